@@ -1,0 +1,275 @@
+//! What a file must say of itself before anybody maps it.
+
+use crate::page::HeaderPage;
+use crate::{
+    ABI_COMPAT, ABI_VERSION, DATA_SIZE_MAX, DATA_SIZE_MIN, ENDIAN_MARK, Evict,
+    FEATURES_REQUIRED_KNOWN, MAGIC, PERF_CAPABILITIES, PERF_HEADER_SIZE, Policy, SLOT_SIZE, Tell,
+};
+use bytemuck::Zeroable;
+use core::fmt;
+
+/// The shape and identity of a ring, checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Bytes of a page on the machine that made the ring; the data area starts there.
+    pub page_size: u32,
+    /// Bytes of the data area: a power of two.
+    pub data_size: u64,
+    /// What a full ring does.
+    pub policy: Policy,
+    /// How an overwrite ring makes room.
+    pub evict: Evict,
+    /// Where losses are told.
+    pub tell: Tell,
+    /// Producer slots: 1 for an exclusive ring.
+    pub slots: u32,
+    /// When the ring was made: `CLOCK_REALTIME`, ns.
+    pub created_ns: u64,
+    /// The process that made it, in its own pid namespace.
+    pub creator_pid: u32,
+    /// The user that made it, in its own user namespace.
+    pub creator_uid: u32,
+    /// The ring's own id.
+    pub uuid: [u8; 16],
+    /// The boot that it was made in.
+    pub boot_id: [u8; 16],
+}
+
+/// Why bytes are not a ring that this code can use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadRing {
+    /// Fewer bytes than a header page.
+    Short {
+        /// How many.
+        len: u64,
+    },
+    /// The magic is not ours: some other file.
+    Foreign {
+        /// What stands in its place.
+        magic: u64,
+    },
+    /// Made on a machine of the other byte order.
+    Endian,
+    /// A newer layout that this code cannot read.
+    Newer {
+        /// Its version.
+        version: u32,
+        /// The oldest version whose readers it admits.
+        compat: u32,
+    },
+    /// It needs features that this code does not know.
+    Features {
+        /// The unknown bits.
+        unknown: u64,
+    },
+    /// A field holds what no ring can hold.
+    Field {
+        /// The field's name in ABI.md.
+        name: &'static str,
+        /// Its value.
+        value: u64,
+    },
+    /// The file is shorter than its header says: cut off, or still being copied.
+    Truncated {
+        /// The file's length.
+        len: u64,
+        /// What it must be.
+        needed: u64,
+    },
+}
+
+impl fmt::Display for BadRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            BadRing::Short { len } => {
+                write!(f, "not a perfring file: {len} bytes are fewer than a header page")
+            }
+            BadRing::Foreign { magic } => {
+                write!(f, "not a perfring file: its magic is {magic:#018x}")
+            }
+            BadRing::Endian => write!(
+                f,
+                "the ring was made on a machine of the other byte order: read it on such a machine"
+            ),
+            BadRing::Newer { version, compat } => write!(
+                f,
+                "the ring has layout version {version}, which needs a reader of version {compat} \
+                 or later, and this is version {ABI_VERSION}: update perfring"
+            ),
+            BadRing::Features { unknown } => write!(
+                f,
+                "the ring needs features that this perfring does not know (bits {unknown:#x}): \
+                 update perfring"
+            ),
+            BadRing::Field { name, value } => {
+                write!(f, "the ring's header is damaged: {name} is {value}")
+            }
+            BadRing::Truncated { len, needed } => write!(
+                f,
+                "the ring file is cut short: {len} bytes where its header says {needed}: copy it \
+                 again"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for BadRing {}
+
+impl Layout {
+    /// Where the data area starts: one page in, so that perf readers find it.
+    #[must_use]
+    pub const fn data_offset(&self) -> u64 {
+        self.page_size as u64
+    }
+
+    /// Where the control pages start: after the data area.
+    #[must_use]
+    pub const fn control_offset(&self) -> u64 {
+        self.data_offset() + self.data_size
+    }
+
+    /// Bytes of the control pages: the slots, in whole pages.
+    #[must_use]
+    pub const fn control_size(&self) -> u64 {
+        (self.slots as u64 * SLOT_SIZE).next_multiple_of(self.page_size as u64)
+    }
+
+    /// Bytes of the whole file.
+    #[must_use]
+    pub const fn file_size(&self) -> u64 {
+        self.control_offset() + self.control_size()
+    }
+
+    /// The byte that the holder of a slot keeps locked.
+    #[must_use]
+    pub const fn slot_lock_byte(&self, slot: u32) -> u64 {
+        self.control_offset() + slot as u64 * SLOT_SIZE
+    }
+
+    /// The largest payload that the ring takes: what a 16-bit size can hold and what leaves the
+    /// ring not quite full.
+    #[must_use]
+    pub const fn max_len(&self) -> usize {
+        max_len(self.data_size)
+    }
+
+    /// The header page of a new ring of this shape. `magic` is left zero: it is written last.
+    #[must_use]
+    pub fn to_page(&self) -> HeaderPage {
+        HeaderPage {
+            capabilities: PERF_CAPABILITIES,
+            size: PERF_HEADER_SIZE,
+            data_offset: self.data_offset(),
+            data_size: self.data_size,
+            abi_version: ABI_VERSION,
+            abi_compat: ABI_COMPAT,
+            page_size: self.page_size,
+            endian: ENDIAN_MARK,
+            policy: self.policy.code(),
+            producers: 1,
+            evict: self.evict.code(),
+            tell: self.tell.code(),
+            slot_count: self.slots,
+            slot_size: SLOT_SIZE as u32,
+            control_offset: self.control_offset(),
+            control_size: self.control_size(),
+            file_size: self.file_size(),
+            created_ns: self.created_ns,
+            creator_pid: self.creator_pid,
+            creator_uid: self.creator_uid,
+            uuid: self.uuid,
+            boot_id: self.boot_id,
+            ..HeaderPage::zeroed()
+        }
+    }
+
+    /// Checks a header page against the length of its file.
+    ///
+    /// # Errors
+    /// What is wrong with it, as a sentence that says what to do.
+    pub fn check(page: &HeaderPage, file_len: u64) -> Result<Self, BadRing> {
+        if page.magic != MAGIC {
+            return Err(if page.magic == MAGIC.swap_bytes() {
+                BadRing::Endian
+            } else {
+                BadRing::Foreign { magic: page.magic }
+            });
+        }
+        if page.endian != ENDIAN_MARK {
+            return Err(BadRing::Endian);
+        }
+        if page.abi_compat > ABI_VERSION {
+            return Err(BadRing::Newer { version: page.abi_version, compat: page.abi_compat });
+        }
+        let unknown = page.features_required & !FEATURES_REQUIRED_KNOWN;
+        if unknown != 0 {
+            return Err(BadRing::Features { unknown });
+        }
+        let field = |name, value| Err(BadRing::Field { name, value });
+        if page.abi_version == 0 || page.abi_compat > page.abi_version {
+            return field("abi_version", page.abi_version.into());
+        }
+        if !page.page_size.is_power_of_two() || !(4096..=1 << 20).contains(&page.page_size) {
+            return field("page_size", page.page_size.into());
+        }
+        if !page.data_size.is_power_of_two()
+            || page.data_size > DATA_SIZE_MAX
+            || page.data_size < DATA_SIZE_MIN.max(page.page_size.into())
+        {
+            return field("data_size", page.data_size);
+        }
+        let Some(policy) = Policy::from_code(page.policy) else {
+            return field("policy", page.policy.into());
+        };
+        let Some(evict) = Evict::from_code(page.evict) else {
+            return field("evict", page.evict.into());
+        };
+        let Some(tell) = Tell::from_code(page.tell) else {
+            return field("tell", page.tell.into());
+        };
+        if page.producers != 1 {
+            return field("producers", page.producers.into());
+        }
+        if page.slot_count == 0 || page.slot_count > 4096 {
+            return field("slot_count", page.slot_count.into());
+        }
+        if u64::from(page.slot_size) != SLOT_SIZE {
+            return field("slot_size", page.slot_size.into());
+        }
+        let layout = Layout {
+            page_size: page.page_size,
+            data_size: page.data_size,
+            policy,
+            evict,
+            tell,
+            slots: page.slot_count,
+            created_ns: page.created_ns,
+            creator_pid: page.creator_pid,
+            creator_uid: page.creator_uid,
+            uuid: page.uuid,
+            boot_id: page.boot_id,
+        };
+        for (name, value, must) in [
+            ("data_offset", page.data_offset, layout.data_offset()),
+            ("control_offset", page.control_offset, layout.control_offset()),
+            ("control_size", page.control_size, layout.control_size()),
+            ("file_size", page.file_size, layout.file_size()),
+        ] {
+            if value != must {
+                return field(name, value);
+            }
+        }
+        if file_len < layout.file_size() {
+            return Err(BadRing::Truncated { len: file_len, needed: layout.file_size() });
+        }
+        Ok(layout)
+    }
+}
+
+/// The largest payload for a data area of this size.
+pub(crate) const fn max_len(data_size: u64) -> usize {
+    let by_ring = data_size - crate::RECORD_ALIGN as u64;
+    let size = if by_ring < crate::SIZE_MAX as u64 { by_ring } else { crate::SIZE_MAX as u64 };
+    (size - crate::HEADER_LEN as u64) as usize
+}

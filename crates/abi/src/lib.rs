@@ -1,0 +1,216 @@
+//! The perfring file layout: every offset, the record word, and the checks that a reader makes
+//! before it trusts a file.
+//!
+//! The first 1,088 bytes of a ring file are Linux's `struct perf_event_mmap_page`
+//! (`include/uapi/linux/perf_event.h`, a copy is in `proto/upstream/`); perfring's own fields
+//! follow from byte 1,152 on. `proto/ABI.md` is this crate in prose and `proto/perfring.h` in C;
+//! a test holds the three together.
+//!
+//! This is the only crate that knows a byte offset. It holds no algorithm: `perfring-ring` has the
+//! orderings, `perfring-shm` the mappings.
+//!
+//! ```
+//! use perfring_abi::{RecordType, RecordWord, record_size};
+//!
+//! let kind = RecordType::new(4096).unwrap();
+//! let word = RecordWord::of(kind, 5);
+//! assert_eq!(record_size(5), 16); // 8 for the header, 5 of payload, 3 of padding
+//! assert_eq!((word.size(), word.payload_len()), (16, Some(5)));
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod atomic;
+mod check;
+mod live;
+mod page;
+mod record;
+
+pub use check::{BadRing, Layout};
+pub use live::{
+    CONSUMER_BOOK, Header, Holder, Latch, NAME_WORDS, PRODUCER_BOOK, Slot, SpaceLine, TAIL_MARK,
+    WaitLine, consumer_book, producer_book,
+};
+pub use page::{FIELDS, Field, HeaderPage};
+pub use record::{
+    HEADER_LEN, LOST_SIZE, MISC_PAD, RECORD_ALIGN, RecordType, RecordWord, SIZE_MAX, record_size,
+};
+
+/// `b"perfring"`, as the file's own byte order reads it: written last, checked first.
+pub const MAGIC: u64 = u64::from_ne_bytes(*b"perfring");
+/// The layout's version. A change that an old reader survives raises this alone.
+pub const ABI_VERSION: u32 = 1;
+/// The oldest version whose readers understand this layout.
+pub const ABI_COMPAT: u32 = 1;
+/// What the `endian` field holds, in the writer's byte order.
+pub const ENDIAN_MARK: u32 = 0x0102_0304;
+/// Feature bits that a reader must understand to read the ring. None is defined yet.
+pub const FEATURES_REQUIRED_KNOWN: u64 = 0;
+/// The smallest data area: one 4 KiB page.
+pub const DATA_SIZE_MIN: u64 = 4096;
+/// The largest data area: 1 TiB.
+pub const DATA_SIZE_MAX: u64 = 1 << 40;
+/// Bytes of one producer slot.
+pub const SLOT_SIZE: u64 = 512;
+/// The byte of the ring file whose open-file-description lock the consumer holds.
+pub const CONSUMER_LOCK_BYTE: u64 = page::offsets::CONSUMER;
+/// The `capabilities` of a real perf page without hardware counters: only
+/// `cap_bit0_is_deprecated`.
+pub const PERF_CAPABILITIES: u64 = 2;
+/// The `size` field of a real perf page: the header up to `__reserved`.
+pub const PERF_HEADER_SIZE: u32 = 96;
+
+/// What a full ring does with a new record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// Refuse it and count the loss: a lossless stream while the consumer keeps up.
+    Drop,
+    /// Make room by overwriting the oldest records: a flight recorder.
+    Overwrite,
+}
+
+impl Policy {
+    /// The policy's number in the file.
+    #[must_use]
+    pub const fn code(self) -> u32 {
+        match self {
+            Policy::Drop => 0,
+            Policy::Overwrite => 1,
+        }
+    }
+
+    /// The policy with this number, if there is one.
+    #[must_use]
+    pub const fn from_code(code: u32) -> Option<Self> {
+        match code {
+            0 => Some(Policy::Drop),
+            1 => Some(Policy::Overwrite),
+            _ => None,
+        }
+    }
+
+    /// `drop` or `overwrite`, as the command line spells it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Policy::Drop => "drop",
+            Policy::Overwrite => "overwrite",
+        }
+    }
+}
+
+/// How an overwrite ring makes room.
+///
+/// The coarse variant is Yan Zheng's and Peter Zijlstra's for perf ("Update event buffer tail when
+/// overwriting old events", 2013 and 2015): remember a record boundary once half the buffer has
+/// been filled, and jump the tail there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Evict {
+    /// Just as many of the oldest records as the new one needs.
+    #[default]
+    Exact,
+    /// Half the ring at a time: cheaper per record, and the ring holds between half and all of its
+    /// size.
+    Half,
+}
+
+impl Evict {
+    /// The variant's number in the file.
+    #[must_use]
+    pub const fn code(self) -> u32 {
+        match self {
+            Evict::Exact => 0,
+            Evict::Half => 1,
+        }
+    }
+
+    /// The variant with this number, if there is one.
+    #[must_use]
+    pub const fn from_code(code: u32) -> Option<Self> {
+        match code {
+            0 => Some(Evict::Exact),
+            1 => Some(Evict::Half),
+            _ => None,
+        }
+    }
+}
+
+/// Where a loss is told besides the counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Tell {
+    /// As a `PERF_RECORD_LOST` before the next record that fits, as perf does.
+    #[default]
+    InStream,
+    /// In the counters alone, as the BPF ring buffer does: positions are then exactly its.
+    CountersOnly,
+}
+
+impl Tell {
+    /// The choice's number in the file.
+    #[must_use]
+    pub const fn code(self) -> u32 {
+        match self {
+            Tell::InStream => 0,
+            Tell::CountersOnly => 1,
+        }
+    }
+
+    /// The choice with this number, if there is one.
+    #[must_use]
+    pub const fn from_code(code: u32) -> Option<Self> {
+        match code {
+            0 => Some(Tell::InStream),
+            1 => Some(Tell::CountersOnly),
+            _ => None,
+        }
+    }
+}
+
+/// Why a record that a producer offered is not in the stream. The number stands in the `id` of a
+/// `PERF_RECORD_LOST`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// A drop ring had no room.
+    Full,
+    /// The record is larger than the ring or than a 16-bit size can take.
+    TooLarge,
+    /// An observer, or the consumer of an overwrite ring, was too slow: it was lapped.
+    Lapped,
+    /// A `PERF_RECORD_LOST` that another writer made: its `id` is not one of ours.
+    Foreign,
+}
+
+impl Cause {
+    /// The number in the `id` field of a `PERF_RECORD_LOST`.
+    #[must_use]
+    pub const fn code(self) -> u64 {
+        match self {
+            Cause::Full => 1,
+            Cause::TooLarge => 2,
+            Cause::Lapped => 3,
+            Cause::Foreign => 0,
+        }
+    }
+
+    /// The cause that an `id` stands for.
+    #[must_use]
+    pub const fn from_code(id: u64) -> Self {
+        match id {
+            1 => Cause::Full,
+            2 => Cause::TooLarge,
+            3 => Cause::Lapped,
+            _ => Cause::Foreign,
+        }
+    }
+
+    /// One word for tables and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cause::Full => "full",
+            Cause::TooLarge => "too_large",
+            Cause::Lapped => "lapped",
+            Cause::Foreign => "foreign",
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The record word: `struct perf_event_header` as one aligned 64-bit word.
+
+/// Bytes of `struct perf_event_header`.
+pub const HEADER_LEN: u32 = 8;
+/// A record's size is a multiple of this, because perf readers advance by `size` and expect the
+/// next header aligned.
+pub const RECORD_ALIGN: u32 = 8;
+/// The largest multiple of [`RECORD_ALIGN`] that the 16-bit `size` holds.
+pub const SIZE_MAX: u32 = 65_528;
+/// The bits of `misc` that tell how many of the payload's last bytes are padding.
+pub const MISC_PAD: u16 = 0x7;
+/// Bytes of the `PERF_RECORD_LOST` that perfring writes: `header, id, lost` as the kernel's, and
+/// where the kernel may put a `sample_id` the bytes that were lost.
+pub const LOST_SIZE: u32 = 32;
+
+/// A record type that an application may publish.
+///
+/// The kernel's types are below 64, perfring's own in `0x5046_0000..=0x5046_FFFF`. All else is the
+/// application's. [`RecordType::SAMPLE`] is the one type of the kernel's that may be published: the
+/// payload is then `u32 size, bytes`, as `PERF_SAMPLE_RAW` lays it out, and readers made for perf
+/// show it.
+///
+/// ```
+/// use perfring_abi::RecordType;
+/// const TICK: RecordType = RecordType::new(5000).unwrap();
+/// assert_eq!(TICK.get(), 5000);
+/// assert_eq!(RecordType::new(2), None); // PERF_RECORD_LOST is the ring's to write
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RecordType(u32);
+
+impl RecordType {
+    /// `PERF_RECORD_LOST`: records that did not fit before this place in the stream.
+    pub const LOST: u32 = 2;
+    /// `PERF_RECORD_SAMPLE`.
+    pub const SAMPLE: RecordType = RecordType(9);
+    /// A hole: a reservation that was given back. Readers skip it.
+    pub const NOP: u32 = 0x5046_0001;
+    /// Bytes of which nothing more is known; the command line's default.
+    pub const BYTES: RecordType = RecordType(4096);
+
+    /// The type with this number, if an application may publish it.
+    #[must_use]
+    pub const fn new(raw: u32) -> Option<Self> {
+        if raw == Self::SAMPLE.0 || (raw >= 64 && raw >> 16 != Self::NOP >> 16) {
+            Some(RecordType(raw))
+        } else {
+            None
+        }
+    }
+
+    /// The number that stands in the record's header.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// Bytes that a payload of `len` takes in the ring: header, payload, padding to eight.
+///
+/// `len` may be anything; the result saturates.
+#[must_use]
+#[inline]
+pub const fn record_size(len: usize) -> u64 {
+    ((len as u64).saturating_add(HEADER_LEN as u64 + RECORD_ALIGN as u64 - 1))
+        & !(RECORD_ALIGN as u64 - 1)
+}
+
+/// `u32 type, u16 misc, u16 size` in memory order, as one 64-bit word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordWord(u64);
+
+impl RecordWord {
+    /// The word as read from the ring.
+    #[must_use]
+    #[inline]
+    pub const fn from_raw(raw: u64) -> Self {
+        RecordWord(raw)
+    }
+
+    /// The word to store.
+    #[must_use]
+    #[inline]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// The word of a record of this type with a payload of `len` bytes (at most 65,520; the low
+    /// 16 bits of a larger size would be kept, so callers check first).
+    #[must_use]
+    #[inline]
+    pub const fn of(kind: RecordType, len: usize) -> Self {
+        let size = record_size(len);
+        let pad = size - HEADER_LEN as u64 - len as u64;
+        Self::pack(kind.0, pad as u16, size as u16)
+    }
+
+    /// The word of a hole of `size` bytes.
+    #[must_use]
+    #[inline]
+    pub const fn nop(size: u64) -> Self {
+        Self::pack(RecordType::NOP, 0, size as u16)
+    }
+
+    /// The word of a `PERF_RECORD_LOST`.
+    #[must_use]
+    pub const fn lost() -> Self {
+        Self::pack(RecordType::LOST, 0, LOST_SIZE as u16)
+    }
+
+    /// A word from its three fields.
+    #[must_use]
+    #[inline]
+    pub const fn pack(kind: u32, misc: u16, size: u16) -> Self {
+        if cfg!(target_endian = "little") {
+            RecordWord(kind as u64 | (misc as u64) << 32 | (size as u64) << 48)
+        } else {
+            RecordWord((kind as u64) << 32 | (misc as u64) << 16 | size as u64)
+        }
+    }
+
+    /// `type`.
+    #[must_use]
+    #[inline]
+    pub const fn kind(self) -> u32 {
+        if cfg!(target_endian = "little") { self.0 as u32 } else { (self.0 >> 32) as u32 }
+    }
+
+    /// `misc`.
+    #[must_use]
+    #[inline]
+    pub const fn misc(self) -> u16 {
+        if cfg!(target_endian = "little") { (self.0 >> 32) as u16 } else { (self.0 >> 16) as u16 }
+    }
+
+    /// `size`: header, payload and padding.
+    #[must_use]
+    #[inline]
+    pub const fn size(self) -> u64 {
+        if cfg!(target_endian = "little") { self.0 >> 48 } else { self.0 & 0xffff }
+    }
+
+    /// The payload's length in bytes, or `None` if the word cannot be a record's: a size that is
+    /// not a multiple of eight, that does not hold the header, or more padding than payload.
+    #[must_use]
+    #[inline]
+    pub const fn payload_len(self) -> Option<usize> {
+        let size = self.size();
+        let taken = HEADER_LEN as u64 + (self.misc() & MISC_PAD) as u64;
+        if size % RECORD_ALIGN as u64 == 0 && size >= taken {
+            Some((size - taken) as usize)
+        } else {
+            None
+        }
+    }
+
+    /// Whether the record is one that an application published, and not a hole or a loss.
+    #[must_use]
+    #[inline]
+    pub const fn is_data(self) -> bool {
+        self.kind() != RecordType::NOP && self.kind() != RecordType::LOST
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_survives_the_word() {
+        for len in 0..=65_520usize {
+            let word = RecordWord::of(RecordType::BYTES, len);
+            assert_eq!(word.payload_len(), Some(len));
+            assert_eq!(word.size(), record_size(len));
+            assert!(word.is_data());
+        }
+        assert_eq!(record_size(65_520), u64::from(SIZE_MAX));
+        assert_eq!(record_size(usize::MAX), u64::MAX & !7);
+    }
+
+    #[test]
+    fn the_word_is_the_kernels_header_in_memory() {
+        let bytes = RecordWord::pack(0x1122_3344, 0x5566, 0x7788).raw().to_ne_bytes();
+        assert_eq!(bytes[..4], 0x1122_3344u32.to_ne_bytes());
+        assert_eq!(bytes[4..6], 0x5566u16.to_ne_bytes());
+        assert_eq!(bytes[6..], 0x7788u16.to_ne_bytes());
+    }
+
+    #[test]
+    fn a_word_that_is_no_record_is_told() {
+        for (misc, size) in [(0, 0), (0, 7), (0, 12), (1, 8), (7, 8)] {
+            assert_eq!(RecordWord::pack(4096, misc, size).payload_len(), None);
+        }
+        assert_eq!(RecordWord::pack(4096, 7, 16).payload_len(), Some(1));
+    }
+
+    #[test]
+    fn reserved_types_are_refused() {
+        for raw in [0, 1, 2, 8, 10, 11, 63, RecordType::NOP, 0x5046_ffff] {
+            assert_eq!(RecordType::new(raw), None, "{raw:#x}");
+        }
+        for raw in [9, 64, 4096, 0x5045_ffff, 0x5047_0000, u32::MAX] {
+            assert!(RecordType::new(raw).is_some(), "{raw:#x}");
+        }
+    }
+}
