@@ -11,8 +11,8 @@ type Gap<const WORDS: usize> = [u8; 0];
 
 /// Two copies of a few words, written in turn, of which one is always whole: a reader never waits
 /// for a writer, and a writer killed half way leaves the older copy (the kernel's
-/// `seqcount_latch_t`). The first and the last word of a copy are the ring position that the words
-/// between them belong to.
+/// `seqcount_latch_t`). The first and the last word of a copy are one number that rises with every
+/// write: equal means whole, and the greater is the newer.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Latch<const WORDS: usize> {
@@ -20,7 +20,8 @@ pub struct Latch<const WORDS: usize> {
     pub copies: [[AtomicU64; WORDS]; 2],
 }
 
-/// Words of a copy of the tail mark: position, records, bytes, position.
+/// Words of a copy of the tail mark: position, records, bytes, position (which only rises, and so
+/// is the number of the write as well).
 pub const TAIL_MARK: usize = 4;
 /// Words of a copy of the producer's book.
 pub const PRODUCER_BOOK: usize = 16;
@@ -32,50 +33,56 @@ pub const NAME_WORDS: usize = 8;
 /// Where each figure stands in a copy of the producer's book. All count since the ring was made;
 /// bytes are whole records, header and padding included.
 pub mod producer_book {
+    /// The `data_head` at which the other figures are true.
+    pub const POS: usize = 1;
     /// Records committed.
-    pub const WRITTEN_RECORDS: usize = 1;
+    pub const WRITTEN_RECORDS: usize = 2;
     /// Their bytes.
-    pub const WRITTEN_BYTES: usize = 2;
+    pub const WRITTEN_BYTES: usize = 3;
     /// Reservations given back.
-    pub const DISCARDED_RECORDS: usize = 3;
+    pub const DISCARDED_RECORDS: usize = 4;
     /// The bytes of their holes.
-    pub const DISCARDED_BYTES: usize = 4;
+    pub const DISCARDED_BYTES: usize = 5;
     /// Records refused because a drop ring was full.
-    pub const FULL_RECORDS: usize = 5;
+    pub const FULL_RECORDS: usize = 6;
     /// Their bytes.
-    pub const FULL_BYTES: usize = 6;
+    pub const FULL_BYTES: usize = 7;
     /// Records refused because of their size.
-    pub const TOO_LARGE_RECORDS: usize = 7;
+    pub const TOO_LARGE_RECORDS: usize = 8;
     /// Their bytes.
-    pub const TOO_LARGE_BYTES: usize = 8;
+    pub const TOO_LARGE_BYTES: usize = 9;
     /// Of the refused ones, those already told in the stream for being refused by a full ring.
-    pub const TOLD_FULL_RECORDS: usize = 9;
+    pub const TOLD_FULL_RECORDS: usize = 10;
     /// Their bytes.
-    pub const TOLD_FULL_BYTES: usize = 10;
+    pub const TOLD_FULL_BYTES: usize = 11;
     /// Of the refused ones, those already told in the stream for their size.
-    pub const TOLD_TOO_LARGE_RECORDS: usize = 11;
+    pub const TOLD_TOO_LARGE_RECORDS: usize = 12;
     /// Their bytes.
-    pub const TOLD_TOO_LARGE_BYTES: usize = 12;
+    pub const TOLD_TOO_LARGE_BYTES: usize = 13;
     /// `PERF_RECORD_LOST` records in the stream.
-    pub const LOST_MARKERS: usize = 13;
+    pub const LOST_MARKERS: usize = 14;
 }
 
 /// Where each figure stands in a copy of the consumer's book.
 pub mod consumer_book {
-    /// Records released by the consumer.
-    pub const READ_RECORDS: usize = 1;
+    /// The position up to which the consumer has released.
+    pub const POS: usize = 1;
+    /// Records released.
+    pub const READ_RECORDS: usize = 2;
     /// Their bytes.
-    pub const READ_BYTES: usize = 2;
+    pub const READ_BYTES: usize = 3;
     /// Records of an overwrite ring that were gone before the consumer came to them.
-    pub const LAPPED_RECORDS: usize = 3;
+    pub const LAPPED_RECORDS: usize = 4;
     /// Their bytes.
-    pub const LAPPED_BYTES: usize = 4;
+    pub const LAPPED_BYTES: usize = 5;
 }
 
 #[cfg(not(loom))]
 impl<const WORDS: usize> Latch<WORDS> {
     const fn new() -> Self {
-        Latch { copies: [const { [const { AtomicU64::new(0) }; WORDS] }; 2] }
+        Latch {
+            copies: [const { [const { AtomicU64::new(0) }; WORDS] }; 2],
+        }
     }
 }
 #[cfg(loom)]

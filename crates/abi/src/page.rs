@@ -141,7 +141,10 @@ impl HeaderPage {
     /// # Errors
     /// `Err` with the number of bytes if they are fewer than [`HeaderPage::LEN`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, usize> {
-        bytes.get(..Self::LEN).map(bytemuck::pod_read_unaligned).ok_or(bytes.len())
+        bytes
+            .get(..Self::LEN)
+            .map(bytemuck::pod_read_unaligned)
+            .ok_or(bytes.len())
     }
 
     /// The page's bytes.

@@ -1,1 +1,163 @@
-//! placeholder
+//! The perfring algorithm: reserve, commit, evict, read.
+//!
+//! Safe code over a [`Header`] of atomics and a slice of 64-bit atomic words, so that loom, Miri
+//! and property tests run on a heap ring (`heap` feature) the very code that runs on a mapping.
+//! Nothing here makes a system call, and nothing on the way of a record allocates.
+//!
+//! # Orderings
+//!
+//! The only crate with an `Ordering`. Each site carries its letter; `proto/ABI.md` and
+//! `proto/perfring.h` repeat this table.
+//!
+//! | letter | site | pairs with | so that |
+//! |---|---|---|---|
+//! | A | a producer stores `data_head` (release), [`Writer::publish`] | B | a reader that sees the head sees every record before it |
+//! | B | a reader loads `data_head` (acquire; on read-only pages relaxed, then an acquire fence) | A | |
+//! | C | the consumer of a drop ring stores `data_tail` (release), [`Reader::release`] | D | what the consumer has read is not overwritten before it has read it |
+//! | D | the producer loads `data_tail` (acquire) | C | |
+//! | E | an overwriting producer stores `data_tail`, then a release fence, then writes over the oldest records | F | a reader that copied any new byte sees the tail past its record |
+//! | F | a reader has copied a record; an acquire fence, then it loads `data_tail` again | E, C | |
+//! | G | a latch's owner stores the first word, a release fence, the body, the last word (release) | H | a copy whose first and last word agree is whole |
+//! | H | a reader of a latch loads the last word (acquire), the body, an acquire fence, the first word | G | |
+//! | I | a producer stores `data_head`, a light fence, loads `wait.armed` | J | a consumer never sleeps past a record: one of the two sees the other |
+//! | J | a consumer stores `wait.armed`, a heavy fence, loads `data_head` | I | |
+//! | K | the consumer stores `data_tail`, a light fence, loads `space.armed` | L | a producer never sleeps past free space |
+//! | L | a producer stores `space.armed`, a heavy fence, loads `data_tail` | K | |
+//!
+//! Light and heavy fences are the asymmetric pair of P1202 (Goldblatt, "Asymmetric Thread
+//! Fences"): the heavy side is `membarrier(2)` and costs microseconds, once per sleep; the light
+//! side keeps the compiler from reordering and costs nothing. Where `membarrier` is not to be had,
+//! the light side is a full fence, see [`Fences`].
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod book;
+#[cfg(any(feature = "heap", loom))]
+pub mod heap;
+mod latch;
+mod observer;
+mod reader;
+mod room;
+mod snapshot;
+mod totals;
+mod wait;
+mod writer;
+
+use perfring_abi::atomic::{AtomicU64, Ordering, fence};
+use perfring_abi::{Cause, Header};
+
+pub use book::{ConsumerBook, Count, ProducerBook};
+pub use observer::{Observer, Saved, Seen, Start};
+pub use reader::{Found, Frame, Reader};
+pub use snapshot::{Snapshot, Step};
+pub use totals::Totals;
+pub use wait::{Fences, Wake, WakeAt};
+pub use writer::{Refusal, Reserved, Writer};
+
+/// A ring as the algorithm sees it: the header's live fields and the data area.
+#[derive(Clone, Copy, Debug)]
+pub struct Ring<'a> {
+    header: &'a Header,
+    data: &'a [AtomicU64],
+}
+
+impl<'a> Ring<'a> {
+    /// A view of a ring, or `None` if the data area is not a power of two of words.
+    #[must_use]
+    #[inline]
+    pub fn new(header: &'a Header, data: &'a [AtomicU64]) -> Option<Self> {
+        data.len()
+            .is_power_of_two()
+            .then_some(Ring { header, data })
+    }
+
+    /// Bytes of the data area.
+    #[must_use]
+    #[inline]
+    pub fn data_size(&self) -> u64 {
+        self.data.len() as u64 * 8
+    }
+
+    /// The word at a position.
+    #[inline]
+    fn word(&self, pos: u64) -> &'a AtomicU64 {
+        &self.data[(pos >> 3) as usize & (self.data.len() - 1)]
+    }
+
+    /// `data_head` as an observer sees it, on pages that may be mapped read-only.
+    #[must_use]
+    #[inline]
+    pub fn head(&self) -> u64 {
+        let head = self.header.data_head.load(Ordering::Relaxed);
+        fence(Ordering::Acquire); // B, pairs with A
+        head
+    }
+
+    /// `data_tail`, read after all that was read before it.
+    #[must_use]
+    #[inline]
+    pub fn tail(&self) -> u64 {
+        fence(Ordering::Acquire); // F, pairs with E and C
+        self.header.data_tail.load(Ordering::Relaxed)
+    }
+
+    /// Copies the words from `pos` on: relaxed loads, since a producer may be writing over them;
+    /// the caller looks at the tail afterwards (F).
+    fn copy_out(&self, pos: u64, to: &mut [u64]) {
+        let start = (pos >> 3) as usize & (self.data.len() - 1);
+        let (first, second) = to.split_at_mut(to.len().min(self.data.len() - start));
+        for (to, from) in first.iter_mut().zip(&self.data[start..]) {
+            *to = from.load(Ordering::Relaxed);
+        }
+        for (to, from) in second.iter_mut().zip(self.data) {
+            *to = from.load(Ordering::Relaxed);
+        }
+    }
+}
+
+/// Positions beyond this are not believed: a ring written at 100 GB/s comes here after a year.
+const POS_MAX: u64 = 1 << 62;
+
+/// Whether a head and a tail can be those of one ring.
+fn sane(ring: Ring<'_>, head: u64, tail: u64) -> bool {
+    head.is_multiple_of(8)
+        && tail.is_multiple_of(8)
+        && head <= POS_MAX
+        && tail <= head
+        && head - tail < ring.data_size()
+}
+
+/// Records that a reader will not see, as it comes to the place where they would have stood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// The position in the stream where the loss is told.
+    pub pos: u64,
+    /// How many records.
+    pub records: u64,
+    /// How many bytes of the ring they took or would have taken, headers and padding included.
+    pub bytes: u64,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// The ring holds at `pos` what no producer of ours writes there. What was read before stands;
+/// nothing can be said of what follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Corrupt {
+    /// Where.
+    pub pos: u64,
+}
+
+impl core::fmt::Display for Corrupt {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(
+            f,
+            "the ring is damaged at position {}: no record can stand there",
+            self.pos
+        )
+    }
+}
+
+impl core::error::Error for Corrupt {}

@@ -1,0 +1,87 @@
+//! A ring on the heap: for property tests, loom and Miri, which know no mappings.
+
+use crate::Ring;
+use alloc::boxed::Box;
+use perfring_abi::atomic::AtomicU64;
+use perfring_abi::{Evict, Header, Layout, Policy, Tell};
+
+/// A header and a data area of any power of two of words.
+#[derive(Debug)]
+pub struct HeapRing {
+    header: Box<Header>,
+    data: Box<[AtomicU64]>,
+    layout: Layout,
+}
+
+impl HeapRing {
+    /// A new ring of `data_size` bytes, or `None` if that is not a power of two of at least 32.
+    #[must_use]
+    pub fn new(data_size: u64, policy: Policy) -> Option<Self> {
+        if !data_size.is_power_of_two() || data_size < 32 {
+            return None;
+        }
+        Some(HeapRing {
+            header: Box::new(Header::new()),
+            data: (0..data_size / 8).map(|_| AtomicU64::new(0)).collect(),
+            layout: Layout {
+                page_size: 4096,
+                data_size,
+                policy,
+                evict: Evict::Exact,
+                tell: Tell::InStream,
+                slots: 1,
+                created_ns: 0,
+                creator_pid: 0,
+                creator_uid: 0,
+                uuid: [0; 16],
+                boot_id: [0; 16],
+            },
+        })
+    }
+
+    /// The same ring with another way to make room.
+    #[must_use]
+    pub fn evict(mut self, evict: Evict) -> Self {
+        self.layout.evict = evict;
+        self
+    }
+
+    /// The same ring with another way to tell losses.
+    #[must_use]
+    pub fn tell(mut self, tell: Tell) -> Self {
+        self.layout.tell = tell;
+        self
+    }
+
+    /// What the algorithm works on.
+    #[must_use]
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "the length was checked when it was made"
+    )]
+    pub fn ring(&self) -> Ring<'_> {
+        #[expect(
+            clippy::unwrap_used,
+            reason = "the length was checked when it was made"
+        )]
+        Ring::new(&self.header, &self.data).unwrap()
+    }
+
+    /// The ring's shape.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The header, for tests that lie.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The data area, for tests that lie.
+    #[must_use]
+    pub fn data(&self) -> &[AtomicU64] {
+        &self.data
+    }
+}

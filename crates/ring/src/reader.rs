@@ -1,0 +1,267 @@
+//! The consumer of a drop ring: borrows records where they stand, and hands the space back.
+
+use crate::book::{ConsumerBook, Count};
+use crate::latch::{self, LatchWriter};
+use crate::wait::claim_space_wake;
+use crate::{Corrupt, Fences, Lost, Ring, sane};
+use perfring_abi::atomic::Ordering;
+use perfring_abi::{Cause, HEADER_LEN, LOST_SIZE, RecordType, RecordWord};
+
+/// Where a record stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Of its header.
+    pub pos: u64,
+    /// `type`.
+    pub kind: u32,
+    /// The payload's length in bytes.
+    pub len: usize,
+    /// Bytes it takes in the ring.
+    pub size: u64,
+}
+
+impl Frame {
+    /// Where the payload begins.
+    #[must_use]
+    #[inline]
+    pub fn payload_pos(&self) -> u64 {
+        self.pos + u64::from(HEADER_LEN)
+    }
+}
+
+/// What stands next in the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A record.
+    Record(Frame),
+    /// A loss told by the producer.
+    Lost(Lost),
+}
+
+/// The next thing at or after `cursor` and before `head`, with the position after it. Holes are
+/// skipped. `head` is acquired, so everything before it stands still until it is released.
+#[inline]
+pub(crate) fn step(
+    ring: Ring<'_>,
+    mut cursor: u64,
+    head: u64,
+) -> Result<Option<(Found, u64)>, Corrupt> {
+    while cursor != head {
+        // Relaxed: B ordered it.
+        let word = RecordWord::from_raw(ring.word(cursor).load(Ordering::Relaxed));
+        let size = word.size();
+        let len = match word.payload_len() {
+            Some(len) if size <= head - cursor => len,
+            _ => return Err(Corrupt { pos: cursor }),
+        };
+        if word.is_data() {
+            let frame = Frame {
+                pos: cursor,
+                kind: word.kind(),
+                len,
+                size,
+            };
+            return Ok(Some((Found::Record(frame), cursor + size)));
+        }
+        if word.kind() == RecordType::LOST {
+            return match lost_at(ring, cursor, size) {
+                Some(lost) => Ok(Some((Found::Lost(lost), cursor + size))),
+                None => Err(Corrupt { pos: cursor }),
+            };
+        }
+        cursor += size;
+    }
+    Ok(None)
+}
+
+/// The `PERF_RECORD_LOST` at `pos`: ours has the bytes too, another perf writer's need not.
+#[cold]
+pub(crate) fn lost_at(ring: Ring<'_>, pos: u64, size: u64) -> Option<Lost> {
+    if size < 24 {
+        return None;
+    }
+    // Relaxed: as the header word.
+    let body = |at: u64| ring.word(pos + at).load(Ordering::Relaxed);
+    let bytes = if size >= u64::from(LOST_SIZE) {
+        body(24)
+    } else {
+        0
+    };
+    Some(Lost {
+        pos,
+        records: body(16),
+        bytes,
+        cause: Cause::from_code(body(8)),
+    })
+}
+
+/// The private state of the consumer of a drop ring.
+#[derive(Debug)]
+pub struct Reader {
+    /// The next record.
+    cursor: u64,
+    /// `data_head` when last looked at.
+    head: u64,
+    /// What `data_tail` holds.
+    released: u64,
+    /// Records before `cursor`, since the ring was made.
+    passed: Count,
+    /// Release at least after this many bytes.
+    interval: u64,
+    /// The last look found nothing new.
+    idle: bool,
+    fences: Fences,
+    latch: LatchWriter,
+}
+
+impl Reader {
+    /// Takes over as the one consumer, where the last one released. Records that it had read and
+    /// not released come again.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if the positions are such as no producer and consumer leave.
+    pub fn attach(ring: Ring<'_>, fences: Fences) -> Result<Self, Corrupt> {
+        let tail = ring.header.data_tail.load(Ordering::Acquire); // pairs with C of the last one
+        let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
+        if !sane(ring, head, tail) {
+            return Err(Corrupt { pos: tail });
+        }
+        // After a death between the book and the tail, the book that fits the tail counts; after a
+        // foreign perf reader, none does, and what it read is what was written and is not there.
+        let fits = latch::find_where(&ring.header.consumer, |words| {
+            ConsumerBook::from_words(words).pos == tail
+        });
+        let passed = match &fits {
+            Some(whole) => ConsumerBook::from_words(&whole.words).passed(),
+            None => crate::totals::count_at(ring, tail).unwrap_or_default(),
+        };
+        let newest = latch::find(&ring.header.consumer);
+        Ok(Reader {
+            cursor: tail,
+            head: tail,
+            released: tail,
+            passed,
+            interval: ring.data_size() / 8,
+            idle: false,
+            fences,
+            latch: LatchWriter::after(fits.or(newest).as_ref()),
+        })
+    }
+
+    /// The next record or loss, or `None` if there is none now. What earlier calls returned counts
+    /// as read; the second value says whether the caller owes a waiting producer a wake.
+    ///
+    /// The tail goes back to the producer when an eighth of the ring has been read, and when two
+    /// looks in a row found nothing: a reader that keeps up leaves the shared line alone.
+    ///
+    /// # Errors
+    /// [`Corrupt`], again and again at the same position.
+    #[inline]
+    pub fn next(&mut self, ring: Ring<'_>) -> Result<(Option<Found>, bool), Corrupt> {
+        let mut owed = false;
+        if self.cursor == self.head {
+            owed = self.look(ring)?;
+        } else if self.cursor - self.released >= self.interval {
+            owed = self.release(ring);
+        }
+        match step(ring, self.cursor, self.head)? {
+            Some((found, after)) => {
+                if let Found::Record(frame) = found {
+                    self.passed.add(frame.size);
+                }
+                self.cursor = after;
+                Ok((Some(found), owed))
+            }
+            None => {
+                self.cursor = self.head;
+                Ok((None, owed))
+            }
+        }
+    }
+
+    /// Looks at `data_head`. Returns whether a wake is owed.
+    #[inline]
+    fn look(&mut self, ring: Ring<'_>) -> Result<bool, Corrupt> {
+        let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
+        if head == self.head {
+            // Relaxed: a hint; whoever waits looks again by itself.
+            let wanted = self.idle || ring.header.space.armed.load(Ordering::Relaxed) != 0;
+            self.idle = true;
+            return Ok(wanted && self.release(ring));
+        }
+        if !sane(ring, head, self.released) || head < self.head {
+            return Err(Corrupt { pos: self.cursor });
+        }
+        self.idle = false;
+        self.head = head;
+        Ok(self.cursor - self.released >= self.interval && self.release(ring))
+    }
+
+    /// Hands back everything before the cursor. Returns whether a waiting producer is to be woken.
+    pub fn release(&mut self, ring: Ring<'_>) -> bool {
+        if self.cursor == self.released {
+            return false;
+        }
+        // The book before the tail: after a death between the two, the older book fits the tail.
+        let book = ConsumerBook {
+            pos: self.cursor,
+            read: self.passed,
+            lapped: Count::default(),
+        };
+        self.latch.write(&ring.header.consumer, &book.to_words());
+        self.released = self.cursor;
+        ring.header.data_tail.store(self.cursor, Ordering::Release); // C, pairs with D
+        self.fences.light(); // K, pairs with L
+        // Relaxed: K orders it.
+        ring.header.space.armed.load(Ordering::Relaxed) != 0
+            && claim_space_wake(&ring.header.space, self.cursor)
+    }
+
+    /// A fresh look at how far the producer is.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if it went where it cannot be.
+    pub fn refresh(&mut self, ring: Ring<'_>) -> Result<u64, Corrupt> {
+        if self.cursor == self.head {
+            let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
+            if !sane(ring, head, self.released) || head < self.head {
+                return Err(Corrupt { pos: self.cursor });
+            }
+            self.head = head;
+        }
+        Ok(self.head)
+    }
+
+    /// The next thing at or after `cursor`, without passing it: for holding many records. Start
+    /// from [`Reader::cursor`], go on from the position returned, and pass them all in one with
+    /// [`Reader::pass`].
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    #[inline]
+    pub fn peek(&self, ring: Ring<'_>, cursor: u64) -> Result<Option<(Found, u64)>, Corrupt> {
+        step(ring, cursor, self.head)
+    }
+
+    /// Passes what was peeked: `count` records up to `cursor`.
+    pub fn pass(&mut self, cursor: u64, count: Count) {
+        // A cursor that peek never returned would break the books, not memory: keep it in range.
+        if (self.cursor..=self.head).contains(&cursor) {
+            self.cursor = cursor;
+            self.passed = self.passed.plus(count);
+        }
+    }
+
+    /// The position of the next record.
+    #[must_use]
+    #[inline]
+    pub fn cursor(&self) -> u64 {
+        self.cursor
+    }
+
+    /// Records before the cursor, since the ring was made.
+    #[must_use]
+    pub fn passed(&self) -> Count {
+        self.passed
+    }
+}

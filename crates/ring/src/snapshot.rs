@@ -1,0 +1,124 @@
+//! The snapshot: a copy of everything intact, while producers run at full speed.
+
+use crate::reader::{Found, Frame};
+use crate::totals::Totals;
+use crate::{Corrupt, Lost, Ring};
+use alloc::vec::Vec;
+use perfring_abi::{Cause, HEADER_LEN, Policy, RecordType, RecordWord};
+
+/// Bytes that are copied between two looks at the tail.
+const CHUNK: u64 = 64 << 10;
+
+/// A copy of the records that a ring held at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    start: u64,
+    words: Vec<u64>,
+    totals: Totals,
+}
+
+/// What stands at a place, its payload, and the position to go on from.
+pub type Step<'a> = (Found, &'a [u64], u64);
+
+impl Snapshot {
+    /// Copies everything intact.
+    ///
+    /// From the newest back to the oldest: a producer overwrites from the oldest on, so the two
+    /// meet, and what is behind the meeting point was whole when it was copied and is kept.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if the positions are such as no producer leaves.
+    pub fn take(ring: Ring<'_>, policy: Policy) -> Result<Self, Corrupt> {
+        let totals = Totals::read(ring, policy).ok_or(Corrupt { pos: ring.tail() })?;
+        let head = ring.head();
+        let mut tail = ring.tail();
+        if !head.is_multiple_of(8) || !tail.is_multiple_of(8) || head > crate::POS_MAX {
+            return Err(Corrupt { pos: tail });
+        }
+        tail = tail.min(head);
+        if head - tail >= ring.data_size() {
+            return Err(Corrupt { pos: tail });
+        }
+        let first = tail;
+        let mut words = alloc::vec![0; ((head - first) / 8) as usize];
+        let mut from = head;
+        while from > tail {
+            let chunk = from.saturating_sub(CHUNK).max(tail);
+            let at = |pos: u64| ((pos - first) / 8) as usize;
+            ring.copy_out(chunk, &mut words[at(chunk)..at(from)]);
+            from = chunk;
+            let now = ring.tail(); // F
+            if now < tail || !now.is_multiple_of(8) {
+                return Err(Corrupt { pos: now });
+            }
+            tail = now.min(head);
+        }
+        words.drain(..((tail - first) / 8) as usize);
+        Ok(Snapshot {
+            start: tail,
+            words,
+            totals,
+        })
+    }
+
+    /// The position of the oldest record in it.
+    #[must_use]
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// The position after the newest.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.start + self.words.len() as u64 * 8
+    }
+
+    /// The ring's books, read just before.
+    #[must_use]
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// What stands at `cursor` or after it, with its payload and the position to go on from. Start
+    /// from [`Snapshot::start`].
+    ///
+    /// # Errors
+    /// [`Corrupt`] where no record can stand.
+    pub fn step(&self, mut cursor: u64) -> Result<Option<Step<'_>>, Corrupt> {
+        while cursor < self.end() {
+            let bad = Corrupt { pos: cursor };
+            let at = (cursor.checked_sub(self.start).ok_or(bad)? / 8) as usize;
+            let word = RecordWord::from_raw(self.words[at]);
+            let size = word.size();
+            let len = word.payload_len().ok_or(bad)?;
+            let body = self
+                .words
+                .get(at + 1..at + (size / 8) as usize)
+                .ok_or(bad)?;
+            let after = cursor + size;
+            if word.is_data() {
+                let frame = Frame {
+                    pos: cursor,
+                    kind: word.kind(),
+                    len,
+                    size,
+                };
+                debug_assert_eq!(frame.payload_pos(), cursor + u64::from(HEADER_LEN));
+                return Ok(Some((Found::Record(frame), body, after)));
+            }
+            if word.kind() == RecordType::LOST {
+                let (&[id, records], rest) = body.split_first_chunk().ok_or(bad)?;
+                let bytes = rest.first().copied().unwrap_or(0);
+                let lost = Lost {
+                    pos: cursor,
+                    records,
+                    bytes,
+                    cause: Cause::from_code(id),
+                };
+                return Ok(Some((Found::Lost(lost), &[], after)));
+            }
+            cursor = after;
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,313 @@
+//! The exclusive producer: one at a time, plain stores.
+//!
+//! Private copies decide; what the page says is taken for nothing but the tail of a drop ring,
+//! and that is checked. The way of a record is a comparison, the payload, the header word and a
+//! release store of `data_head`; everything else is in [`crate::room`] behind one branch.
+
+use crate::book::{Count, ProducerBook};
+use crate::latch::{self, LatchWriter};
+use crate::wait::claim_wake;
+use crate::{Corrupt, Fences, Ring, Wake};
+use perfring_abi::atomic::Ordering;
+use perfring_abi::{
+    Evict, HEADER_LEN, LOST_SIZE, Layout, Policy, RecordType, RecordWord, Tell, record_size,
+};
+
+/// Why a reservation was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A drop ring has no room for it.
+    Full,
+    /// No ring of this size can hold it.
+    TooLarge {
+        /// The payload's length.
+        len: usize,
+        /// The longest that fits.
+        max: usize,
+    },
+    /// `data_tail` is where no consumer can have put it: somebody writes over the header.
+    Corrupt {
+        /// What it says.
+        tail: u64,
+    },
+}
+
+/// Space for one record, still to be committed or discarded.
+///
+/// Only [`Writer::try_reserve`] makes one, and its position is the writer's own: a token that is
+/// dropped leaves nothing behind, and the next reservation gets the same bytes.
+#[derive(Debug)]
+pub struct Reserved {
+    pub(crate) start: u64,
+    pub(crate) kind: RecordType,
+    pub(crate) len: usize,
+}
+
+impl Reserved {
+    /// Where the payload begins.
+    #[must_use]
+    #[inline]
+    pub fn payload_pos(&self) -> u64 {
+        self.start + u64::from(HEADER_LEN)
+    }
+
+    /// The payload's length in bytes.
+    #[must_use]
+    #[inline]
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "an empty payload is an ordinary one"
+    )]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+}
+
+/// The private state of an exclusive producer.
+#[derive(Debug)]
+pub struct Writer {
+    /// End of the last committed record, published or held back by a batch.
+    pub(crate) pos: u64,
+    /// A reservation that ends here or before needs no look at anything else.
+    pub(crate) limit: u64,
+    /// Records committed since the ring was made.
+    pub(crate) records: u64,
+    max_len: usize,
+    fences: Fences,
+    /// What `data_head` holds.
+    pub(crate) head: u64,
+    /// Drop: the consumer's tail when last looked at. Overwrite: what `data_tail` holds.
+    pub(crate) tail: u64,
+    pub(crate) policy: Policy,
+    pub(crate) evict: Evict,
+    pub(crate) tell: Tell,
+    /// Counts but `written`, which follows from `records` and `pos`.
+    pub(crate) book: ProducerBook,
+    pub(crate) book_latch: LatchWriter,
+    pub(crate) overwritten: Count,
+    pub(crate) tail_latch: LatchWriter,
+    /// A record boundary half a ring back, and what was written before it.
+    pub(crate) half: Option<(u64, Count)>,
+    /// A publish on the slow way found a sleeper to wake.
+    pub(crate) wake_due: bool,
+}
+
+impl Writer {
+    /// Takes over a ring as its one producer: from a new ring's zeros, or from where the last
+    /// producer was stopped, killed or not. What it had reserved and not committed is gone without
+    /// a trace, as nothing of it was published.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if positions or records are such as no producer leaves.
+    pub fn attach(ring: Ring<'_>, layout: &Layout, fences: Fences) -> Result<Self, Corrupt> {
+        let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A of the last one
+        let tail = ring.header.data_tail.load(Ordering::Acquire); // D, pairs with C
+        if !crate::sane(ring, head, tail) {
+            return Err(Corrupt { pos: tail });
+        }
+        let whole = latch::find(&ring.header.producer).ok_or(Corrupt { pos: head })?;
+        let book = ProducerBook::from_words(&whole.words);
+        let book_latch = LatchWriter::after(Some(&whole));
+        // After a death between the mark and `data_tail`, the mark that fits the tail counts.
+        let mark = latch::find_where(&ring.header.tail_mark, |words| words[0] == tail);
+        if mark.is_none() && layout.policy == Policy::Overwrite {
+            return Err(Corrupt { pos: tail });
+        }
+        let overwritten = mark.as_ref().map_or(Count::default(), |m| Count {
+            records: m.words[1],
+            bytes: m.words[2],
+        });
+        let book = crate::totals::bring_up(ring, book, head)?;
+        Ok(Writer {
+            pos: head,
+            limit: 0,
+            records: book.written.records,
+            max_len: max_len(ring),
+            fences,
+            head,
+            tail,
+            policy: layout.policy,
+            evict: layout.evict,
+            tell: layout.tell,
+            book,
+            book_latch,
+            overwritten,
+            tail_latch: LatchWriter::after(mark.as_ref()),
+            half: None,
+            wake_due: false,
+        })
+    }
+
+    /// Space for a record, or why not. Counts nothing: a caller that gives up calls
+    /// [`Writer::refuse`].
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    #[inline]
+    pub fn try_reserve(
+        &mut self,
+        ring: Ring<'_>,
+        kind: RecordType,
+        len: usize,
+    ) -> Result<Reserved, Refusal> {
+        if len > self.max_len {
+            return Err(Refusal::TooLarge {
+                len,
+                max: self.max_len,
+            });
+        }
+        let size = record_size(len);
+        if self.pos + size > self.limit {
+            self.make_room(ring, size)?;
+        }
+        Ok(Reserved {
+            start: self.pos,
+            kind,
+            len,
+        })
+    }
+
+    /// Ends a reservation: the record stands before the next publish.
+    #[inline]
+    pub fn commit(&mut self, ring: Ring<'_>, reserved: Reserved) {
+        let word = RecordWord::of(reserved.kind, reserved.len);
+        // Relaxed: A publishes it.
+        ring.word(reserved.start)
+            .store(word.raw(), Ordering::Relaxed);
+        self.pos = reserved.start + word.size();
+        self.records += 1;
+    }
+
+    /// As [`Writer::commit`], for a payload that turned out shorter: the rest is given back.
+    #[inline]
+    pub fn commit_len(&mut self, ring: Ring<'_>, mut reserved: Reserved, len: usize) {
+        reserved.len = reserved.len.min(len);
+        self.commit(ring, reserved);
+    }
+
+    /// Gives a reservation back: a hole that readers skip, as in the BPF ring buffer, so that
+    /// positions do not depend on what was thought better of.
+    pub fn discard(&mut self, ring: Ring<'_>, reserved: Reserved) {
+        let word = RecordWord::nop(record_size(reserved.len));
+        // Relaxed: A publishes it.
+        ring.word(reserved.start)
+            .store(word.raw(), Ordering::Relaxed);
+        self.pos = reserved.start + word.size();
+        self.book.discarded.add(word.size());
+    }
+
+    /// Publishes all that is committed. Returns whether the caller owes the consumer a wake.
+    #[inline]
+    #[must_use]
+    pub fn publish(&mut self, ring: Ring<'_>, wake: Wake) -> bool {
+        self.head = self.pos;
+        ring.header.data_head.store(self.pos, Ordering::Release); // A, pairs with B
+        if wake == Wake::No {
+            return false;
+        }
+        self.fences.light(); // I, pairs with J
+        // Relaxed: I orders it.
+        if ring.header.wait.armed.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        claim_wake(&ring.header.wait, wake, self.head, self.records)
+    }
+
+    /// Copies a payload into its reservation, word by word. A mapping has a quicker way.
+    pub fn fill(&self, ring: Ring<'_>, reserved: &Reserved, payload: &[u8]) {
+        let mut pos = reserved.payload_pos();
+        for chunk in payload[..payload.len().min(reserved.len)].chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            // Relaxed: A publishes it, and E came before it.
+            ring.word(pos)
+                .store(u64::from_ne_bytes(word), Ordering::Relaxed);
+            pos += 8;
+        }
+    }
+
+    /// Counts a refusal, to be told in the stream before the next record that fits. Returns
+    /// whether the caller owes the consumer a wake: a full ring wants reading.
+    #[cold]
+    pub fn refuse(&mut self, ring: Ring<'_>, refusal: Refusal, len: usize) -> bool {
+        let cause = match refusal {
+            Refusal::TooLarge { .. } => &mut self.book.too_large,
+            Refusal::Full | Refusal::Corrupt { .. } => &mut self.book.full,
+        };
+        cause.add(record_size(len));
+        self.limit = 0; // the next reservation comes by `make_room`, which tells the loss
+        let owed = core::mem::take(&mut self.wake_due) | self.publish(ring, Wake::Force);
+        self.write_book(ring);
+        owed
+    }
+
+    /// A publish on the slow way of a reservation found a sleeper: the caller owes a wake.
+    #[inline]
+    #[must_use]
+    pub fn take_wake_due(&mut self) -> bool {
+        self.wake_due && core::mem::take(&mut self.wake_due)
+    }
+
+    /// The tail that would let a record of `len` bytes in: what to wait for.
+    #[must_use]
+    pub fn tail_for(&self, ring: Ring<'_>, len: usize) -> u64 {
+        let need = record_size(len) + self.marker_bytes(ring, record_size(len));
+        (self.pos + need + 8).saturating_sub(ring.data_size())
+    }
+
+    /// Before the producer goes: publishes what is held back, tells a loss that is still to be told
+    /// if there is room, and closes the book. Returns whether a wake is owed.
+    pub fn detach(&mut self, ring: Ring<'_>) -> bool {
+        let owed = self.publish(ring, Wake::Auto);
+        // Asking for room for nothing writes the markers, if they fit.
+        let told = self.make_room(ring, 0).is_ok() && self.pos != self.head;
+        let owed = owed | (told && self.publish(ring, Wake::Auto)) | self.take_wake_due();
+        self.write_book(ring);
+        owed
+    }
+
+    /// End of the last committed record (the BPF ring buffer's `producer_pos`).
+    #[must_use]
+    pub fn pos(&self) -> u64 {
+        self.pos
+    }
+
+    /// The private counts, true at [`Writer::pos`].
+    #[must_use]
+    pub fn book(&self) -> ProducerBook {
+        ProducerBook {
+            pos: self.pos,
+            written: self.written(),
+            ..self.book
+        }
+    }
+
+    /// Records and bytes evicted from an overwrite ring.
+    #[must_use]
+    pub fn overwritten(&self) -> Count {
+        self.overwritten
+    }
+
+    /// The longest payload.
+    #[must_use]
+    #[inline]
+    pub fn max_len(&self) -> usize {
+        self.max_len
+    }
+
+    /// What stands before `pos`: bytes that are neither holes nor markers are records'.
+    pub(crate) fn written(&self) -> Count {
+        let markers = self.book.lost_markers.wrapping_mul(LOST_SIZE.into());
+        let other = self.book.discarded.bytes.wrapping_add(markers);
+        Count {
+            records: self.records,
+            bytes: self.pos.wrapping_sub(other),
+        }
+    }
+}
+
+/// What [`Layout::max_len`] says, from the ring in hand: models have rings smaller than a page.
+fn max_len(ring: Ring<'_>) -> usize {
+    let size = (ring.data_size() - 8).min(perfring_abi::SIZE_MAX.into());
+    (size - u64::from(HEADER_LEN)) as usize
+}
