@@ -1,1 +1,50 @@
-//! placeholder
+//! The consumer's door to perfring: read records where they stand, watch a ring without leaving a
+//! trace, or open the file of a process that is gone.
+//!
+//! | | [`Consumer`] | [`Observer`] | [`Snapshot`] |
+//! |---|---|---|---|
+//! | how many | one at a time | any number | any number |
+//! | permission | read and write | read | read |
+//! | drop ring | borrows in place, frees the space | copies | copies |
+//! | overwrite ring | copies, saves its place | copies | copies |
+//!
+//! ```
+//! use perfring_consumer::{Consumer, Item, Observer, Start};
+//! # use perfring_producer::{Options, Producer, RecordType};
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("ticks");
+//! # let mut producer = Producer::create(&path, &Options::default())?;
+//! # producer.publish(RecordType::BYTES, b"hello")?;
+//!
+//! let mut consumer = Consumer::attach(&path)?;
+//! while let Some(item) = consumer.read()? {
+//!     match item {
+//!         Item::Record(record) => assert_eq!(record.bytes, b"hello"), // borrowed from the ring
+//!         Item::Lost(lost) => eprintln!("{} records lost: {}", lost.records, lost.cause.name()),
+//!     }
+//! }
+//!
+//! let mut observer = Observer::open(&path, Start::Latest)?; // sees what comes from now on
+//! assert_eq!(observer.read()?, None);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Emptiness is `None` and loss is an [`Item`]; the only error of reading is [`Corrupt`].
+#![forbid(unsafe_code)]
+
+mod consumer;
+mod observer;
+mod pace;
+mod snapshot;
+mod stat;
+
+pub use consumer::Consumer;
+pub use observer::Observer;
+pub use pace::Pace;
+pub use perfring_abi::{Cause, Evict, Layout, Policy, RecordType, Tell};
+pub use perfring_ring::{
+    ConsumerBook, Corrupt, Count, Lost, ProducerBook, Saved, Start, Totals, WakeAt, Who,
+};
+pub use perfring_shm::{AttachError, Home, Item, Pinned, Record};
+pub use snapshot::{Items, Snapshot};
+pub use stat::{Holding, Stat};

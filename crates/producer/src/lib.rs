@@ -1,1 +1,269 @@
-//! placeholder
+//! The producer's door to perfring: publish records into a file-backed ring, at a few nanoseconds
+//! each, without ever blocking unless asked to.
+//!
+//! ```
+//! use perfring_producer::{Options, Producer, RecordType};
+//!
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("ticks");
+//! const TICK: RecordType = RecordType::new(5000).unwrap();
+//!
+//! let mut producer = Producer::create(&path, &Options::default())?;
+//! producer.publish(TICK, b"copied in")?;
+//!
+//! let mut record = producer.reserve(TICK, 8)?; // in the ring, in place
+//! record.copy_from_slice(&42u64.to_le_bytes());
+//! record.commit();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What happens to a record
+//!
+//! [`Producer::reserve`] takes space, [`Reservation::commit`] publishes it, a dropped reservation
+//! is discarded. [`Producer::publish`] does both for bytes that exist already;
+//! [`Producer::batch`] publishes many records by one store. There is no system call, allocation or
+//! lock on that way, and no locked instruction.
+//!
+//! A **drop** ring refuses records while it is full, with [`ReserveError::Full`]; the loss is
+//! counted by cause and told to the reader before the next record that fits.
+//! [`Producer::reserve_timeout`] waits instead. An **overwrite** ring never refuses for want of
+//! space: the oldest records go.
+//!
+//! A process that is killed at any instruction leaves every committed record readable and costs
+//! the one that it was writing. The next [`Producer::attach`] goes on where it stopped.
+//!
+//! # Threads and forks
+//!
+//! A ring has one producer at a time; give each thread its own ring. A forked child must not use
+//! its parent's producer: attach anew after the parent has dropped it.
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+pub use perfring_abi::{Evict, Layout, Policy, RecordType, Tell};
+pub use perfring_ring::{Count, ProducerBook, Wake};
+use perfring_shm::MappedWriter;
+pub use perfring_shm::{
+    AttachError, Batch, CreateError, Home, Removal, Reservation, ReserveError,
+    RingOptions as Options, create, remove,
+};
+
+/// The one producer of a ring.
+///
+/// Dropping it publishes what a forgotten batch held back, tells a loss that is still to be told if
+/// there is room, and frees the place for the next producer. The ring stays.
+#[derive(Debug)]
+pub struct Producer {
+    inner: MappedWriter,
+}
+
+/// Why [`Producer::create`] failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The ring could not be made.
+    Create(CreateError),
+    /// It was made, but could not be attached to.
+    Attach(AttachError),
+}
+
+impl std::fmt::Display for OpenError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            OpenError::Create(error) => error.fmt(f),
+            OpenError::Attach(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            OpenError::Create(error) => error.source(),
+            OpenError::Attach(error) => error.source(),
+        }
+    }
+}
+
+impl Producer {
+    /// Makes a ring and attaches to it, under the name of this program.
+    ///
+    /// # Errors
+    /// [`OpenError::Create`] with [`CreateError::Exists`] if there is one already: then
+    /// [`Producer::attach`].
+    pub fn create(home: impl Into<Home>, options: &Options) -> Result<Self, OpenError> {
+        let home = home.into();
+        create(&home, options).map_err(OpenError::Create)?;
+        Self::attach(home).map_err(OpenError::Attach)
+    }
+
+    /// Attaches to a ring, under the name of this program. Goes on where the last producer stopped,
+    /// however it ended.
+    ///
+    /// # Errors
+    /// See [`AttachError`]; [`AttachError::Busy`] names the producer that has the ring.
+    pub fn attach(home: impl Into<Home>) -> Result<Self, AttachError> {
+        Self::attach_as(home, &program_name())
+    }
+
+    /// As [`Producer::attach`], under a name of up to 64 bytes that `perfring stat` shows.
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn attach_as(home: impl Into<Home>, name: &str) -> Result<Self, AttachError> {
+        Ok(Producer { inner: MappedWriter::attach(home, name)? })
+    }
+
+    /// Publishes one record: when this returns, readers see it.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the loss is counted.
+    #[inline]
+    pub fn publish(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
+        self.inner.publish(kind, payload, Wake::Auto)
+    }
+
+    /// As [`Producer::publish`], choosing whether to wake a sleeping consumer.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the loss is counted.
+    #[inline]
+    pub fn publish_with(
+        &mut self,
+        kind: RecordType,
+        payload: &[u8],
+        wake: Wake,
+    ) -> Result<(), ReserveError> {
+        self.inner.publish(kind, payload, wake)
+    }
+
+    /// Space for a record of `len` bytes, in the ring itself. Write it, then
+    /// [commit](Reservation::commit) or [discard](Reservation::discard) it; dropped, it is
+    /// discarded.
+    ///
+    /// ```
+    /// # use perfring_producer::{Options, Producer, RecordType, ReserveError};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let mut producer = Producer::create(dir.path().join("ring"), &Options::default())?;
+    /// let mut line = producer.reserve(RecordType::BYTES, 80)?;
+    /// line[..5].copy_from_slice(b"hello");
+    /// line.commit_len(5); // shorter than reserved: the rest is given back
+    ///
+    /// let max = producer.max_len();
+    /// let refused = producer.reserve(RecordType::BYTES, max + 1).unwrap_err();
+    /// assert_eq!(refused, ReserveError::TooLarge { len: max + 1, max });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the loss is counted.
+    #[inline]
+    pub fn reserve(
+        &mut self,
+        kind: RecordType,
+        len: usize,
+    ) -> Result<Reservation<'_>, ReserveError> {
+        self.inner.reserve(kind, len)
+    }
+
+    /// As [`Producer::reserve`], waiting for space for at most `timeout`: the one call that blocks.
+    ///
+    /// ```
+    /// # use perfring_producer::{Options, Producer, RecordType, ReserveError};
+    /// # use std::time::Duration;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let mut producer = Producer::create(dir.path().join("ring"), &Options { size: 4096, ..Options::default() })?;
+    /// producer.publish(RecordType::BYTES, &[0; 4000])?;
+    /// let full = producer.reserve_timeout(RecordType::BYTES, 4000, Duration::from_millis(1));
+    /// assert_eq!(full.unwrap_err(), ReserveError::Full); // nobody reads
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; only the refusal at the end is counted.
+    pub fn reserve_timeout(
+        &mut self,
+        kind: RecordType,
+        len: usize,
+        timeout: Duration,
+    ) -> Result<Reservation<'_>, ReserveError> {
+        self.inner.reserve_timeout(kind, len, timeout)
+    }
+
+    /// Publishes one record, waiting for space for at most `timeout`.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; only the refusal at the end is counted.
+    pub fn publish_timeout(
+        &mut self,
+        kind: RecordType,
+        payload: &[u8],
+        timeout: Duration,
+    ) -> Result<(), ReserveError> {
+        let mut record = self.reserve_timeout(kind, payload.len(), timeout)?;
+        record.copy_from_slice(payload);
+        record.commit();
+        Ok(())
+    }
+
+    /// A batch: its records are held back, and published by one store when it ends.
+    ///
+    /// ```
+    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let mut producer = Producer::create(dir.path().join("ring"), &Options::default())?;
+    /// let mut batch = producer.batch();
+    /// for n in 0..64u64 {
+    ///     batch.push(RecordType::BYTES, &n.to_le_bytes())?;
+    /// }
+    /// batch.publish();
+    /// assert_eq!(producer.book().written.records, 64);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn batch(&mut self) -> Batch<'_> {
+        self.inner.batch()
+    }
+
+    /// What was written, given back and refused since the ring was made, by this producer and those
+    /// before it.
+    #[must_use]
+    pub fn book(&self) -> ProducerBook {
+        self.inner.book()
+    }
+
+    /// What an overwrite ring has overwritten since it was made.
+    #[must_use]
+    pub fn overwritten(&self) -> Count {
+        self.inner.overwritten()
+    }
+
+    /// The longest payload that this ring takes, in bytes.
+    #[must_use]
+    #[inline]
+    pub fn max_len(&self) -> usize {
+        self.inner.max_len()
+    }
+
+    /// The ring's shape and identity.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        self.inner.layout()
+    }
+
+    /// Where the ring lives.
+    #[must_use]
+    pub fn home(&self) -> &Home {
+        self.inner.file().home()
+    }
+}
+
+/// The name of this program, as the kernel knows it.
+fn program_name() -> String {
+    std::env::args_os()
+        .next()
+        .and_then(|arg| {
+            Some(std::path::Path::new(&arg).file_name()?.to_string_lossy().into_owned())
+        })
+        .unwrap_or_default()
+}

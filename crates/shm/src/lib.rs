@@ -1,1 +1,39 @@
-//! placeholder
+//! Files, named segments, mappings, locks and futexes for perfring: all of its unsafe code.
+//!
+//! The safe doors are the crates `perfring-producer` and `perfring-consumer`.
+//!
+//! # What is sound here, and why
+//!
+//! * The header page and the control pages are only ever seen as `&Header` and `&Slot`: structs of
+//!   atomics, for which any bit pattern is valid and which other processes may store to at any
+//!   time.
+//! * The data area is seen as `&[AtomicU64]` by the algorithm. Payload bytes are seen as
+//!   `&mut [u8]` by the one exclusive producer between reserve and commit, and as `&[u8]` by the
+//!   one consumer of a drop ring between the acquired head and the released tail. In both spans the
+//!   protocol lets no other process write there. Observers of an overwrite ring may *read* a
+//!   reservation while it is filled: they do so by atomic loads in their own mapping, and throw
+//!   away what they got; the producer cannot tell.
+//! * A process that breaks the protocol (it can, if it may write the file) can change bytes under
+//!   such a slice. That is no worse than any other shared file mapping, and no length or position
+//!   that this code uses is read from the shared page without a check. Whoever does not trust the
+//!   producer uses an observer, whose records are copies.
+//! * Every attach maps the file anew, so two handles in one process never share an address.
+
+mod create;
+mod error;
+mod file;
+mod futex;
+mod home;
+mod lock;
+mod map;
+mod observer;
+mod reader;
+mod writer;
+
+pub use create::{Removal, RingOptions, create, remove};
+pub use error::{AttachError, CreateError, ReserveError, Role};
+pub use file::{Place, RingFile};
+pub use home::Home;
+pub use observer::{MappedObserver, bytes_of};
+pub use reader::{Item, MappedReader, Pinned, Record};
+pub use writer::{Batch, MappedWriter, Reservation};

@@ -1,0 +1,175 @@
+//! The consumer.
+
+use crate::pace::{Distance, Pace, SPIN};
+use perfring_abi::Layout;
+use perfring_ring::{Corrupt, Count, WakeAt};
+use perfring_shm::{AttachError, Home, Item, MappedReader, Pinned};
+use std::time::{Duration, Instant};
+
+/// The one consumer of a ring. A new one goes on where the last one released.
+///
+/// On a drop ring, records are borrowed from the ring itself and the space goes back to the
+/// producer once they have been read. On an overwrite ring they are copies, and the place is saved
+/// in the page.
+#[derive(Debug)]
+pub struct Consumer {
+    inner: MappedReader,
+    pace: Pace,
+    wake_at: WakeAt,
+    distance: Distance,
+}
+
+impl Consumer {
+    /// Attaches as the consumer.
+    ///
+    /// # Errors
+    /// See [`AttachError`]; [`AttachError::Busy`] names the consumer that has the ring.
+    pub fn attach(home: impl Into<Home>) -> Result<Self, AttachError> {
+        let name = std::env::args_os().next().unwrap_or_default();
+        let name = std::path::Path::new(&name).file_name().unwrap_or_default().to_string_lossy();
+        Self::attach_as(home, &name)
+    }
+
+    /// As [`Consumer::attach`], under a name of up to 64 bytes that `perfring stat` shows.
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn attach_as(home: impl Into<Home>, name: &str) -> Result<Self, AttachError> {
+        Ok(Consumer {
+            inner: MappedReader::attach(home, name)?,
+            pace: Pace::default(),
+            wake_at: WakeAt::default(),
+            distance: Distance::default(),
+        })
+    }
+
+    /// How this consumer waits. Default [`Pace::Adaptive`].
+    pub fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
+    }
+
+    /// What this consumer is woken for once it sleeps. Default [`WakeAt::Record`]; the others spare
+    /// the producer wakes.
+    pub fn set_wake_at(&mut self, at: WakeAt) {
+        self.wake_at = at;
+    }
+
+    /// The next item, or `None` if there is none now. Never waits.
+    ///
+    /// An item counts as read at the next call. Its space goes back to the producer soon after: in
+    /// eighths of the ring while there is more, and all of it once two calls in a row found
+    /// nothing. [`Consumer::release`] hands it back at once.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if the ring holds what no producer writes; again at every call.
+    #[inline]
+    pub fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
+        self.inner.read()
+    }
+
+    /// Waits until there may be something to read, for at most `timeout`: spins a little as its
+    /// [`Pace`] says, then sleeps. Returns whether there is.
+    ///
+    /// ```
+    /// # use perfring_consumer::Consumer;
+    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # use std::time::Duration;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let mut producer = Producer::create(&path, &Options::default())?;
+    /// let mut consumer = Consumer::attach(&path)?;
+    /// assert!(!consumer.wait(Duration::from_millis(1)));
+    /// producer.publish(RecordType::BYTES, b"x")?;
+    /// assert!(consumer.wait(Duration::MAX)); // for ever
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait(&mut self, timeout: Duration) -> bool {
+        if self.spin(timeout.min(SPIN)) {
+            return true;
+        }
+        let deadline = Instant::now().checked_add(timeout.saturating_sub(SPIN));
+        while !self.inner.is_behind() {
+            let left = match deadline {
+                Some(deadline) => deadline.saturating_duration_since(Instant::now()),
+                None => Duration::MAX,
+            };
+            if left.is_zero() {
+                return false;
+            }
+            self.inner.sleep(self.wake_at, left);
+        }
+        true
+    }
+
+    /// As [`Consumer::wait`], without ever sleeping: for a core of its own.
+    #[inline]
+    pub fn spin(&mut self, timeout: Duration) -> bool {
+        let inner = &self.inner;
+        self.distance.spin(self.pace, timeout, || inner.is_behind())
+    }
+
+    /// Hands back everything that [`Consumer::read`] returned so far, the last item included.
+    pub fn release(&mut self) {
+        self.inner.release();
+    }
+
+    /// Everything that is there now, of which any number of records can be held at a time; `None`
+    /// on an overwrite ring, whose records nothing pins. Releases what was read before; what is
+    /// taken from it is released when it is dropped.
+    ///
+    /// ```
+    /// # use perfring_consumer::{Consumer, Item};
+    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let mut producer = Producer::create(&path, &Options::default())?;
+    /// # for n in [3u8, 1, 2] { producer.publish(RecordType::BYTES, &[n])?; }
+    /// # let mut consumer = Consumer::attach(&path)?;
+    /// if let Some(pinned) = consumer.pinned()? {
+    ///     let mut held = Vec::new();
+    ///     while let Some(Item::Record(record)) = pinned.read()? {
+    ///         held.push(record); // all in place, in the ring
+    ///     }
+    ///     held.sort_by_key(|record| record.bytes);
+    ///     assert_eq!(held[0].bytes, [1]);
+    /// } // released here
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    pub fn pinned(&mut self) -> Result<Option<Pinned<'_>>, Corrupt> {
+        self.inner.pinned()
+    }
+
+    /// The position of the next record.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.inner.cursor()
+    }
+
+    /// Records read since the ring was made, by this consumer and those before it.
+    #[must_use]
+    pub fn read_count(&self) -> Count {
+        self.inner.read_count()
+    }
+
+    /// Records of an overwrite ring that were gone before this consumer, or one before it, came to
+    /// them.
+    #[must_use]
+    pub fn lapped(&self) -> Count {
+        self.inner.lapped()
+    }
+
+    /// The ring's shape and identity.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        self.inner.layout()
+    }
+
+    /// Where the ring lives.
+    #[must_use]
+    pub fn home(&self) -> &Home {
+        self.inner.file().home()
+    }
+}

@@ -1,0 +1,114 @@
+//! The observer.
+
+use crate::Snapshot;
+use crate::pace::{Distance, Pace, SPIN};
+use crate::stat::Stat;
+use perfring_abi::Layout;
+use perfring_ring::{Corrupt, Count, Saved, Start};
+use perfring_shm::{AttachError, Home, Item, MappedObserver};
+use std::time::{Duration, Instant};
+
+/// The longest pause between two looks of a waiting observer.
+const PAUSE_MAX: Duration = Duration::from_millis(10);
+
+/// Watches a ring through a read-only mapping: nobody can tell, and nobody is slowed. Any number
+/// at a time. Every record is a copy that was checked to be whole.
+///
+/// An observer that is too slow is lapped: it gets an [`Item::Lost`] with the exact number of
+/// records and bytes, and goes on from the oldest valid record.
+#[derive(Debug)]
+pub struct Observer {
+    inner: MappedObserver,
+    pace: Pace,
+    distance: Distance,
+}
+
+impl Observer {
+    /// Opens a ring, dead or alive, to watch it from its oldest record, from now on, or from where
+    /// an earlier observer of the same ring left off.
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn open(home: impl Into<Home>, start: Start) -> Result<Self, AttachError> {
+        let inner = MappedObserver::open(home, start)?;
+        Ok(Observer { inner, pace: Pace::default(), distance: Distance::default() })
+    }
+
+    /// How this observer waits. Default [`Pace::Adaptive`].
+    pub fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
+    }
+
+    /// The next item, or `None` if there is none now. Never waits.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if the ring holds what no producer writes.
+    #[inline]
+    pub fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
+        self.inner.read()
+    }
+
+    /// Waits until there may be something to read, for at most `timeout`. An observer cannot ask
+    /// to be woken, as it writes nothing: it looks again and again, at first all the time, then
+    /// ever less often, down to once in 10 ms.
+    pub fn wait(&mut self, timeout: Duration) -> bool {
+        let deadline = Instant::now().checked_add(timeout);
+        let inner = &self.inner;
+        if self.distance.spin(self.pace, timeout.min(SPIN), || inner.is_behind()) {
+            return true;
+        }
+        let mut pause = SPIN;
+        while !self.inner.is_behind() {
+            let left = match deadline {
+                Some(deadline) => deadline.saturating_duration_since(Instant::now()),
+                None => Duration::MAX,
+            };
+            if left.is_zero() {
+                return false;
+            }
+            std::thread::sleep(pause.min(left));
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+        true
+    }
+
+    /// Where this observer would go on: for [`Start::At`].
+    #[must_use]
+    pub fn saved(&self) -> Saved {
+        self.inner.saved()
+    }
+
+    /// Records that were gone before this observer came to them.
+    #[must_use]
+    pub fn lapped(&self) -> Count {
+        self.inner.lapped()
+    }
+
+    /// A copy of everything intact, while producers run at full speed.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    pub fn snapshot(&self) -> Result<Snapshot, Corrupt> {
+        Ok(Snapshot::new(self.inner.snapshot()?, *self.inner.layout()))
+    }
+
+    /// The ring's figures.
+    ///
+    /// # Errors
+    /// [`AttachError::Io`] where the file system has no locks.
+    pub fn stat(&self) -> Result<Stat, AttachError> {
+        Stat::of(self.inner.file(), self.inner.totals())
+    }
+
+    /// The ring's shape and identity.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        self.inner.layout()
+    }
+
+    /// Where the ring lives.
+    #[must_use]
+    pub fn home(&self) -> &Home {
+        self.inner.file().home()
+    }
+}

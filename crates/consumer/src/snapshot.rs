@@ -1,0 +1,115 @@
+//! The snapshot: what a ring held at one moment.
+
+use perfring_abi::Layout;
+use perfring_ring::{Corrupt, Found, Start, Totals};
+use perfring_shm::{AttachError, Home, Item, MappedObserver, Record};
+
+/// A copy of everything intact in a ring: of a live one while its producer runs at full speed, or
+/// of the file that dead processes left.
+///
+/// ```
+/// use perfring_consumer::{Item, Snapshot};
+/// # use perfring_producer::{Options, Producer, RecordType};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("ring");
+/// # let mut producer = Producer::create(&path, &Options::default())?;
+/// # producer.publish(RecordType::BYTES, b"last words")?;
+/// # std::mem::forget(producer); // as if it had been killed
+/// let snapshot = Snapshot::take(&path)?;
+/// for item in &snapshot {
+///     if let Item::Record(record) = item? {
+///         assert_eq!(record.bytes, b"last words");
+///     }
+/// }
+/// assert_eq!(snapshot.totals().producer.written.records, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    inner: perfring_ring::Snapshot,
+    layout: Layout,
+}
+
+impl Snapshot {
+    /// Opens a ring and copies everything intact.
+    ///
+    /// # Errors
+    /// See [`AttachError`]; [`AttachError::Corrupt`] if not even the positions can be believed.
+    pub fn take(home: impl Into<Home>) -> Result<Self, AttachError> {
+        let home = home.into();
+        let observer = MappedObserver::open(&home, Start::Oldest)?;
+        let inner = observer.snapshot().map_err(|source| AttachError::Corrupt { home, source })?;
+        Ok(Snapshot { inner, layout: *observer.layout() })
+    }
+
+    pub(crate) fn new(inner: perfring_ring::Snapshot, layout: Layout) -> Self {
+        Snapshot { inner, layout }
+    }
+
+    /// The items, oldest first. Damage ends them with an error.
+    #[must_use]
+    pub fn iter(&self) -> Items<'_> {
+        Items { snapshot: &self.inner, cursor: Some(self.inner.start()) }
+    }
+
+    /// The ring's books, read just before the copy was made.
+    #[must_use]
+    pub fn totals(&self) -> &Totals {
+        self.inner.totals()
+    }
+
+    /// The ring's shape and identity.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The positions that it spans.
+    #[must_use]
+    pub fn span(&self) -> std::ops::Range<u64> {
+        self.inner.start()..self.inner.end()
+    }
+}
+
+impl<'a> IntoIterator for &'a Snapshot {
+    type Item = Result<Item<'a>, Corrupt>;
+    type IntoIter = Items<'a>;
+
+    fn into_iter(self) -> Items<'a> {
+        self.iter()
+    }
+}
+
+/// The items of a [`Snapshot`].
+#[derive(Clone, Debug)]
+pub struct Items<'a> {
+    snapshot: &'a perfring_ring::Snapshot,
+    cursor: Option<u64>,
+}
+
+impl<'a> Iterator for Items<'a> {
+    type Item = Result<Item<'a>, Corrupt>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.snapshot.step(self.cursor?) {
+            Ok(Some((found, words, after))) => {
+                self.cursor = Some(after);
+                Some(Ok(match found {
+                    Found::Lost(lost) => Item::Lost(lost),
+                    Found::Record(frame) => {
+                        let bytes = perfring_shm::bytes_of(words, frame.len);
+                        Item::Record(Record { pos: frame.pos, kind: frame.kind, bytes })
+                    }
+                }))
+            }
+            Ok(None) => {
+                self.cursor = None;
+                None
+            }
+            Err(corrupt) => {
+                self.cursor = None;
+                Some(Err(corrupt))
+            }
+        }
+    }
+}

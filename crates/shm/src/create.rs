@@ -1,0 +1,217 @@
+//! Making and removing a ring.
+//!
+//! A ring is made beside its final name and renamed into place, so nobody ever sees half of one;
+//! its space is really allocated, so that a full disk is an error here and not a SIGBUS later.
+
+use crate::file::{Place, host_page_size};
+use crate::{AttachError, CreateError, Home, RingFile, Role};
+use nix::errno::Errno;
+use nix::fcntl::posix_fallocate;
+use perfring_abi::{DATA_SIZE_MAX, DATA_SIZE_MIN, Evict, Layout, MAGIC, Policy, Tell};
+use shared_memory::{ShmemConf, ShmemError};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The shape of a new ring.
+///
+/// ```
+/// use perfring_shm::RingOptions;
+/// use perfring_abi::Policy;
+/// let options = RingOptions { size: 64 << 20, policy: Policy::Overwrite, ..Default::default() };
+/// assert_eq!(options.mode, 0o600);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingOptions {
+    /// Bytes of the data area: a power of two, at least a page. Default 1 MiB.
+    pub size: u64,
+    /// What a full ring does. Default [`Policy::Drop`].
+    pub policy: Policy,
+    /// How an overwrite ring makes room. Default [`Evict::Exact`].
+    pub evict: Evict,
+    /// Where losses are told. Default [`Tell::InStream`].
+    pub tell: Tell,
+    /// The file's mode bits, whatever the umask. Default `0o600`; `0o640` lets a group observe.
+    pub mode: u32,
+}
+
+impl Default for RingOptions {
+    fn default() -> Self {
+        RingOptions {
+            size: 1 << 20,
+            policy: Policy::Drop,
+            evict: Evict::Exact,
+            tell: Tell::InStream,
+            mode: 0o600,
+        }
+    }
+}
+
+/// Makes a ring. Nobody is attached to it yet.
+///
+/// # Errors
+/// See [`CreateError`]; nothing is left behind then.
+pub fn create(home: impl Into<Home>, options: &RingOptions) -> Result<(), CreateError> {
+    let home = home.into();
+    let page_size = host_page_size();
+    let min = DATA_SIZE_MIN.max(page_size);
+    if !options.size.is_power_of_two() || !(min..=DATA_SIZE_MAX).contains(&options.size) {
+        return Err(CreateError::Size { size: options.size, min });
+    }
+    if options.mode & !0o777 != 0 {
+        return Err(CreateError::Mode { mode: options.mode });
+    }
+    if let Home::Segment(name) = &home
+        && !home.is_valid()
+    {
+        return Err(CreateError::Name { name: name.clone() });
+    }
+    let layout = Layout {
+        page_size: page_size as u32,
+        data_size: options.size,
+        policy: options.policy,
+        evict: options.evict,
+        tell: options.tell,
+        slots: 1,
+        created_ns: now_ns(),
+        creator_pid: std::process::id(),
+        creator_uid: nix::unistd::Uid::current().as_raw(),
+        uuid: *uuid::Uuid::new_v4().as_bytes(),
+        boot_id: boot_id(),
+    };
+    let path = home.path();
+    if fs::symlink_metadata(&path).is_ok() {
+        return Err(CreateError::Exists { home });
+    }
+    let draft = Draft::new(&home, &path, &layout)?;
+    let failed = |step| {
+        let home = home.clone();
+        move |source| CreateError::Io { home, step, source }
+    };
+    match posix_fallocate(&draft.file, 0, layout.file_size() as i64) {
+        Ok(()) => {}
+        Err(Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG) => {
+            return Err(CreateError::NoSpace { home, needed: layout.file_size() });
+        }
+        Err(errno) => return Err(failed("allocating its space")(errno.into())),
+    }
+    let mut page = layout.to_page();
+    draft.file.write_all_at(page.as_bytes(), 0).map_err(failed("writing its header"))?;
+    page.set_magic(MAGIC);
+    draft.file.write_all_at(page.as_bytes(), 0).map_err(failed("writing its header"))?;
+    draft
+        .file
+        .set_permissions(Permissions::from_mode(options.mode))
+        .map_err(failed("setting its mode"))?;
+    // A hard link is the rename that never replaces; the draft's own name goes when it is dropped.
+    match fs::hard_link(&draft.path, &path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(CreateError::Exists { home })
+        }
+        // A file system without hard links: the name was free a moment ago.
+        Err(_) => fs::rename(&draft.path, &path).map_err(failed("giving it its name")),
+    }
+}
+
+/// Removes a ring's name. Processes that are attached keep their mapping.
+///
+/// # Errors
+/// [`AttachError::Busy`] if a producer or consumer is attached and `removal` is not
+/// [`Removal::Always`]; otherwise as for attaching. A file that is no ring is not removed.
+pub fn remove(home: impl Into<Home>, removal: Removal) -> Result<(), AttachError> {
+    let home = home.into();
+    let ring = RingFile::open(home.clone(), crate::file::Access::Read)?;
+    if removal == Removal::IfFree {
+        for place in [Place::Producer, Place::Consumer] {
+            if ring.is_held(place)? {
+                let holder = ring.holder(place)?;
+                let role = match place {
+                    Place::Producer => Role::Producer,
+                    Place::Consumer => Role::Consumer,
+                };
+                return Err(AttachError::Busy { home, role, holder });
+            }
+        }
+    }
+    fs::remove_file(home.path()).map_err(|source| match source.kind() {
+        io::ErrorKind::PermissionDenied => {
+            AttachError::Permission { home: home.clone(), wanted: "removing" }
+        }
+        io::ErrorKind::NotFound => AttachError::NotFound { home: home.clone() },
+        _ => AttachError::Io { home: home.clone(), step: "removing it", source },
+    })
+}
+
+/// Whether a ring in use may be removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Removal {
+    /// Only if nobody is attached as producer or consumer.
+    #[default]
+    IfFree,
+    /// In any case.
+    Always,
+}
+
+/// A ring in the making, under a name of its own that goes when this is dropped.
+struct Draft {
+    file: File,
+    path: PathBuf,
+}
+
+impl Draft {
+    fn new(home: &Home, path: &Path, layout: &Layout) -> Result<Self, CreateError> {
+        let failed = |step: &'static str, source: io::Error| CreateError::Io {
+            home: home.clone(),
+            step,
+            source,
+        };
+        let uuid = uuid::Uuid::from_bytes(layout.uuid).simple();
+        let draft_name = format!(".perfring-{uuid}.tmp");
+        let draft_path = path.with_file_name(&draft_name);
+        if let Home::Segment(_) = home {
+            // One page, to have the name; the space is allocated below, where a full tmpfs is told.
+            match ShmemConf::new().os_id(&draft_name).size(layout.page_size as usize).create() {
+                // The crate would unlink by name when dropped; the draft does that itself.
+                Ok(mut segment) => segment.set_owner(false),
+                Err(ShmemError::MapCreateFailed(errno) | ShmemError::UnknownOsError(errno)) => {
+                    let source = io::Error::from_raw_os_error(errno as i32);
+                    return Err(failed("creating the segment", source));
+                }
+                Err(other) => return Err(failed("creating the segment", io::Error::other(other))),
+            };
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(matches!(home, Home::File(_)))
+            .mode(0o600)
+            .open(&draft_path)
+            .map_err(|source| failed("creating its file", source))?;
+        Ok(Draft { file, path: draft_path })
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // After a rename there is nothing to remove; other failures leave a draft that says so by
+        // its name.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// `CLOCK_REALTIME` in ns.
+pub(crate) fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The kernel's id of this boot, zeros where it does not tell.
+fn boot_id() -> [u8; 16] {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .ok()
+        .and_then(|text| uuid::Uuid::try_parse(text.trim()).ok())
+        .map_or([0; 16], |id| *id.as_bytes())
+}

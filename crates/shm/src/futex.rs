@@ -1,0 +1,51 @@
+//! Sleeping and waking across processes, and the heavy side of the asymmetric fence.
+
+use perfring_ring::{Fences, full_fence};
+use rustix::io::Errno;
+use rustix::thread::futex;
+use rustix::thread::{MembarrierCommand, Timespec, membarrier};
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+/// The longest single sleep of whom a wake may miss: a producer waiting for a foreign perf reader,
+/// which wakes nobody, and anybody where `membarrier` is forbidden.
+pub(crate) const SLICE: Duration = Duration::from_millis(20);
+/// The longest single sleep of all others.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Registers this process for the heavy fences of sleepers, once.
+pub(crate) fn fences() -> Fences {
+    static FENCES: OnceLock<Fences> = OnceLock::new();
+    *FENCES.get_or_init(|| match membarrier(MembarrierCommand::RegisterGlobalExpedited) {
+        Ok(()) => Fences::Asymmetric,
+        Err(_) => Fences::Full,
+    })
+}
+
+/// A fence in every thread of every registered process, and in this one. Returns how long the
+/// caller may sleep on the strength of it.
+pub(crate) fn heavy() -> Duration {
+    let fenced = membarrier(MembarrierCommand::GlobalExpedited).is_ok();
+    full_fence();
+    if fenced { LONG } else { SLICE }
+}
+
+/// Sleeps while the word holds `value`, for at most `limit`. Not private: the
+/// word is in a file mapping that other processes wake by.
+pub(crate) fn sleep(word: &AtomicU32, value: u32, limit: Duration) {
+    let timeout = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+    match futex::wait(word, futex::Flags::empty(), value, Some(&timeout)) {
+        // Whatever ended it, the caller looks again.
+        Ok(()) | Err(Errno::AGAIN | Errno::TIMEDOUT | Errno::INTR) => {}
+        // Nothing else can happen on a mapped word; if it did, do not spin at full speed.
+        Err(_) => std::thread::sleep(limit.min(Duration::from_millis(1))),
+    }
+}
+
+/// Wakes whoever sleeps on the word.
+#[cold]
+pub(crate) fn wake(word: &AtomicU32) {
+    // Fails only on an unmapped word; a sleeper wakes by itself after a slice.
+    let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
+}

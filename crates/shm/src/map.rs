@@ -1,0 +1,291 @@
+//! The mappings: the mirror for those who need records in one piece, and the plain read-only one
+//! for those who copy.
+
+use crate::file::{Access, Place, RingFile, host_page_size};
+use crate::{AttachError, Home};
+use memmap2::{MmapOptions, MmapRaw};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use perfring_abi::atomic::AtomicU64;
+use perfring_abi::{Header, Slot};
+use perfring_ring::{Frame, Reserved, Ring, Who};
+use std::ffi::c_void;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+use std::slice;
+
+/// Rings up to this size are faulted in when they are mapped, so that the first lap costs no more
+/// than the next.
+const POPULATE_MAX: u64 = 16 << 20;
+
+/// What a mirror mapping may do with the data area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DataAccess {
+    Write,
+    Read,
+}
+
+/// Header, data, and the data once more, so that a record that wraps is in one piece.
+#[derive(Debug)]
+pub(crate) struct Mirror {
+    base: NonNull<u8>,
+    data: NonNull<u8>,
+    data_size: usize,
+    len: usize,
+    control: MmapRaw,
+}
+
+// SAFETY: the mapping belongs to no thread. All access to shared memory through `&Mirror` is by
+// atomics, except for payload bytes, which are handed out against `&mut` of the one writer or
+// reader that owns the mirror.
+unsafe impl Send for Mirror {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Mirror {}
+
+/// An address range that is unmapped unless it is kept.
+struct Reservation {
+    base: NonNull<c_void>,
+    len: usize,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by `mmap_anonymous` below with this length, and nothing
+        // refers into it: the owner is being dropped.
+        let _ = unsafe { munmap(self.base, self.len) };
+    }
+}
+
+impl Mirror {
+    pub(crate) fn map(ring: &RingFile, access: DataAccess) -> Result<Self, AttachError> {
+        let host = host_page_size();
+        let page = u64::from(ring.layout.page_size);
+        if !page.is_multiple_of(host) {
+            let (home, ring) = (ring.home.clone(), ring.layout.page_size);
+            return Err(AttachError::PageSize { home, ring, host });
+        }
+        let failed = |errno: nix::errno::Errno| ring.io("mapping it", errno.into());
+        let too_big = || failed(nix::errno::Errno::ENOMEM);
+        let data_size = usize::try_from(ring.layout.data_size).map_err(|_| too_big())?;
+        let page = page as usize;
+        let len = data_size.checked_mul(2).and_then(|d| d.checked_add(page)).ok_or_else(too_big)?;
+        let size = NonZeroUsize::new(len).ok_or_else(too_big)?;
+        // SAFETY: a new private range at an address of the kernel's choice touches nothing of ours.
+        let base =
+            unsafe { mmap_anonymous(None, size, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE) }
+                .map_err(failed)?;
+        let reserved = Reservation { base, len };
+        let read_write = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        let data_prot = match access {
+            DataAccess::Write => read_write,
+            DataAccess::Read => ProtFlags::PROT_READ,
+        };
+        let mut flags = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
+        if ring.layout.data_size <= POPULATE_MAX {
+            flags |= MapFlags::MAP_POPULATE;
+        }
+        for (at, size, offset, prot) in [
+            (0, page, 0, read_write),
+            (page, data_size, page, data_prot),
+            (page + data_size, data_size, page, data_prot),
+        ] {
+            let (Some(to), Some(size)) =
+                (NonZeroUsize::new(base.as_ptr() as usize + at), NonZeroUsize::new(size))
+            else {
+                return Err(too_big());
+            };
+            // SAFETY: the three ranges lie inside the range reserved above, which nobody else knows
+            // of, so what MAP_FIXED replaces is ours. The file is long enough: `Layout::check`
+            // compared its length, and nobody of ours ever truncates it. (Somebody who does makes
+            // access fault with SIGBUS, as with any file mapping.)
+            unsafe { mmap(Some(to), size, prot, flags, &ring.file, offset as i64) }
+                .map_err(failed)?;
+        }
+        std::mem::forget(reserved);
+        let control = map_control(ring, access)?;
+        // SAFETY: `page` is less than `len`, so the sum stays inside the reserved range.
+        let data = unsafe { base.cast::<u8>().add(page) };
+        Ok(Mirror { base: base.cast(), data, data_size, len, control })
+    }
+
+    /// The ring as the algorithm sees it.
+    #[inline]
+    pub(crate) fn ring(&self) -> Ring<'_> {
+        // SAFETY: the first page is mapped for as long as `self`, page-aligned, at least the 4,096
+        // bytes of a `Header`, which is all atomics: any content is valid, and whatever another
+        // process stores there is an atomic store to us.
+        let header = unsafe { self.base.cast::<Header>().as_ref() };
+        // SAFETY: `data_size` bytes from `data` on are mapped for as long as `self` and aligned;
+        // atomics, as above. Through a read-only mapping the algorithm only loads.
+        let data = unsafe {
+            slice::from_raw_parts(self.data.as_ptr().cast::<AtomicU64>(), self.data_size / 8)
+        };
+        match Ring::new(header, data) {
+            Some(ring) => ring,
+            // `Layout::check` saw to it that the size is a power of two of whole pages.
+            None => unreachable!(),
+        }
+    }
+
+    #[inline]
+    fn at(&self, pos: u64) -> *mut u8 {
+        let offset = pos as usize & (self.data_size - 1);
+        // SAFETY: the offset is less than `data_size`, so the sum stays inside the mapping.
+        unsafe { self.data.as_ptr().add(offset) }
+    }
+
+    /// The payload of a reservation, in place.
+    ///
+    /// # Safety
+    /// The reservation is the open one of the exclusive writer of this very mirror, which is mapped
+    /// writable, and stays open while the slice lives.
+    #[inline]
+    pub(crate) unsafe fn reserved(&mut self, reserved: &Reserved) -> &mut [u8] {
+        let at = self.at(reserved.payload_pos());
+        // SAFETY: a writer reserves at most `data_size - 8` bytes with the header, so the slice
+        // ends inside the second copy of the data. The bytes are initialised: a file's are. No
+        // other reference to them exists in this process: the caller's only one is open, `&mut
+        // self` keeps the mirror from making another, and the algorithm touches no payload. No
+        // other process writes there: the space was free (D) or evicted (E), and the lock on the
+        // slot keeps every other producer out. Observers may read it meanwhile, by atomic loads of
+        // their own mapping, and throw away what they read.
+        unsafe { slice::from_raw_parts_mut(at, reserved.len()) }
+    }
+
+    /// As [`Mirror::reserved`], to look at.
+    ///
+    /// # Safety
+    /// As for [`Mirror::reserved`].
+    #[inline]
+    pub(crate) unsafe fn peek_reserved(&self, reserved: &Reserved) -> &[u8] {
+        // SAFETY: as in `reserved`; the caller's `&` of the owner keeps mutable slices away.
+        unsafe { slice::from_raw_parts(self.at(reserved.payload_pos()), reserved.len()) }
+    }
+
+    /// Copies a payload into its reservation and zeroes the padding after it.
+    ///
+    /// # Safety
+    /// As for [`Mirror::reserved`], and the payload is as long as the reservation.
+    #[inline]
+    pub(crate) unsafe fn fill(&mut self, reserved: &Reserved, payload: &[u8]) {
+        // SAFETY: the caller's promise.
+        let slot = unsafe { self.reserved(reserved) };
+        slot.copy_from_slice(payload);
+    }
+
+    /// Zeroes the padding after a payload that ends at `end`, so that no record carries bytes of
+    /// another.
+    ///
+    /// # Safety
+    /// As for [`Mirror::reserved`]; `end` is the position where the payload ends.
+    #[inline]
+    pub(crate) unsafe fn zero_padding(&mut self, end: u64) {
+        let pad = end.wrapping_neg() as usize & 7;
+        // SAFETY: a record's size is a multiple of eight, so up to seven bytes after the payload
+        // belong to the same reservation.
+        unsafe { std::ptr::write_bytes(self.at(end), 0, pad) };
+    }
+
+    /// The payload of a record that the protocol pins, in place.
+    ///
+    /// # Safety
+    /// The frame was found before an acquired head, and the tail is not moved past it while the
+    /// slice lives.
+    #[inline]
+    pub(crate) unsafe fn pinned(&self, frame: &Frame) -> &[u8] {
+        let at = self.at(frame.payload_pos());
+        // SAFETY: the algorithm checked that the record ends before the head, which is less than
+        // `data_size` after the tail, so the slice ends inside the second copy of the data. The
+        // bytes are initialised. Every store to them happened before the head was published (A, B)
+        // and no producer of ours stores there before the tail has passed (C, D). A process that
+        // breaks the protocol can; see the crate's documentation.
+        unsafe { slice::from_raw_parts(at, frame.len) }
+    }
+
+    /// The slot of the exclusive producer.
+    pub(crate) fn slot(&self) -> &Slot {
+        slot(self.control.as_ptr())
+    }
+}
+
+impl Drop for Mirror {
+    fn drop(&mut self) {
+        drop(Reservation { base: self.base.cast(), len: self.len });
+    }
+}
+
+fn map_control(ring: &RingFile, access: DataAccess) -> Result<MmapRaw, AttachError> {
+    let mut options = MmapOptions::new();
+    options.offset(ring.layout.control_offset()).len(ring.layout.control_size() as usize);
+    match access {
+        DataAccess::Write => options.map_raw(&ring.file),
+        DataAccess::Read => options.map_raw_read_only(&ring.file),
+    }
+    .map_err(|source| ring.io("mapping its control pages", source))
+}
+
+/// The first slot of mapped control pages.
+fn slot<'a>(control: *const u8) -> &'a Slot {
+    // SAFETY: control pages are page-aligned and hold at least one slot (`Layout::check`), all
+    // atomics. The callers bind the lifetime to the mapping.
+    unsafe { &*control.cast::<Slot>() }
+}
+
+/// The whole file, read-only, each byte once.
+#[derive(Debug)]
+pub(crate) struct Plain {
+    map: MmapRaw,
+    data_offset: usize,
+    data_size: usize,
+    control_offset: usize,
+}
+
+impl Plain {
+    pub(crate) fn map(ring: &RingFile) -> Result<Self, AttachError> {
+        let layout = &ring.layout;
+        let map = MmapOptions::new()
+            .len(layout.file_size() as usize)
+            .map_raw_read_only(&ring.file)
+            .map_err(|source| ring.io("mapping it", source))?;
+        Ok(Plain {
+            map,
+            data_offset: layout.data_offset() as usize,
+            data_size: layout.data_size as usize,
+            control_offset: layout.control_offset() as usize,
+        })
+    }
+
+    /// Opens and maps in one.
+    pub(crate) fn open(home: Home) -> Result<(RingFile, Self), AttachError> {
+        let ring = RingFile::open(home, Access::Read)?;
+        let map = Plain::map(&ring)?;
+        Ok((ring, map))
+    }
+
+    /// The ring as the algorithm sees it; only loads are allowed on it.
+    #[inline]
+    pub(crate) fn ring(&self) -> Ring<'_> {
+        // SAFETY: as in `Mirror::ring`. The pages are read-only: observers use relaxed loads and
+        // fences alone, which Rust guarantees to be sound on such pages.
+        let header = unsafe { &*self.map.as_ptr().cast::<Header>() };
+        // SAFETY: `Layout::check` found the data area inside the file, and the mapping is as long
+        // as the file.
+        let data = unsafe { self.map.as_ptr().add(self.data_offset) };
+        // SAFETY: as above for the length; atomics, page-aligned, mapped for as long as `self`.
+        let data = unsafe { slice::from_raw_parts(data.cast::<AtomicU64>(), self.data_size / 8) };
+        match Ring::new(header, data) {
+            Some(ring) => ring,
+            // `Layout::check` saw to it that the size is a power of two of whole pages.
+            None => unreachable!(),
+        }
+    }
+
+    /// Who holds a place, or held it last.
+    pub(crate) fn holder(&self, place: Place) -> Who {
+        // SAFETY: `Layout::check` found the control pages inside the file.
+        let control = unsafe { self.map.as_ptr().add(self.control_offset) };
+        match place {
+            Place::Producer => Who::read(&slot(control).holder),
+            Place::Consumer => Who::read(&self.ring().header().consumer_holder),
+        }
+    }
+}

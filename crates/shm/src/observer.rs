@@ -1,0 +1,121 @@
+//! Observers: the whole file mapped read-only, every record copied.
+
+use crate::file::{Place, RingFile};
+use crate::map::Plain;
+use crate::{AttachError, Home, Item, Record};
+use bytemuck::cast_slice;
+use perfring_abi::Layout;
+use perfring_ring::{Corrupt, Count, Observer, Saved, Seen, Snapshot, Start, Totals, Who};
+
+/// A read-only view of a ring, dead or alive, with a cursor of its own.
+#[derive(Debug)]
+pub struct MappedObserver {
+    map: Plain,
+    ring: RingFile,
+    observer: Observer,
+}
+
+impl MappedObserver {
+    /// Opens a ring to look at it. Nobody can tell.
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn open(home: impl Into<Home>, start: Start) -> Result<Self, AttachError> {
+        let (ring, map) = Plain::open(home.into())?;
+        let observer = Observer::new(map.ring(), ring.layout.policy, start)
+            .map_err(|source| ring.corrupt(source))?;
+        Ok(MappedObserver { map, ring, observer })
+    }
+
+    /// The books of a ring, without the means to read its records: also of one so damaged that
+    /// nothing can be read.
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn peek(home: impl Into<Home>) -> Result<(RingFile, Option<Totals>), AttachError> {
+        let (ring, map) = Plain::open(home.into())?;
+        let totals = Totals::read(map.ring(), ring.layout.policy);
+        Ok((ring, totals))
+    }
+
+    /// The open file.
+    #[must_use]
+    pub fn file(&self) -> &RingFile {
+        &self.ring
+    }
+
+    /// The ring's shape.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.ring.layout
+    }
+
+    /// The next item, or `None` if there is none now.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    #[inline]
+    pub fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
+        Ok(self.observer.next(self.map.ring())?.map(|seen| item_of(seen).0))
+    }
+
+    /// Whether the next call of [`MappedObserver::read`] may find something.
+    #[must_use]
+    #[inline]
+    pub fn is_behind(&self) -> bool {
+        self.map.ring().head() != self.observer.saved().pos
+    }
+
+    /// Where this observer would go on.
+    #[must_use]
+    pub fn saved(&self) -> Saved {
+        self.observer.saved()
+    }
+
+    /// Records that were gone before this observer came to them.
+    #[must_use]
+    pub fn lapped(&self) -> Count {
+        self.observer.lapped()
+    }
+
+    /// A copy of everything intact.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    pub fn snapshot(&self) -> Result<Snapshot, Corrupt> {
+        Snapshot::take(self.map.ring(), self.ring.layout.policy)
+    }
+
+    /// The ring's books.
+    #[must_use]
+    pub fn totals(&self) -> Option<Totals> {
+        Totals::read(self.map.ring(), self.ring.layout.policy)
+    }
+
+    /// Who holds a place, or held it last.
+    #[must_use]
+    pub fn holder(&self, place: Place) -> Who {
+        self.map.holder(place)
+    }
+}
+
+/// An observer's find as an item, and the bytes that it takes in the ring.
+#[inline]
+pub(crate) fn item_of(seen: Seen<'_>) -> (Item<'_>, u64) {
+    match seen {
+        Seen::Record(frame, words) => {
+            let bytes = bytes_of(words, frame.len);
+            (Item::Record(Record { pos: frame.pos, kind: frame.kind, bytes }), frame.size)
+        }
+        Seen::Lost(lost) => (Item::Lost(lost), lost.bytes.max(1)),
+    }
+}
+
+/// The first `len` bytes of copied words.
+#[must_use]
+#[inline]
+pub fn bytes_of(words: &[u64], len: usize) -> &[u8] {
+    let bytes = cast_slice::<u64, u8>(words);
+    // A record's words hold its payload; a length beyond them cannot come from the algorithm.
+    bytes.get(..len).unwrap_or(bytes)
+}

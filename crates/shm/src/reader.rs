@@ -1,0 +1,291 @@
+//! The consumer on a mapping: borrowed records of a drop ring, copies of those of an overwrite
+//! ring.
+
+use crate::file::{Access, Place, RingFile};
+use crate::lock::ByteLock;
+use crate::map::{DataAccess, Mirror};
+use crate::observer::item_of;
+use crate::{AttachError, Home, Role, futex};
+use perfring_abi::{Layout, Policy};
+use perfring_ring::{Corrupt, Count, Found, Frame, Lost, Observer, Reader, WakeAt, Who};
+use std::cell::Cell;
+use std::time::Duration;
+
+/// One record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Where its header stands in the stream.
+    pub pos: u64,
+    /// Its type.
+    pub kind: u32,
+    /// Its payload, of the exact length that was committed.
+    pub bytes: &'a [u8],
+}
+
+/// What a reader comes to: a record, or the place where some are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item<'a> {
+    /// A record.
+    Record(Record<'a>),
+    /// Records that are not there.
+    Lost(Lost),
+}
+
+#[derive(Debug)]
+enum Cursor {
+    /// Drop: records are pinned.
+    Pinned(Reader),
+    /// Overwrite: records are copied, and the place is saved in the page.
+    Copied { observer: Observer, unsaved: u64 },
+}
+
+/// The one consumer of a ring, for as long as it lives.
+#[derive(Debug)]
+pub struct MappedReader {
+    map: Mirror,
+    cursor: Cursor,
+    ring: RingFile,
+    _lock: ByteLock,
+}
+
+impl MappedReader {
+    /// Attaches as the consumer and signs with `name`. Goes on where the last consumer released,
+    /// or saved itself.
+    ///
+    /// # Errors
+    /// See [`AttachError`]; [`AttachError::Busy`] while another process is attached.
+    pub fn attach(home: impl Into<Home>, name: &str) -> Result<Self, AttachError> {
+        let ring = RingFile::open(home.into(), Access::Write)?;
+        let lock = ring.take(Place::Consumer, Role::Consumer)?;
+        let map = Mirror::map(&ring, DataAccess::Read)?;
+        let cursor = match ring.layout.policy {
+            Policy::Drop => Reader::attach(map.ring(), futex::fences()).map(Cursor::Pinned),
+            Policy::Overwrite => {
+                Observer::resume(map.ring()).map(|observer| Cursor::Copied { observer, unsaved: 0 })
+            }
+        }
+        .map_err(|source| ring.corrupt(source))?;
+        RingFile::me(name).sign(&map.ring().header().consumer_holder);
+        Ok(MappedReader { map, cursor, ring, _lock: lock })
+    }
+
+    /// The open file.
+    #[must_use]
+    pub fn file(&self) -> &RingFile {
+        &self.ring
+    }
+
+    /// The ring's shape.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.ring.layout
+    }
+
+    /// The next item, or `None` if there is none now. The one before it counts as read.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    #[inline]
+    pub fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
+        match &mut self.cursor {
+            Cursor::Pinned(reader) => {
+                let (found, owed) = reader.next(self.map.ring())?;
+                if owed {
+                    futex::wake(self.map.ring().space_word());
+                }
+                Ok(match found {
+                    Some(Found::Record(frame)) => {
+                        // SAFETY: the reader found the frame before an acquired head, and moves the
+                        // tail past it at the next call at the earliest, which needs `&mut self`.
+                        let bytes = unsafe { self.map.pinned(&frame) };
+                        Some(record(&frame, bytes))
+                    }
+                    Some(Found::Lost(lost)) => Some(Item::Lost(lost)),
+                    None => None,
+                })
+            }
+            Cursor::Copied { observer, unsaved } => {
+                let ring = self.map.ring();
+                // What the last call returned is dealt with now.
+                if *unsaved >= ring.data_size() / 8 {
+                    observer.save(ring);
+                    *unsaved = 0;
+                }
+                Ok(observer.next(ring)?.map(|seen| {
+                    let (item, size) = item_of(seen);
+                    *unsaved = unsaved.saturating_add(size);
+                    item
+                }))
+            }
+        }
+    }
+
+    /// Hands back, or saves, everything that [`MappedReader::read`] returned before: the producer
+    /// gets the space, and a restart goes on after it.
+    pub fn release(&mut self) {
+        let ring = self.map.ring();
+        match &mut self.cursor {
+            Cursor::Pinned(reader) => {
+                if reader.release(ring) {
+                    futex::wake(ring.space_word());
+                }
+            }
+            Cursor::Copied { observer, unsaved } => {
+                if *unsaved > 0 {
+                    observer.save(ring);
+                    *unsaved = 0;
+                }
+            }
+        }
+    }
+
+    /// Everything that is there now, to be held together; `None` on an overwrite ring, whose
+    /// records nothing pins.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    pub fn pinned(&mut self) -> Result<Option<Pinned<'_>>, Corrupt> {
+        let Cursor::Pinned(reader) = &mut self.cursor else {
+            return Ok(None);
+        };
+        let ring = self.map.ring();
+        if reader.release(ring) {
+            futex::wake(ring.space_word());
+        }
+        reader.refresh(ring)?;
+        let cursor = Cell::new(reader.cursor());
+        Ok(Some(Pinned { map: &self.map, reader, cursor, count: Cell::default() }))
+    }
+
+    /// Whether the next call of [`MappedReader::read`] may find something.
+    #[must_use]
+    #[inline]
+    pub fn is_behind(&self) -> bool {
+        self.map.ring().head() != self.cursor()
+    }
+
+    /// The position of the next record.
+    #[must_use]
+    #[inline]
+    pub fn cursor(&self) -> u64 {
+        match &self.cursor {
+            Cursor::Pinned(reader) => reader.cursor(),
+            Cursor::Copied { observer, .. } => observer.saved().pos,
+        }
+    }
+
+    /// Sleeps until a producer publishes what `at` asks for, for at most `limit`. May return
+    /// early; releases first.
+    pub fn sleep(&mut self, at: WakeAt, limit: Duration) {
+        self.release();
+        let ring = self.map.ring();
+        let passed = match &self.cursor {
+            Cursor::Pinned(reader) => reader.passed().records,
+            Cursor::Copied { observer, .. } => observer.saved().before.records,
+        };
+        let mut most = Duration::ZERO;
+        if let Some(value) = ring.prepare_sleep(self.cursor(), passed, at, || most = futex::heavy())
+        {
+            futex::sleep(ring.wait_word(), value, limit.min(most));
+            ring.end_sleep();
+        }
+    }
+
+    /// Records that were overwritten before this consumer, or one before it, came to them.
+    #[must_use]
+    pub fn lapped(&self) -> Count {
+        match &self.cursor {
+            Cursor::Pinned(_) => Count::default(),
+            Cursor::Copied { observer, .. } => observer.lapped(),
+        }
+    }
+
+    /// Records read since the ring was made, by this consumer and those before it.
+    #[must_use]
+    pub fn read_count(&self) -> Count {
+        match &self.cursor {
+            Cursor::Pinned(reader) => reader.passed(),
+            Cursor::Copied { observer, .. } => observer.saved().before.since(observer.lapped()),
+        }
+    }
+
+    /// Who produces, or did so last.
+    ///
+    /// # Errors
+    /// [`AttachError::Io`] if the file cannot be mapped.
+    pub fn producer(&self) -> Result<Who, AttachError> {
+        self.ring.holder(Place::Producer)
+    }
+}
+
+impl Drop for MappedReader {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+#[inline]
+fn record<'a>(frame: &Frame, bytes: &'a [u8]) -> Item<'a> {
+    Item::Record(Record { pos: frame.pos, kind: frame.kind, bytes })
+}
+
+/// What a drop ring held at one moment: any number of its records can be kept at a time. When it
+/// is dropped, what was taken from it is released, in one step.
+#[derive(Debug)]
+pub struct Pinned<'a> {
+    map: &'a Mirror,
+    reader: &'a mut Reader,
+    cursor: Cell<u64>,
+    count: Cell<Count>,
+}
+
+impl Pinned<'_> {
+    /// The next item. It stays where it is until the whole is dropped.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    #[inline]
+    pub fn read(&self) -> Result<Option<Item<'_>>, Corrupt> {
+        let found = self.reader.peek(self.map.ring(), self.cursor.get())?;
+        let Some((found, after)) = found else {
+            return Ok(None);
+        };
+        self.cursor.set(after);
+        Ok(Some(match found {
+            Found::Record(frame) => {
+                let count = self.count.get();
+                self.count.set(Count {
+                    records: count.records.wrapping_add(1),
+                    bytes: count.bytes.wrapping_add(frame.size),
+                });
+                // SAFETY: found before an acquired head; the tail moves when `self` is dropped,
+                // and the slice borrows `self`.
+                let bytes = unsafe { self.map.pinned(&frame) };
+                record(&frame, bytes)
+            }
+            Found::Lost(lost) => Item::Lost(lost),
+        }))
+    }
+
+    /// Records taken from it so far.
+    #[must_use]
+    pub fn count(&self) -> Count {
+        self.count.get()
+    }
+
+    /// Leaves everything unread: the next read starts where this one did.
+    pub fn put_back(self) {
+        self.cursor.set(self.reader.cursor());
+        self.count.set(Count::default());
+    }
+}
+
+impl Drop for Pinned<'_> {
+    fn drop(&mut self) {
+        self.reader.pass(self.cursor.get(), self.count.get());
+        let ring = self.map.ring();
+        if self.reader.release(ring) {
+            futex::wake(ring.space_word());
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The exclusive producer on a mapping.
+
+use crate::file::{Access, Place, RingFile};
+use crate::lock::ByteLock;
+use crate::map::{DataAccess, Mirror};
+use crate::{AttachError, Home, ReserveError, Role, futex};
+use perfring_abi::{Layout, RecordType};
+use perfring_ring::{Count, ProducerBook, Refusal, Reserved, Wake, Writer};
+use std::ops::{Deref, DerefMut};
+use std::time::{Duration, Instant};
+
+/// The one producer of a ring, for as long as it lives.
+#[derive(Debug)]
+pub struct MappedWriter {
+    map: Mirror,
+    writer: Writer,
+    ring: RingFile,
+    _lock: ByteLock,
+}
+
+impl MappedWriter {
+    /// Attaches as the exclusive producer and signs with `name`.
+    ///
+    /// # Errors
+    /// See [`AttachError`]; [`AttachError::Busy`] while another process is attached.
+    pub fn attach(home: impl Into<Home>, name: &str) -> Result<Self, AttachError> {
+        let ring = RingFile::open(home.into(), Access::Write)?;
+        let lock = ring.take(Place::Producer, Role::Producer)?;
+        let map = Mirror::map(&ring, DataAccess::Write)?;
+        let writer = Writer::attach(map.ring(), &ring.layout, futex::fences())
+            .map_err(|source| ring.corrupt(source))?;
+        RingFile::me(name).sign(&map.slot().holder);
+        Ok(MappedWriter { map, writer, ring, _lock: lock })
+    }
+
+    /// The open file.
+    #[must_use]
+    pub fn file(&self) -> &RingFile {
+        &self.ring
+    }
+
+    /// The ring's shape.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.ring.layout
+    }
+
+    /// Publishes one record.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the refusal is counted.
+    #[inline]
+    pub fn publish(
+        &mut self,
+        kind: RecordType,
+        payload: &[u8],
+        wake: Wake,
+    ) -> Result<(), ReserveError> {
+        self.commit(kind, payload)?;
+        self.publish_head(wake);
+        Ok(())
+    }
+
+    /// Space for one record, in place.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the refusal is counted.
+    #[inline]
+    pub fn reserve(
+        &mut self,
+        kind: RecordType,
+        len: usize,
+    ) -> Result<Reservation<'_>, ReserveError> {
+        let reserved = self.try_reserve(kind, len)?;
+        Ok(Reservation { owner: self, reserved: Some(reserved), head: Head::Publish })
+    }
+
+    /// As [`MappedWriter::reserve`], waiting for space for at most `timeout`. Only a refusal at the
+    /// end of it is counted.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; [`ReserveError::Full`] when the time is over.
+    pub fn reserve_timeout(
+        &mut self,
+        kind: RecordType,
+        len: usize,
+        timeout: Duration,
+    ) -> Result<Reservation<'_>, ReserveError> {
+        // A time too far to be told is for ever.
+        let deadline = Instant::now().checked_add(timeout);
+        loop {
+            match self.writer.try_reserve(self.map.ring(), kind, len) {
+                Ok(reserved) => {
+                    let (reserved, head) = (Some(reserved), Head::Publish);
+                    return Ok(Reservation { owner: self, reserved, head });
+                }
+                Err(Refusal::Full) => {}
+                Err(refusal) => return Err(self.refused(refusal, len)),
+            }
+            let left = match deadline {
+                Some(deadline) => deadline.saturating_duration_since(Instant::now()),
+                None => Duration::MAX,
+            };
+            if left.is_zero() {
+                return Err(self.refused(Refusal::Full, len));
+            }
+            self.wait_for_space(len, left);
+        }
+    }
+
+    fn wait_for_space(&mut self, len: usize, limit: Duration) {
+        // A consumer that sleeps for a watermark would not make room.
+        let wake = self.writer.publish(self.map.ring(), Wake::Force);
+        if wake | self.writer.take_wake_due() {
+            futex::wake(self.map.ring().wait_word());
+        }
+        let ring = self.map.ring();
+        let target = self.writer.tail_for(ring, len);
+        if let Some(value) = ring.prepare_space_sleep(target, || {
+            futex::heavy();
+        }) {
+            futex::sleep(ring.space_word(), value, limit.min(futex::SLICE));
+            ring.end_space_sleep();
+        }
+    }
+
+    /// Several records, published at once.
+    pub fn batch(&mut self) -> Batch<'_> {
+        Batch { owner: self, wake: Wake::Auto }
+    }
+
+    #[inline]
+    fn try_reserve(&mut self, kind: RecordType, len: usize) -> Result<Reserved, ReserveError> {
+        match self.writer.try_reserve(self.map.ring(), kind, len) {
+            Ok(reserved) => Ok(reserved),
+            Err(refusal) => Err(self.refused(refusal, len)),
+        }
+    }
+
+    #[inline]
+    fn commit(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
+        let reserved = self.try_reserve(kind, payload.len())?;
+        let end = reserved.payload_pos() + payload.len() as u64;
+        // SAFETY: the writer is this mirror's and just made the reservation, of this length; it is
+        // committed below, when the payload is in.
+        unsafe { self.map.fill(&reserved, payload) };
+        // SAFETY: the same reservation; `end` is where its payload ends.
+        unsafe { self.map.zero_padding(end) };
+        self.writer.commit(self.map.ring(), reserved);
+        Ok(())
+    }
+
+    #[inline]
+    fn publish_head(&mut self, wake: Wake) {
+        if self.writer.publish(self.map.ring(), wake) | self.writer.take_wake_due() {
+            futex::wake(self.map.ring().wait_word());
+        }
+    }
+
+    #[cold]
+    fn refused(&mut self, refusal: Refusal, len: usize) -> ReserveError {
+        if self.writer.refuse(self.map.ring(), refusal, len) {
+            futex::wake(self.map.ring().wait_word());
+        }
+        match refusal {
+            Refusal::Full => ReserveError::Full,
+            Refusal::TooLarge { len, max } => ReserveError::TooLarge { len, max },
+            Refusal::Corrupt { tail } => ReserveError::Corrupt { tail },
+        }
+    }
+
+    /// What was written, given back and refused since the ring was made.
+    #[must_use]
+    pub fn book(&self) -> ProducerBook {
+        self.writer.book()
+    }
+
+    /// What was overwritten since the ring was made.
+    #[must_use]
+    pub fn overwritten(&self) -> Count {
+        self.writer.overwritten()
+    }
+
+    /// The longest payload that the ring takes.
+    #[must_use]
+    pub fn max_len(&self) -> usize {
+        self.writer.max_len()
+    }
+}
+
+impl Drop for MappedWriter {
+    fn drop(&mut self) {
+        if self.writer.detach(self.map.ring()) {
+            futex::wake(self.map.ring().wait_word());
+        }
+    }
+}
+
+/// What ending a reservation does with `data_head`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Head {
+    Publish,
+    Hold,
+}
+
+/// The bytes of one record, in the ring: write them, then commit. Dropped, it is discarded.
+///
+/// The bytes are what the ring last held there, not zeros.
+#[derive(Debug)]
+#[must_use = "a reservation that is dropped is discarded"]
+pub struct Reservation<'a> {
+    owner: &'a mut MappedWriter,
+    /// `None` once it has ended.
+    reserved: Option<Reserved>,
+    head: Head,
+}
+
+impl Reservation<'_> {
+    /// Commits and publishes the record.
+    #[inline]
+    pub fn commit(self) {
+        self.commit_with(Wake::Auto);
+    }
+
+    /// As [`Reservation::commit`], choosing whether to wake a sleeping consumer. In a batch the
+    /// wake is the batch's.
+    #[inline]
+    pub fn commit_with(mut self, wake: Wake) {
+        if let Some(reserved) = self.reserved.take() {
+            let len = reserved.len();
+            self.end(reserved, len, wake);
+        }
+    }
+
+    /// Commits and publishes the first `len` bytes; the rest of the space is given back. A `len`
+    /// beyond the reservation commits all of it.
+    #[inline]
+    pub fn commit_len(mut self, len: usize) {
+        if let Some(reserved) = self.reserved.take() {
+            self.end(reserved, len, Wake::Auto);
+        }
+    }
+
+    /// Gives the space back as a hole that readers skip.
+    #[inline]
+    pub fn discard(self) {}
+
+    #[inline]
+    fn end(&mut self, reserved: Reserved, len: usize, wake: Wake) {
+        let end = reserved.payload_pos() + reserved.len().min(len) as u64;
+        // SAFETY: the reservation is this writer's open one, and no slice of it is left: `self`
+        // was borrowed mutably for any.
+        unsafe { self.owner.map.zero_padding(end) };
+        self.owner.writer.commit_len(self.owner.map.ring(), reserved, len);
+        self.publish(wake);
+    }
+
+    #[inline]
+    fn publish(&mut self, wake: Wake) {
+        if self.head == Head::Publish {
+            self.owner.publish_head(wake);
+        }
+    }
+}
+
+impl Deref for Reservation<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.reserved {
+            // SAFETY: as in `deref_mut`, for reading: `&self` keeps every `&mut` away.
+            Some(reserved) => unsafe { self.owner.map.peek_reserved(reserved) },
+            None => &[],
+        }
+    }
+}
+
+impl DerefMut for Reservation<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &self.reserved {
+            // SAFETY: only `try_reserve` of the owner made it, it has not ended, and the owner is
+            // borrowed for as long as it lives, so it is the only open one of this mirror.
+            Some(reserved) => unsafe { self.owner.map.reserved(reserved) },
+            None => &mut [],
+        }
+    }
+}
+
+impl Drop for Reservation<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(reserved) = self.reserved.take() {
+            self.owner.writer.discard(self.owner.map.ring(), reserved);
+            self.publish(Wake::No);
+        }
+    }
+}
+
+/// Records that are held back until the batch ends, and then published by one store of
+/// `data_head`.
+///
+/// A batch that outgrows the ring, or goes on for long, is published in parts on the way.
+#[derive(Debug)]
+#[must_use = "a batch is published when it is dropped"]
+pub struct Batch<'a> {
+    owner: &'a mut MappedWriter,
+    wake: Wake,
+}
+
+impl Batch<'_> {
+    /// Adds one record.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the refusal is counted.
+    #[inline]
+    pub fn push(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
+        self.owner.commit(kind, payload)
+    }
+
+    /// Space for one record of the batch, in place.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the refusal is counted.
+    #[inline]
+    pub fn reserve(
+        &mut self,
+        kind: RecordType,
+        len: usize,
+    ) -> Result<Reservation<'_>, ReserveError> {
+        let reserved = self.owner.try_reserve(kind, len)?;
+        Ok(Reservation { owner: self.owner, reserved: Some(reserved), head: Head::Hold })
+    }
+
+    /// Publishes the batch.
+    pub fn publish(self) {}
+
+    /// Publishes the batch, choosing whether to wake a sleeping consumer.
+    pub fn publish_with(mut self, wake: Wake) {
+        self.wake = wake;
+    }
+}
+
+impl Drop for Batch<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.owner.publish_head(self.wake);
+    }
+}
