@@ -83,10 +83,7 @@ impl fmt::Display for BadRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             BadRing::Short { len } => {
-                write!(
-                    f,
-                    "not a perfring file: {len} bytes are fewer than a header page"
-                )
+                write!(f, "not a perfring file: {len} bytes are fewer than a header page")
             }
             BadRing::Foreign { magic } => {
                 write!(f, "not a perfring file: its magic is {magic:#018x}")
@@ -203,10 +200,7 @@ impl Layout {
             return Err(BadRing::Endian);
         }
         if page.abi_compat > ABI_VERSION {
-            return Err(BadRing::Newer {
-                version: page.abi_version,
-                compat: page.abi_compat,
-            });
+            return Err(BadRing::Newer { version: page.abi_version, compat: page.abi_compat });
         }
         let unknown = page.features_required & !FEATURES_REQUIRED_KNOWN;
         if unknown != 0 {
@@ -258,11 +252,7 @@ impl Layout {
         };
         for (name, value, must) in [
             ("data_offset", page.data_offset, layout.data_offset()),
-            (
-                "control_offset",
-                page.control_offset,
-                layout.control_offset(),
-            ),
+            ("control_offset", page.control_offset, layout.control_offset()),
             ("control_size", page.control_size, layout.control_size()),
             ("file_size", page.file_size, layout.file_size()),
         ] {
@@ -271,10 +261,7 @@ impl Layout {
             }
         }
         if file_len < layout.file_size() {
-            return Err(BadRing::Truncated {
-                len: file_len,
-                needed: layout.file_size(),
-            });
+            return Err(BadRing::Truncated { len: file_len, needed: layout.file_size() });
         }
         Ok(layout)
     }
@@ -283,10 +270,6 @@ impl Layout {
 /// The largest payload for a data area of this size.
 pub(crate) const fn max_len(data_size: u64) -> usize {
     let by_ring = data_size - crate::RECORD_ALIGN as u64;
-    let size = if by_ring < crate::SIZE_MAX as u64 {
-        by_ring
-    } else {
-        crate::SIZE_MAX as u64
-    };
+    let size = if by_ring < crate::SIZE_MAX as u64 { by_ring } else { crate::SIZE_MAX as u64 };
     (size - crate::HEADER_LEN as u64) as usize
 }

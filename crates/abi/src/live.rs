@@ -80,17 +80,13 @@ pub mod consumer_book {
 #[cfg(not(loom))]
 impl<const WORDS: usize> Latch<WORDS> {
     const fn new() -> Self {
-        Latch {
-            copies: [const { [const { AtomicU64::new(0) }; WORDS] }; 2],
-        }
+        Latch { copies: [const { [const { AtomicU64::new(0) }; WORDS] }; 2] }
     }
 }
 #[cfg(loom)]
 impl<const WORDS: usize> Latch<WORDS> {
     fn new() -> Self {
-        Latch {
-            copies: core::array::from_fn(|_| core::array::from_fn(|_| AtomicU64::new(0))),
-        }
+        Latch { copies: core::array::from_fn(|_| core::array::from_fn(|_| AtomicU64::new(0))) }
     }
 }
 

@@ -141,10 +141,12 @@ impl HeaderPage {
     /// # Errors
     /// `Err` with the number of bytes if they are fewer than [`HeaderPage::LEN`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, usize> {
-        bytes
-            .get(..Self::LEN)
-            .map(bytemuck::pod_read_unaligned)
-            .ok_or(bytes.len())
+        bytes.get(..Self::LEN).map(bytemuck::pod_read_unaligned).ok_or(bytes.len())
+    }
+
+    /// Sets the magic: the last thing that the maker of a ring does.
+    pub fn set_magic(&mut self, magic: u64) {
+        self.magic = magic;
     }
 
     /// The page's bytes.

@@ -123,33 +123,21 @@ impl RecordWord {
     #[must_use]
     #[inline]
     pub const fn kind(self) -> u32 {
-        if cfg!(target_endian = "little") {
-            self.0 as u32
-        } else {
-            (self.0 >> 32) as u32
-        }
+        if cfg!(target_endian = "little") { self.0 as u32 } else { (self.0 >> 32) as u32 }
     }
 
     /// `misc`.
     #[must_use]
     #[inline]
     pub const fn misc(self) -> u16 {
-        if cfg!(target_endian = "little") {
-            (self.0 >> 32) as u16
-        } else {
-            (self.0 >> 16) as u16
-        }
+        if cfg!(target_endian = "little") { (self.0 >> 32) as u16 } else { (self.0 >> 16) as u16 }
     }
 
     /// `size`: header, payload and padding.
     #[must_use]
     #[inline]
     pub const fn size(self) -> u64 {
-        if cfg!(target_endian = "little") {
-            self.0 >> 48
-        } else {
-            self.0 & 0xffff
-        }
+        if cfg!(target_endian = "little") { self.0 >> 48 } else { self.0 & 0xffff }
     }
 
     /// The payload's length in bytes, or `None` if the word cannot be a record's: a size that is
@@ -192,9 +180,7 @@ mod tests {
 
     #[test]
     fn the_word_is_the_kernels_header_in_memory() {
-        let bytes = RecordWord::pack(0x1122_3344, 0x5566, 0x7788)
-            .raw()
-            .to_ne_bytes();
+        let bytes = RecordWord::pack(0x1122_3344, 0x5566, 0x7788).raw().to_ne_bytes();
         assert_eq!(bytes[..4], 0x1122_3344u32.to_ne_bytes());
         assert_eq!(bytes[4..6], 0x5566u16.to_ne_bytes());
         assert_eq!(bytes[6..], 0x7788u16.to_ne_bytes());

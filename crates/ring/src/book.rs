@@ -79,10 +79,7 @@ impl ProducerBook {
     }
 
     pub(crate) fn from_words(words: &[u64; PRODUCER_BOOK]) -> Self {
-        let count = |at: usize| Count {
-            records: words[at],
-            bytes: words[at + 1],
-        };
+        let count = |at: usize| Count { records: words[at], bytes: words[at + 1] };
         ProducerBook {
             pos: words[p::POS],
             written: count(p::WRITTEN_RECORDS),
@@ -121,14 +118,8 @@ impl ConsumerBook {
     pub(crate) fn from_words(words: &[u64; CONSUMER_BOOK]) -> Self {
         ConsumerBook {
             pos: words[c::POS],
-            read: Count {
-                records: words[c::READ_RECORDS],
-                bytes: words[c::READ_BYTES],
-            },
-            lapped: Count {
-                records: words[c::LAPPED_RECORDS],
-                bytes: words[c::LAPPED_BYTES],
-            },
+            read: Count { records: words[c::READ_RECORDS], bytes: words[c::READ_BYTES] },
+            lapped: Count { records: words[c::LAPPED_RECORDS], bytes: words[c::LAPPED_BYTES] },
         }
     }
 

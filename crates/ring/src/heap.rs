@@ -55,15 +55,9 @@ impl HeapRing {
 
     /// What the algorithm works on.
     #[must_use]
-    #[expect(
-        clippy::missing_panics_doc,
-        reason = "the length was checked when it was made"
-    )]
+    #[expect(clippy::missing_panics_doc, reason = "the length was checked when it was made")]
     pub fn ring(&self) -> Ring<'_> {
-        #[expect(
-            clippy::unwrap_used,
-            reason = "the length was checked when it was made"
-        )]
+        #[expect(clippy::unwrap_used, reason = "the length was checked when it was made")]
         Ring::new(&self.header, &self.data).unwrap()
     }
 

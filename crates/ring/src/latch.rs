@@ -90,9 +90,5 @@ pub(crate) fn find_where<const N: usize>(
     fits: impl Fn(&[u64; N]) -> bool,
 ) -> Option<Whole<N>> {
     let (a, b) = (read_copy(latch, 0), read_copy(latch, 1));
-    [a, b]
-        .into_iter()
-        .flatten()
-        .filter(|whole| fits(&whole.words))
-        .max_by_key(|w| w.words[0])
+    [a, b].into_iter().flatten().filter(|whole| fits(&whole.words)).max_by_key(|w| w.words[0])
 }

@@ -36,6 +36,7 @@ extern crate alloc;
 mod book;
 #[cfg(any(feature = "heap", loom))]
 pub mod heap;
+mod holder;
 mod latch;
 mod observer;
 mod reader;
@@ -49,11 +50,12 @@ use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{Cause, Header};
 
 pub use book::{ConsumerBook, Count, ProducerBook};
+pub use holder::Who;
 pub use observer::{Observer, Saved, Seen, Start};
 pub use reader::{Found, Frame, Reader};
 pub use snapshot::{Snapshot, Step};
 pub use totals::Totals;
-pub use wait::{Fences, Wake, WakeAt};
+pub use wait::{Fences, Wake, WakeAt, full_fence};
 pub use writer::{Refusal, Reserved, Writer};
 
 /// A ring as the algorithm sees it: the header's live fields and the data area.
@@ -68,9 +70,14 @@ impl<'a> Ring<'a> {
     #[must_use]
     #[inline]
     pub fn new(header: &'a Header, data: &'a [AtomicU64]) -> Option<Self> {
-        data.len()
-            .is_power_of_two()
-            .then_some(Ring { header, data })
+        data.len().is_power_of_two().then_some(Ring { header, data })
+    }
+
+    /// The header's live fields.
+    #[must_use]
+    #[inline]
+    pub fn header(&self) -> &'a Header {
+        self.header
     }
 
     /// Bytes of the data area.
@@ -152,11 +159,7 @@ pub struct Corrupt {
 
 impl core::fmt::Display for Corrupt {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(
-            f,
-            "the ring is damaged at position {}: no record can stand there",
-            self.pos
-        )
+        write!(f, "the ring is damaged at position {}: no record can stand there", self.pos)
     }
 }
 

@@ -95,10 +95,7 @@ impl Observer {
     pub fn resume(ring: Ring<'_>) -> Result<Self, Corrupt> {
         let whole = latch::find(&ring.header.consumer).ok_or(Corrupt { pos: 0 })?;
         let book = ConsumerBook::from_words(&whole.words);
-        let saved = Saved {
-            pos: book.pos,
-            before: book.passed(),
-        };
+        let saved = Saved { pos: book.pos, before: book.passed() };
         let mut observer = Observer::new(ring, Policy::Overwrite, Start::At(saved))?;
         observer.lapped = book.lapped;
         observer.latch = LatchWriter::after(Some(&whole));
@@ -108,11 +105,7 @@ impl Observer {
     /// Saves the place in the page: for the consumer of an overwrite ring alone.
     pub fn save(&mut self, ring: Ring<'_>) {
         let read = self.passed.since(self.lapped);
-        let book = ConsumerBook {
-            pos: self.cursor,
-            read,
-            lapped: self.lapped,
-        };
+        let book = ConsumerBook { pos: self.cursor, read, lapped: self.lapped };
         self.latch.write(&ring.header.consumer, &book.to_words());
     }
 
@@ -156,20 +149,12 @@ impl Observer {
             let Some(len) = len else {
                 return Err(Corrupt { pos: self.cursor });
             };
-            let frame = Frame {
-                pos: self.cursor,
-                kind: word.kind(),
-                len,
-                size,
-            };
+            let frame = Frame { pos: self.cursor, kind: word.kind(), len, size };
             if word.is_data() {
                 self.laps_in_a_row = 0;
                 self.cursor += size;
                 self.passed.add(size);
-                return Ok(Some(Seen::Record(
-                    frame,
-                    &self.copy[..(size / 8) as usize - 1],
-                )));
+                return Ok(Some(Seen::Record(frame, &self.copy[..(size / 8) as usize - 1])));
             }
             if word.kind() == RecordType::LOST {
                 let lost = lost.ok_or(Corrupt { pos: self.cursor })?;
@@ -188,10 +173,7 @@ impl Observer {
             // Where the producer's last book was true is a record boundary too, and most of a ring
             // away from the place where it overwrites.
             let book = crate::totals::producer_book(ring).ok_or(Corrupt { pos: self.cursor })?;
-            Saved {
-                pos: book.pos,
-                before: book.written,
-            }
+            Saved { pos: book.pos, before: book.written }
         } else {
             oldest(ring, self.policy)?
         };
@@ -204,21 +186,13 @@ impl Observer {
         self.head = self.head.max(place.pos);
         self.passed = place.before;
         self.lapped = self.lapped.plus(lost);
-        Ok(Lost {
-            pos,
-            records: lost.records,
-            bytes: lost.bytes,
-            cause: Cause::Lapped,
-        })
+        Ok(Lost { pos, records: lost.records, bytes: lost.bytes, cause: Cause::Lapped })
     }
 
     /// Where this observer would go on.
     #[must_use]
     pub fn saved(&self) -> Saved {
-        Saved {
-            pos: self.cursor,
-            before: self.passed,
-        }
+        Saved { pos: self.cursor, before: self.passed }
     }
 
     /// Records that were gone before this observer came to them.
@@ -239,10 +213,7 @@ pub(crate) fn oldest(ring: Ring<'_>, policy: Policy) -> Result<Saved, Corrupt> {
                 .or_else(|| latch::find_where(&ring.header.tail_mark, |w| w[0] > tail))
                 .map(|whole| Saved {
                     pos: whole.words[0],
-                    before: Count {
-                        records: whole.words[1],
-                        bytes: whole.words[2],
-                    },
+                    before: Count { records: whole.words[1], bytes: whole.words[2] },
                 }),
             Policy::Drop => latch::find_where(&ring.header.consumer, |w| {
                 ConsumerBook::from_words(w).pos == tail
@@ -252,12 +223,7 @@ pub(crate) fn oldest(ring: Ring<'_>, policy: Policy) -> Result<Saved, Corrupt> {
                 before: ConsumerBook::from_words(&whole.words).passed(),
             })
             // A foreign perf reader moves the tail and keeps no book: count from the producer's.
-            .or_else(|| {
-                Some(Saved {
-                    pos: tail,
-                    before: crate::totals::count_at(ring, tail)?,
-                })
-            }),
+            .or_else(|| Some(Saved { pos: tail, before: crate::totals::count_at(ring, tail)? })),
         };
         // The head may be older than the tail here; a place beyond both is a lie.
         let newest = ring.head();

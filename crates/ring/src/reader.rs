@@ -55,12 +55,7 @@ pub(crate) fn step(
             _ => return Err(Corrupt { pos: cursor }),
         };
         if word.is_data() {
-            let frame = Frame {
-                pos: cursor,
-                kind: word.kind(),
-                len,
-                size,
-            };
+            let frame = Frame { pos: cursor, kind: word.kind(), len, size };
             return Ok(Some((Found::Record(frame), cursor + size)));
         }
         if word.kind() == RecordType::LOST {
@@ -82,17 +77,8 @@ pub(crate) fn lost_at(ring: Ring<'_>, pos: u64, size: u64) -> Option<Lost> {
     }
     // Relaxed: as the header word.
     let body = |at: u64| ring.word(pos + at).load(Ordering::Relaxed);
-    let bytes = if size >= u64::from(LOST_SIZE) {
-        body(24)
-    } else {
-        0
-    };
-    Some(Lost {
-        pos,
-        records: body(16),
-        bytes,
-        cause: Cause::from_code(body(8)),
-    })
+    let bytes = if size >= u64::from(LOST_SIZE) { body(24) } else { 0 };
+    Some(Lost { pos, records: body(16), bytes, cause: Cause::from_code(body(8)) })
 }
 
 /// The private state of the consumer of a drop ring.
@@ -203,11 +189,7 @@ impl Reader {
             return false;
         }
         // The book before the tail: after a death between the two, the older book fits the tail.
-        let book = ConsumerBook {
-            pos: self.cursor,
-            read: self.passed,
-            lapped: Count::default(),
-        };
+        let book = ConsumerBook { pos: self.cursor, read: self.passed, lapped: Count::default() };
         self.latch.write(&ring.header.consumer, &book.to_words());
         self.released = self.cursor;
         ring.header.data_tail.store(self.cursor, Ordering::Release); // C, pairs with D

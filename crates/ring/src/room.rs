@@ -66,11 +66,7 @@ impl Writer {
             return Err(Refusal::Corrupt { tail });
         }
         self.tail = tail;
-        if end - tail > ring.data_size() - 1 {
-            Err(Refusal::Full)
-        } else {
-            Ok(())
-        }
+        if end - tail > ring.data_size() - 1 { Err(Refusal::Full) } else { Ok(()) }
     }
 
     /// Decides which of the oldest go so that `end` fits.
@@ -90,14 +86,8 @@ impl Writer {
     fn publish_tail(&mut self, ring: Ring<'_>) {
         // The mark before the tail: after a death between the two, the older mark is still there
         // and fits the tail.
-        let mark = [
-            self.tail,
-            self.overwritten.records,
-            self.overwritten.bytes,
-            self.tail,
-        ];
-        self.tail_latch
-            .write_as(&ring.header.tail_mark, self.tail, &mark);
+        let mark = [self.tail, self.overwritten.records, self.overwritten.bytes, self.tail];
+        self.tail_latch.write_as(&ring.header.tail_mark, self.tail, &mark);
         // Relaxed: the fence orders it before the records written over the old ones.
         ring.header.data_tail.store(self.tail, Ordering::Relaxed); // E, pairs with F
         fence(Ordering::Release); // E
@@ -132,11 +122,7 @@ impl Writer {
         let causes = u64::from(self.book.full != self.book.told_full)
             + u64::from(self.book.too_large != self.book.told_too_large);
         let bytes = causes * u64::from(LOST_SIZE);
-        if bytes + size < ring.data_size() {
-            bytes
-        } else {
-            0
-        }
+        if bytes + size < ring.data_size() { bytes } else { 0 }
     }
 
     /// Writes the markers; the next publish brings them with it. A producer that dies before that
@@ -148,16 +134,10 @@ impl Writer {
             if lost == Count::default() {
                 continue;
             }
-            let words = [
-                RecordWord::lost().raw(),
-                cause.code(),
-                lost.records,
-                lost.bytes,
-            ];
+            let words = [RecordWord::lost().raw(), cause.code(), lost.records, lost.bytes];
             for (at, word) in words.into_iter().enumerate() {
                 // Relaxed: A publishes it.
-                ring.word(self.pos + at as u64 * 8)
-                    .store(word, Ordering::Relaxed);
+                ring.word(self.pos + at as u64 * 8).store(word, Ordering::Relaxed);
             }
             self.pos += u64::from(LOST_SIZE);
             self.book.lost_markers += 1;
@@ -170,7 +150,6 @@ impl Writer {
     pub(crate) fn write_book(&mut self, ring: Ring<'_>) {
         self.book.pos = self.pos;
         self.book.written = self.written();
-        self.book_latch
-            .write(&ring.header.producer, &self.book.to_words());
+        self.book_latch.write(&ring.header.producer, &self.book.to_words());
     }
 }

@@ -54,11 +54,7 @@ impl Snapshot {
             tail = now.min(head);
         }
         words.drain(..((tail - first) / 8) as usize);
-        Ok(Snapshot {
-            start: tail,
-            words,
-            totals,
-        })
+        Ok(Snapshot { start: tail, words, totals })
     }
 
     /// The position of the oldest record in it.
@@ -91,30 +87,17 @@ impl Snapshot {
             let word = RecordWord::from_raw(self.words[at]);
             let size = word.size();
             let len = word.payload_len().ok_or(bad)?;
-            let body = self
-                .words
-                .get(at + 1..at + (size / 8) as usize)
-                .ok_or(bad)?;
+            let body = self.words.get(at + 1..at + (size / 8) as usize).ok_or(bad)?;
             let after = cursor + size;
             if word.is_data() {
-                let frame = Frame {
-                    pos: cursor,
-                    kind: word.kind(),
-                    len,
-                    size,
-                };
+                let frame = Frame { pos: cursor, kind: word.kind(), len, size };
                 debug_assert_eq!(frame.payload_pos(), cursor + u64::from(HEADER_LEN));
                 return Ok(Some((Found::Record(frame), body, after)));
             }
             if word.kind() == RecordType::LOST {
                 let (&[id, records], rest) = body.split_first_chunk().ok_or(bad)?;
                 let bytes = rest.first().copied().unwrap_or(0);
-                let lost = Lost {
-                    pos: cursor,
-                    records,
-                    bytes,
-                    cause: Cause::from_code(id),
-                };
+                let lost = Lost { pos: cursor, records, bytes, cause: Cause::from_code(id) };
                 return Ok(Some((Found::Lost(lost), &[], after)));
             }
             cursor = after;

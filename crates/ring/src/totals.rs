@@ -46,11 +46,8 @@ impl Totals {
             let Ok(place) = crate::observer::oldest(ring, policy) else {
                 continue;
             };
-            let overwritten = if policy == Policy::Overwrite {
-                place.before
-            } else {
-                Count::default()
-            };
+            let overwritten =
+                if policy == Policy::Overwrite { place.before } else { Count::default() };
             let present = producer.written.since(place.before);
             return Some(Totals {
                 head: producer.pos,
@@ -97,10 +94,7 @@ pub(crate) fn bring_up(
             RecordType::NOP => book.discarded.add(size),
             RecordType::LOST => {
                 let lost = lost_at(ring, book.pos, size).ok_or(Corrupt { pos: book.pos })?;
-                let count = Count {
-                    records: lost.records,
-                    bytes: lost.bytes,
-                };
+                let count = Count { records: lost.records, bytes: lost.bytes };
                 match lost.cause {
                     Cause::TooLarge => book.told_too_large = book.told_too_large.plus(count),
                     _ => book.told_full = book.told_full.plus(count),
@@ -119,17 +113,10 @@ pub(crate) fn bring_up(
 pub(crate) fn count_at(ring: Ring<'_>, pos: u64) -> Option<Count> {
     let book = producer_book(ring)?;
     let (from, to) = (book.pos.min(pos), book.pos.max(pos));
-    let start = ProducerBook {
-        pos: from,
-        ..ProducerBook::default()
-    };
+    let start = ProducerBook { pos: from, ..ProducerBook::default() };
     let between = bring_up(ring, start, to).ok()?.written;
     if ring.tail() > from {
         return None;
     }
-    Some(if book.pos <= pos {
-        book.written.plus(between)
-    } else {
-        book.written.since(between)
-    })
+    Some(if book.pos <= pos { book.written.plus(between) } else { book.written.since(between) })
 }

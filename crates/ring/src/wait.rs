@@ -32,6 +32,11 @@ impl Fences {
     }
 }
 
+/// A full fence: the heavy side where every light side is [`Fences::Full`] too.
+pub fn full_fence() {
+    fence(Ordering::SeqCst);
+}
+
 /// Whether a publish wakes a sleeping consumer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wake {

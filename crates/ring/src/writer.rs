@@ -54,10 +54,7 @@ impl Reserved {
     /// The payload's length in bytes.
     #[must_use]
     #[inline]
-    #[expect(
-        clippy::len_without_is_empty,
-        reason = "an empty payload is an ordinary one"
-    )]
+    #[expect(clippy::len_without_is_empty, reason = "an empty payload is an ordinary one")]
     pub fn len(&self) -> usize {
         self.len
     }
@@ -113,10 +110,9 @@ impl Writer {
         if mark.is_none() && layout.policy == Policy::Overwrite {
             return Err(Corrupt { pos: tail });
         }
-        let overwritten = mark.as_ref().map_or(Count::default(), |m| Count {
-            records: m.words[1],
-            bytes: m.words[2],
-        });
+        let overwritten = mark
+            .as_ref()
+            .map_or(Count::default(), |m| Count { records: m.words[1], bytes: m.words[2] });
         let book = crate::totals::bring_up(ring, book, head)?;
         Ok(Writer {
             pos: head,
@@ -151,20 +147,13 @@ impl Writer {
         len: usize,
     ) -> Result<Reserved, Refusal> {
         if len > self.max_len {
-            return Err(Refusal::TooLarge {
-                len,
-                max: self.max_len,
-            });
+            return Err(Refusal::TooLarge { len, max: self.max_len });
         }
         let size = record_size(len);
         if self.pos + size > self.limit {
             self.make_room(ring, size)?;
         }
-        Ok(Reserved {
-            start: self.pos,
-            kind,
-            len,
-        })
+        Ok(Reserved { start: self.pos, kind, len })
     }
 
     /// Ends a reservation: the record stands before the next publish.
@@ -172,8 +161,7 @@ impl Writer {
     pub fn commit(&mut self, ring: Ring<'_>, reserved: Reserved) {
         let word = RecordWord::of(reserved.kind, reserved.len);
         // Relaxed: A publishes it.
-        ring.word(reserved.start)
-            .store(word.raw(), Ordering::Relaxed);
+        ring.word(reserved.start).store(word.raw(), Ordering::Relaxed);
         self.pos = reserved.start + word.size();
         self.records += 1;
     }
@@ -190,8 +178,7 @@ impl Writer {
     pub fn discard(&mut self, ring: Ring<'_>, reserved: Reserved) {
         let word = RecordWord::nop(record_size(reserved.len));
         // Relaxed: A publishes it.
-        ring.word(reserved.start)
-            .store(word.raw(), Ordering::Relaxed);
+        ring.word(reserved.start).store(word.raw(), Ordering::Relaxed);
         self.pos = reserved.start + word.size();
         self.book.discarded.add(word.size());
     }
@@ -220,8 +207,7 @@ impl Writer {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
             // Relaxed: A publishes it, and E came before it.
-            ring.word(pos)
-                .store(u64::from_ne_bytes(word), Ordering::Relaxed);
+            ring.word(pos).store(u64::from_ne_bytes(word), Ordering::Relaxed);
             pos += 8;
         }
     }
@@ -275,11 +261,7 @@ impl Writer {
     /// The private counts, true at [`Writer::pos`].
     #[must_use]
     pub fn book(&self) -> ProducerBook {
-        ProducerBook {
-            pos: self.pos,
-            written: self.written(),
-            ..self.book
-        }
+        ProducerBook { pos: self.pos, written: self.written(), ..self.book }
     }
 
     /// Records and bytes evicted from an overwrite ring.
@@ -299,10 +281,7 @@ impl Writer {
     pub(crate) fn written(&self) -> Count {
         let markers = self.book.lost_markers.wrapping_mul(LOST_SIZE.into());
         let other = self.book.discarded.bytes.wrapping_add(markers);
-        Count {
-            records: self.records,
-            bytes: self.pos.wrapping_sub(other),
-        }
+        Count { records: self.records, bytes: self.pos.wrapping_sub(other) }
     }
 }
 
