@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * perfring.h: the layout of a perfring ring file, in C11 (and C++17).
+ *
+ * proto/ABI.md is the contract in prose, crates/abi the same in Rust; a test holds the three
+ * together. This header has no code: it is for those who read or write a ring from C.
+ *
+ *     0               header page: struct perfring_header, 4096 bytes of the first page
+ *     data_offset     data area: data_size bytes, a power of two
+ *     control_offset  control pages: slot_count times struct perfring_slot
+ *     file_size       end
+ *
+ * All numbers are in the byte order of the machine that made the ring (`endian` tells).
+ *
+ * Positions are 64-bit byte counts that only grow: offset = position & (data_size - 1).
+ * data_tail <= data_head, and data_head - data_tail < data_size, always.
+ *
+ * Fields are plain integers here. Those that change while the ring is in use are shared between
+ * processes: load and store them with atomics (`__atomic_load_n`, `_Atomic`, `std::atomic_ref`) in
+ * these orders. The letters are those of crates/ring/src/lib.rs.
+ *
+ *  letter  pairs with  site
+ *
+ *  A       B       a producer stores data_head (release)
+ *  B       A       a reader loads data_head (acquire; on read-only pages relaxed, then an acquire
+ *                  fence): it sees every record before that head
+ *  C       D       the consumer of a drop ring stores data_tail (release): what it has read is not
+ *                  overwritten before it has read it
+ *  D       C       the producer loads data_tail (acquire)
+ *  E       F       an overwriting producer stores data_tail, then a release fence, then writes over
+ *                  the oldest records
+ *  F       E, C    a reader has copied a record; an acquire fence, then it loads data_tail again: if
+ *                  it copied any new byte, it sees the tail past the record, and drops the copy
+ *  G       H       a latch's owner stores the first word, a release fence, the body, the last word
+ *                  (release)
+ *  H       G       a reader of a latch loads the last word (acquire), the body, an acquire fence,
+ *                  the first word: if the two are equal, the copy is whole
+ *  I       J       a producer stores data_head, a light fence, loads wait_armed
+ *  J       I       a consumer stores wait_armed, a heavy fence, loads data_head: it never sleeps past
+ *                  a record
+ *  K       L       the consumer stores data_tail, a light fence, loads space_armed
+ *  L       K       a producer stores space_armed, a heavy fence, loads data_tail: it never sleeps
+ *                  past free space
+ *
+ * The heavy fence is membarrier(2), MEMBARRIER_CMD_GLOBAL_EXPEDITED, and a full fence. The light
+ * fence is a compiler fence in a process that has registered with
+ * MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, and a full fence in any other.
+ */
+#ifndef PERFRING_H
+#define PERFRING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define PERFRING_ASSERT(what) static_assert(what, #what)
+#else
+#define PERFRING_ASSERT(what) _Static_assert(what, #what)
+#endif
+
+/* Identity. The magic is the eight bytes "perfring" at offset 1152, in any byte order. */
+#define PERFRING_MAGIC_BYTES "perfring"
+#define PERFRING_ABI_VERSION 1
+#define PERFRING_ABI_COMPAT 1
+#define PERFRING_ENDIAN_MARK 0x01020304
+#define PERFRING_FEATURES_REQUIRED_KNOWN 0
+#define PERFRING_PERF_CAPABILITIES 2
+#define PERFRING_PERF_HEADER_SIZE 96
+
+/* Sizes. */
+#define PERFRING_HEADER_PAGE_LEN 4096
+#define PERFRING_DATA_SIZE_MIN 4096
+#define PERFRING_DATA_SIZE_MAX 1099511627776 /* 1 TiB */
+#define PERFRING_SLOT_SIZE 512
+#define PERFRING_NAME_LEN 64
+
+/* The byte of the file whose open-file-description lock the consumer holds. The holder of producer
+ * slot n holds the one at control_offset + n * PERFRING_SLOT_SIZE. */
+#define PERFRING_CONSUMER_LOCK_BYTE 2176
+
+/* `policy`: what a full ring does. */
+#define PERFRING_POLICY_DROP 0
+#define PERFRING_POLICY_OVERWRITE 1
+
+/* `evict`: how an overwrite ring makes room. */
+#define PERFRING_EVICT_EXACT 0
+#define PERFRING_EVICT_HALF 1
+
+/* `tell`: where a loss is told besides the counters. */
+#define PERFRING_TELL_IN_STREAM 0
+#define PERFRING_TELL_COUNTERS_ONLY 1
+
+/* `id` of a PERFRING_TYPE_LOST: why. Any other number is another writer's. */
+#define PERFRING_CAUSE_FOREIGN 0
+#define PERFRING_CAUSE_FULL 1
+#define PERFRING_CAUSE_TOO_LARGE 2
+#define PERFRING_CAUSE_LAPPED 3
+
+/* Records. */
+#define PERFRING_HEADER_LEN 8
+#define PERFRING_RECORD_ALIGN 8
+#define PERFRING_SIZE_MAX 65528
+#define PERFRING_MISC_PAD 0x7
+#define PERFRING_LOST_SIZE 32
+
+/* Record types: those below 64 are the kernel's, 0x50460000 to 0x5046ffff perfring's own. */
+#define PERFRING_TYPE_LOST 2
+#define PERFRING_TYPE_SAMPLE 9
+#define PERFRING_TYPE_BYTES 4096
+#define PERFRING_TYPE_NOP 0x50460001
+
+/* Words of one copy of each latch, and where each figure stands in it. Word 0 and the last word are
+ * the number of the write. */
+#define PERFRING_TAIL_MARK_WORDS 4
+#define PERFRING_PRODUCER_BOOK_WORDS 16
+#define PERFRING_CONSUMER_BOOK_WORDS 8
+
+#define PERFRING_TAIL_MARK_POS 0 /* is the number as well */
+#define PERFRING_TAIL_MARK_RECORDS 1
+#define PERFRING_TAIL_MARK_BYTES 2
+
+#define PERFRING_PRODUCER_BOOK_POS 1
+#define PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS 2
+#define PERFRING_PRODUCER_BOOK_WRITTEN_BYTES 3
+#define PERFRING_PRODUCER_BOOK_DISCARDED_RECORDS 4
+#define PERFRING_PRODUCER_BOOK_DISCARDED_BYTES 5
+#define PERFRING_PRODUCER_BOOK_FULL_RECORDS 6
+#define PERFRING_PRODUCER_BOOK_FULL_BYTES 7
+#define PERFRING_PRODUCER_BOOK_TOO_LARGE_RECORDS 8
+#define PERFRING_PRODUCER_BOOK_TOO_LARGE_BYTES 9
+#define PERFRING_PRODUCER_BOOK_TOLD_FULL_RECORDS 10
+#define PERFRING_PRODUCER_BOOK_TOLD_FULL_BYTES 11
+#define PERFRING_PRODUCER_BOOK_TOLD_TOO_LARGE_RECORDS 12
+#define PERFRING_PRODUCER_BOOK_TOLD_TOO_LARGE_BYTES 13
+#define PERFRING_PRODUCER_BOOK_LOST_MARKERS 14
+
+#define PERFRING_CONSUMER_BOOK_POS 1
+#define PERFRING_CONSUMER_BOOK_READ_RECORDS 2
+#define PERFRING_CONSUMER_BOOK_READ_BYTES 3
+#define PERFRING_CONSUMER_BOOK_LAPPED_RECORDS 4
+#define PERFRING_CONSUMER_BOOK_LAPPED_BYTES 5
+
+/* Offsets of perfring's own fields. */
+#define PERFRING_OFF_MAGIC 1152
+#define PERFRING_OFF_ABI_VERSION 1160
+#define PERFRING_OFF_ABI_COMPAT 1164
+#define PERFRING_OFF_FEATURES_REQUIRED 1168
+#define PERFRING_OFF_FEATURES_OPTIONAL 1176
+#define PERFRING_OFF_PAGE_SIZE 1184
+#define PERFRING_OFF_ENDIAN 1188
+#define PERFRING_OFF_POLICY 1192
+#define PERFRING_OFF_PRODUCERS 1196
+#define PERFRING_OFF_EVICT 1200
+#define PERFRING_OFF_TELL 1204
+#define PERFRING_OFF_SLOT_COUNT 1208
+#define PERFRING_OFF_SLOT_SIZE 1212
+#define PERFRING_OFF_CONTROL_OFFSET 1216
+#define PERFRING_OFF_CONTROL_SIZE 1224
+#define PERFRING_OFF_FILE_SIZE 1232
+#define PERFRING_OFF_CREATED_NS 1240
+#define PERFRING_OFF_CREATOR_PID 1248
+#define PERFRING_OFF_CREATOR_UID 1252
+#define PERFRING_OFF_UUID 1256
+#define PERFRING_OFF_BOOT_ID 1272
+#define PERFRING_OFF_TAIL_MARK 1408
+#define PERFRING_OFF_PRODUCER_BOOK 1536
+#define PERFRING_OFF_WAIT_ARMED 1792
+#define PERFRING_OFF_WAIT_WAKE_POS 1800
+#define PERFRING_OFF_WAIT_WAKE_RECORDS 1808
+#define PERFRING_OFF_WAIT_SEQ 1856
+#define PERFRING_OFF_SPACE_ARMED 1920
+#define PERFRING_OFF_SPACE_WAKE_POS 1928
+#define PERFRING_OFF_SPACE_SEQ 1984
+#define PERFRING_OFF_CONSUMER_BOOK 2048
+#define PERFRING_OFF_CONSUMER_EPOCH 2176
+#define PERFRING_OFF_CONSUMER_ATTACHED_NS 2184
+#define PERFRING_OFF_CONSUMER_PID 2192
+#define PERFRING_OFF_CONSUMER_UID 2196
+#define PERFRING_OFF_CONSUMER_NAME 2200
+
+/* struct perf_event_header: one aligned 64-bit word, stored and loaded as such. */
+struct perfring_record {
+	uint32_t type;
+	uint16_t misc; /* PERFRING_MISC_PAD: how many of the last bytes are padding */
+	uint16_t size; /* header, payload and padding: a multiple of 8, at least 8 */
+};
+
+/* A PERFRING_TYPE_LOST as perfring writes it. */
+struct perfring_lost {
+	struct perfring_record header;
+	uint64_t id;    /* PERFRING_CAUSE_* */
+	uint64_t lost;  /* records */
+	uint64_t bytes; /* what they would have taken, headers and padding included */
+};
+
+/* Bytes that a payload of `len` bytes (at most 65520) takes in the ring. */
+#define PERFRING_RECORD_SIZE(len) (((uint64_t)(len) + 15u) & ~(uint64_t)7u)
+
+/* Two copies, written in turn; the one whose first and last word agree is whole, of two whole ones
+ * the greater number is the newer. */
+struct perfring_tail_mark {
+	uint64_t copies[2][PERFRING_TAIL_MARK_WORDS];
+};
+struct perfring_producer_book {
+	uint64_t copies[2][PERFRING_PRODUCER_BOOK_WORDS];
+};
+struct perfring_consumer_book {
+	uint64_t copies[2][PERFRING_CONSUMER_BOOK_WORDS];
+};
+
+/* Who holds, or last held, a place. Hints for people: the lock on its first byte says who lives. */
+struct perfring_holder {
+	uint64_t epoch;       /* raised by one at each attach */
+	uint64_t attached_ns; /* CLOCK_REALTIME */
+	uint32_t pid;         /* in the holder's own pid namespace */
+	uint32_t uid;
+	char name[PERFRING_NAME_LEN]; /* UTF-8, padded with zeros, not always terminated */
+	uint8_t rest[40];
+};
+
+/* A producer's place in the control pages. */
+struct perfring_slot {
+	struct perfring_holder holder;
+	uint8_t rest[384];
+};
+
+/* The first 4096 bytes of the file. Members named gap_* are zero. */
+struct perfring_header {
+	/* struct perf_event_mmap_page. */
+	uint32_t version;
+	uint32_t compat_version;
+	uint32_t lock;
+	uint32_t index;
+	int64_t offset;
+	uint64_t time_enabled;
+	uint64_t time_running;
+	uint64_t capabilities;
+	uint16_t pmc_width;
+	uint16_t time_shift;
+	uint32_t time_mult;
+	uint64_t time_offset;
+	uint64_t time_zero;
+	uint32_t size;
+	uint32_t reserved_1;
+	uint64_t time_cycles;
+	uint64_t time_mask;
+	uint8_t reserved[928];
+	uint64_t data_head; /* live */
+	uint64_t data_tail; /* live */
+	uint64_t data_offset;
+	uint64_t data_size;
+	uint64_t aux_head;
+	uint64_t aux_tail;
+	uint64_t aux_offset;
+	uint64_t aux_size;
+	uint8_t gap_perf[64];
+
+	/* perfring's own: who and what the ring is. Written before the file has its name. */
+	uint64_t magic;
+	uint32_t abi_version;
+	uint32_t abi_compat;
+	uint64_t features_required;
+	uint64_t features_optional;
+	uint32_t page_size;
+	uint32_t endian;
+	uint32_t policy;
+	uint32_t producers;
+	uint32_t evict;
+	uint32_t tell;
+	uint32_t slot_count;
+	uint32_t slot_size;
+	uint64_t control_offset;
+	uint64_t control_size;
+	uint64_t file_size;
+	uint64_t created_ns;
+	uint32_t creator_pid;
+	uint32_t creator_uid;
+	uint8_t uuid[16];
+	uint8_t boot_id[16];
+	uint8_t gap_identity[120];
+
+	/* Live, written by the producer. */
+	struct perfring_tail_mark tail_mark;
+	uint8_t gap_tail_mark[64];
+	struct perfring_producer_book producer_book;
+
+	/* Live: how a sleeping consumer is woken. */
+	uint32_t wait_armed;
+	uint32_t gap_wait_armed;
+	uint64_t wait_wake_pos;
+	uint64_t wait_wake_records;
+	uint8_t gap_wait[40];
+	uint32_t wait_seq; /* futex, not private */
+	uint8_t gap_wait_seq[60];
+
+	/* Live: how a producer that waits for space is woken. */
+	uint32_t space_armed;
+	uint32_t gap_space_armed;
+	uint64_t space_wake_pos;
+	uint8_t gap_space[48];
+	uint32_t space_seq; /* futex, not private */
+	uint8_t gap_space_seq[60];
+
+	/* Live, written by the consumer. */
+	struct perfring_consumer_book consumer_book;
+	uint64_t consumer_epoch; /* from here on as struct perfring_holder */
+	uint64_t consumer_attached_ns;
+	uint32_t consumer_pid;
+	uint32_t consumer_uid;
+	char consumer_name[PERFRING_NAME_LEN];
+	uint8_t gap_consumer[40];
+
+	uint8_t gap_end[1792];
+};
+
+PERFRING_ASSERT(sizeof(struct perfring_record) == PERFRING_HEADER_LEN);
+PERFRING_ASSERT(sizeof(struct perfring_lost) == PERFRING_LOST_SIZE);
+PERFRING_ASSERT(sizeof(struct perfring_holder) == 128);
+PERFRING_ASSERT(sizeof(struct perfring_slot) == PERFRING_SLOT_SIZE);
+PERFRING_ASSERT(sizeof(struct perfring_header) == PERFRING_HEADER_PAGE_LEN);
+
+/* The perf part, as the kernel has it. */
+PERFRING_ASSERT(offsetof(struct perfring_header, capabilities) == 40);
+PERFRING_ASSERT(offsetof(struct perfring_header, reserved) == PERFRING_PERF_HEADER_SIZE);
+PERFRING_ASSERT(offsetof(struct perfring_header, data_head) == 1024);
+PERFRING_ASSERT(offsetof(struct perfring_header, data_tail) == 1032);
+PERFRING_ASSERT(offsetof(struct perfring_header, data_offset) == 1040);
+PERFRING_ASSERT(offsetof(struct perfring_header, data_size) == 1048);
+PERFRING_ASSERT(offsetof(struct perfring_header, aux_size) == 1080);
+
+#define PERFRING_ASSERT_OFF(field, at) \
+	PERFRING_ASSERT(offsetof(struct perfring_header, field) == at)
+PERFRING_ASSERT_OFF(magic, PERFRING_OFF_MAGIC);
+PERFRING_ASSERT_OFF(abi_version, PERFRING_OFF_ABI_VERSION);
+PERFRING_ASSERT_OFF(abi_compat, PERFRING_OFF_ABI_COMPAT);
+PERFRING_ASSERT_OFF(features_required, PERFRING_OFF_FEATURES_REQUIRED);
+PERFRING_ASSERT_OFF(features_optional, PERFRING_OFF_FEATURES_OPTIONAL);
+PERFRING_ASSERT_OFF(page_size, PERFRING_OFF_PAGE_SIZE);
+PERFRING_ASSERT_OFF(endian, PERFRING_OFF_ENDIAN);
+PERFRING_ASSERT_OFF(policy, PERFRING_OFF_POLICY);
+PERFRING_ASSERT_OFF(producers, PERFRING_OFF_PRODUCERS);
+PERFRING_ASSERT_OFF(evict, PERFRING_OFF_EVICT);
+PERFRING_ASSERT_OFF(tell, PERFRING_OFF_TELL);
+PERFRING_ASSERT_OFF(slot_count, PERFRING_OFF_SLOT_COUNT);
+PERFRING_ASSERT_OFF(slot_size, PERFRING_OFF_SLOT_SIZE);
+PERFRING_ASSERT_OFF(control_offset, PERFRING_OFF_CONTROL_OFFSET);
+PERFRING_ASSERT_OFF(control_size, PERFRING_OFF_CONTROL_SIZE);
+PERFRING_ASSERT_OFF(file_size, PERFRING_OFF_FILE_SIZE);
+PERFRING_ASSERT_OFF(created_ns, PERFRING_OFF_CREATED_NS);
+PERFRING_ASSERT_OFF(creator_pid, PERFRING_OFF_CREATOR_PID);
+PERFRING_ASSERT_OFF(creator_uid, PERFRING_OFF_CREATOR_UID);
+PERFRING_ASSERT_OFF(uuid, PERFRING_OFF_UUID);
+PERFRING_ASSERT_OFF(boot_id, PERFRING_OFF_BOOT_ID);
+PERFRING_ASSERT_OFF(tail_mark, PERFRING_OFF_TAIL_MARK);
+PERFRING_ASSERT_OFF(producer_book, PERFRING_OFF_PRODUCER_BOOK);
+PERFRING_ASSERT_OFF(wait_armed, PERFRING_OFF_WAIT_ARMED);
+PERFRING_ASSERT_OFF(wait_wake_pos, PERFRING_OFF_WAIT_WAKE_POS);
+PERFRING_ASSERT_OFF(wait_wake_records, PERFRING_OFF_WAIT_WAKE_RECORDS);
+PERFRING_ASSERT_OFF(wait_seq, PERFRING_OFF_WAIT_SEQ);
+PERFRING_ASSERT_OFF(space_armed, PERFRING_OFF_SPACE_ARMED);
+PERFRING_ASSERT_OFF(space_wake_pos, PERFRING_OFF_SPACE_WAKE_POS);
+PERFRING_ASSERT_OFF(space_seq, PERFRING_OFF_SPACE_SEQ);
+PERFRING_ASSERT_OFF(consumer_book, PERFRING_OFF_CONSUMER_BOOK);
+PERFRING_ASSERT_OFF(consumer_epoch, PERFRING_OFF_CONSUMER_EPOCH);
+PERFRING_ASSERT_OFF(consumer_attached_ns, PERFRING_OFF_CONSUMER_ATTACHED_NS);
+PERFRING_ASSERT_OFF(consumer_pid, PERFRING_OFF_CONSUMER_PID);
+PERFRING_ASSERT_OFF(consumer_uid, PERFRING_OFF_CONSUMER_UID);
+PERFRING_ASSERT_OFF(consumer_name, PERFRING_OFF_CONSUMER_NAME);
+#undef PERFRING_ASSERT_OFF
+
+/* The consumer's place is a holder, on the byte that it locks. */
+PERFRING_ASSERT(PERFRING_OFF_CONSUMER_EPOCH == PERFRING_CONSUMER_LOCK_BYTE);
+PERFRING_ASSERT(PERFRING_OFF_CONSUMER_ATTACHED_NS - PERFRING_OFF_CONSUMER_EPOCH ==
+		offsetof(struct perfring_holder, attached_ns));
+PERFRING_ASSERT(PERFRING_OFF_CONSUMER_PID - PERFRING_OFF_CONSUMER_EPOCH ==
+		offsetof(struct perfring_holder, pid));
+PERFRING_ASSERT(PERFRING_OFF_CONSUMER_UID - PERFRING_OFF_CONSUMER_EPOCH ==
+		offsetof(struct perfring_holder, uid));
+PERFRING_ASSERT(PERFRING_OFF_CONSUMER_NAME - PERFRING_OFF_CONSUMER_EPOCH ==
+		offsetof(struct perfring_holder, name));
+
+#endif /* PERFRING_H */
