@@ -27,14 +27,15 @@
  *  C       D       the consumer of a drop ring stores data_tail (release): what it has read is not
  *                  overwritten before it has read it
  *  D       C       the producer loads data_tail (acquire)
- *  E       F       an overwriting producer stores data_tail, then a release fence, then writes over
- *                  the oldest records
- *  F       E, C    a reader has copied a record; an acquire fence, then it loads data_tail again: if
- *                  it copied any new byte, it sees the tail past the record, and drops the copy
+ *  E       F       a producer stores data_tail (overwrite; a drop ring's has loaded it, D) and its
+ *                  book, then a release fence, then writes over the oldest records
+ *  F       E       a reader has copied a record; an acquire fence, then it loads data_tail, or the
+ *                  book, again: if it copied any new byte, it sees the tail past the record, and
+ *                  drops the copy
  *  G       H       a latch's owner stores the first word, a release fence, the body, the last word
  *                  (release)
- *  H       G       a reader of a latch loads the last word (acquire), the body, an acquire fence,
- *                  the first word: if the two are equal, the copy is whole
+ *  H       G       a reader of a latch loads the last word, an acquire fence, the body, an acquire
+ *                  fence, the first word: if the two are equal, the copy is whole
  *  I       J       a producer stores data_head, a light fence, loads wait_armed
  *  J       I       a consumer stores wait_armed, a heavy fence, loads data_head: it never sleeps past
  *                  a record

@@ -1,0 +1,440 @@
+//! The layout stands in three places: `crates/abi`, `proto/perfring.h` and `proto/ABI.md`. They say
+//! the same, and the perf part is what the kernel's header says.
+
+use perfring_abi::{
+    Cause, Evict, FIELDS, Policy, RecordType, Tell, consumer_book as consumer,
+    producer_book as producer,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Own fields begin here; before it is the kernel's struct.
+const OWN: usize = 1152;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn text(path: &str) -> String {
+    let path = root().join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The C compiler, or a sentence that says what is missing.
+fn gcc() -> &'static str {
+    ["gcc", "cc"]
+        .into_iter()
+        .find(|name| Command::new(name).arg("--version").output().is_ok_and(|o| o.status.success()))
+        .expect("there is no C compiler: install gcc (Debian: apt-get install gcc libc6-dev)")
+}
+
+/// Runs a compiler in a directory of its own and hands its complaints to the test.
+fn compile(
+    compiler: &str,
+    args: &[&str],
+    name: &str,
+    source: &str,
+) -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join(name), source).unwrap();
+    let program = dir.path().join("program");
+    let output = Command::new(compiler)
+        .args(args)
+        .arg("-o")
+        .arg(&program)
+        .arg(name)
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{compiler} refuses:\n{said}");
+    (dir, program)
+}
+
+/// Compiles a C program and returns what it prints: `name number number...` a line.
+fn printed(include: &Path, source: &str) -> Vec<(String, Vec<u64>)> {
+    let include = format!("-I{}", include.display());
+    let args = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", &include];
+    let (_dir, program) = compile(gcc(), &args, "program.c", source);
+    let output = Command::new(&program).output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| {
+            let mut words = line.split(' ');
+            let name = words.next().unwrap().to_owned();
+            (name, words.map(|word| word.parse().unwrap()).collect())
+        })
+        .collect()
+}
+
+/// A C program that prints the offset and size of these members of a struct, as `shown`.
+fn offsets_of(header: &str, of: &str, members: &[(&str, String)]) -> String {
+    let mut source =
+        format!("#include <stdio.h>\n#include <stddef.h>\n#include {header}\nint main(void) {{\n");
+    for (shown, member) in members {
+        source += &format!(
+            "printf(\"{shown} %zu %zu\\n\", offsetof(struct {of}, {member}), \
+             sizeof(((struct {of} *)0)->{member}));\n"
+        );
+    }
+    source + "return 0; }\n"
+}
+
+fn field_rows() -> Vec<(String, Vec<u64>)> {
+    FIELDS.iter().map(|f| (f.name.to_owned(), vec![f.offset as u64, f.size as u64])).collect()
+}
+
+/// The members of a struct in a C header, in order, with comments left out.
+fn members(header: &str, of: &str) -> Vec<String> {
+    let body = header.split(&format!("struct {of} {{")).nth(1).unwrap();
+    let body = body.split("\n};").next().unwrap();
+    body.lines()
+        .filter_map(|line| line.trim().split(';').next().filter(|_| line.contains(';')))
+        .map(|declared| declared.rsplit(' ').next().unwrap().rsplit('\t').next().unwrap())
+        .map(|name| name.split('[').next().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn every_field_stands_where_c_has_it() {
+    let wanted: Vec<_> = FIELDS.iter().map(|f| (f.name, f.name.to_owned())).collect();
+    let source = offsets_of("\"perfring.h\"", "perfring_header", &wanted);
+    assert_eq!(printed(&root().join("proto"), &source), field_rows());
+
+    // And none that only C has.
+    let in_c: Vec<_> = members(&text("proto/perfring.h"), "perfring_header")
+        .into_iter()
+        .filter(|name| !name.starts_with("gap_"))
+        .collect();
+    let in_rust: Vec<_> = FIELDS.iter().map(|f| f.name.to_owned()).collect();
+    assert_eq!(in_c, in_rust);
+    println!("{} fields agree between Rust and C", FIELDS.len());
+}
+
+#[test]
+fn every_field_stands_where_the_document_has_it() {
+    let document = text("proto/ABI.md");
+    let table = document.split("| field | offset | size | sole writer |").nth(1).unwrap();
+    let rows: Vec<_> = table
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| {
+            let cells: Vec<_> = line.split('|').map(str::trim).collect();
+            assert_eq!(cells.len(), 9, "a row of seven cells: {line}");
+            assert!(!cells[4].is_empty() && !cells[5].is_empty(), "who writes and reads: {line}");
+            (
+                cells[1].trim_matches('`').to_owned(),
+                vec![cells[2].parse().unwrap(), cells[3].parse().unwrap()],
+            )
+        })
+        .collect();
+    assert_eq!(rows, field_rows());
+
+    // The holder's table, against the consumer's place.
+    let holder = document.split("| field | offset in the holder |").nth(1).unwrap();
+    let offset = |name: &str| FIELDS.iter().find(|f| f.name == name).unwrap();
+    let place = offset("consumer_epoch").offset;
+    let mut count = 0;
+    for line in holder.lines().skip(2).take_while(|line| line.starts_with("| `")) {
+        let cells: Vec<_> = line.split('|').map(str::trim).collect();
+        let field = offset(&format!("consumer_{}", cells[1].trim_matches('`')));
+        assert_eq!(cells[2].parse::<usize>().unwrap(), field.offset - place, "{line}");
+        assert_eq!(cells[3].parse::<usize>().unwrap(), field.size, "{line}");
+        count += 1;
+    }
+    assert_eq!(count, 5);
+    println!("{} fields agree between Rust and ABI.md", rows.len());
+}
+
+/// The figures of the books: name and word, as Rust has them.
+fn book_words() -> [(&'static str, &'static str, usize); 19] {
+    [
+        ("PRODUCER", "POS", producer::POS),
+        ("PRODUCER", "WRITTEN_RECORDS", producer::WRITTEN_RECORDS),
+        ("PRODUCER", "WRITTEN_BYTES", producer::WRITTEN_BYTES),
+        ("PRODUCER", "DISCARDED_RECORDS", producer::DISCARDED_RECORDS),
+        ("PRODUCER", "DISCARDED_BYTES", producer::DISCARDED_BYTES),
+        ("PRODUCER", "FULL_RECORDS", producer::FULL_RECORDS),
+        ("PRODUCER", "FULL_BYTES", producer::FULL_BYTES),
+        ("PRODUCER", "TOO_LARGE_RECORDS", producer::TOO_LARGE_RECORDS),
+        ("PRODUCER", "TOO_LARGE_BYTES", producer::TOO_LARGE_BYTES),
+        ("PRODUCER", "TOLD_FULL_RECORDS", producer::TOLD_FULL_RECORDS),
+        ("PRODUCER", "TOLD_FULL_BYTES", producer::TOLD_FULL_BYTES),
+        ("PRODUCER", "TOLD_TOO_LARGE_RECORDS", producer::TOLD_TOO_LARGE_RECORDS),
+        ("PRODUCER", "TOLD_TOO_LARGE_BYTES", producer::TOLD_TOO_LARGE_BYTES),
+        ("PRODUCER", "LOST_MARKERS", producer::LOST_MARKERS),
+        ("CONSUMER", "POS", consumer::POS),
+        ("CONSUMER", "READ_RECORDS", consumer::READ_RECORDS),
+        ("CONSUMER", "READ_BYTES", consumer::READ_BYTES),
+        ("CONSUMER", "LAPPED_RECORDS", consumer::LAPPED_RECORDS),
+        ("CONSUMER", "LAPPED_BYTES", consumer::LAPPED_BYTES),
+    ]
+}
+
+/// Every number that `perfring.h` defines, as Rust has it.
+fn constants() -> BTreeMap<String, u64> {
+    let plain: [(&str, u64); 39] = [
+        ("ABI_VERSION", perfring_abi::ABI_VERSION.into()),
+        ("ABI_COMPAT", perfring_abi::ABI_COMPAT.into()),
+        ("ENDIAN_MARK", perfring_abi::ENDIAN_MARK.into()),
+        ("FEATURES_REQUIRED_KNOWN", perfring_abi::FEATURES_REQUIRED_KNOWN),
+        ("PERF_CAPABILITIES", perfring_abi::PERF_CAPABILITIES),
+        ("PERF_HEADER_SIZE", perfring_abi::PERF_HEADER_SIZE.into()),
+        ("HEADER_PAGE_LEN", perfring_abi::HeaderPage::LEN as u64),
+        ("DATA_SIZE_MIN", perfring_abi::DATA_SIZE_MIN),
+        ("DATA_SIZE_MAX", perfring_abi::DATA_SIZE_MAX),
+        ("SLOT_SIZE", perfring_abi::SLOT_SIZE),
+        ("NAME_LEN", perfring_abi::NAME_WORDS as u64 * 8),
+        ("CONSUMER_LOCK_BYTE", perfring_abi::CONSUMER_LOCK_BYTE),
+        ("POLICY_DROP", Policy::Drop.code().into()),
+        ("POLICY_OVERWRITE", Policy::Overwrite.code().into()),
+        ("EVICT_EXACT", Evict::Exact.code().into()),
+        ("EVICT_HALF", Evict::Half.code().into()),
+        ("TELL_IN_STREAM", Tell::InStream.code().into()),
+        ("TELL_COUNTERS_ONLY", Tell::CountersOnly.code().into()),
+        ("CAUSE_FOREIGN", Cause::Foreign.code()),
+        ("CAUSE_FULL", Cause::Full.code()),
+        ("CAUSE_TOO_LARGE", Cause::TooLarge.code()),
+        ("CAUSE_LAPPED", Cause::Lapped.code()),
+        ("HEADER_LEN", perfring_abi::HEADER_LEN.into()),
+        ("RECORD_ALIGN", perfring_abi::RECORD_ALIGN.into()),
+        ("SIZE_MAX", perfring_abi::SIZE_MAX.into()),
+        ("MISC_PAD", perfring_abi::MISC_PAD.into()),
+        ("LOST_SIZE", perfring_abi::LOST_SIZE.into()),
+        ("TYPE_LOST", RecordType::LOST.into()),
+        ("TYPE_SAMPLE", RecordType::SAMPLE.get().into()),
+        ("TYPE_BYTES", RecordType::BYTES.get().into()),
+        ("TYPE_NOP", RecordType::NOP.into()),
+        ("TAIL_MARK_WORDS", perfring_abi::TAIL_MARK as u64),
+        ("PRODUCER_BOOK_WORDS", perfring_abi::PRODUCER_BOOK as u64),
+        ("CONSUMER_BOOK_WORDS", perfring_abi::CONSUMER_BOOK as u64),
+        // Word 0 of the mark is its position and its number; the golden files show it.
+        ("TAIL_MARK_POS", 0),
+        ("TAIL_MARK_RECORDS", 1),
+        ("TAIL_MARK_BYTES", 2),
+        ("RECORD_SIZE(0)", perfring_abi::record_size(0)),
+        ("RECORD_SIZE(65520)", perfring_abi::record_size(65520)),
+    ];
+    let mut all: BTreeMap<_, _> =
+        plain.into_iter().map(|(name, value)| (format!("PERFRING_{name}"), value)).collect();
+    for (book, figure, word) in book_words() {
+        all.insert(format!("PERFRING_{book}_BOOK_{figure}"), word as u64);
+    }
+    for field in FIELDS.iter().filter(|field| field.offset >= OWN) {
+        all.insert(format!("PERFRING_OFF_{}", field.name.to_uppercase()), field.offset as u64);
+    }
+    all
+}
+
+#[test]
+fn every_constant_of_the_c_header_is_rusts() {
+    let ours = constants();
+    let mut source =
+        String::from("#include <stdio.h>\n#include \"perfring.h\"\nint main(void) {\n");
+    for name in ours.keys() {
+        source += &format!("printf(\"{name} %llu\\n\", (unsigned long long)({name}));\n");
+    }
+    source += "return 0; }\n";
+    let in_c: BTreeMap<_, _> =
+        printed(&root().join("proto"), &source).into_iter().map(|(n, v)| (n, v[0])).collect();
+    assert_eq!(in_c, ours);
+
+    // And none that only C has.
+    let header = text("proto/perfring.h");
+    let defined: BTreeSet<_> = header
+        .lines()
+        .filter_map(|line| line.strip_prefix("#define PERFRING_"))
+        .filter_map(|rest| rest.split_once(' '))
+        .filter(|(name, value)| !name.contains('(') && !value.starts_with('"'))
+        .map(|(name, _)| format!("PERFRING_{name}"))
+        .collect();
+    let known: BTreeSet<_> = ours.into_keys().filter(|name| !name.contains('(')).collect();
+    assert_eq!(defined, known);
+    println!("{} constants agree between Rust and C", defined.len());
+
+    let magic = header.split("#define PERFRING_MAGIC_BYTES \"").nth(1).unwrap();
+    assert_eq!(magic.as_bytes()[..8], perfring_abi::MAGIC.to_ne_bytes());
+}
+
+#[test]
+fn every_figure_of_the_books_stands_where_the_document_has_it() {
+    let document = text("proto/ABI.md");
+    let mut in_document = BTreeMap::new();
+    for (book, heading) in
+        [("PRODUCER", "\n`producer_book`, 16 words."), ("CONSUMER", "\n`consumer_book`, 8 words.")]
+    {
+        let table = document.split(heading).nth(1).unwrap();
+        for line in table.lines().skip_while(|l| !l.starts_with("|---")).skip(1) {
+            let Some(row) = line.strip_prefix('|') else { break };
+            let cells: Vec<_> = row.split('|').map(str::trim).collect();
+            let words = cells[0].split(", ");
+            for (word, name) in words.zip(cells[1].split(", ")).filter(|(_, n)| !n.is_empty()) {
+                let name = name.trim_matches('`').to_uppercase();
+                in_document.insert((book, name), word.parse::<usize>().unwrap());
+            }
+        }
+    }
+    let in_rust: BTreeMap<_, _> =
+        book_words().into_iter().map(|(b, name, word)| ((b, name.to_owned()), word)).collect();
+    assert_eq!(in_document, in_rust);
+
+    for (heading, words) in [
+        ("`tail_mark`, ", perfring_abi::TAIL_MARK),
+        ("`producer_book`, ", perfring_abi::PRODUCER_BOOK),
+        ("`consumer_book`, ", perfring_abi::CONSUMER_BOOK),
+    ] {
+        assert!(document.contains(&format!("\n{heading}{words} words.")), "{heading}{words}");
+    }
+    println!("{} figures agree between Rust and ABI.md", in_rust.len());
+}
+
+/// Our names of the kernel's fields.
+fn kernel_name(ours: &str) -> String {
+    match ours {
+        "reserved" | "reserved_1" => format!("__{ours}"),
+        _ => ours.to_owned(),
+    }
+}
+
+#[test]
+fn the_first_1088_bytes_are_the_kernels() {
+    let ours: Vec<_> = FIELDS.iter().filter(|f| f.offset < OWN).collect();
+    let wanted: Vec<_> = ours.iter().map(|f| (f.name, kernel_name(f.name))).collect();
+    // The kernel's header is not meant for -pedantic.
+    let mut source = String::from("#pragma GCC diagnostic ignored \"-Wpedantic\"\n");
+    source += &offsets_of("\"perf_event.h\"", "perf_event_mmap_page", &wanted);
+    let page = printed(&root().join("proto/upstream"), &source);
+    assert_eq!(page, field_rows()[..ours.len()]);
+
+    // None of the kernel's is missed: each begins where the one before it ends.
+    let mut end = 0;
+    for field in &ours {
+        assert_eq!(field.offset, end, "{}", field.name);
+        end = field.offset + field.size;
+    }
+    let mut source = String::from(
+        "#pragma GCC diagnostic ignored \"-Wpedantic\"\n#include <stdio.h>\n#include <stddef.h>\n\
+         #include \"perf_event.h\"\nint main(void) {\n\
+         struct perf_event_mmap_page page = { .cap_bit0_is_deprecated = 1 };\n\
+         printf(\"page %zu\\n\", sizeof page);\n\
+         printf(\"capabilities %llu\\n\", (unsigned long long)page.capabilities);\n\
+         printf(\"lost %d\\nsample %d\\n\", PERF_RECORD_LOST, PERF_RECORD_SAMPLE);\n",
+    );
+    for member in ["type", "misc", "size"] {
+        source += &format!(
+            "printf(\"{member} %zu %zu\\n\", offsetof(struct perf_event_header, {member}), \
+             sizeof(((struct perf_event_header *)0)->{member}));\n"
+        );
+    }
+    source += "return 0; }\n";
+    let said: BTreeMap<_, _> =
+        printed(&root().join("proto/upstream"), &source).into_iter().collect();
+    assert_eq!(said["page"], [end as u64]);
+    assert_eq!(said["capabilities"], [perfring_abi::PERF_CAPABILITIES]);
+    assert_eq!(said["lost"], [u64::from(RecordType::LOST)]);
+    assert_eq!(said["sample"], [u64::from(RecordType::SAMPLE.get())]);
+    let wanted = [("type", "type"), ("misc", "misc"), ("size", "size")].map(|(a, b)| (a, b.into()));
+    let record = offsets_of("\"perfring.h\"", "perfring_record", &wanted);
+    for (member, at) in printed(&root().join("proto"), &record) {
+        assert_eq!(said[&member], at, "{member} of the record header");
+    }
+    println!("{} fields and the record header agree with the kernel's", ours.len());
+}
+
+#[test]
+fn the_c_header_compiles_alone_and_without_a_warning() {
+    let include = format!("-I{}", root().join("proto").display());
+    let source = "#include \"perfring.h\"\nint main(void) { return 0; }\n";
+    let warnings = ["-Wall", "-Wextra", "-Werror", "-pedantic", &include];
+    let args: Vec<_> = ["-std=c11"].into_iter().chain(warnings).collect();
+    drop(compile(gcc(), &args, "alone.c", source));
+    let plus = Command::new("g++").arg("--version").output().is_ok_and(|o| o.status.success());
+    if plus {
+        let args: Vec<_> = ["-std=c++17"].into_iter().chain(warnings).collect();
+        drop(compile("g++", &args, "alone.cc", source));
+        println!("perfring.h compiles as C11 and as C++17");
+    } else {
+        println!("perfring.h compiles as C11; there is no g++ here, so C++17 was not tried");
+    }
+}
+
+/// Letter and what it pairs with, from a table of `|` cells with `prefix` before each row.
+fn letters_of_table(text: &str, prefix: &str) -> BTreeMap<String, String> {
+    let start = format!("{prefix}| letter | site | pairs with | so that |");
+    let table = text.split(&start).nth(1).unwrap_or_else(|| panic!("no row {start:?}"));
+    let mut letters = BTreeMap::new();
+    for line in table.lines().skip(2) {
+        let Some(row) = line.strip_prefix(&format!("{prefix}| ")) else { break };
+        let cells: Vec<_> = row.split(" | ").map(str::trim).collect();
+        assert!(letters.insert(cells[0].into(), sorted(cells[2])).is_none(), "{} twice", cells[0]);
+    }
+    letters
+}
+
+fn sorted(pairs: &str) -> String {
+    let mut pairs: Vec<_> =
+        pairs.split(", ").map(|pair| pair.trim_end_matches(" |").trim()).collect();
+    pairs.sort_unstable();
+    pairs.join(" ")
+}
+
+/// The same from the comment of the C header: ` *  A       B, C    ...`.
+fn letters_of_comment(text: &str) -> BTreeMap<String, String> {
+    let mut letters = BTreeMap::new();
+    let table = text.split(" *  letter  pairs with  site").nth(1).unwrap();
+    for line in table.lines().skip(2).take_while(|line| line.len() > 2) {
+        let Some(row) = line.strip_prefix(" *  ").filter(|row| !row.starts_with(' ')) else {
+            continue; // a row goes on
+        };
+        let (letter, rest) = row.split_at(8);
+        letters.insert(letter.trim().to_owned(), sorted(rest[..8].trim()));
+    }
+    letters
+}
+
+#[test]
+fn the_letters_of_the_orderings_are_the_same_in_all_three() {
+    let ring = letters_of_table(&text("crates/ring/src/lib.rs"), "//! ");
+    let document = letters_of_table(&text("proto/ABI.md"), "");
+    let header = letters_of_comment(&text("proto/perfring.h"));
+    assert!(ring.len() >= 12, "{ring:?}");
+    assert_eq!(document, ring, "ABI.md has other letters than crates/ring");
+    assert_eq!(header, ring, "perfring.h has other letters than crates/ring");
+    // A pair is one from both sides.
+    for (letter, pairs) in &ring {
+        for other in pairs.split(' ') {
+            let back = ring.get(other).unwrap_or_else(|| panic!("{letter} pairs with no {other}"));
+            assert!(back.contains(letter.as_str()), "{letter} {other}");
+        }
+    }
+    // The table of fields uses no other letters.
+    let document = text("proto/ABI.md");
+    let table = document.split("| field | offset | size | sole writer |").nth(1).unwrap();
+    for line in table.lines().skip(2).take_while(|line| line.starts_with('|')) {
+        let letters = line.split('|').nth(6).unwrap().trim();
+        for letter in letters.split(' ').filter(|letter| !letter.is_empty()) {
+            assert!(ring.contains_key(letter), "{letter:?} in {line}");
+        }
+    }
+    println!("{} letters agree", ring.len());
+}
+
+#[test]
+fn the_systems_header_may_differ_but_that_is_said() {
+    let system = Path::new("/usr/include/linux/perf_event.h");
+    let copy = fs::read(root().join("proto/upstream/perf_event.h")).unwrap();
+    assert!(copy.starts_with(b"/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */"));
+    match fs::read(system) {
+        Ok(bytes) if bytes == copy => println!("the system's perf_event.h is our copy"),
+        Ok(_) => eprintln!(
+            "warning: {} differs from proto/upstream/perf_event.h: see proto/upstream/README.md",
+            system.display()
+        ),
+        Err(error) => eprintln!("warning: {}: {error}: nothing to compare", system.display()),
+    }
+}
