@@ -1,0 +1,102 @@
+//! What stands on a command line, read: rings, sizes, times, modes, record types.
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use perfring_consumer::Home;
+use perfring_producer::RecordType;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Reads a ring's name: a path, of any bytes, or `shm:NAME`.
+pub(crate) fn home() -> impl TypedValueParser<Value = Home> {
+    OsStringValueParser::new().try_map(|name| match name.into_string() {
+        Ok(name) if name.is_empty() => Err("a ring needs a name"),
+        Ok(name) => Ok(Home::from(name)),
+        Err(bytes) => Ok(Home::from(PathBuf::from(bytes))),
+    })
+}
+
+/// Reads a size: bytes, or with K, M, G or T the binary multiple.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return Err("write it like 65536, 64K, 16M or 1G".to_owned()),
+    };
+    let number: u64 = digits.parse().map_err(|_| "write it like 65536, 64K, 16M or 1G")?;
+    number.checked_mul(1 << shift).ok_or_else(|| "more than 64 bits can tell".to_owned())
+}
+
+/// A size as [`size`] reads it, with the largest unit that fits exactly.
+pub(crate) fn show_size(bytes: u64) -> String {
+    for (shift, unit) in [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")] {
+        if bytes != 0 && bytes.is_multiple_of(1 << shift) {
+            return format!("{} {unit}", bytes >> shift);
+        }
+    }
+    format!("{bytes} bytes")
+}
+
+/// Reads seconds, with a fraction if need be.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let number: f64 = text.parse().map_err(|_| "write seconds, like 5 or 0.25")?;
+    Duration::try_from_secs_f64(number).map_err(|_| "write seconds, like 5 or 0.25".to_owned())
+}
+
+/// As [`seconds`], but not zero.
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
+    match seconds(text)? {
+        Duration::ZERO => Err("an interval must be longer than 0".to_owned()),
+        interval => Ok(interval),
+    }
+}
+
+/// Reads mode bits in octal.
+pub(crate) fn mode(text: &str) -> Result<u32, String> {
+    u32::from_str_radix(text.strip_prefix("0o").unwrap_or(text), 8)
+        .map_err(|_| "write octal mode bits, like 0600 or 0640".to_owned())
+}
+
+/// Reads a record type, decimal or 0x.
+pub(crate) fn record_type(text: &str) -> Result<RecordType, String> {
+    let raw = match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    let raw = raw.map_err(|_| "write a 32-bit number, like 5000 or 0x1388")?;
+    RecordType::new(raw).ok_or_else(|| {
+        "types below 64 are the kernel's and 0x5046.... are perfring's: use another".to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_as_written() {
+        for (text, bytes) in [("4096", 4096), ("4K", 4096), ("64m", 64 << 20), ("1GiB", 1 << 30)] {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "K", "4Q", "-1", "1.5M", "99999999999T", "4 K"] {
+            assert!(size(text).is_err(), "{text:?}");
+        }
+        assert_eq!(show_size(64 << 10), "64 KiB");
+        assert_eq!(show_size(4097), "4097 bytes");
+    }
+
+    #[test]
+    fn times_modes_and_types_read_as_written() {
+        assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
+        assert!(seconds("-1").is_err() && seconds("nan").is_err() && seconds("1e99").is_err());
+        assert!(interval("0").is_err());
+        assert_eq!(mode("0640"), Ok(0o640));
+        assert_eq!(mode("0o600"), Ok(0o600));
+        assert!(mode("rw").is_err());
+        assert_eq!(record_type("0x1388").map(RecordType::get), Ok(5000));
+        assert!(record_type("2").is_err());
+    }
+}

@@ -1,0 +1,132 @@
+//! Every way to end that is not success: its sentence and its exit code.
+
+use clap::CommandFactory;
+use perfring_consumer::{AttachError, Corrupt, Home};
+use perfring_producer::CreateError;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Why the command ends.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Something did not work.
+    General(String),
+    /// The command line asks for what cannot be.
+    Usage(String),
+    /// There is no such ring.
+    NotFound(String),
+    /// A damaged ring, or a file that is none.
+    Damaged(String),
+    /// Records were lost and `--fail-on-loss` was given.
+    Loss(String),
+    /// `--timeout` is over.
+    Timeout(String),
+    /// SIGINT or SIGTERM: its number.
+    Signal(i32),
+    /// What clap wants to say: help, the version, or wrong usage.
+    Clap(Box<clap::Error>),
+    /// Whoever read stdout is gone, as `head` goes: nothing to say.
+    ClosedPipe,
+}
+
+impl Failure {
+    /// The error of writing to stdout.
+    pub(crate) fn output(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::ClosedPipe,
+            _ => Failure::General(format!("cannot write to stdout: {error}")),
+        }
+    }
+
+    /// A ring that turned out to be damaged while it was read.
+    pub(crate) fn corrupt(home: &Home, error: Corrupt) -> Self {
+        let hint = "everything before it stands; `perfring dump` shows what can still be read";
+        Failure::Damaged(format!("{home}: {error}; {hint}"))
+    }
+
+    /// Says what there is to say, and gives the exit code.
+    pub(crate) fn report(self) -> ExitCode {
+        let (code, sentence) = match self {
+            Failure::General(text) => (1, text),
+            Failure::Usage(text) => (2, text),
+            Failure::NotFound(text) => (3, text),
+            Failure::Damaged(text) => (4, text),
+            Failure::Loss(text) => (5, text),
+            Failure::Timeout(text) => (124, text),
+            Failure::Signal(number) => return ExitCode::from(128 + (number & 0x7f) as u8),
+            Failure::ClosedPipe => return ExitCode::SUCCESS,
+            Failure::Clap(error) if !error.use_stderr() => {
+                // Help and version; a closed pipe is no matter.
+                let _ = error.print();
+                return ExitCode::SUCCESS;
+            }
+            Failure::Clap(error) => (2, usage_sentence(&error)),
+        };
+        note(&sentence);
+        ExitCode::from(code)
+    }
+}
+
+/// A sentence on stderr. There is nobody to tell if that is closed.
+pub(crate) fn note(sentence: &str) {
+    let _ = writeln!(io::stderr().lock(), "perfring: {sentence}");
+}
+
+/// What clap says in paragraphs, as one sentence.
+fn usage_sentence(error: &clap::Error) -> String {
+    use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
+        return "a command is missing; see `perfring --help`".to_owned();
+    }
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let said = text.split("\nUsage:").next().unwrap_or(text);
+    let said = said.split("\nFor more information").next().unwrap_or(said);
+    let said: Vec<String> = said
+        .split("\n\n")
+        .map(|paragraph| paragraph.split_whitespace().collect::<Vec<_>>().join(" "))
+        .filter(|paragraph| !paragraph.is_empty())
+        .collect();
+    let said = said.join("; ");
+    let command = std::env::args()
+        .nth(1)
+        .filter(|arg| crate::Cli::command().get_subcommands().any(|known| known.get_name() == arg));
+    match command {
+        Some(command) => format!("{said}; see `perfring {command} --help`"),
+        None => format!("{said}; see `perfring --help`"),
+    }
+}
+
+impl From<clap::Error> for Failure {
+    fn from(error: clap::Error) -> Self {
+        Failure::Clap(Box::new(error))
+    }
+}
+
+impl From<AttachError> for Failure {
+    fn from(error: AttachError) -> Self {
+        match &error {
+            AttachError::NotFound { home } => {
+                Failure::NotFound(format!("{error}: make it with `perfring create {home}`"))
+            }
+            AttachError::Bad { .. } | AttachError::Corrupt { .. } => {
+                Failure::Damaged(error.to_string())
+            }
+            AttachError::Busy { .. } => {
+                Failure::General(format!("{error}; end it first, or watch with `perfring tail`"))
+            }
+            _ => Failure::General(error.to_string()),
+        }
+    }
+}
+
+impl From<CreateError> for Failure {
+    fn from(error: CreateError) -> Self {
+        match &error {
+            CreateError::Size { .. } | CreateError::Mode { .. } | CreateError::Name { .. } => {
+                Failure::Usage(error.to_string())
+            }
+            _ => Failure::General(error.to_string()),
+        }
+    }
+}

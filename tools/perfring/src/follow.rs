@@ -1,0 +1,311 @@
+//! `perfring tail` and `perfring consume`: records as they come.
+
+use crate::args;
+use crate::failure::{Failure, note};
+use crate::output::{FormatArgs, Output};
+use crate::stop::{LOOK, Stop};
+use clap::ValueEnum;
+use perfring_consumer::{Consumer, Home, Item, Observer, Pinned, Start, Stat};
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+/// Show records without touching the ring
+///
+/// Reads as an observer: needs read permission, moves nothing, slows nobody. One that is too slow
+/// for an overwrite ring is told how much it missed.
+///
+/// Example: perfring tail -f --format json /dev/shm/ticks
+#[derive(Debug, clap::Args)]
+pub(crate) struct TailArgs {
+    /// Where to begin: at the oldest record that is there, or with what comes from now on
+    #[arg(long, value_enum, default_value_t = From::Oldest)]
+    from: From,
+    #[command(flatten)]
+    follow: FollowArgs,
+}
+
+/// Take records out of a ring
+///
+/// Reads as the ring's one consumer: the space goes back to the producer once the records have
+/// been written to stdout, and the next consumer goes on from there.
+///
+/// Example: perfring consume -n 100 --timeout 5 shm:ticks
+#[derive(Debug, clap::Args)]
+pub(crate) struct ConsumeArgs {
+    #[command(flatten)]
+    follow: FollowArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct FollowArgs {
+    /// A path, or shm:NAME
+    #[arg(value_parser = args::home())]
+    ring: Home,
+    /// Go on with what comes, until the ring is removed or Ctrl-C
+    #[arg(long, short)]
+    follow: bool,
+    /// End after N records
+    #[arg(short = 'n', long = "records", value_name = "N")]
+    records: Option<u64>,
+    /// Go on with what comes for at most SECONDS, then end with code 124
+    #[arg(long, value_name = "SECONDS", value_parser = args::seconds)]
+    timeout: Option<Duration>,
+    /// End with code 5 if records were lost: told in the stream, or counted and not told yet
+    #[arg(long)]
+    fail_on_loss: bool,
+    #[command(flatten)]
+    format: FormatArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum From {
+    Oldest,
+    Latest,
+}
+
+pub(crate) fn tail(args: &TailArgs) -> Result<(), Failure> {
+    let start = match args.from {
+        From::Oldest => Start::Oldest,
+        From::Latest if args.follow.waits() => Start::Latest,
+        From::Latest => {
+            let why = "--from latest has nothing to show without -f or --timeout";
+            return Err(Failure::Usage(why.to_owned()));
+        }
+    };
+    let stop = Stop::install()?;
+    let observer = Observer::open(&args.follow.ring, start)?;
+    run(&args.follow, Source::Observer(observer), &stop)
+}
+
+pub(crate) fn consume(args: &ConsumeArgs) -> Result<(), Failure> {
+    let stop = Stop::install()?;
+    let consumer = Consumer::attach_as(&args.follow.ring, "perfring consume")?;
+    run(&args.follow, Source::Consumer(consumer), &stop)
+}
+
+impl FollowArgs {
+    fn waits(&self) -> bool {
+        self.follow || self.timeout.is_some()
+    }
+}
+
+/// Items that are read between two looks at the signals, and held together by a consumer.
+const TURN: u64 = 1024;
+
+enum Source {
+    Observer(Observer),
+    Consumer(Consumer),
+}
+
+/// What one turn of reading came to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// There is nothing more now.
+    Empty,
+    /// There may be more.
+    More,
+}
+
+fn run(args: &FollowArgs, mut source: Source, stop: &Stop) -> Result<(), Failure> {
+    let mut output = Output::new(&args.format)?;
+    let ended = follow(args, &mut source, &mut output, stop);
+    let flushed = output.flush();
+    drop(source);
+    match ended {
+        Ok(()) | Err(Failure::Timeout(_) | Failure::Signal(_)) if args.fail_on_loss => {
+            flushed?;
+            let lost = output.lost().saturating_add(untold(&args.ring));
+            if lost > 0 {
+                return Err(Failure::Loss(format!(
+                    "{lost} records of {} were lost: see `perfring stat {0}`",
+                    args.ring
+                )));
+            }
+            ended
+        }
+        Ok(()) => flushed,
+        ended => ended,
+    }
+}
+
+fn follow(
+    args: &FollowArgs,
+    source: &mut Source,
+    output: &mut Output,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    let deadline = args.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let name = Name::of(&args.ring);
+    let mut left = args.records.unwrap_or(u64::MAX);
+    // Without -f a producer that never pauses must not keep us for ever.
+    let until = if args.waits() { u64::MAX } else { head(&args.ring) };
+    loop {
+        if left == 0 {
+            return Ok(());
+        }
+        stop.check()?;
+        let turn = source.turn(&args.ring, output, &mut left, until)?;
+        if turn == Turn::More {
+            continue;
+        }
+        if left == 0 || !args.waits() {
+            return Ok(());
+        }
+        let mut wait = LOOK;
+        if let Some(deadline) = deadline {
+            let rest = deadline.saturating_duration_since(Instant::now());
+            if rest.is_zero() {
+                return Err(Failure::Timeout(timeout_sentence(args, left)));
+            }
+            wait = wait.min(rest);
+        }
+        if !source.wait(wait) && !name.still_names() && !source.is_fed() {
+            note(&format!("{} was removed: the end", args.ring));
+            return Ok(());
+        }
+    }
+}
+
+fn timeout_sentence(args: &FollowArgs, left: u64) -> String {
+    let time = args.timeout.unwrap_or_default().as_secs_f64();
+    match args.records {
+        Some(wanted) => format!("{} of {wanted} records came within {time} s", wanted - left),
+        None => format!("the {time} s are over"),
+    }
+}
+
+impl Source {
+    /// Writes a number of items that are there, up to position `until`.
+    fn turn(
+        &mut self,
+        home: &Home,
+        output: &mut Output,
+        left: &mut u64,
+        until: u64,
+    ) -> Result<Turn, Failure> {
+        let corrupt = |error| Failure::corrupt(home, error);
+        if self.position() >= until {
+            return Ok(Turn::Empty);
+        }
+        if let Source::Consumer(consumer) = self
+            && let Some(pinned) = consumer.pinned().map_err(corrupt)?
+        {
+            return pinned_turn(pinned, home, output, left);
+        }
+        for _ in 0..TURN {
+            if *left == 0 || self.position() >= until {
+                output.flush()?;
+                return Ok(Turn::Empty);
+            }
+            let item = match self {
+                Source::Observer(observer) => observer.read(),
+                Source::Consumer(consumer) => consumer.read(),
+            };
+            let Some(item) = item.map_err(corrupt)? else {
+                output.flush()?;
+                return Ok(Turn::Empty);
+            };
+            count(&item, left);
+            output.item(item)?;
+        }
+        Ok(Turn::More)
+    }
+
+    fn position(&self) -> u64 {
+        match self {
+            Source::Observer(observer) => observer.saved().pos,
+            Source::Consumer(consumer) => consumer.position(),
+        }
+    }
+
+    /// Whether a ring without a name is still written to. A consumer cannot tell, and ends.
+    fn is_fed(&self) -> bool {
+        match self {
+            Source::Observer(observer) => observer.stat().is_ok_and(|stat| stat.producer.alive),
+            Source::Consumer(_) => false,
+        }
+    }
+
+    fn wait(&mut self, timeout: Duration) -> bool {
+        match self {
+            Source::Observer(observer) => observer.wait(timeout),
+            Source::Consumer(consumer) => consumer.wait(timeout),
+        }
+    }
+}
+
+/// A turn of the consumer of a drop ring: its records are held until stdout has taken them, and
+/// stay in the ring if it does not.
+fn pinned_turn(
+    pinned: Pinned<'_>,
+    home: &Home,
+    output: &mut Output,
+    left: &mut u64,
+) -> Result<Turn, Failure> {
+    let mut ended = Ok(Turn::More);
+    let mut written = Ok(());
+    for _ in 0..TURN {
+        if *left == 0 {
+            break;
+        }
+        let item = match pinned.read() {
+            Ok(Some(item)) => item,
+            Ok(None) => {
+                ended = Ok(Turn::Empty);
+                break;
+            }
+            Err(error) => {
+                ended = Err(Failure::corrupt(home, error));
+                break;
+            }
+        };
+        count(&item, left);
+        written = output.item(item);
+        if written.is_err() {
+            break;
+        }
+    }
+    if let Err(failure) = written.and_then(|()| output.flush()) {
+        pinned.put_back();
+        return Err(failure);
+    }
+    ended
+}
+
+fn count(item: &Item<'_>, left: &mut u64) {
+    if let Item::Record(_) = item {
+        *left -= 1;
+    }
+}
+
+/// Where the ring ends now; no end where that cannot be said.
+fn head(home: &Home) -> u64 {
+    Stat::read(home).ok().and_then(|stat| stat.totals).map_or(u64::MAX, |totals| totals.head)
+}
+
+/// Losses that the ring counts and its stream does not tell.
+fn untold(home: &Home) -> u64 {
+    let totals = Stat::read(home).ok().and_then(|stat| stat.totals);
+    totals.map_or(0, |totals| totals.untold().records)
+}
+
+/// Whether the ring still has its name.
+struct Name {
+    path: std::path::PathBuf,
+    identity: Option<(u64, u64)>,
+}
+
+impl Name {
+    fn of(home: &Home) -> Self {
+        let path = home.path();
+        let identity = std::fs::metadata(&path).ok().map(|meta| (meta.dev(), meta.ino()));
+        Name { path, identity }
+    }
+
+    fn still_names(&self) -> bool {
+        match std::fs::metadata(&self.path) {
+            Ok(meta) => self.identity == Some((meta.dev(), meta.ino())),
+            Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+        }
+    }
+}

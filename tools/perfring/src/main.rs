@@ -1,0 +1,66 @@
+//! `perfring`: make, feed, follow and inspect rings from the command line.
+#![forbid(unsafe_code)]
+
+mod args;
+mod bench;
+mod demo;
+mod dump;
+mod failure;
+mod follow;
+mod manage;
+mod output;
+mod publish;
+mod stat;
+mod stop;
+
+use crate::failure::Failure;
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Shared-memory rings between processes: make, feed, follow and inspect them
+///
+/// RING is a path (best on a tmpfs: /dev/shm/...) or shm:NAME for a POSIX segment. Data goes to
+/// stdout, everything else to stderr.
+///
+/// Exit codes: 0 done, 1 error, 2 wrong usage, 3 no such ring, 4 damaged or no ring at all, 5 data
+/// was lost (with --fail-on-loss), 124 the time was over, 130 and 143 ended by SIGINT and SIGTERM.
+#[derive(Debug, Parser)]
+#[command(name = "perfring", version, after_help = "Try it: perfring demo")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Demo(demo::Args),
+    Create(manage::CreateArgs),
+    Rm(manage::RmArgs),
+    Publish(publish::Args),
+    Tail(follow::TailArgs),
+    Consume(follow::ConsumeArgs),
+    Dump(dump::Args),
+    Stat(stat::Args),
+    Bench(bench::Args),
+    #[command(name = "demo-child", hide = true)]
+    DemoChild(demo::ChildArgs),
+}
+
+fn main() -> ExitCode {
+    let done = Cli::try_parse().map_err(Failure::from).and_then(|cli| match cli.command {
+        Command::Demo(args) => demo::run(&args),
+        Command::Create(args) => manage::create(&args),
+        Command::Rm(args) => manage::rm(&args),
+        Command::Publish(args) => publish::run(&args),
+        Command::Tail(args) => follow::tail(&args),
+        Command::Consume(args) => follow::consume(&args),
+        Command::Dump(args) => dump::run(&args),
+        Command::Stat(args) => stat::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::DemoChild(args) => demo::child(&args),
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

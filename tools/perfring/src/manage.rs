@@ -1,0 +1,126 @@
+//! `perfring create` and `perfring rm`.
+
+use crate::args;
+use crate::failure::Failure;
+use clap::ValueEnum;
+use perfring_consumer::{AttachError, Home};
+use perfring_producer::{Evict, Options, Policy, Removal, Tell};
+
+/// Make a ring
+///
+/// The whole of its space is allocated now, so that a full disk is an error here and not later.
+///
+/// Example: perfring create /dev/shm/ticks --size 64M --policy overwrite
+#[derive(Debug, clap::Args)]
+pub(crate) struct CreateArgs {
+    /// A path, or shm:NAME
+    #[arg(value_parser = args::home())]
+    ring: Home,
+    /// Bytes for records: a power of two, at least a page
+    #[arg(long, short, default_value = "1M", value_parser = args::size)]
+    size: u64,
+    /// What a full ring does with a new record: drop refuses it, overwrite gives up the oldest
+    #[arg(long, value_enum, default_value_t = PolicyArg::Drop)]
+    policy: PolicyArg,
+    /// Producers at a time; "many" is not to be had yet
+    #[arg(long, value_enum, default_value_t = ProducersArg::One)]
+    producers: ProducersArg,
+    /// Mode bits of the file, whatever the umask: 0640 lets a group watch
+    #[arg(long, default_value = "0600", value_parser = args::mode)]
+    mode: u32,
+    /// How an overwrite ring makes room: for each record, or half the ring at a time
+    #[arg(long, value_enum, default_value_t = EvictArg::Exact)]
+    evict: EvictArg,
+    /// Where losses are told: in the stream and the counters, or in the counters alone
+    #[arg(long, value_enum, default_value_t = LossesArg::Stream)]
+    losses: LossesArg,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PolicyArg {
+    Drop,
+    Overwrite,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ProducersArg {
+    One,
+    Many,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum EvictArg {
+    Exact,
+    Half,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum LossesArg {
+    Stream,
+    Counters,
+}
+
+pub(crate) fn create(args: &CreateArgs) -> Result<(), Failure> {
+    if args.producers == ProducersArg::Many {
+        return Err(Failure::Usage(
+            "rings with many producers do not exist yet: make one ring per producer, which is also \
+             the faster shape"
+                .to_owned(),
+        ));
+    }
+    if args.evict == EvictArg::Half && args.policy == PolicyArg::Drop {
+        return Err(Failure::Usage(
+            "--evict half is for overwrite rings: add --policy overwrite".to_owned(),
+        ));
+    }
+    let options = Options {
+        size: args.size,
+        policy: match args.policy {
+            PolicyArg::Drop => Policy::Drop,
+            PolicyArg::Overwrite => Policy::Overwrite,
+        },
+        evict: match args.evict {
+            EvictArg::Exact => Evict::Exact,
+            EvictArg::Half => Evict::Half,
+        },
+        tell: match args.losses {
+            LossesArg::Stream => Tell::InStream,
+            LossesArg::Counters => Tell::CountersOnly,
+        },
+        mode: args.mode,
+    };
+    perfring_producer::create(&args.ring, &options)?;
+    Ok(())
+}
+
+/// Remove a ring
+///
+/// Refuses while a producer or consumer is attached, and whatever is not a ring. Observers do not
+/// count: they keep what they have mapped.
+///
+/// Example: perfring rm shm:ticks
+#[derive(Debug, clap::Args)]
+pub(crate) struct RmArgs {
+    /// A path, or shm:NAME
+    #[arg(value_parser = args::home())]
+    ring: Home,
+    /// Remove it although somebody is attached: they go on with a ring that has no name
+    #[arg(long, short)]
+    force: bool,
+}
+
+pub(crate) fn rm(args: &RmArgs) -> Result<(), Failure> {
+    let removal = if args.force { Removal::Always } else { Removal::IfFree };
+    perfring_producer::remove(&args.ring, removal).map_err(|error| match &error {
+        AttachError::Busy { .. } => {
+            Failure::General(format!("{error}; end it first, or remove the ring with --force"))
+        }
+        AttachError::NotFound { .. } => {
+            Failure::NotFound(format!("{error}, so there is nothing to remove"))
+        }
+        AttachError::Bad { .. } => {
+            Failure::Damaged(format!("{error}; if it is to go all the same, use rm(1)"))
+        }
+        _ => error.into(),
+    })
+}

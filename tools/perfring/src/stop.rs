@@ -1,0 +1,45 @@
+//! SIGINT and SIGTERM as a question that loops ask, so that every end is an orderly one.
+
+use crate::failure::Failure;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// How long a loop may wait before it asks again.
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
+
+/// Whether somebody asked this process to stop.
+#[derive(Clone, Debug)]
+pub(crate) struct Stop(Arc<AtomicUsize>);
+
+impl Stop {
+    /// From now on the first SIGINT or SIGTERM is a request, and a second one ends at once: an
+    /// orderly end may be stuck in a full pipe.
+    pub(crate) fn install() -> Result<Self, Failure> {
+        let asked = Arc::new(AtomicBool::new(false));
+        let which = Arc::new(AtomicUsize::new(0));
+        for signal in [SIGINT, SIGTERM] {
+            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&asked))
+                .and_then(|_| flag::register(signal, Arc::clone(&asked)))
+                .and_then(|_| flag::register_usize(signal, Arc::clone(&which), signal as usize))
+                .map_err(|error| Failure::General(format!("cannot handle signals: {error}")))?;
+        }
+        Ok(Stop(which))
+    }
+
+    /// The signal that asked.
+    pub(crate) fn signal(&self) -> Option<i32> {
+        // Relaxed: nothing else is handed over with it.
+        match self.0.load(Ordering::Relaxed) {
+            0 => None,
+            signal => Some(signal as i32),
+        }
+    }
+
+    /// An error once somebody asked.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        self.signal().map_or(Ok(()), |signal| Err(Failure::Signal(signal)))
+    }
+}
