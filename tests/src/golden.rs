@@ -1,0 +1,626 @@
+//! The golden ring files: how each is made, and what a reader must find in it.
+//!
+//! What must be found is reckoned from what the script did, never by asking a reader.
+
+use perfring_abi::{Evict, FIELDS, Field, Policy, RecordType, Tell, record_size};
+use perfring_consumer::Consumer;
+use perfring_producer::{Options, Producer, ReserveError, create};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+
+/// The data area of most of them: as small as can be.
+const SMALL: u64 = 4096;
+/// Every page of them, and where the data area starts.
+const PAGE: u64 = 4096;
+/// What stands in place of the time of day.
+const TIME: u64 = 1_700_000_000_000_000_000;
+
+/// A ring file, and what a reader must find in it.
+pub(crate) struct Golden {
+    pub(crate) name: &'static str,
+    pub(crate) file: Vec<u8>,
+    pub(crate) expect: Value,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Count {
+    records: u64,
+    bytes: u64,
+}
+
+impl Count {
+    fn add(&mut self, bytes: u64) {
+        self.records += 1;
+        self.bytes += bytes;
+    }
+}
+
+enum Kind {
+    Record { kind: u32, payload: Vec<u8> },
+    Lost { cause: &'static str, count: Count },
+    Hole,
+}
+
+struct Item {
+    pos: u64,
+    size: u64,
+    kind: Kind,
+}
+
+/// A ring in the making: every step is done with the real doors, and written down.
+struct Script {
+    what: &'static str,
+    _dir: tempfile::TempDir,
+    path: PathBuf,
+    options: Options,
+    producer: Option<Producer>,
+    consumer: Option<Consumer>,
+    items: Vec<Item>,
+    /// `data_head` and `data_tail` as they must be.
+    head: u64,
+    tail: u64,
+    discarded: Count,
+    full: Count,
+    too_large: Count,
+    told_full: Count,
+    told_too_large: Count,
+    lost_markers: u64,
+    /// The consumer's book.
+    consumed: u64,
+    read: Count,
+}
+
+impl Script {
+    fn new(what: &'static str, options: Options) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ring");
+        create(&path, &options).unwrap();
+        Script {
+            what,
+            _dir: dir,
+            path,
+            options,
+            producer: None,
+            consumer: None,
+            items: Vec::new(),
+            head: 0,
+            tail: 0,
+            discarded: Count::default(),
+            full: Count::default(),
+            too_large: Count::default(),
+            told_full: Count::default(),
+            told_too_large: Count::default(),
+            lost_markers: 0,
+            consumed: 0,
+            read: Count::default(),
+        }
+    }
+
+    fn with_producer(mut self) -> Self {
+        self.producer = Some(Producer::attach_as(&self.path, "golden producer").unwrap());
+        self
+    }
+
+    fn producer(&mut self) -> &mut Producer {
+        self.producer.as_mut().unwrap()
+    }
+
+    /// Writes down that something stands at the head now, and what an exact ring evicts for it.
+    fn stands(&mut self, size: u64, kind: Kind) {
+        self.items.push(Item { pos: self.head, size, kind });
+        self.head += size;
+        if self.options.policy == Policy::Overwrite && self.options.evict == Evict::Exact {
+            while self.head - self.tail >= self.options.size {
+                self.tail = self.items.iter().find(|i| i.pos > self.tail).unwrap().pos;
+            }
+        }
+    }
+
+    /// The markers that come before the next record that fits.
+    fn tell(&mut self) {
+        if self.options.tell == Tell::CountersOnly {
+            return;
+        }
+        for (cause, lost, told) in [
+            ("full", self.full, &mut self.told_full),
+            ("too_large", self.too_large, &mut self.told_too_large),
+        ] {
+            let count =
+                Count { records: lost.records - told.records, bytes: lost.bytes - told.bytes };
+            *told = lost;
+            if count.records != 0 {
+                self.lost_markers += 1;
+                self.items.push(Item {
+                    pos: self.head,
+                    size: 32,
+                    kind: Kind::Lost { cause, count },
+                });
+                self.head += 32;
+            }
+        }
+    }
+
+    fn publish(&mut self, kind: u32, payload: &[u8]) {
+        self.producer().publish(RecordType::new(kind).unwrap(), payload).unwrap();
+        self.tell();
+        let size = record_size(payload.len());
+        self.stands(size, Kind::Record { kind, payload: payload.to_vec() });
+    }
+
+    /// Publishes until `head` is at or beyond `pos`, with payloads of lengths that vary.
+    fn publish_until(&mut self, pos: u64, lens: [usize; 3]) {
+        let mut n = self.items.len();
+        while self.head < pos {
+            self.publish(4096, &text(n, lens[n % 3]));
+            n += 1;
+        }
+    }
+
+    fn discard(&mut self, len: usize) {
+        drop(self.producer().reserve(RecordType::BYTES, len).unwrap());
+        let size = record_size(len);
+        self.stands(size, Kind::Hole);
+        self.discarded.add(size);
+    }
+
+    fn refused(&mut self, len: usize, error: ReserveError) {
+        let payload = vec![0; len];
+        let refused = self.producer().publish(RecordType::BYTES, &payload);
+        assert_eq!(refused, Err(error), "{}", self.what);
+        match error {
+            ReserveError::Full => self.full.add(record_size(len)),
+            _ => self.too_large.add(record_size(len)),
+        }
+    }
+
+    /// The consumer reads so many items and releases them.
+    fn consume(&mut self, count: usize) {
+        let path = &self.path;
+        let consumer = self
+            .consumer
+            .get_or_insert_with(|| Consumer::attach_as(path, "golden consumer").unwrap());
+        for _ in 0..count {
+            consumer.read().unwrap().expect("an item to read");
+            let item = |item: &&Item| item.pos >= self.consumed && !matches!(item.kind, Kind::Hole);
+            let item = self.items.iter().find(item).unwrap();
+            if matches!(item.kind, Kind::Record { .. }) {
+                self.read.add(item.size);
+            }
+            self.consumed = item.pos + item.size;
+        }
+        consumer.release();
+        if self.options.policy == Policy::Drop {
+            self.tail = self.consumed;
+        }
+    }
+
+    /// The file as it is now, with its holders alive.
+    fn bytes(&self) -> Vec<u8> {
+        fs::read(&self.path).unwrap()
+    }
+
+    /// Everybody detaches, and the file is taken.
+    fn end(mut self, name: &'static str) -> Golden {
+        self.producer = None;
+        self.consumer = None;
+        let file = self.bytes();
+        self.take(name, file)
+    }
+
+    /// The file as given, with what must be found by this script's account.
+    fn take(&self, name: &'static str, mut file: Vec<u8>) -> Golden {
+        assert_eq!(word(&file, "data_head"), self.head, "{name}: data_head");
+        assert_eq!(word(&file, "data_tail"), self.tail, "{name}: data_tail");
+        anonymise(&mut file, name);
+        let expect = self.expect(&file);
+        Golden { name, file, expect }
+    }
+
+    /// Records before a position.
+    fn before(&self, pos: u64) -> Count {
+        let mut count = Count::default();
+        for item in self.items.iter().filter(|item| item.pos < pos) {
+            if matches!(item.kind, Kind::Record { .. }) {
+                count.add(item.size);
+            }
+        }
+        count
+    }
+
+    fn expect(&self, file: &[u8]) -> Value {
+        let written = self.before(self.head);
+        let gone = self.before(self.tail);
+        let overwrites = self.options.policy == Policy::Overwrite;
+        let overwritten = if overwrites { gone } else { Count::default() };
+        // Whoever moves the tail without a book has read what stood before it.
+        let (consumer_pos, read) =
+            if overwrites { (self.consumed, self.read) } else { (self.tail, gone) };
+        let items: Vec<_> = self
+            .items
+            .iter()
+            .filter(|item| (self.tail..self.head).contains(&item.pos))
+            .filter_map(|item| shown(item))
+            .collect();
+        // What an overwrite ring's consumer comes to before them.
+        let lapped = (overwrites && consumer_pos < self.tail).then(|| {
+            let before = self.before(consumer_pos);
+            json!({
+                "pos": consumer_pos,
+                "cause": "lapped",
+                "lost_records": gone.records - before.records,
+                "lost_bytes": gone.bytes - before.bytes,
+            })
+        });
+        let unread: Vec<_> = lapped
+            .into_iter()
+            .chain(items.iter().filter(|i| i["pos"].as_u64().unwrap() >= consumer_pos).cloned())
+            .collect();
+        json!({
+            "what": self.what,
+            "layout": {
+                "page_size": PAGE,
+                "data_size": self.options.size,
+                "policy": self.options.policy.name(),
+                "evict": match self.options.evict { Evict::Exact => "exact", Evict::Half => "half" },
+                "tell": match self.options.tell {
+                    Tell::InStream => "in_stream",
+                    Tell::CountersOnly => "counters_only",
+                },
+                "slot_count": 1,
+                "created_ns": TIME,
+                "creator_pid": 4000,
+                "creator_uid": 1000,
+                "uuid": hex(&file[at("uuid")]),
+                "boot_id": hex(&file[at("boot_id")]),
+            },
+            "data_tail": self.tail,
+            "data_head": self.head,
+            "items": items,
+            "unread": unread,
+            "books": {
+                "written_records": written.records,
+                "written_bytes": written.bytes,
+                "discarded_records": self.discarded.records,
+                "discarded_bytes": self.discarded.bytes,
+                "full_records": self.full.records,
+                "full_bytes": self.full.bytes,
+                "too_large_records": self.too_large.records,
+                "too_large_bytes": self.too_large.bytes,
+                "told_full_records": self.told_full.records,
+                "told_full_bytes": self.told_full.bytes,
+                "told_too_large_records": self.told_too_large.records,
+                "told_too_large_bytes": self.told_too_large.bytes,
+                "lost_markers": self.lost_markers,
+                "consumer_pos": consumer_pos,
+                "read_records": read.records,
+                "read_bytes": read.bytes,
+                "lapped_records": 0,
+                "lapped_bytes": 0,
+                "overwritten_records": overwritten.records,
+                "overwritten_bytes": overwritten.bytes,
+                "present_records": written.records - gone.records,
+                "present_bytes": written.bytes - gone.bytes,
+            },
+            "producer": holder(file, control(file), 4001, "golden producer"),
+            "consumer": holder(file, at("consumer_epoch").start, 4002, "golden consumer"),
+        })
+    }
+}
+
+/// An item as the expectation has it; nobody sees a hole.
+fn shown(item: &Item) -> Option<Value> {
+    match &item.kind {
+        Kind::Hole => None,
+        Kind::Lost { cause, count } => Some(json!({
+            "pos": item.pos,
+            "cause": cause,
+            "lost_records": count.records,
+            "lost_bytes": count.bytes,
+        })),
+        Kind::Record { kind, payload } => Some(record(item.pos, *kind, payload)),
+    }
+}
+
+/// A record as the expectation has it: short payloads as text, others by their hash.
+pub(crate) fn record(pos: u64, kind: u32, payload: &[u8]) -> Value {
+    let mut shown = json!({ "pos": pos, "type": kind, "len": payload.len() });
+    match std::str::from_utf8(payload) {
+        Ok(text) if text.len() <= 32 => shown["text"] = text.into(),
+        _ => shown["fnv1a64"] = format!("{:016x}", fnv1a64(payload)).into(),
+    }
+    shown
+}
+
+fn fnv1a64(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Where a field stands.
+pub(crate) fn at(name: &str) -> std::ops::Range<usize> {
+    let field = |field: &&Field| field.name == name;
+    let field = FIELDS.iter().find(field).unwrap_or_else(|| panic!("no field {name}"));
+    field.offset..field.offset + field.size
+}
+
+/// A 64-bit field.
+pub(crate) fn word(file: &[u8], name: &str) -> u64 {
+    u64::from_ne_bytes(file[at(name)].try_into().unwrap())
+}
+
+fn control(file: &[u8]) -> usize {
+    word(file, "control_offset") as usize
+}
+
+/// Replaces what differs from one run to the next.
+fn anonymise(file: &mut [u8], name: &str) {
+    file[at("created_ns")].copy_from_slice(&TIME.to_ne_bytes());
+    file[at("creator_pid")].copy_from_slice(&4000u32.to_ne_bytes());
+    file[at("creator_uid")].copy_from_slice(&1000u32.to_ne_bytes());
+    let id = fnv1a64(name.as_bytes()).to_be_bytes();
+    file[at("uuid")].copy_from_slice(&[id, id].concat());
+    file[at("boot_id")].copy_from_slice(&[0xb0; 16]);
+    let place = at("consumer_epoch").start;
+    for (holder, pid) in [(control(file), 4001u32), (place, 4002)] {
+        // A slot's holder is laid out as the consumer's place.
+        let within = |name| at(name).start - place + holder;
+        if file[holder..holder + 8] != [0; 8] {
+            for (field, value) in [("consumer_pid", pid), ("consumer_uid", 1000)] {
+                file[within(field)..][..4].copy_from_slice(&value.to_ne_bytes());
+            }
+            file[within("consumer_attached_ns")..][..8].copy_from_slice(&TIME.to_ne_bytes());
+        }
+    }
+}
+
+/// What must be found of a place: who signed, once, or nobody.
+fn holder(file: &[u8], place: usize, pid: u32, name: &str) -> Value {
+    if file[place..place + 8] == [0; 8] {
+        json!({ "alive": false, "epoch": 0, "attached_ns": 0, "pid": 0, "uid": 0, "name": "" })
+    } else {
+        json!({
+            "alive": false,
+            "epoch": 1,
+            "attached_ns": TIME,
+            "pid": pid,
+            "uid": 1000,
+            "name": name,
+        })
+    }
+}
+
+/// A payload of so many bytes.
+fn text(n: usize, len: usize) -> Vec<u8> {
+    format!("record {n}; ").into_bytes().into_iter().cycle().take(len).collect()
+}
+
+fn options(policy: Policy) -> Options {
+    Options { size: SMALL, policy, ..Options::default() }
+}
+
+/// `before`, with these fields as in `after`: what a process leaves that is killed between them.
+fn killed(before: &[u8], after: &[u8], fields: &[&str]) -> Vec<u8> {
+    let mut file = before.to_vec();
+    for &field in fields {
+        file[at(field)].copy_from_slice(&after[at(field)]);
+    }
+    file
+}
+
+/// All golden files, made anew.
+pub(crate) fn all() -> Vec<Golden> {
+    vec![
+        empty(),
+        drop_few(),
+        drop_wrapped_with_losses(),
+        drop_counters_only(),
+        drop_foreign_reader(),
+        drop_max_record(),
+        overwrite_wrapped(),
+        overwrite_half(),
+        overwrite_lapped_consumer(),
+        killed_before_head(),
+        killed_between_mark_and_tail(),
+        killed_in_payload(),
+        killed_in_book(),
+        killed_between_consumer_book_and_tail(),
+    ]
+}
+
+fn empty() -> Golden {
+    Script::new("A new ring that nobody has attached to.", options(Policy::Drop)).end("empty")
+}
+
+fn drop_few() -> Golden {
+    let what = "A few records of several types, one of them empty, all unread.";
+    let mut script = Script::new(what, options(Policy::Drop)).with_producer();
+    script.publish(5000, b"one");
+    script.publish(5001, b"two words");
+    script.publish(4096, b"");
+    script.publish(9, b"\x04\x00\x00\x00raw!");
+    script.publish(0xffff_ffff, b"12345678");
+    script.publish(4096, &text(5, 1000));
+    script.end("drop_few")
+}
+
+fn drop_wrapped_with_losses() -> Golden {
+    let what = "A drop ring, wrapped: the consumer has read some, a reservation was given back, records \
+                were refused for want of space and for their size and are told in the stream.";
+    let mut script = Script::new(what, options(Policy::Drop)).with_producer();
+    for n in 0..3 {
+        script.publish(4096, &text(n, 1000));
+    }
+    script.consume(2);
+    script.discard(500);
+    script.publish(4096, &text(3, 900));
+    script.refused(2000, ReserveError::Full);
+    script.refused(1999, ReserveError::Full);
+    let max = script.producer().max_len();
+    script.refused(max + 1, ReserveError::TooLarge { len: max + 1, max });
+    script.consume(1);
+    script.publish(4096, &text(4, 700));
+    script.publish(4096, &text(5, 33));
+    assert!(script.head > SMALL && script.lost_markers == 2);
+    script.end("drop_wrapped_with_losses")
+}
+
+fn drop_counters_only() -> Golden {
+    let what = "A drop ring that tells its losses in the counters alone.";
+    let options = Options { tell: Tell::CountersOnly, ..options(Policy::Drop) };
+    let mut script = Script::new(what, options).with_producer();
+    script.publish(4096, &text(0, 3000));
+    script.refused(2000, ReserveError::Full);
+    let max = script.producer().max_len();
+    script.refused(9000, ReserveError::TooLarge { len: 9000, max });
+    script.publish(4096, &text(1, 500));
+    script.end("drop_counters_only")
+}
+
+fn drop_foreign_reader() -> Golden {
+    let what = "A drop ring whose data_tail was moved by a perf reader, which keeps no book.";
+    let mut script = Script::new(what, options(Policy::Drop)).with_producer();
+    script.publish_until(3000, [100, 0, 333]);
+    script.producer = None;
+    let mut file = script.bytes();
+    script.tail = script.items[7].pos;
+    file[at("data_tail")].copy_from_slice(&script.tail.to_ne_bytes());
+    script.take("drop_foreign_reader", file)
+}
+
+fn drop_max_record() -> Golden {
+    let what =
+        "The largest record that there is, in a ring of 64 KiB that it fills but for one word.";
+    let options = Options { size: 64 << 10, ..options(Policy::Drop) };
+    let mut script = Script::new(what, options).with_producer();
+    assert_eq!(script.producer().max_len(), 65_520);
+    script.publish(4096, &text(0, 65_520));
+    script.end("drop_max_record")
+}
+
+fn overwrite_wrapped() -> Golden {
+    let what = "An overwrite ring that went round several times, with exact eviction.";
+    let mut script = Script::new(what, options(Policy::Overwrite)).with_producer();
+    script.publish_until(3 * SMALL, [100, 7, 333]);
+    script.discard(64);
+    script.publish_until(4 * SMALL + 1000, [1, 250, 40]);
+    script.end("overwrite_wrapped")
+}
+
+fn overwrite_half() -> Golden {
+    let what = "An overwrite ring that went round several times, with eviction by halves.";
+    let options = Options { evict: Evict::Half, ..options(Policy::Overwrite) };
+    let mut script = Script::new(what, options).with_producer();
+    script.publish_until(4 * SMALL + 1000, [100, 7, 333]);
+    script.producer = None;
+    let file = script.bytes();
+    // The one thing that is asked of the file: which boundary the producer took.
+    script.tail = word(&file, "data_tail");
+    assert!(script.items.iter().any(|item| item.pos == script.tail), "a record begins there");
+    assert!(script.head - script.tail >= SMALL * 3 / 8);
+    script.take("overwrite_half", file)
+}
+
+fn overwrite_lapped_consumer() -> Golden {
+    let what = "An overwrite ring whose consumer saved its place and was then lapped.";
+    let mut script = Script::new(what, options(Policy::Overwrite)).with_producer();
+    script.publish_until(2000, [100, 7, 333]);
+    script.consume(5);
+    script.publish_until(2 * SMALL, [100, 7, 333]);
+    assert!(script.tail > script.consumed);
+    script.end("overwrite_lapped_consumer")
+}
+
+fn killed_before_head() -> Golden {
+    let what = "Killed when the record and its header word were written, and data_head was not.";
+    let mut script = Script::new(what, options(Policy::Drop)).with_producer();
+    script.publish(4096, b"committed");
+    let before = script.bytes();
+    script.producer().publish(RecordType::BYTES, b"never published").unwrap();
+    let mut file = script.bytes();
+    assert_ne!(word(&file, "data_head"), word(&before, "data_head"));
+    // All but the head.
+    file[at("data_head")].copy_from_slice(&before[at("data_head")]);
+    script.take("killed_before_head", file)
+}
+
+/// An overwrite ring, before and after a publish that evicts; the script's account is of before.
+fn evicting(what: &'static str) -> (Script, Vec<u8>, Vec<u8>) {
+    let mut script = Script::new(what, options(Policy::Overwrite)).with_producer();
+    script.publish_until(2 * SMALL, [100, 7, 333]);
+    let before = script.bytes();
+    script.producer().publish(RecordType::BYTES, &text(999, 600)).unwrap();
+    let after = script.bytes();
+    assert!(word(&after, "data_tail") > word(&before, "data_tail"));
+    (script, before, after)
+}
+
+fn killed_between_mark_and_tail() -> Golden {
+    let what = "Killed while evicting: the book and the tail mark are written, data_tail is not yet. The \
+                older copy of the mark fits the tail.";
+    let (script, before, after) = evicting(what);
+    let file = killed(&before, &after, &["producer_book", "tail_mark"]);
+    let (older, newer) = file[at("tail_mark")].split_at(at("tail_mark").len() / 2);
+    let marks = [older, newer].map(|copy| u64::from_ne_bytes(copy[..8].try_into().unwrap()));
+    assert!(marks.contains(&script.tail) && marks.contains(&word(&after, "data_tail")));
+    script.take("killed_between_mark_and_tail", file)
+}
+
+fn killed_in_payload() -> Golden {
+    let what =
+        "Killed while writing a payload over the oldest records, which the tail has left behind.";
+    let (mut script, before, after) = evicting(what);
+    let mut file = killed(&before, &after, &["producer_book", "tail_mark", "data_tail"]);
+    script.tail = word(&after, "data_tail");
+    assert!(script.items.iter().any(|item| item.pos == script.tail), "a record begins there");
+    // Half of the payload, which runs over the end of the data area or not; not the header word.
+    for pos in script.head + 8..script.head + 300 {
+        let at = (PAGE + pos % SMALL) as usize;
+        file[at] = after[at];
+    }
+    script.take("killed_in_payload", file)
+}
+
+fn killed_in_book() -> Golden {
+    let what = "Killed while writing the producer's book: one copy of it is torn.";
+    let mut script = Script::new(what, options(Policy::Drop)).with_producer();
+    script.publish_until(1500, [100, 7, 333]);
+    let before = script.bytes();
+    let book = at("producer_book");
+    let mut after = before.clone();
+    while after[book.clone()] == before[book.clone()] {
+        script.producer().publish(RecordType::BYTES, b"brings the book in the end").unwrap();
+        after = script.bytes();
+    }
+    // The first half of the copy that was written.
+    let half = book.len() / 4;
+    let copy =
+        if after[book.clone()][..2 * half] == before[book.clone()][..2 * half] { 1 } else { 0 };
+    let torn = book.start + copy * 2 * half..book.start + copy * 2 * half + half;
+    let mut file = before;
+    file[torn.clone()].copy_from_slice(&after[torn.clone()]);
+    let last = torn.start + 2 * half - 8;
+    assert_ne!(file[torn.start..torn.start + 8], file[last..last + 8], "it is torn");
+    script.take("killed_in_book", file)
+}
+
+fn killed_between_consumer_book_and_tail() -> Golden {
+    let what = "The consumer was killed while releasing: its book is written, data_tail is not yet. The \
+                older copy of the book fits the tail, and what it had read comes again.";
+    let mut script = Script::new(what, options(Policy::Drop)).with_producer();
+    script.publish_until(1500, [100, 7, 333]);
+    script.consume(3);
+    let before = script.bytes();
+    let (tail, consumed, read) = (script.tail, script.consumed, script.read);
+    script.consume(2);
+    let after = script.bytes();
+    (script.tail, script.consumed, script.read) = (tail, consumed, read);
+    let file = killed(&before, &after, &["consumer_book"]);
+    assert_ne!(file, before);
+    script.take("killed_between_consumer_book_and_tail", file)
+}

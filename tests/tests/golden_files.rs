@@ -1,0 +1,299 @@
+//! Every ring file in `proto/golden` is read, by every door, as its `.expect.json` says. They are what
+//! other implementations can be tried on, and what tells that the layout has changed.
+//!
+//! `PERFRING_REGENERATE_GOLDEN=1 cargo test -p perfring-tests --test golden_files` writes them anew.
+
+#[path = "../src/golden.rs"]
+mod golden;
+
+use perfring_consumer::{
+    AttachError, Consumer, Count, Holding, Item, Observer, Snapshot, Start, Stat, Totals,
+};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/golden")
+}
+
+/// The names of the ring files in the folder.
+fn names() -> BTreeSet<String> {
+    let names: BTreeSet<_> = fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter_map(|name| name.strip_suffix(".perfring").map(str::to_owned))
+        .collect();
+    assert!(!names.is_empty(), "there are no golden files");
+    names
+}
+
+fn expectation(name: &str) -> Value {
+    let path = folder().join(format!("{name}.expect.json"));
+    let text = fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("a golden file without an expectation: {path:?}: {error}"));
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Whether this machine can map the golden files at all; if not, that it says so.
+fn readable(path: &Path) -> bool {
+    if cfg!(target_endian = "big") {
+        let error = Observer::open(path, Start::Oldest).unwrap_err();
+        assert!(matches!(error, AttachError::Bad { .. }), "{error}");
+        println!("this machine has the other byte order and says so: {error}");
+        return false;
+    }
+    true
+}
+
+fn item(found: Item<'_>) -> Value {
+    match found {
+        Item::Record(found) => golden::record(found.pos, found.kind, found.bytes),
+        Item::Lost(lost) => json!({
+            "pos": lost.pos,
+            "cause": lost.cause.name(),
+            "lost_records": lost.records,
+            "lost_bytes": lost.bytes,
+        }),
+    }
+}
+
+fn books(totals: &Totals) -> Value {
+    let mut books = json!({
+        "lost_markers": totals.producer.lost_markers,
+        "consumer_pos": totals.consumer.pos,
+    });
+    let counts: [(&str, Count); 10] = [
+        ("written", totals.producer.written),
+        ("discarded", totals.producer.discarded),
+        ("full", totals.producer.full),
+        ("too_large", totals.producer.too_large),
+        ("told_full", totals.producer.told_full),
+        ("told_too_large", totals.producer.told_too_large),
+        ("read", totals.consumer.read),
+        ("lapped", totals.consumer.lapped),
+        ("overwritten", totals.overwritten),
+        ("present", totals.present),
+    ];
+    for (name, count) in counts {
+        books[format!("{name}_records")] = count.records.into();
+        books[format!("{name}_bytes")] = count.bytes.into();
+    }
+    books
+}
+
+fn holding(place: &Holding) -> Value {
+    json!({
+        "alive": place.alive,
+        "epoch": place.who.epoch,
+        "attached_ns": place.who.attached_ns,
+        "pid": place.who.pid,
+        "uid": place.who.uid,
+        "name": place.who.name,
+    })
+}
+
+#[test]
+fn every_golden_file_has_an_expectation_and_the_other_way_round() {
+    let expectations: BTreeSet<_> = fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter_map(|name| name.strip_suffix(".expect.json").map(str::to_owned))
+        .collect();
+    assert_eq!(names(), expectations);
+}
+
+#[test]
+fn snapshot_observer_and_stat_find_what_is_expected() {
+    let mut found = 0;
+    for name in names() {
+        let path = folder().join(format!("{name}.perfring"));
+        if !readable(&path) {
+            return;
+        }
+        let untouched = fs::read(&path).unwrap();
+        let expect = expectation(&name);
+
+        let snapshot = Snapshot::take(&path).unwrap();
+        let items: Vec<_> = snapshot.iter().map(|found| item(found.unwrap())).collect();
+        assert_eq!(json!(items), expect["items"], "{name}: snapshot");
+        assert_eq!(json!(snapshot.span().start), expect["data_tail"], "{name}: span");
+        assert_eq!(json!(snapshot.span().end), expect["data_head"], "{name}: span");
+        assert_eq!(books(snapshot.totals()), expect["books"], "{name}: the snapshot's books");
+
+        let mut observer = Observer::open(&path, Start::Oldest).unwrap();
+        let mut items = Vec::new();
+        let mut places = vec![observer.saved()];
+        while let Some(found) = observer.read().unwrap() {
+            items.push(item(found));
+            places.push(observer.saved());
+        }
+        assert_eq!(json!(items), expect["items"], "{name}: observer");
+        assert_eq!(observer.lapped(), Count::default(), "{name}");
+        found += items.len();
+
+        // From each place that it has been at, an observer finds the rest.
+        for (read, place) in places.into_iter().enumerate() {
+            let mut observer = Observer::open(&path, Start::At(place)).unwrap();
+            let rest = std::iter::from_fn(|| observer.read().unwrap().map(item)).count();
+            assert_eq!(rest, items.len() - read, "{name}: from {place:?}");
+        }
+        let mut observer = Observer::open(&path, Start::Latest).unwrap();
+        assert_eq!(observer.read().unwrap(), None, "{name}: nothing comes any more");
+        assert_eq!(json!(observer.saved().pos), expect["data_head"], "{name}: latest");
+        let before = observer.saved().before.records;
+        assert_eq!(json!(before), expect["books"]["written_records"], "{name}: latest");
+
+        let stat = Stat::read(&path).unwrap();
+        let totals = stat.totals.unwrap_or_else(|| panic!("{name}: no totals"));
+        assert_eq!(books(&totals), expect["books"], "{name}: books");
+        assert_eq!(json!(totals.tail), expect["data_tail"], "{name}");
+        assert_eq!(json!(totals.head), expect["data_head"], "{name}");
+        assert_eq!(holding(&stat.producer), expect["producer"], "{name}: producer");
+        assert_eq!(holding(&stat.consumer), expect["consumer"], "{name}: consumer");
+        let layout = json!({
+            "page_size": stat.layout.page_size,
+            "data_size": stat.layout.data_size,
+            "policy": stat.layout.policy.name(),
+            "evict": format!("{:?}", stat.layout.evict).to_lowercase(),
+            "tell": match stat.layout.tell.code() { 0 => "in_stream", _ => "counters_only" },
+            "slot_count": stat.layout.slots,
+            "created_ns": stat.layout.created_ns,
+            "creator_pid": stat.layout.creator_pid,
+            "creator_uid": stat.layout.creator_uid,
+            "uuid": golden::hex(&stat.layout.uuid),
+            "boot_id": golden::hex(&stat.layout.boot_id),
+        });
+        assert_eq!(layout, expect["layout"], "{name}: layout");
+        assert_eq!(fs::read(&path).unwrap(), untouched, "{name}: looking changed the file");
+    }
+    println!("{} golden files, {found} items, found by observer and snapshot", names().len());
+}
+
+#[test]
+fn a_consumer_finds_what_is_unread_and_leaves_it_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut found = 0;
+    for name in names() {
+        let expect = expectation(&name);
+        let file = fs::read(folder().join(format!("{name}.perfring"))).unwrap();
+        let copy = dir.path().join(&name);
+
+        fs::write(&copy, &file).unwrap();
+        if !readable(&copy) {
+            return;
+        }
+        let mut consumer = match Consumer::attach_as(&copy, "test") {
+            Err(error @ AttachError::PageSize { .. }) => {
+                println!("this machine's pages are larger, and it says so: {error}");
+                return;
+            }
+            attached => attached.unwrap(),
+        };
+        let mut items = Vec::new();
+        while let Some(found) = consumer.read().unwrap() {
+            items.push(item(found));
+        }
+        assert_eq!(json!(items), expect["unread"], "{name}: consumer");
+        assert_eq!(json!(consumer.position()), expect["data_head"], "{name}: consumer");
+        drop(consumer);
+        found += items.len();
+
+        // It has read everything now: nothing is left, and nothing was lost on the way.
+        let totals = Stat::read(&copy).unwrap().totals.unwrap();
+        let (read, lapped) = (totals.consumer.read, totals.consumer.lapped);
+        assert_eq!(totals.consumer.pos, totals.head, "{name}");
+        assert_eq!(read.plus(lapped), totals.producer.written, "{name}: written = read + lapped");
+        assert_eq!(Consumer::attach_as(&copy, "test").unwrap().read().unwrap(), None, "{name}");
+
+        // Pinned, all at once.
+        fs::write(&copy, &file).unwrap();
+        let mut consumer = Consumer::attach_as(&copy, "test").unwrap();
+        if let Some(pinned) = consumer.pinned().unwrap() {
+            let mut held = Vec::new();
+            while let Some(found) = pinned.read().unwrap() {
+                held.push(found);
+            }
+            let items: Vec<_> = held.into_iter().map(item).collect();
+            assert_eq!(json!(items), expect["unread"], "{name}: pinned");
+        } else {
+            assert_eq!(expect["layout"]["policy"], "overwrite", "{name}: nothing pins these");
+        }
+    }
+    println!("{} golden files, {found} items, found by a consumer", names().len());
+}
+
+#[test]
+fn a_producer_goes_on_where_the_file_ends() {
+    use perfring_producer::{Producer, RecordType};
+    let dir = tempfile::tempdir().unwrap();
+    for name in names() {
+        let expect = expectation(&name);
+        let copy = dir.path().join(&name);
+        fs::copy(folder().join(format!("{name}.perfring")), &copy).unwrap();
+        if !readable(&copy) {
+            return;
+        }
+        let mut producer = match Producer::attach_as(&copy, "test") {
+            Err(AttachError::PageSize { .. }) => return,
+            attached => attached.unwrap(),
+        };
+        let written = expect["books"]["written_records"].as_u64().unwrap();
+        assert_eq!(producer.book().written.records, written, "{name}");
+        // One ring is filled to the brim.
+        let refused = producer.publish(RecordType::BYTES, b"after").is_err();
+        assert_eq!(refused, name == "drop_max_record", "{name}");
+        drop(producer);
+        let snapshot = Snapshot::take(&copy).unwrap();
+        let last = snapshot.iter().last().unwrap().unwrap();
+        match last {
+            Item::Record(record) if !refused => assert_eq!(record.bytes, b"after", "{name}"),
+            _ => assert!(refused, "{name}: {last:?}"),
+        }
+    }
+    println!("a producer went on in {} golden files", names().len());
+}
+
+#[test]
+fn the_writer_still_writes_these_very_bytes() {
+    if cfg!(target_endian = "big") {
+        println!("this machine has the other byte order: it writes other bytes");
+        return;
+    }
+    let regenerate = std::env::var_os("PERFRING_REGENERATE_GOLDEN").is_some_and(|v| v == "1");
+    let made = golden::all();
+    for ring in &made {
+        let path = folder().join(format!("{}.perfring", ring.name));
+        let expect = folder().join(format!("{}.expect.json", ring.name));
+        if regenerate {
+            fs::write(&path, &ring.file).unwrap();
+            let text = serde_json::to_string_pretty(&ring.expect).unwrap();
+            fs::write(&expect, text + "\n").unwrap();
+        }
+        let stored = fs::read(&path).unwrap();
+        if let Some(at) =
+            (0..stored.len().max(ring.file.len())).find(|&at| stored.get(at) != ring.file.get(at))
+        {
+            panic!(
+                "{}: the writer now writes other bytes, from byte {at} on: {}; if that is meant, \
+                 PERFRING_REGENERATE_GOLDEN=1 writes the golden files anew",
+                ring.name,
+                field_at(at),
+            );
+        }
+        assert_eq!(expectation(ring.name), ring.expect, "{}", ring.name);
+    }
+    let ours: BTreeSet<_> = made.iter().map(|ring| ring.name.to_owned()).collect();
+    let known = names();
+    assert!(ours.is_subset(&known), "{ours:?} {known:?}");
+    println!("{} golden files written again, byte for byte", made.len());
+}
+
+/// Which field a byte belongs to, for the message.
+fn field_at(at: usize) -> &'static str {
+    perfring_abi::FIELDS
+        .iter()
+        .find(|field| (field.offset..field.offset + field.size).contains(&at))
+        .map_or("no field of the header page", |field| field.name)
+}
