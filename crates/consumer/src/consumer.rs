@@ -62,7 +62,7 @@ impl Consumer {
     ///
     /// # Errors
     /// [`Corrupt`] if the ring holds what no producer writes; again at every call.
-    #[inline]
+    #[inline(always)]
     pub fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
         self.inner.read()
     }

@@ -118,7 +118,7 @@ impl Producer {
     ///
     /// # Errors
     /// See [`ReserveError`]; the loss is counted.
-    #[inline]
+    #[inline(always)]
     pub fn publish(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
         self.inner.publish(kind, payload, Wake::Auto)
     }
@@ -127,7 +127,7 @@ impl Producer {
     ///
     /// # Errors
     /// See [`ReserveError`]; the loss is counted.
-    #[inline]
+    #[inline(always)]
     pub fn publish_with(
         &mut self,
         kind: RecordType,
@@ -157,7 +157,7 @@ impl Producer {
     ///
     /// # Errors
     /// See [`ReserveError`]; the loss is counted.
-    #[inline]
+    #[inline(always)]
     pub fn reserve(
         &mut self,
         kind: RecordType,

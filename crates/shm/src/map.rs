@@ -119,11 +119,8 @@ impl Mirror {
         let data = unsafe {
             slice::from_raw_parts(self.data.as_ptr().cast::<AtomicU64>(), self.data_size / 8)
         };
-        match Ring::new(header, data) {
-            Some(ring) => ring,
-            // `Layout::check` saw to it that the size is a power of two of whole pages.
-            None => unreachable!(),
-        }
+        // `Layout::check` saw to it that the size is a power of two of whole pages.
+        Ring::new(header, data)
     }
 
     #[inline]
@@ -172,14 +169,16 @@ impl Mirror {
         slot.copy_from_slice(payload);
     }
 
-    /// Zeroes the padding after a payload that ends at `end`, so that no record carries bytes of
+    /// Zeroes the padding after a payload of `len` bytes, so that no record carries bytes of
     /// another.
     ///
     /// # Safety
-    /// As for [`Mirror::reserved`]; `end` is the position where the payload ends.
+    /// As for [`Mirror::reserved`]; `payload` is where the payload begins, and `len` is no more
+    /// than was reserved.
     #[inline]
-    pub(crate) unsafe fn zero_padding(&mut self, end: u64) {
-        let pad = end.wrapping_neg() as usize & 7;
+    pub(crate) unsafe fn zero_padding(&mut self, payload: u64, len: usize) {
+        let end = payload + len as u64;
+        let pad = len.wrapping_neg() & 7; // payloads begin at a multiple of eight
         // SAFETY: a record's size is a multiple of eight, so up to seven bytes after the payload
         // belong to the same reservation.
         unsafe { std::ptr::write_bytes(self.at(end), 0, pad) };
@@ -272,11 +271,8 @@ impl Plain {
         let data = unsafe { self.map.as_ptr().add(self.data_offset) };
         // SAFETY: as above for the length; atomics, page-aligned, mapped for as long as `self`.
         let data = unsafe { slice::from_raw_parts(data.cast::<AtomicU64>(), self.data_size / 8) };
-        match Ring::new(header, data) {
-            Some(ring) => ring,
-            // `Layout::check` saw to it that the size is a power of two of whole pages.
-            None => unreachable!(),
-        }
+        // `Layout::check` saw to it that the size is a power of two of whole pages.
+        Ring::new(header, data)
     }
 
     /// Who holds a place, or held it last.

@@ -85,8 +85,20 @@ impl MappedReader {
     ///
     /// # Errors
     /// [`Corrupt`].
-    #[inline]
+    #[inline(always)]
     pub fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
+        if let Cursor::Pinned(reader) = &mut self.cursor
+            && let Some(frame) = reader.next_record(self.map.ring())
+        {
+            // SAFETY: as in `read_any`.
+            let bytes = unsafe { self.map.pinned(&frame) };
+            return Ok(Some(record(&frame, bytes)));
+        }
+        self.read_any()
+    }
+
+    #[inline(never)]
+    fn read_any(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
         match &mut self.cursor {
             Cursor::Pinned(reader) => {
                 let (found, owed) = reader.next(self.map.ring())?;

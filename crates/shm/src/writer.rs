@@ -6,6 +6,7 @@ use crate::map::{DataAccess, Mirror};
 use crate::{AttachError, Home, ReserveError, Role, futex};
 use perfring_abi::{Layout, RecordType};
 use perfring_ring::{Count, ProducerBook, Refusal, Reserved, Wake, Writer};
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
@@ -49,7 +50,7 @@ impl MappedWriter {
     ///
     /// # Errors
     /// See [`ReserveError`]; the refusal is counted.
-    #[inline]
+    #[inline(always)]
     pub fn publish(
         &mut self,
         kind: RecordType,
@@ -65,14 +66,14 @@ impl MappedWriter {
     ///
     /// # Errors
     /// See [`ReserveError`]; the refusal is counted.
-    #[inline]
+    #[inline(always)]
     pub fn reserve(
         &mut self,
         kind: RecordType,
         len: usize,
     ) -> Result<Reservation<'_>, ReserveError> {
         let reserved = self.try_reserve(kind, len)?;
-        Ok(Reservation { owner: self, reserved: Some(reserved), head: Head::Publish })
+        Ok(Reservation { owner: self, reserved, head: Head::Publish })
     }
 
     /// As [`MappedWriter::reserve`], waiting for space for at most `timeout`. Only a refusal at the
@@ -91,8 +92,7 @@ impl MappedWriter {
         loop {
             match self.writer.try_reserve(self.map.ring(), kind, len) {
                 Ok(reserved) => {
-                    let (reserved, head) = (Some(reserved), Head::Publish);
-                    return Ok(Reservation { owner: self, reserved, head });
+                    return Ok(Reservation { owner: self, reserved, head: Head::Publish });
                 }
                 Err(Refusal::Full) => {}
                 Err(refusal) => return Err(self.refused(refusal, len)),
@@ -111,7 +111,7 @@ impl MappedWriter {
     fn wait_for_space(&mut self, len: usize, limit: Duration) {
         // A consumer that sleeps for a watermark would not make room.
         let wake = self.writer.publish(self.map.ring(), Wake::Force);
-        if wake | self.writer.take_wake_due() {
+        if wake {
             futex::wake(self.map.ring().wait_word());
         }
         let ring = self.map.ring();
@@ -129,7 +129,7 @@ impl MappedWriter {
         Batch { owner: self, wake: Wake::Auto }
     }
 
-    #[inline]
+    #[inline(always)]
     fn try_reserve(&mut self, kind: RecordType, len: usize) -> Result<Reserved, ReserveError> {
         match self.writer.try_reserve(self.map.ring(), kind, len) {
             Ok(reserved) => Ok(reserved),
@@ -137,22 +137,21 @@ impl MappedWriter {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn commit(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
         let reserved = self.try_reserve(kind, payload.len())?;
-        let end = reserved.payload_pos() + payload.len() as u64;
         // SAFETY: the writer is this mirror's and just made the reservation, of this length; it is
         // committed below, when the payload is in.
         unsafe { self.map.fill(&reserved, payload) };
-        // SAFETY: the same reservation; `end` is where its payload ends.
-        unsafe { self.map.zero_padding(end) };
+        // SAFETY: the same reservation and length.
+        unsafe { self.map.zero_padding(reserved.payload_pos(), payload.len()) };
         self.writer.commit(self.map.ring(), reserved);
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn publish_head(&mut self, wake: Wake) {
-        if self.writer.publish(self.map.ring(), wake) | self.writer.take_wake_due() {
+        if self.writer.publish(self.map.ring(), wake) {
             futex::wake(self.map.ring().wait_word());
         }
     }
@@ -210,55 +209,50 @@ enum Head {
 #[must_use = "a reservation that is dropped is discarded"]
 pub struct Reservation<'a> {
     owner: &'a mut MappedWriter,
-    /// `None` once it has ended.
-    reserved: Option<Reserved>,
+    reserved: Reserved,
     head: Head,
 }
 
 impl Reservation<'_> {
     /// Commits and publishes the record.
-    #[inline]
+    #[inline(always)]
     pub fn commit(self) {
         self.commit_with(Wake::Auto);
     }
 
     /// As [`Reservation::commit`], choosing whether to wake a sleeping consumer. In a batch the
     /// wake is the batch's.
-    #[inline]
-    pub fn commit_with(mut self, wake: Wake) {
-        if let Some(reserved) = self.reserved.take() {
-            let len = reserved.len();
-            self.end(reserved, len, wake);
-        }
+    #[inline(always)]
+    pub fn commit_with(self, wake: Wake) {
+        let len = self.reserved.len();
+        self.end(len, wake);
     }
 
     /// Commits and publishes the first `len` bytes; the rest of the space is given back. A `len`
     /// beyond the reservation commits all of it.
-    #[inline]
-    pub fn commit_len(mut self, len: usize) {
-        if let Some(reserved) = self.reserved.take() {
-            self.end(reserved, len, Wake::Auto);
-        }
+    #[inline(always)]
+    pub fn commit_len(self, len: usize) {
+        self.end(len, Wake::Auto);
     }
 
     /// Gives the space back as a hole that readers skip.
     #[inline]
     pub fn discard(self) {}
 
-    #[inline]
-    fn end(&mut self, reserved: Reserved, len: usize, wake: Wake) {
-        let end = reserved.payload_pos() + reserved.len().min(len) as u64;
+    #[inline(always)]
+    fn end(self, len: usize, wake: Wake) {
+        // Not `drop`, which would discard.
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: read once, from what is never dropped or used again but for its owner.
+        let reserved = unsafe { std::ptr::read(&this.reserved) };
+        let len = len.min(reserved.len());
         // SAFETY: the reservation is this writer's open one, and no slice of it is left: `self`
-        // was borrowed mutably for any.
-        unsafe { self.owner.map.zero_padding(end) };
-        self.owner.writer.commit_len(self.owner.map.ring(), reserved, len);
-        self.publish(wake);
-    }
-
-    #[inline]
-    fn publish(&mut self, wake: Wake) {
-        if self.head == Head::Publish {
-            self.owner.publish_head(wake);
+        // would be borrowed.
+        unsafe { this.owner.map.zero_padding(reserved.payload_pos(), len) };
+        let owner = &mut *this.owner;
+        owner.writer.commit_len(owner.map.ring(), reserved, len);
+        if this.head == Head::Publish {
+            this.owner.publish_head(wake);
         }
     }
 }
@@ -266,34 +260,29 @@ impl Reservation<'_> {
 impl Deref for Reservation<'_> {
     type Target = [u8];
 
-    #[inline]
+    #[inline(always)]
     fn deref(&self) -> &[u8] {
-        match &self.reserved {
-            // SAFETY: as in `deref_mut`, for reading: `&self` keeps every `&mut` away.
-            Some(reserved) => unsafe { self.owner.map.peek_reserved(reserved) },
-            None => &[],
-        }
+        // SAFETY: as in `deref_mut`, for reading: `&self` keeps every `&mut` away.
+        unsafe { self.owner.map.peek_reserved(&self.reserved) }
     }
 }
 
 impl DerefMut for Reservation<'_> {
-    #[inline]
+    #[inline(always)]
     fn deref_mut(&mut self) -> &mut [u8] {
-        match &self.reserved {
-            // SAFETY: only `try_reserve` of the owner made it, it has not ended, and the owner is
-            // borrowed for as long as it lives, so it is the only open one of this mirror.
-            Some(reserved) => unsafe { self.owner.map.reserved(reserved) },
-            None => &mut [],
-        }
+        // SAFETY: only the owner's writer made it, it has not ended, and the owner is borrowed for
+        // as long as it lives, so it is the only open one of this mirror.
+        unsafe { self.owner.map.reserved(&self.reserved) }
     }
 }
 
 impl Drop for Reservation<'_> {
-    #[inline]
     fn drop(&mut self) {
-        if let Some(reserved) = self.reserved.take() {
-            self.owner.writer.discard(self.owner.map.ring(), reserved);
-            self.publish(Wake::No);
+        // SAFETY: read once, from what is being dropped; a token has no drop of its own.
+        let reserved = unsafe { std::ptr::read(&self.reserved) };
+        self.owner.writer.discard(self.owner.map.ring(), reserved);
+        if self.head == Head::Publish {
+            self.owner.publish_head(Wake::Auto);
         }
     }
 }
@@ -323,14 +312,14 @@ impl Batch<'_> {
     ///
     /// # Errors
     /// See [`ReserveError`]; the refusal is counted.
-    #[inline]
+    #[inline(always)]
     pub fn reserve(
         &mut self,
         kind: RecordType,
         len: usize,
     ) -> Result<Reservation<'_>, ReserveError> {
         let reserved = self.owner.try_reserve(kind, len)?;
-        Ok(Reservation { owner: self.owner, reserved: Some(reserved), head: Head::Hold })
+        Ok(Reservation { owner: self.owner, reserved, head: Head::Hold })
     }
 
     /// Publishes the batch.
@@ -343,7 +332,7 @@ impl Batch<'_> {
 }
 
 impl Drop for Batch<'_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         self.owner.publish_head(self.wake);
     }
