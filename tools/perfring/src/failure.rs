@@ -23,6 +23,8 @@ pub(crate) enum Failure {
     Timeout(String),
     /// SIGINT or SIGTERM: its number.
     Signal(i32),
+    /// A child process has said what is wrong: the exit code.
+    Told(u8),
     /// What clap wants to say: help, the version, or wrong usage.
     Clap(Box<clap::Error>),
     /// Whoever read stdout is gone, as `head` goes: nothing to say.
@@ -54,6 +56,7 @@ impl Failure {
             Failure::Loss(text) => (5, text),
             Failure::Timeout(text) => (124, text),
             Failure::Signal(number) => return ExitCode::from(128 + (number & 0x7f) as u8),
+            Failure::Told(code) => return ExitCode::from(code),
             Failure::ClosedPipe => return ExitCode::SUCCESS,
             Failure::Clap(error) if !error.use_stderr() => {
                 // Help and version; a closed pipe is no matter.

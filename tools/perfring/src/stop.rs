@@ -19,14 +19,28 @@ impl Stop {
     /// orderly end may be stuck in a full pipe.
     pub(crate) fn install() -> Result<Self, Failure> {
         let asked = Arc::new(AtomicBool::new(false));
-        let which = Arc::new(AtomicUsize::new(0));
         for signal in [SIGINT, SIGTERM] {
+            // In this order, so that the first signal finds the flag down.
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&asked))
                 .and_then(|_| flag::register(signal, Arc::clone(&asked)))
-                .and_then(|_| flag::register_usize(signal, Arc::clone(&which), signal as usize))
-                .map_err(|error| Failure::General(format!("cannot handle signals: {error}")))?;
+                .map_err(|error| Self::failed(&error))?;
+        }
+        Self::patient()
+    }
+
+    /// Every SIGINT and SIGTERM is a request: for a process that has something to clean up and
+    /// never waits for long.
+    pub(crate) fn patient() -> Result<Self, Failure> {
+        let which = Arc::new(AtomicUsize::new(0));
+        for signal in [SIGINT, SIGTERM] {
+            flag::register_usize(signal, Arc::clone(&which), signal as usize)
+                .map_err(|error| Self::failed(&error))?;
         }
         Ok(Stop(which))
+    }
+
+    fn failed(error: &std::io::Error) -> Failure {
+        Failure::General(format!("cannot handle signals: {error}"))
     }
 
     /// The signal that asked.

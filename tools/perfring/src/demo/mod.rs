@@ -1,14 +1,122 @@
-//! demo
+//! `perfring demo`: producers, a sidecar and a murder, in a few seconds.
+//!
+//! The parent starts one process per ring and a sidecar that follows them all, kills a producer in
+//! mid-stream, and ends the rest in order. Every process is this program, started anew.
+
+mod books;
+mod follower;
+mod host;
+mod mortem;
+mod parent;
+mod producer;
+mod records;
+mod screen;
+mod sidecar;
+
 use crate::failure::Failure;
-/// demo
+use clap::ValueEnum;
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::getppid;
+use perfring_producer::Policy;
+use std::path::PathBuf;
+
+/// See rings at work: producers, a sidecar that follows them all, and one kill -9
+///
+/// Six processes publish what this host is doing, each into a ring of its own; a sidecar process
+/// follows all of them. One producer is killed in mid-stream, and its file is read post-mortem. At
+/// the end the books must balance. Everything lives in a directory that is removed again.
+///
+/// Example: perfring demo
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
-/// child
-#[derive(Debug, clap::Args)]
-pub(crate) struct ChildArgs {}
-pub(crate) fn run(_: &Args) -> Result<(), Failure> {
-    Ok(())
+pub(crate) struct Args {
+    /// How long it takes
+    #[arg(long, value_name = "N", default_value_t = 8,
+        value_parser = clap::value_parser!(u64).range(2..=3600))]
+    seconds: u64,
 }
-pub(crate) fn child(_: &ChildArgs) -> Result<(), Failure> {
-    Ok(())
+
+pub(crate) use parent::run;
+
+/// A process of the demo
+#[derive(Debug, clap::Args)]
+pub(crate) struct ChildArgs {
+    #[arg(value_enum)]
+    role: Role,
+    /// Where the rings are.
+    dir: PathBuf,
+    /// The process that started this one.
+    parent: i32,
+    /// A producer's ring.
+    ring: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Role {
+    Producer,
+    Sidecar,
+}
+
+/// One ring of the demo, with the process that feeds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Station {
+    /// Of the ring's file, and for people.
+    name: &'static str,
+    topic: Topic,
+    policy: Policy,
+    size: u64,
+}
+
+/// What a station publishes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Topic {
+    Cpu,
+    Memory,
+    Io,
+    Processes,
+    /// Bursts of looks at the clock, larger than the ring: it must refuse some.
+    Burst,
+    /// Looks at the clock in a steady stream.
+    Flight,
+}
+
+const fn station(name: &'static str, topic: Topic, policy: Policy, kib: u64) -> Station {
+    Station { name, topic, policy, size: kib << 10 }
+}
+
+const STATIONS: [Station; 6] = [
+    station("cpu", Topic::Cpu, Policy::Drop, 256),
+    station("memory", Topic::Memory, Policy::Drop, 64),
+    station("io", Topic::Io, Policy::Drop, 256),
+    station("processes", Topic::Processes, Policy::Drop, 256),
+    station("burst", Topic::Burst, Policy::Drop, 64),
+    station("flight", Topic::Flight, Policy::Overwrite, 1024),
+];
+
+/// The station whose producer is killed.
+const VICTIM: &str = "flight";
+
+pub(crate) fn child(args: &ChildArgs) -> Result<(), Failure> {
+    let failed = |errno: nix::Error| Failure::General(format!("demo: prctl: {errno}"));
+    set_pdeathsig(Signal::SIGKILL).map_err(failed)?;
+    if getppid().as_raw() != args.parent {
+        return Ok(()); // orphaned before the call above
+    }
+    match args.role {
+        Role::Sidecar => sidecar::run(&args.dir),
+        Role::Producer => {
+            let station =
+                STATIONS.iter().find(|station| Some(station.name) == args.ring.as_deref());
+            let station = station.ok_or_else(|| Failure::Usage("demo: no such ring".to_owned()))?;
+            producer::run(station, &args.dir)
+        }
+    }
+}
+
+/// `CLOCK_MONOTONIC`, which all processes of a machine share, in ns.
+fn now_ns() -> u64 {
+    // Cannot fail for this clock.
+    clock_gettime(ClockId::CLOCK_MONOTONIC)
+        .map_or(0, |time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
 }

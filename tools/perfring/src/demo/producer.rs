@@ -1,0 +1,198 @@
+//! A producer process of the demo.
+
+use super::records::{self, Io, Processes, Pulse, Stamp};
+use super::{Station, Topic, host, now_ns};
+use crate::failure::Failure;
+use crate::stop::Stop;
+use bytemuck::Pod;
+use perfring_producer::{Producer, RecordType, ReserveError};
+use rkyv::Serialize;
+use rkyv::api::low::{LowSerializer, to_bytes_in_with_alloc};
+use rkyv::rancor;
+use rkyv::ser::allocator::SubAllocator;
+use rkyv::ser::writer::Buffer;
+use signal_hook::consts::SIGTERM;
+use std::io::{self, Read, Write};
+use std::mem::MaybeUninit;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+pub(super) fn run(station: &Station, dir: &Path) -> Result<(), Failure> {
+    let mut pace = Pace::new()?;
+    let producer = Producer::attach_as(dir.join(station.name), &format!("demo {}", station.name))?;
+    let mut feed = Feed { producer, offered: 0, refused: 0 };
+    match station.topic {
+        Topic::Cpu => cpu(&mut feed, &mut pace),
+        Topic::Memory => memory(&mut feed, &mut pace),
+        Topic::Io => io(&mut feed, &mut pace),
+        Topic::Processes => processes(&mut feed, &mut pace),
+        Topic::Burst => pulse(&mut feed, &mut pace, Duration::from_millis(100), 4096),
+        Topic::Flight => pulse(&mut feed, &mut pace, Duration::from_micros(100), 3),
+    }?;
+    // Its own count, for the parent to compare with the ring's.
+    let Feed { producer, offered, refused } = feed;
+    drop(producer);
+    writeln!(io::stdout(), "{offered} {refused}").map_err(|error| Failure::output(&error))
+}
+
+fn cpu(feed: &mut Feed, pace: &mut Pace) -> Result<(), Failure> {
+    while pace.next(Duration::from_millis(50)) {
+        for sample in host::cpus() {
+            feed.in_place(records::CPU, |stamp| records::Cpu { stamp, ..sample })?;
+        }
+    }
+    Ok(())
+}
+
+fn memory(feed: &mut Feed, pace: &mut Pace) -> Result<(), Failure> {
+    while pace.next(Duration::from_millis(50)) {
+        let sample = host::memory();
+        feed.in_place(records::MEMORY, |stamp| records::Memory { stamp, ..sample })?;
+    }
+    Ok(())
+}
+
+fn io(feed: &mut Feed, pace: &mut Pace) -> Result<(), Failure> {
+    while pace.next(Duration::from_millis(100)) {
+        let (disks, nets) = (host::disks(), host::nets());
+        let Stamp { seq, time_ns } = feed.stamp();
+        feed.archive(records::IO, &Io { seq, time_ns, disks, nets })?;
+    }
+    Ok(())
+}
+
+fn processes(feed: &mut Feed, pace: &mut Pace) -> Result<(), Failure> {
+    let mut table = host::ProcessTable::new();
+    let mut period = Duration::from_millis(100);
+    while pace.next(period) {
+        let began = Instant::now();
+        let (count, busiest) = table.look();
+        // Never more than a tenth of a processor, however many processes there are.
+        period = (began.elapsed() * 10).max(Duration::from_millis(100));
+        let Stamp { seq, time_ns } = feed.stamp();
+        feed.archive(records::PROCESSES, &Processes { seq, time_ns, count, busiest })?;
+    }
+    Ok(())
+}
+
+/// Looks at the clock `looks` times in a row, every `period`.
+fn pulse(feed: &mut Feed, pace: &mut Pace, period: Duration, looks: u32) -> Result<(), Failure> {
+    while pace.next(period) {
+        let late_ns = pace.late.as_nanos() as u64;
+        let mut before = now_ns();
+        for _ in 0..looks {
+            feed.in_place(records::PULSE, |stamp| {
+                let gap_ns = stamp.time_ns.saturating_sub(before);
+                before = stamp.time_ns;
+                Pulse { stamp, gap_ns, late_ns }
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// The producer, and its own count of what it offered.
+struct Feed {
+    producer: Producer,
+    offered: u64,
+    refused: u64,
+}
+
+impl Feed {
+    /// The longest archive.
+    const ARCHIVE_MAX: usize = 8 << 10;
+
+    fn stamp(&self) -> Stamp {
+        Stamp { seq: self.offered, time_ns: now_ns() }
+    }
+
+    /// Writes a plain struct where it will be read.
+    fn in_place<T: Pod>(
+        &mut self,
+        kind: RecordType,
+        make: impl FnOnce(Stamp) -> T,
+    ) -> Result<(), Failure> {
+        let stamp = self.stamp();
+        self.offered += 1;
+        match self.producer.reserve(kind, size_of::<T>()) {
+            Ok(mut slot) => {
+                // Payloads begin at multiples of eight, which is as much as these structs want.
+                let place = bytemuck::try_from_bytes_mut::<T>(&mut slot);
+                *place.map_err(|error| Failure::General(format!("demo: {error}")))? = make(stamp);
+                slot.commit();
+                Ok(())
+            }
+            Err(error) => refuse(&mut self.refused, error),
+        }
+    }
+
+    /// Serialises a value where it will be read, without an allocation.
+    fn archive<T>(&mut self, kind: RecordType, value: &T) -> Result<(), Failure>
+    where
+        T: for<'a, 'b> Serialize<LowSerializer<Buffer<'a>, SubAllocator<'b>, rancor::Failure>>,
+    {
+        self.offered += 1;
+        let mut scratch = [MaybeUninit::uninit(); 4 << 10];
+        match self.producer.reserve(kind, Self::ARCHIVE_MAX) {
+            Ok(mut slot) => {
+                let len = to_bytes_in_with_alloc::<_, _, rancor::Failure>(
+                    value,
+                    Buffer::from(&mut slot[..]),
+                    SubAllocator::new(&mut scratch),
+                )
+                .map_err(|_| Failure::General("demo: an archive outgrew its place".to_owned()))?
+                .len();
+                slot.commit_len(len);
+                Ok(())
+            }
+            Err(error) => refuse(&mut self.refused, error),
+        }
+    }
+}
+
+/// A full ring is what a ring may be; anything else ends the demo.
+fn refuse(refused: &mut u64, error: ReserveError) -> Result<(), Failure> {
+    *refused += 1;
+    match error {
+        ReserveError::Full => Ok(()),
+        error => Err(Failure::General(format!("demo: {error}"))),
+    }
+}
+
+/// When the next sample is due, and whether to go on.
+struct Pace {
+    due: Instant,
+    /// How much later than asked for the last sleep ended.
+    late: Duration,
+    stop: Stop,
+    end: Arc<AtomicBool>,
+}
+
+impl Pace {
+    /// Goes on until the parent closes our stdin. A Ctrl-C is the parent's to deal with.
+    fn new() -> Result<Self, Failure> {
+        let end = Arc::new(AtomicBool::new(false));
+        let at_end = Arc::clone(&end);
+        std::thread::spawn(move || {
+            let _ = io::stdin().read(&mut [0]);
+            at_end.store(true, Ordering::Relaxed); // Relaxed: hands nothing over
+        });
+        // Sleeps as short as asked for, where the kernel allows it.
+        let _ = nix::sys::prctl::set_timerslack(1);
+        Ok(Pace { due: Instant::now(), late: Duration::ZERO, stop: Stop::patient()?, end })
+    }
+
+    /// Sleeps until a period after the last time. `false` when it is over.
+    fn next(&mut self, period: Duration) -> bool {
+        self.due += period;
+        let now = Instant::now();
+        match self.due.checked_duration_since(now) {
+            Some(rest) => std::thread::sleep(rest),
+            None => self.due = now, // behind: do not run after it
+        }
+        self.late = Instant::now().saturating_duration_since(self.due);
+        !self.end.load(Ordering::Relaxed) && self.stop.signal() != Some(SIGTERM)
+    }
+}

@@ -1,0 +1,162 @@
+//! The shapes of the demo's records: plain structs written in place, and rkyv archives serialised
+//! into the reservation. Each begins with, or has, a sequence number and a time.
+
+use bytemuck::{Pod, Zeroable};
+use perfring_producer::RecordType;
+use rkyv::api::low;
+use rkyv::rancor;
+use rkyv::{Archive, Serialize};
+
+pub(super) const CPU: RecordType = RecordType::new(7001).unwrap();
+pub(super) const MEMORY: RecordType = RecordType::new(7002).unwrap();
+pub(super) const IO: RecordType = RecordType::new(7003).unwrap();
+pub(super) const PROCESSES: RecordType = RecordType::new(7004).unwrap();
+pub(super) const PULSE: RecordType = RecordType::new(7005).unwrap();
+
+/// Which record of its ring this is, and when it was made.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub(super) struct Stamp {
+    /// Counts from 0, the records that a full ring refused included.
+    pub(super) seq: u64,
+    /// `CLOCK_MONOTONIC`, ns.
+    pub(super) time_ns: u64,
+}
+
+/// What one processor has done since boot, in clock ticks.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+pub(super) struct Cpu {
+    pub(super) stamp: Stamp,
+    /// Its number, or [`Cpu::ALL`].
+    pub(super) cpu: u64,
+    pub(super) user: u64,
+    pub(super) nice: u64,
+    pub(super) system: u64,
+    pub(super) idle: u64,
+    pub(super) iowait: u64,
+    pub(super) irq: u64,
+    pub(super) softirq: u64,
+    pub(super) steal: u64,
+    /// Context switches of the whole system.
+    pub(super) switches: u64,
+}
+
+impl Cpu {
+    /// The sum over all processors.
+    pub(super) const ALL: u64 = u64::MAX;
+
+    pub(super) fn busy(&self) -> u64 {
+        self.user + self.nice + self.system + self.irq + self.softirq + self.steal
+    }
+
+    pub(super) fn total(&self) -> u64 {
+        self.busy() + self.idle + self.iowait
+    }
+}
+
+/// The host's memory, in bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+pub(super) struct Memory {
+    pub(super) stamp: Stamp,
+    pub(super) total: u64,
+    pub(super) free: u64,
+    pub(super) available: u64,
+    pub(super) cached: u64,
+    pub(super) dirty: u64,
+    pub(super) swap_total: u64,
+    pub(super) swap_free: u64,
+    /// The load average over a minute.
+    pub(super) load: f64,
+}
+
+/// One look at the clock: what lies between two of them was taken away by somebody.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+pub(super) struct Pulse {
+    pub(super) stamp: Stamp,
+    /// Since the look before, ns.
+    pub(super) gap_ns: u64,
+    /// How much later than asked for the last sleep ended, ns.
+    pub(super) late_ns: u64,
+}
+
+/// What went through disks and network interfaces since boot.
+#[derive(Debug, Default, Archive, Serialize)]
+pub(super) struct Io {
+    pub(super) seq: u64,
+    pub(super) time_ns: u64,
+    pub(super) disks: Vec<Disk>,
+    pub(super) nets: Vec<Net>,
+}
+
+#[derive(Debug, Default, Archive, Serialize)]
+pub(super) struct Disk {
+    pub(super) name: String,
+    pub(super) read_bytes: u64,
+    pub(super) written_bytes: u64,
+}
+
+#[derive(Debug, Default, Archive, Serialize)]
+pub(super) struct Net {
+    pub(super) name: String,
+    pub(super) received_bytes: u64,
+    pub(super) sent_bytes: u64,
+}
+
+/// The processes of the host, with the busiest by name.
+#[derive(Debug, Default, Archive, Serialize)]
+pub(super) struct Processes {
+    pub(super) seq: u64,
+    pub(super) time_ns: u64,
+    pub(super) count: u32,
+    pub(super) busiest: Vec<Process>,
+}
+
+#[derive(Debug, Default, Archive, Serialize)]
+pub(super) struct Process {
+    pub(super) pid: i32,
+    pub(super) name: String,
+    /// Of one processor, since the last look.
+    pub(super) cpu_permille: u32,
+    pub(super) rss_bytes: u64,
+}
+
+/// A record, read where it stands.
+#[derive(Clone, Copy)]
+pub(super) enum Sample<'a> {
+    Cpu(&'a Cpu),
+    Memory(&'a Memory),
+    Io(&'a ArchivedIo),
+    Processes(&'a ArchivedProcesses),
+    Pulse(&'a Pulse),
+}
+
+impl<'a> Sample<'a> {
+    /// Reads a payload as what its type says; `None` if it is not that. Archives are checked.
+    pub(super) fn decode(kind: u32, bytes: &'a [u8]) -> Option<Self> {
+        match RecordType::new(kind)? {
+            CPU => bytemuck::try_from_bytes(bytes).ok().map(Sample::Cpu),
+            MEMORY => bytemuck::try_from_bytes(bytes).ok().map(Sample::Memory),
+            PULSE => bytemuck::try_from_bytes(bytes).ok().map(Sample::Pulse),
+            IO => low::access::<ArchivedIo, rancor::Failure>(bytes).ok().map(Sample::Io),
+            PROCESSES => {
+                low::access::<ArchivedProcesses, rancor::Failure>(bytes).ok().map(Sample::Processes)
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn stamp(&self) -> Stamp {
+        match self {
+            Sample::Cpu(sample) => sample.stamp,
+            Sample::Memory(sample) => sample.stamp,
+            Sample::Pulse(sample) => sample.stamp,
+            Sample::Io(io) => Stamp { seq: io.seq.to_native(), time_ns: io.time_ns.to_native() },
+            Sample::Processes(all) => {
+                Stamp { seq: all.seq.to_native(), time_ns: all.time_ns.to_native() }
+            }
+        }
+    }
+}

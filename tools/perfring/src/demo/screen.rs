@@ -1,0 +1,248 @@
+//! What the sidecar shows: a table that is drawn again in place on a terminal, plain lines
+//! elsewhere, as wide as there is room.
+
+use std::fmt;
+use std::io::{self, IsTerminal, StdoutLock, Write};
+
+/// Stdout, as the screen that it may be.
+pub(super) struct Screen {
+    out: StdoutLock<'static>,
+    terminal: bool,
+    colour: bool,
+    /// Lines of the table that stand above the cursor, to be drawn over.
+    drawn: usize,
+}
+
+/// How a text stands out, where there is colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    Plain,
+    Bold,
+    Good,
+    Bad,
+}
+
+impl Screen {
+    pub(super) fn new() -> Self {
+        let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        let terminal = io::stdout().is_terminal() && !dumb;
+        Screen {
+            out: io::stdout().lock(),
+            terminal,
+            colour: terminal && !set("NO_COLOR"),
+            drawn: 0,
+        }
+    }
+
+    /// Whether a table can be drawn over.
+    pub(super) fn is_live(&self) -> bool {
+        self.terminal
+    }
+
+    /// Columns.
+    pub(super) fn width(&self) -> usize {
+        if !self.terminal {
+            return 120;
+        }
+        let size = terminal_size::terminal_size_of(io::stdout());
+        size.map_or(80, |(width, _)| usize::from(width.0).max(20))
+    }
+
+    /// Draws the table over the one before.
+    pub(super) fn table(&mut self, lines: &[(Style, String)]) -> io::Result<()> {
+        let mut frame = String::new();
+        if self.drawn > 0 {
+            frame += &format!("\x1b[{}A\r\x1b[J", self.drawn);
+        }
+        for (style, line) in lines {
+            self.push(&mut frame, *style, line);
+        }
+        self.drawn = if self.terminal { lines.len() } else { 0 };
+        self.out.write_all(frame.as_bytes())?;
+        self.out.flush()
+    }
+
+    /// Leaves the table where it is and writes below it, broken into lines that fit.
+    pub(super) fn say(&mut self, style: Style, text: &str) -> io::Result<()> {
+        self.drawn = 0;
+        let mut lines = String::new();
+        for line in wrap(text, self.width()) {
+            self.push(&mut lines, style, &line);
+        }
+        self.out.write_all(lines.as_bytes())?;
+        self.out.flush()
+    }
+
+    fn push(&self, to: &mut String, style: Style, line: &str) {
+        let code = match style {
+            Style::Bold => "1",
+            Style::Good => "32",
+            Style::Bad => "31",
+            Style::Plain => "",
+        };
+        if self.colour && !code.is_empty() {
+            *to += &format!("\x1b[{code}m{line}\x1b[0m\n");
+        } else {
+            *to += line;
+            to.push('\n');
+        }
+    }
+}
+
+/// A column of a table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Column {
+    pub(super) title: &'static str,
+    pub(super) width: usize,
+    /// It is left out on a narrower screen.
+    pub(super) from: usize,
+    pub(super) align: Align,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Align {
+    Left,
+    Right,
+    /// Takes what is left of the line.
+    Rest,
+}
+
+/// The cells of a line, as far as there is room.
+pub(super) fn row(columns: &[Column], cells: &[String], width: usize) -> String {
+    let mut line = String::new();
+    for (column, cell) in columns.iter().zip(cells) {
+        if width < column.from {
+            continue;
+        }
+        if !line.is_empty() {
+            line += "  ";
+        }
+        let room = match column.align {
+            Align::Rest => width.saturating_sub(line.chars().count()),
+            _ => column.width,
+        };
+        let cell = cut(cell, room);
+        match column.align {
+            Align::Left => line += &format!("{cell:<room$}"),
+            Align::Right => line += &format!("{cell:>room$}"),
+            Align::Rest => line += &cell,
+        }
+    }
+    cut(line.trim_end(), width)
+}
+
+/// The first `room` characters.
+fn cut(text: &str, room: usize) -> String {
+    text.chars().take(room).collect()
+}
+
+/// Breaks a text between words; what follows is indented as far as its first line and two more.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for line in text.split('\n') {
+        let indent = line.chars().take_while(|c| *c == ' ').count();
+        let mut rest = line.to_owned();
+        loop {
+            let space = |(at, c)| (c == ' ' && at > indent + 2).then_some(at);
+            let places: Vec<(usize, char)> = rest.char_indices().collect();
+            let at = match places.len() > width {
+                true => places[..=width].iter().copied().rev().find_map(space),
+                false => None,
+            };
+            let Some(at) = at else {
+                lines.push(rest);
+                break;
+            };
+            lines.push(rest[..at].trim_end().to_owned());
+            rest = format!("{:1$}{2}", "", indent + 2, rest[at..].trim_start());
+        }
+    }
+    lines
+}
+
+/// A number with its thousands apart.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Amount(pub(super) u64);
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.0.to_string();
+        let mut text = String::new();
+        for (at, digit) in digits.chars().enumerate() {
+            if at > 0 && (digits.len() - at).is_multiple_of(3) {
+                text.push(',');
+            }
+            text.push(digit);
+        }
+        f.pad(&text)
+    }
+}
+
+/// A time with its unit, in three or four digits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Nanos(pub(super) u64);
+
+impl fmt::Display for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (value, unit) = match self.0 {
+            ns @ 0..1_000 => return f.pad(&format!("{ns} ns")),
+            ns @ 1_000..1_000_000 => (ns as f64 / 1e3, "µs"),
+            ns @ 1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
+            ns => (ns as f64 / 1e9, "s"),
+        };
+        f.pad(&if value < 10.0 {
+            format!("{value:.1} {unit}")
+        } else {
+            format!("{value:.0} {unit}")
+        })
+    }
+}
+
+/// Bytes with a unit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bytes(pub(super) u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (value, unit) = match self.0 {
+            bytes @ 0..1_000 => return f.pad(&format!("{bytes} B")),
+            bytes @ 1_000..1_000_000 => (bytes as f64 / 1e3, "kB"),
+            bytes @ 1_000_000..1_000_000_000 => (bytes as f64 / 1e6, "MB"),
+            bytes => (bytes as f64 / 1e9, "GB"),
+        };
+        f.pad(&format!("{value:.1} {unit}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_read_well() {
+        assert_eq!(Amount(1_234_567).to_string(), "1,234,567");
+        assert_eq!(Amount(999).to_string(), "999");
+        assert_eq!(Nanos(850).to_string(), "850 ns");
+        assert_eq!(Nanos(12_345).to_string(), "12 µs");
+        assert_eq!(Nanos(1_250_000).to_string(), "1.2 ms");
+        assert_eq!(Bytes(1_500_000).to_string(), "1.5 MB");
+    }
+
+    #[test]
+    fn nothing_is_wider_than_the_screen() {
+        let text = "  one two three four five six\nseven";
+        for line in wrap(text, 12) {
+            assert!(line.chars().count() <= 12, "{line:?}");
+        }
+        assert_eq!(wrap(text, 12).join(" ").split_whitespace().count(), 7);
+        let columns = [
+            Column { title: "a", width: 6, from: 0, align: Align::Left },
+            Column { title: "b", width: 6, from: 30, align: Align::Right },
+            Column { title: "c", width: 0, from: 0, align: Align::Rest },
+        ];
+        let cells = ["ab".to_owned(), "1".to_owned(), "long long text".to_owned()];
+        assert_eq!(row(&columns, &cells, 12), "ab      long");
+        assert_eq!(row(&columns, &cells, 40), "ab           1  long long text");
+    }
+}

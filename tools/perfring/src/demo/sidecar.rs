@@ -1,0 +1,238 @@
+//! The sidecar process: follows every ring, shows a live table, and closes the books.
+
+use super::books::{Account, Own, causes};
+use super::follower::{Follower, Seen, lock};
+use super::screen::{Align, Amount, Column, Nanos, Screen, Style, row};
+use super::{STATIONS, mortem, now_ns};
+use crate::failure::Failure;
+use crate::stop::Stop;
+use perfring_consumer::Stat;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// Between two tables.
+const FRAME: Duration = Duration::from_millis(250);
+/// Between two reports in plain lines.
+const LINE: Duration = Duration::from_secs(1);
+/// Frames over which a rate is taken: a second.
+const RATE_FRAMES: usize = 4;
+
+const TABLE: [Column; 7] = [
+    Column { title: "ring", width: 9, from: 0, align: Align::Left },
+    Column { title: "records", width: 9, from: 60, align: Align::Right },
+    Column { title: "per s", width: 7, from: 0, align: Align::Right },
+    Column { title: "lost", width: 7, from: 0, align: Align::Right },
+    Column { title: "p50", width: 6, from: 76, align: Align::Right },
+    Column { title: "p99", width: 6, from: 48, align: Align::Right },
+    Column { title: "what it says", width: 0, from: 46, align: Align::Rest },
+];
+
+const REPORT: [Column; 6] = [
+    Column { title: "ring", width: 9, from: 0, align: Align::Left },
+    Column { title: "records", width: 9, from: 0, align: Align::Right },
+    Column { title: "per s", width: 7, from: 46, align: Align::Right },
+    Column { title: "p50", width: 6, from: 54, align: Align::Right },
+    Column { title: "p99", width: 6, from: 0, align: Align::Right },
+    Column { title: "lost, by cause", width: 0, from: 0, align: Align::Rest },
+];
+
+pub(super) fn run(dir: &Path) -> Result<(), Failure> {
+    // A Ctrl-C goes to all of us; the parent tells what is to be done.
+    let _stop = Stop::patient()?;
+    let mut followers = Vec::new();
+    for station in &STATIONS {
+        followers.push(Follower::start(station, dir)?);
+    }
+    let orders = orders();
+    let mut screen = Screen::new();
+    let mut show = Show::new();
+    let began = Instant::now();
+    let frame = if screen.is_live() { FRAME } else { LINE };
+    let mut next = began + frame;
+    let mut owns = HashMap::new();
+    loop {
+        match orders.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            Err(RecvTimeoutError::Timeout) => {
+                show.frame(&mut screen, &followers, began)?;
+                next = (next + frame).max(Instant::now());
+            }
+            // The parent is gone, or gave up.
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Ok(order) => match order.split_whitespace().collect::<Vec<_>>()[..] {
+                ["killed", name, pid, at] => {
+                    let at = at.parse().unwrap_or_else(|_| now_ns());
+                    show.killed = Some((name.to_owned(), at));
+                    mortem::show(&mut screen, &dir.join(name), pid, at)?;
+                }
+                ["own", name, offered, refused] => {
+                    if let (Ok(offered), Ok(refused)) = (offered.parse(), refused.parse()) {
+                        owns.insert(name.to_owned(), Own { offered, refused });
+                    }
+                }
+                ["finish"] => break,
+                _ => {}
+            },
+        }
+    }
+    let time = began.elapsed();
+    if screen.is_live() {
+        show.frame(&mut screen, &followers, began)?;
+    }
+    report(&mut screen, dir, followers, &owns, time)
+}
+
+/// The parent's orders: lines of stdin.
+fn orders() -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for line in io::stdin().lines() {
+            if line.is_err() || line.is_ok_and(|line| sender.send(line).is_err()) {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// The state of the live table.
+struct Show {
+    /// When, and how many records each ring had then: the newest last.
+    past: VecDeque<(Instant, Vec<u64>)>,
+    killed: Option<(String, u64)>,
+}
+
+impl Show {
+    fn new() -> Self {
+        Show { past: VecDeque::new(), killed: None }
+    }
+
+    fn frame(
+        &mut self,
+        screen: &mut Screen,
+        followers: &[Follower],
+        began: Instant,
+    ) -> Result<(), Failure> {
+        let now = Instant::now();
+        let mut counts = Vec::new();
+        let mut rows = Vec::new();
+        let then = self.past.front();
+        for (at, (station, follower)) in STATIONS.iter().zip(followers).enumerate() {
+            let mut seen = follower.seen();
+            let (since, before) = match then {
+                Some((since, counts)) => (*since, counts.get(at).copied().unwrap_or(0)),
+                None => (began, 0),
+            };
+            let seconds = now.duration_since(since).as_secs_f64().max(0.001);
+            let rate = ((seen.records - before) as f64 / seconds).round() as u64;
+            let killed = self.killed.as_ref().filter(|(name, _)| name == station.name);
+            let says = match killed {
+                Some((_, at)) => format!("killed {} ago", Nanos(now_ns().saturating_sub(*at))),
+                None => seen.says(),
+            };
+            let style = if killed.is_some() { Style::Bad } else { Style::Plain };
+            counts.push(seen.records);
+            rows.push((style, Row { seen: &mut seen, rate }.cells(station.name, says)));
+        }
+        self.past.push_back((now, counts));
+        let frames = if screen.is_live() { RATE_FRAMES } else { 1 };
+        self.past.drain(..self.past.len().saturating_sub(frames));
+        let time = now.duration_since(began).as_secs_f64();
+        let written = if screen.is_live() {
+            let width = screen.width();
+            let titles = TABLE.map(|column| column.title.to_owned());
+            let mut lines = vec![(Style::Bold, row(&TABLE, &titles, width))];
+            lines.extend(rows.iter().map(|(style, cells)| (*style, row(&TABLE, cells, width))));
+            screen.table(&lines)
+        } else {
+            let mut text = format!("{time:4.1} s");
+            for (_, [name, _, rate, lost, ..]) in &rows {
+                match &self.killed {
+                    Some((killed, _)) if killed == name => text += &format!("  {name} killed"),
+                    _ => text += &format!("  {name} {rate}/s"),
+                }
+                if lost != "0" {
+                    text += &format!(" (lost {lost})");
+                }
+            }
+            screen.say(Style::Plain, &text)
+        };
+        written.map_err(|error| Failure::output(&error))
+    }
+}
+
+struct Row<'a> {
+    seen: &'a mut Seen,
+    rate: u64,
+}
+
+impl Row<'_> {
+    fn cells(self, name: &str, says: String) -> [String; 7] {
+        [
+            name.to_owned(),
+            Amount(self.seen.records).to_string(),
+            Amount(self.rate).to_string(),
+            Amount(self.seen.lost()).to_string(),
+            self.seen.quantile(0.5).to_string(),
+            self.seen.quantile(0.99).to_string(),
+            says,
+        ]
+    }
+}
+
+/// Reads what is left, and shows the account of every ring.
+fn report(
+    screen: &mut Screen,
+    dir: &Path,
+    followers: Vec<Follower>,
+    owns: &HashMap<String, Own>,
+    time: Duration,
+) -> Result<(), Failure> {
+    let out = |error: io::Error| Failure::output(&error);
+    let width = screen.width();
+    let seconds = time.as_secs_f64();
+    let title = format!(
+        "\nReport after {seconds:.1} s. Latency is from the record's own time to its reading."
+    );
+    screen.say(Style::Bold, &title).map_err(out)?;
+    let titles = REPORT.map(|column| column.title.to_owned());
+    screen.say(Style::Bold, &row(&REPORT, &titles, width)).map_err(out)?;
+    let mut accounts = Vec::new();
+    let mut all = 0;
+    for (station, follower) in STATIONS.iter().zip(followers) {
+        let seen = follower.finish();
+        let seen = lock(&seen);
+        let stat = Stat::read(dir.join(station.name))?;
+        let cells = [
+            station.name.to_owned(),
+            Amount(seen.records).to_string(),
+            Amount(seen.rate()).to_string(),
+            seen.quantile(0.5).to_string(),
+            seen.quantile(0.99).to_string(),
+            causes(&seen),
+        ];
+        screen.say(Style::Plain, &row(&REPORT, &cells, width)).map_err(out)?;
+        all += seen.records;
+        accounts.push(Account::new(station, &stat, &seen, owns.get(station.name).copied()));
+    }
+    screen
+        .say(Style::Bold, "\nThe books, in records: written = read + lost + still there")
+        .map_err(out)?;
+    let mut faults = 0;
+    for account in &accounts {
+        screen.say(Style::Plain, &account.lines()).map_err(out)?;
+        for fault in &account.faults {
+            faults += 1;
+            screen.say(Style::Bad, &format!("    DOES NOT BALANCE: {fault}")).map_err(out)?;
+        }
+    }
+    if faults > 0 {
+        let why = "the books do not balance, see the report: please tell perfring's authors";
+        return Err(Failure::General(format!("demo: {why}")));
+    }
+    let end =
+        format!("All books balance: {} records, each checked by its sequence number.", Amount(all));
+    screen.say(Style::Good, &end).map_err(out)
+}
