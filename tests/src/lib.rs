@@ -1,1 +1,71 @@
-//! placeholder
+//! What the tests of processes share: rings in a directory of their own, numbered payloads, and an
+//! actor process that is driven from outside.
+
+use perfring_consumer::{Item, Snapshot};
+use perfring_producer::RecordType;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// The type of numbered records.
+pub const NUMBERED: RecordType = RecordType::new(7001).unwrap();
+
+/// A directory for rings, on a tmpfs where there is one.
+///
+/// # Panics
+/// If none can be made.
+#[must_use]
+pub fn ring_dir() -> TempDir {
+    let shm = Path::new("/dev/shm");
+    let made = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
+    made.expect("a directory for rings")
+}
+
+/// A payload that tells its number and of which every byte follows from it.
+#[must_use]
+pub fn numbered(number: u64, len: usize) -> Vec<u8> {
+    let mut bytes = number.to_le_bytes().to_vec();
+    bytes.extend((8..len).map(|at| (number as usize).wrapping_mul(31).wrapping_add(at) as u8));
+    bytes
+}
+
+/// The number of a payload that [`numbered`] made.
+///
+/// # Panics
+/// If any byte of it is not what it must be.
+#[must_use]
+pub fn number_of(bytes: &[u8]) -> u64 {
+    let number = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
+    assert_eq!(bytes, numbered(number, bytes.len()), "a torn or foreign payload");
+    number
+}
+
+/// The numbers of all records of a snapshot, and the records told lost in it.
+///
+/// # Panics
+/// If the snapshot is damaged.
+#[must_use]
+pub fn numbers(snapshot: &Snapshot) -> (Vec<u64>, u64) {
+    let (mut numbers, mut lost) = (Vec::new(), 0);
+    for item in snapshot {
+        match item.expect("an intact snapshot") {
+            Item::Record(record) => numbers.push(number_of(record.bytes)),
+            Item::Lost(told) => lost += told.records,
+        }
+    }
+    (numbers, lost)
+}
+
+/// The actor: a process of this package that does as it is told by its arguments.
+#[must_use]
+pub fn actor(exe: &str, args: &[&str], ring: &Path) -> Command {
+    let mut command = Command::new(exe);
+    command.args(args).arg(ring);
+    command
+}
+
+/// The root of the workspace.
+#[must_use]
+pub fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_owned).unwrap_or_default()
+}

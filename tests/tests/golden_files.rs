@@ -13,9 +13,22 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/golden")
+/// The folder, its files written anew if that is asked for: once, before any test looks.
+fn folder() -> &'static Path {
+    static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/golden");
+        if std::env::var_os("PERFRING_REGENERATE_GOLDEN").is_some_and(|value| value == "1") {
+            for ring in golden::all() {
+                let text = serde_json::to_string_pretty(&ring.expect).unwrap();
+                fs::write(folder.join(format!("{}.perfring", ring.name)), &ring.file).unwrap();
+                fs::write(folder.join(format!("{}.expect.json", ring.name)), text + "\n").unwrap();
+            }
+        }
+        folder
+    });
+    &FOLDER
 }
 
 /// The names of the ring files in the folder.
@@ -261,16 +274,9 @@ fn the_writer_still_writes_these_very_bytes() {
         println!("this machine has the other byte order: it writes other bytes");
         return;
     }
-    let regenerate = std::env::var_os("PERFRING_REGENERATE_GOLDEN").is_some_and(|v| v == "1");
     let made = golden::all();
     for ring in &made {
         let path = folder().join(format!("{}.perfring", ring.name));
-        let expect = folder().join(format!("{}.expect.json", ring.name));
-        if regenerate {
-            fs::write(&path, &ring.file).unwrap();
-            let text = serde_json::to_string_pretty(&ring.expect).unwrap();
-            fs::write(&expect, text + "\n").unwrap();
-        }
         let stored = fs::read(&path).unwrap();
         if let Some(at) =
             (0..stored.len().max(ring.file.len())).find(|&at| stored.get(at) != ring.file.get(at))

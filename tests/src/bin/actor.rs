@@ -1,0 +1,199 @@
+//! The process that tests stop, step and kill.
+//!
+//! `actor kill SCENARIO RING` stops itself, does one thing, stops itself again.
+//! `actor quiet POLICY RING` moves a million records between two marks, and counts allocations.
+//! `actor produce COUNT RING`, `actor hold ROLE RING`: see their functions.
+
+use nix::sys::signal::{Signal, raise};
+use perfring_consumer::{Consumer, Item, Observer, Start};
+use perfring_producer::{Batch, Producer, ReserveError};
+use perfring_tests::{NUMBERED, number_of, numbered};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::{BufRead, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts allocations.
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: passes everything to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(at, layout) };
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+fn main() -> Outcome {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[..] {
+        ["kill", scenario, ring] => kill(scenario, ring),
+        ["quiet", policy, ring] => quiet(policy, ring),
+        ["produce", count, len, ring] => produce(count.parse()?, len.parse()?, ring),
+        ["hold", role, ring] => hold(role, ring),
+        _ => Err(format!("unknown arguments: {args:?}").into()),
+    }
+}
+
+/// One thing between two stops. The numbers published go on after those in the ring.
+fn kill(scenario: &str, ring: &str) -> Outcome {
+    nix::sys::ptrace::traceme()?;
+    if scenario == "attach" {
+        raise(Signal::SIGSTOP)?;
+        let producer = Producer::attach(ring)?;
+        raise(Signal::SIGSTOP)?;
+        std::mem::forget(producer);
+        return Ok(());
+    }
+    if scenario == "consume" {
+        let mut consumer = Consumer::attach(ring)?;
+        raise(Signal::SIGSTOP)?;
+        while let Some(Item::Record(record)) = consumer.read()? {
+            std::hint::black_box(number_of(record.bytes));
+        }
+        consumer.release();
+        raise(Signal::SIGSTOP)?;
+        std::mem::forget(consumer);
+        return Ok(());
+    }
+    let mut producer = Producer::attach(ring)?;
+    let next = producer.book().written.records;
+    // Made before the first stop: only the ring's own steps count.
+    let payloads: Vec<Vec<u8>> = (next..next + 3).map(|number| numbered(number, 100)).collect();
+    raise(Signal::SIGSTOP)?;
+    match scenario {
+        "publish" => {
+            let _ = std::hint::black_box(producer.publish(NUMBERED, &payloads[0]));
+        }
+        "reserve" => {
+            if let Ok(mut record) = producer.reserve(NUMBERED, 200) {
+                record[..100].copy_from_slice(&payloads[0]);
+                record.commit_len(100);
+            }
+        }
+        "discard" => {
+            if let Ok(mut record) = producer.reserve(NUMBERED, 100) {
+                record.copy_from_slice(&payloads[0]);
+                record.discard();
+            }
+        }
+        "batch" => {
+            let mut batch: Batch<'_> = producer.batch();
+            for payload in &payloads {
+                let _ = std::hint::black_box(batch.push(NUMBERED, payload));
+            }
+            batch.publish();
+        }
+        "detach" => drop(producer),
+        _ => return Err("unknown scenario".into()),
+    }
+    raise(Signal::SIGSTOP)?;
+    Ok(())
+}
+
+/// A million records through both hot paths, between two calls of `getppid` that a tracer sees.
+fn quiet(policy: &str, ring: &str) -> Outcome {
+    let mut producer = Producer::attach(ring)?;
+    let mut consumer = Consumer::attach(ring)?;
+    let mut observer = Observer::open(ring, Start::Oldest)?;
+    let mut moved = 0u64;
+    let mut round = |count: u64| -> Outcome {
+        for number in 0..count {
+            producer.publish(NUMBERED, &number.to_le_bytes())?;
+            let mut record = producer.reserve(NUMBERED, 72)?;
+            record.fill(number as u8);
+            record.commit();
+            let mut batch = producer.batch();
+            batch.push(NUMBERED, &[1; 24])?;
+            batch.push(NUMBERED, &[2; 24])?;
+            batch.publish();
+            while let Some(item) = consumer.read()? {
+                moved += u64::from(matches!(item, Item::Record(_)));
+            }
+            while let Some(item) = observer.read()? {
+                std::hint::black_box(item);
+            }
+        }
+        Ok(())
+    };
+    round(1000)?; // page faults and lazy binding
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    std::hint::black_box(nix::unistd::getppid());
+    round(250_000)?;
+    std::hint::black_box(nix::unistd::getppid());
+    let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    println!("{policy} moved {moved} allocations {allocations}");
+    Ok(())
+}
+
+/// Publishes numbered records, `len` bytes each, waiting for space, then says how it went.
+fn produce(count: u64, len: usize, ring: &str) -> Outcome {
+    let mut producer = Producer::attach(ring)?;
+    let mut refused = 0u64;
+    for number in 0..count {
+        let payload = numbered(number, len);
+        match producer.publish(NUMBERED, &payload) {
+            Ok(()) => {}
+            Err(ReserveError::Full) => refused += 1,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let book = producer.book();
+    println!("written {} refused {refused} full {}", book.written.records, book.full.records);
+    Ok(())
+}
+
+/// Holds a place until a line comes on stdin. A line each time that something is done.
+fn hold(role: &str, ring: &str) -> Outcome {
+    let mut out = std::io::stdout().lock();
+    let mut lines = std::io::stdin().lock().lines();
+    let mut say = |what: &str| writeln!(out, "{what}").and_then(|()| out.flush());
+    match role {
+        "producer" => {
+            let mut producer = Producer::attach_as(ring, "the-holder")?;
+            say("attached")?;
+            while let Some(line) = lines.next().transpose()? {
+                producer.publish(NUMBERED, &numbered(line.parse()?, 40))?;
+                say("published")?;
+            }
+        }
+        "consumer" => {
+            let mut consumer = Consumer::attach_as(ring, "the-holder")?;
+            say("attached")?;
+            while let Some(line) = lines.next().transpose()? {
+                // Asked to read so many, waiting as long as it takes.
+                let mut left: u64 = line.parse()?;
+                while left > 0 {
+                    match consumer.read()? {
+                        Some(Item::Record(record)) => {
+                            let number = number_of(record.bytes);
+                            left -= 1;
+                            say(&number.to_string())?;
+                        }
+                        Some(Item::Lost(lost)) => say(&format!("lost {}", lost.records))?,
+                        None => {
+                            consumer.wait(std::time::Duration::MAX);
+                        }
+                    }
+                }
+                consumer.release();
+                say("done")?;
+            }
+        }
+        _ => return Err("unknown role".into()),
+    }
+    Ok(())
+}

@@ -1,0 +1,308 @@
+//! A process is killed by SIGKILL between every two instructions of what it does to a ring: no
+//! hook, no build of its own, the very code that ships.
+//!
+//! The actor stops itself before and after; this test, its tracer, steps it `k` instructions on and
+//! kills it, for every `k` (attaching takes tens of thousands of instructions, most of them the
+//! kernel's and the loader's: there every few dozenth). Then the file alone must tell everything that was committed, the books
+//! must balance, and the next producer, consumer and observer must go on.
+
+use nix::sys::ptrace;
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
+use perfring_consumer::{Consumer, Item, Observer, Policy, Saved, Snapshot, Start};
+use perfring_producer::{Evict, Options, Producer, ReserveError};
+use perfring_tests::{NUMBERED, actor, number_of, numbered, numbers, ring_dir};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+/// Enough for the longest scenario; one that never stops is a failure.
+const STEPS_MAX: usize = 500_000;
+/// Steps that one scene may take for all its deaths together: one of too many instructions is
+/// killed at every n-th.
+const STEPS_ALL: usize = 600_000;
+
+struct Stepped {
+    child: Child,
+    pid: Pid,
+}
+
+impl Stepped {
+    /// An actor at its first stop.
+    fn start(scenario: &str, ring: &Path) -> Self {
+        let mut command = actor(env!("CARGO_BIN_EXE_actor"), &["kill", scenario], ring);
+        // Not a step for the dynamic linker.
+        command.env("LD_BIND_NOW", "1");
+        let child = command.stdin(Stdio::null()).spawn().expect("an actor");
+        let pid = Pid::from_raw(child.id() as i32);
+        match waitpid(pid, None).expect("the actor stops") {
+            WaitStatus::Stopped(_, Signal::SIGSTOP) => {}
+            other => panic!("the actor should have stopped itself, but {other:?}"),
+        }
+        Stepped { child, pid }
+    }
+
+    /// One instruction on. Returns whether it has reached its second stop.
+    fn step(&self) -> bool {
+        ptrace::step(self.pid, None).expect("a step");
+        match waitpid(self.pid, None).expect("a stop") {
+            WaitStatus::Stopped(_, Signal::SIGTRAP) => false,
+            WaitStatus::Stopped(_, Signal::SIGSTOP) => true,
+            other => panic!("the actor should have stepped, but {other:?}"),
+        }
+    }
+
+    fn kill(mut self) {
+        self.child.kill().expect("a kill");
+        self.child.wait().expect("a death");
+    }
+}
+
+/// A ring prepared for a scenario.
+struct Scene {
+    name: &'static str,
+    scenario: &'static str,
+    options: Options,
+    /// What happened to it before.
+    prepare: fn(&Path),
+}
+
+fn prepare_few(ring: &Path) {
+    let mut producer = Producer::attach(ring).unwrap();
+    for number in 0..10 {
+        producer.publish(NUMBERED, &numbered(number, 40)).unwrap();
+    }
+}
+
+/// Full to the brim, with losses counted and not told.
+fn prepare_full(ring: &Path) {
+    let mut producer = Producer::attach(ring).unwrap();
+    let mut number = 0;
+    while producer.publish(NUMBERED, &numbered(number, 40)) != Err(ReserveError::Full) {
+        number += 1;
+    }
+    std::mem::forget(producer);
+}
+
+/// Losses counted and not told, and room again: the next record brings the marker.
+fn prepare_lossy(ring: &Path) {
+    prepare_full(ring);
+    let mut consumer = Consumer::attach(ring).unwrap();
+    for _ in 0..40 {
+        assert!(consumer.read().unwrap().is_some());
+    }
+}
+
+/// Gone round several times.
+fn prepare_lapped(ring: &Path) {
+    let mut producer = Producer::attach(ring).unwrap();
+    for number in 0..300 {
+        producer.publish(NUMBERED, &numbered(number, 8 + number as usize % 90)).unwrap();
+    }
+    producer.reserve(NUMBERED, 50).unwrap().discard();
+}
+
+fn scene(
+    name: &'static str,
+    scenario: &'static str,
+    options: Options,
+    prepare: fn(&Path),
+) -> Scene {
+    Scene { name, scenario, options, prepare }
+}
+
+fn drop_scenes() -> Vec<Scene> {
+    let drop = Options { size: 4096, ..Options::default() };
+    vec![
+        scene("drop, publish", "publish", drop, prepare_few),
+        scene("drop, reserve and commit shorter", "reserve", drop, prepare_few),
+        scene("drop, discard", "discard", drop, prepare_few),
+        scene("drop, batch", "batch", drop, prepare_few),
+        scene("drop, refused by a full ring", "publish", drop, prepare_full),
+        scene("drop, telling a loss", "publish", drop, prepare_lossy),
+        scene("drop, batch telling a loss", "batch", drop, prepare_lossy),
+        scene("drop, attach", "attach", drop, prepare_lossy),
+        scene("drop, detach", "detach", drop, prepare_lossy),
+        scene("drop, consume", "consume", drop, prepare_full),
+    ]
+}
+
+fn overwrite_scenes() -> Vec<Scene> {
+    let overwrite = Options { size: 4096, policy: Policy::Overwrite, ..Options::default() };
+    let half = Options { evict: Evict::Half, ..overwrite };
+    vec![
+        scene("overwrite, publish", "publish", overwrite, prepare_lapped),
+        scene("overwrite, reserve and commit shorter", "reserve", overwrite, prepare_lapped),
+        scene("overwrite, discard", "discard", overwrite, prepare_lapped),
+        scene("overwrite, batch", "batch", overwrite, prepare_lapped),
+        scene("overwrite, attach", "attach", overwrite, prepare_lapped),
+        scene("overwrite, consume", "consume", overwrite, prepare_lapped),
+        scene("overwrite by halves, publish", "publish", half, prepare_lapped),
+        scene("overwrite by halves, batch", "batch", half, prepare_lapped),
+    ]
+}
+
+/// What the file says after a death.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+struct Told {
+    written: u64,
+    full: u64,
+    discarded: u64,
+}
+
+/// Reads a dead ring in every way and checks that all agree. Returns what it tells.
+fn inspect(ring: &Path) -> Told {
+    let snapshot = Snapshot::take(ring).expect("a dead ring can be opened");
+    let (found, _) = numbers(&snapshot);
+    let totals = *snapshot.totals();
+    let written = totals.producer.written;
+    // Everything from the oldest to the newest, nothing missing, nothing twice.
+    let gone = written.records - found.len() as u64;
+    assert!(found.iter().copied().eq(gone..written.records), "{found:?} of {written:?}");
+    // written = read (or overwritten) + still there.
+    assert_eq!(totals.present.records, found.len() as u64);
+    match snapshot.layout().policy {
+        Policy::Drop => {
+            assert_eq!(totals.consumer.read.records, gone);
+            assert_eq!(totals.overwritten.records, 0);
+        }
+        Policy::Overwrite => assert_eq!(totals.overwritten.records, gone),
+    }
+    // Positions are made of records, holes and markers alone.
+    let p = totals.producer;
+    assert_eq!(p.pos, written.bytes + p.discarded.bytes + 32 * p.lost_markers);
+
+    let mut observer = Observer::open(ring, Start::Oldest).unwrap();
+    let mut seen = Vec::new();
+    while let Some(item) = observer.read().unwrap() {
+        if let Item::Record(record) = item {
+            seen.push(number_of(record.bytes));
+        }
+    }
+    assert_eq!(seen, found);
+    assert_eq!(observer.saved().before, written);
+    Told { written: written.records, full: p.full.records, discarded: p.discarded.records }
+}
+
+/// Goes on with a ring whose producer and consumer are gone.
+fn go_on(ring: &Path, told: Told, start: Saved) {
+    let mut producer = Producer::attach(ring).expect("a dead producer's place is free");
+    assert_eq!(producer.book().written.records, told.written);
+    let policy = producer.layout().policy;
+    let mut consumer = Consumer::attach(ring).expect("a dead consumer's place is free");
+    let already = consumer.read_count().records + consumer.lapped().records;
+    let (mut read, mut lapped, mut lost) = (Vec::new(), 0, 0);
+    let mut drain = |consumer: &mut Consumer| {
+        while let Some(item) = consumer.read().unwrap() {
+            match item {
+                Item::Record(record) => read.push(number_of(record.bytes)),
+                Item::Lost(told) if told.cause == perfring_consumer::Cause::Lapped => {
+                    lapped += told.records;
+                }
+                Item::Lost(told) => lost += told.records,
+            }
+        }
+        consumer.release();
+    };
+    drain(&mut consumer);
+    for number in told.written..told.written + 100 {
+        producer.publish(NUMBERED, &numbered(number, 60)).unwrap();
+        if policy == Policy::Drop {
+            drain(&mut consumer);
+        }
+    }
+    drain(&mut consumer);
+    let end = told.written + 100;
+    assert_eq!(already + lapped + read.len() as u64, end, "nothing lost, nothing read twice");
+    assert!(read.is_sorted_by(|a, b| a < b) && read.last() == Some(&(end - 1)));
+    if policy == Policy::Drop {
+        assert!(read.iter().copied().eq(already..end));
+        let book = producer.book();
+        assert_eq!(book.told_full, book.full, "every loss is told");
+        assert!(lost <= book.full.records);
+    }
+    // An observer that saved its place before the death counts exactly what it missed.
+    let mut observer = Observer::open(ring, Start::At(start)).unwrap();
+    let mut seen = start.before.records;
+    while let Some(item) = observer.read().unwrap() {
+        match item {
+            Item::Record(record) => {
+                assert_eq!(number_of(record.bytes), seen);
+                seen += 1;
+            }
+            Item::Lost(told) if told.cause == perfring_consumer::Cause::Lapped => {
+                seen += told.records;
+            }
+            Item::Lost(_) => {}
+        }
+    }
+    assert_eq!(seen, end);
+}
+
+#[test]
+fn a_death_at_any_instruction_costs_no_committed_record_of_a_drop_ring() {
+    play(&drop_scenes());
+}
+
+#[test]
+fn a_death_at_any_instruction_costs_no_committed_record_of_an_overwrite_ring() {
+    play(&overwrite_scenes());
+}
+
+fn play(scenes: &[Scene]) {
+    let dir = ring_dir();
+    let mut deaths = 0;
+    for (at, scene) in scenes.iter().enumerate() {
+        let template: PathBuf = dir.path().join(format!("template-{at}"));
+        perfring_producer::create(&template, &scene.options).unwrap();
+        (scene.prepare)(&template);
+        let ring = dir.path().join("ring");
+        let fresh = || {
+            std::fs::copy(&template, &ring).unwrap();
+        };
+        fresh();
+        let before = inspect(&ring);
+        let start = Observer::open(&ring, Start::Latest).unwrap().saved();
+        assert_eq!(start.before.records, before.written);
+
+        fresh();
+        let whole = Stepped::start(scene.scenario, &ring);
+        let mut steps = 0;
+        while !whole.step() {
+            steps += 1;
+            assert!(steps < STEPS_MAX, "{}: never reaches its second stop", scene.name);
+        }
+        whole.kill();
+        let after = inspect(&ring);
+
+        let mut changes = Vec::new();
+        let mut last = before;
+        let stride = steps * steps / 2 / STEPS_ALL + 1;
+        // The last step is always among them.
+        for steps in (0..=steps).rev().step_by(stride).collect::<Vec<_>>().into_iter().rev() {
+            fresh();
+            let actor = Stepped::start(scene.scenario, &ring);
+            for _ in 0..steps {
+                actor.step();
+            }
+            actor.kill();
+            let told = inspect(&ring);
+            // All or nothing, and never back.
+            assert!(told.written >= last.written && told.written <= after.written);
+            assert!(told.full >= last.full && told.full <= after.full);
+            assert!(told.discarded >= last.discarded && told.discarded <= after.discarded);
+            if told != last {
+                changes.push(steps);
+            }
+            last = told;
+            go_on(&ring, told, start);
+            deaths += 1;
+        }
+        assert_eq!(last, after, "{}", scene.name);
+        println!(
+            "{}: {steps} steps, killed at every {stride}., changes at {changes:?}, {before:?} -> {after:?}",
+            scene.name
+        );
+    }
+    println!("{deaths} deaths, each survived");
+}
