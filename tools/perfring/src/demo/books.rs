@@ -126,7 +126,7 @@ impl Account {
                 ));
             }
         }
-        format!("  {:<9}  {}", self.name, lines.join("\n             "))
+        format!("{:<9}  {}", self.name, lines.join("\n           "))
     }
 }
 

@@ -224,9 +224,9 @@ impl Says {
             Sample::Cpu(sample) if sample.cpu == Cpu::ALL => self.cpu = Some(*sample),
             Sample::Cpu(_) => {}
             Sample::Memory(memory) => {
-                let used = Bytes(memory.total.saturating_sub(memory.available));
+                let percent = memory.available * 100 / memory.total.max(1);
                 let total = Bytes(memory.total);
-                self.line = format!("{used} of {total} used, load {:.2}", memory.load);
+                self.line = format!("{percent}% of {total} free, load {:.2}", memory.load);
             }
             Sample::Io(io) => {
                 let disks = io.disks.iter();
@@ -236,10 +236,10 @@ impl Says {
                 self.io = Some(IoSum { time_ns: io.time_ns.to_native(), disk, net });
             }
             Sample::Processes(all) => {
-                self.line = format!("{} processes", all.count);
+                self.line = format!("{} run", all.count);
                 if let Some(first) = all.busiest.first() {
                     let percent = first.cpu_permille.to_native() / 10;
-                    self.line += &format!(", busiest {} {percent}%", first.name);
+                    self.line += &format!(", {} {percent}%", first.name);
                 }
             }
             Sample::Pulse(pulse) => {
@@ -261,7 +261,7 @@ impl Says {
                 let time = now.stamp.time_ns.saturating_sub(before.stamp.time_ns).max(1);
                 self.line = match before.stamp.time_ns {
                     0 => format!("{percent}% busy since boot"),
-                    _ => format!("{percent}% busy, {} switches/s", Amount(switches / time)),
+                    _ => format!("{percent}% busy, {} cs/s", Amount(switches / time)),
                 };
             }
         }
@@ -280,7 +280,7 @@ impl Says {
         self.io_before = self.io.or(self.io_before);
         if self.gap_ns > 0 {
             let (gap, late) = (Nanos(self.gap_ns), Nanos(self.late_ns));
-            self.line = format!("longest gap {gap}, wake late {late}");
+            self.line = format!("gap {gap}, late {late}");
             (self.gap_ns, self.late_ns) = (0, 0);
         }
         self.line.clone()

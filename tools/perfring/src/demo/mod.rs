@@ -19,8 +19,8 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::getppid;
-use perfring_producer::Policy;
-use std::path::PathBuf;
+use perfring_producer::{Policy, Removal};
+use std::path::{Path, PathBuf};
 
 /// See rings at work: producers, a sidecar that follows them all, and one kill -9
 ///
@@ -98,20 +98,36 @@ const STATIONS: [Station; 6] = [
 const VICTIM: &str = "flight";
 
 pub(crate) fn child(args: &ChildArgs) -> Result<(), Failure> {
-    let failed = |errno: nix::Error| Failure::General(format!("demo: prctl: {errno}"));
-    set_pdeathsig(Signal::SIGKILL).map_err(failed)?;
-    if getppid().as_raw() != args.parent {
-        return Ok(()); // orphaned before the call above
-    }
+    let orphaned = || getppid().as_raw() != args.parent;
     match args.role {
-        Role::Sidecar => sidecar::run(&args.dir),
+        Role::Sidecar => {
+            // It ends with its stdin, and cleans up after a parent that was killed.
+            let ended = sidecar::run(&args.dir);
+            if orphaned() {
+                clean_up(&args.dir);
+            }
+            ended
+        }
         Role::Producer => {
-            let station =
-                STATIONS.iter().find(|station| Some(station.name) == args.ring.as_deref());
+            let failed = |errno| Failure::General(format!("demo: prctl: {errno}"));
+            set_pdeathsig(Signal::SIGKILL).map_err(failed)?;
+            if orphaned() {
+                return Ok(()); // before the call above
+            }
+            let station = STATIONS.iter().find(|known| Some(known.name) == args.ring.as_deref());
             let station = station.ok_or_else(|| Failure::Usage("demo: no such ring".to_owned()))?;
             producer::run(station, &args.dir)
         }
     }
+}
+
+/// Removes the rings, and the directory if nothing else is in it.
+fn clean_up(dir: &Path) {
+    for station in &STATIONS {
+        // What is gone already need not be removed.
+        let _ = perfring_producer::remove(dir.join(station.name), Removal::Always);
+    }
+    let _ = std::fs::remove_dir(dir);
 }
 
 /// `CLOCK_MONOTONIC`, which all processes of a machine share, in ns.

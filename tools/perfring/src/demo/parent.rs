@@ -1,5 +1,6 @@
 //! The demo's parent: makes the rings, starts the processes, kills one, ends the rest, cleans up.
 
+use super::screen::{Screen, Style};
 use super::{Args, STATIONS, VICTIM, now_ns};
 use crate::failure::Failure;
 use crate::stop::Stop;
@@ -44,12 +45,13 @@ fn directory() -> Result<TempDir, Failure> {
 
 fn introduce(dir: &Path, seconds: u64) -> Result<(), Failure> {
     let text = format!(
-        "{} processes publish what this host is doing, each into its own ring in\n{}\nA sidecar \
-         process follows all of them. {seconds} s; in the middle, kill -9 hits one.\n",
+        "{} processes publish what this host is doing, each into a ring of its own, in\n{}\n\
+         A sidecar process follows all of them. One makes bursts that are larger than its ring: \
+         it must lose some, and count them. In the middle, kill -9 hits another. {seconds} s.\n",
         STATIONS.len(),
         dir.display(),
     );
-    writeln!(io::stdout(), "{text}").map_err(|error| Failure::output(&error))
+    Screen::new().say(Style::Plain, &text).map_err(|error| Failure::output(&error))
 }
 
 /// The child processes. None outlives this.

@@ -118,15 +118,12 @@ pub(super) fn row(columns: &[Column], cells: &[String], width: usize) -> String 
         if !line.is_empty() {
             line += "  ";
         }
-        let room = match column.align {
-            Align::Rest => width.saturating_sub(line.chars().count()),
-            _ => column.width,
-        };
-        let cell = cut(cell, room);
+        let room = column.width;
         match column.align {
             Align::Left => line += &format!("{cell:<room$}"),
+            // Never cut: half a number is a wrong one.
             Align::Right => line += &format!("{cell:>room$}"),
-            Align::Rest => line += &cell,
+            Align::Rest => line += cell,
         }
     }
     cut(line.trim_end(), width)
@@ -137,14 +134,14 @@ fn cut(text: &str, room: usize) -> String {
     text.chars().take(room).collect()
 }
 
-/// Breaks a text between words; what follows is indented as far as its first line and two more.
+/// Breaks a text between words. Where a line has columns, what follows hangs under its last one.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for line in text.split('\n') {
-        let indent = line.chars().take_while(|c| *c == ' ').count();
+        let hang = line.rfind("  ").map_or(0, |at| line[..at].chars().count() + 4);
         let mut rest = line.to_owned();
         loop {
-            let space = |(at, c)| (c == ' ' && at > indent + 2).then_some(at);
+            let space = |(at, c)| (c == ' ' && at > hang).then_some(at);
             let places: Vec<(usize, char)> = rest.char_indices().collect();
             let at = match places.len() > width {
                 true => places[..=width].iter().copied().rev().find_map(space),
@@ -155,7 +152,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
                 break;
             };
             lines.push(rest[..at].trim_end().to_owned());
-            rest = format!("{:1$}{2}", "", indent + 2, rest[at..].trim_start());
+            rest = format!("{:1$}{2}", "", hang, rest[at..].trim_start());
         }
     }
     lines

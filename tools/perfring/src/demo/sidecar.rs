@@ -33,8 +33,8 @@ const TABLE: [Column; 7] = [
 const REPORT: [Column; 6] = [
     Column { title: "ring", width: 9, from: 0, align: Align::Left },
     Column { title: "records", width: 9, from: 0, align: Align::Right },
-    Column { title: "per s", width: 7, from: 46, align: Align::Right },
-    Column { title: "p50", width: 6, from: 54, align: Align::Right },
+    Column { title: "per s", width: 7, from: 54, align: Align::Right },
+    Column { title: "p50", width: 6, from: 62, align: Align::Right },
     Column { title: "p99", width: 6, from: 0, align: Align::Right },
     Column { title: "lost, by cause", width: 0, from: 0, align: Align::Rest },
 ];
