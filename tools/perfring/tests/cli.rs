@@ -1,0 +1,733 @@
+//! What the command line promises, tried on the real binary.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use perfring_consumer::{Consumer, Stat};
+use perfring_producer::{Producer, RecordType};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// A directory with room for rings.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// The path of a ring made with these options.
+    fn ring(&self, options: &[&str]) -> String {
+        let path = self.path("ring").to_str().unwrap().to_owned();
+        let mut args = vec!["create", &path];
+        args.extend(options);
+        let made = run(&args, b"");
+        assert_eq!(made.code(), 0, "{}", made.err());
+        path
+    }
+}
+
+/// How a command ended.
+struct Done(Output);
+
+impl Done {
+    fn code(&self) -> i32 {
+        self.0.status.code().unwrap_or(-1)
+    }
+
+    fn out(&self) -> String {
+        String::from_utf8(self.0.stdout.clone()).unwrap()
+    }
+
+    fn err(&self) -> String {
+        String::from_utf8(self.0.stderr.clone()).unwrap()
+    }
+
+    /// One sentence on stderr with the prefix, nothing on stdout, and this code.
+    #[track_caller]
+    fn refuses(&self, code: i32, says: &str) {
+        let (out, err) = (self.out(), self.err());
+        assert_eq!(self.code(), code, "{err}");
+        assert_eq!(out, "");
+        assert_eq!(err.lines().count(), 1, "{err}");
+        assert!(err.starts_with("perfring: ") && err.contains(says), "{err}");
+    }
+}
+
+fn perfring(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_perfring"));
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run(args: &[&str], input: &[u8]) -> Done {
+    let mut child = perfring(args).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    std::thread::scope(|scope| {
+        // A command that reads no stdin closes it.
+        scope.spawn(move || stdin.write_all(input));
+        Done(child.wait_with_output().unwrap())
+    })
+}
+
+#[track_caller]
+fn publish(ring: &str, input: &[u8]) {
+    let done = run(&["publish", ring], input);
+    assert_eq!(done.code(), 0, "{}", done.err());
+}
+
+/// A command that is followed line by line.
+struct Live {
+    child: Child,
+    out: BufReader<ChildStdout>,
+}
+
+impl Live {
+    fn start(args: &[&str]) -> Self {
+        Self::of(perfring(args))
+    }
+
+    fn of(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        Live { child, out }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.out.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+    }
+
+    /// The rest of stdout, stderr, and the exit code.
+    fn end(mut self) -> (String, String, i32) {
+        let (mut out, mut err) = (String::new(), String::new());
+        self.out.read_to_string(&mut out).unwrap();
+        self.child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        (out, err, self.child.wait().unwrap().code().unwrap_or(-1))
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Asks again and again until it is so; fails the test if it never is.
+#[track_caller]
+fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !so() {
+        assert!(began.elapsed() < Duration::from_secs(20), "never: {what}");
+        std::thread::yield_now();
+    }
+}
+
+fn json_lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+const LINES: &[u8] = b"one\n\ntab\there\ngr\xc3\xbc\xc3\x9fe\nbytes \xff\x00\x1b\nno end";
+
+#[test]
+fn lines_come_back_in_every_format_from_every_reader() {
+    let text = "one\n\ntab\there\ngrüße\nbytes \\xff\\x00\\x1b\nno end\n";
+    let raw = b"onetab\theregr\xc3\xbc\xc3\x9febytes \xff\x00\x1bno end";
+    for reader in ["tail", "dump", "consume"] {
+        let place = Place::new();
+        let ring = place.ring(&[]);
+        publish(&ring, LINES);
+        let read = |format| {
+            // A consumer takes them out: give it new ones for each format.
+            let done = run(&[reader, &ring, "--format", format], b"");
+            assert_eq!(done.code(), 0, "{}", done.err());
+            if reader == "consume" {
+                publish(&ring, LINES);
+            }
+            done
+        };
+        assert_eq!(read("text").out(), text, "{reader}");
+        assert_eq!(read("raw").0.stdout, raw, "{reader}");
+        let lines = json_lines(&read("json").out());
+        assert_eq!(lines.len(), 6, "{reader}");
+        let first = &lines[0];
+        assert_eq!(first["text"], "one");
+        assert_eq!(first["len"], 3);
+        assert_eq!(first["type"], 4096);
+        assert!(first["pos"].is_u64() && first.get("base64").is_none());
+        assert_eq!(lines[1]["text"], "");
+        assert_eq!(lines[3]["text"], "grüße");
+        assert_eq!(lines[4]["base64"], "Ynl0ZXMg/wAb");
+        assert_eq!(lines[4]["len"], 9);
+        assert!(lines[4].get("text").is_none());
+        assert_eq!(lines[5]["text"], "no end");
+    }
+}
+
+#[test]
+fn text_can_show_positions_and_types() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    assert_eq!(run(&["publish", &ring, "--type", "0x1388"], b"a\nb\n").code(), 0);
+    let shown = run(&["tail", "--positions", &ring], b"").out();
+    let fields: Vec<Vec<&str>> =
+        shown.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(fields, [["0", "5000", "a"], ["16", "5000", "b"]]);
+    run(&["tail", "--positions", "--format", "raw", &ring], b"").refuses(2, "--format text");
+}
+
+#[test]
+fn a_consumer_goes_on_where_the_last_one_ended() {
+    for policy in ["drop", "overwrite"] {
+        let place = Place::new();
+        let ring = place.ring(&["--policy", policy]);
+        publish(&ring, b"1\n2\n3\n4\n5\n");
+        assert_eq!(run(&["consume", &ring, "-n", "2"], b"").out(), "1\n2\n", "{policy}");
+        assert_eq!(run(&["tail", &ring, "-n", "1"], b"").code(), 0);
+        assert_eq!(run(&["consume", &ring], b"").out(), "3\n4\n5\n", "{policy}");
+        assert_eq!(run(&["consume", &ring], b"").out(), "", "{policy}");
+    }
+}
+
+#[test]
+fn tail_moves_nothing() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    publish(&ring, b"1\n2\n");
+    let before = fs::read(&ring).unwrap();
+    fs::set_permissions(&ring, fs::Permissions::from_mode(0o400)).unwrap();
+    for _ in 0..2 {
+        assert_eq!(run(&["tail", &ring], b"").out(), "1\n2\n");
+    }
+    assert_eq!(run(&["dump", &ring], b"").out(), "1\n2\n");
+    assert!(fs::read(&ring).unwrap() == before, "an observer wrote to the ring");
+}
+
+#[test]
+fn follow_shows_what_comes_and_ends_with_the_ring() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    for reader in ["tail", "consume"] {
+        publish(&ring, b"early\n");
+        let mut live = Live::start(&[reader, "-f", &ring]);
+        assert_eq!(live.line(), "early");
+        publish(&ring, b"late\n");
+        assert_eq!(live.line(), "late");
+        if reader == "consume" {
+            assert_eq!(run(&["rm", "--force", &ring], b"").code(), 0);
+            let (rest, err, code) = live.end();
+            assert_eq!((rest.as_str(), code), ("", 0));
+            assert!(err.contains("was removed"), "{err}");
+        } else {
+            drop(live);
+            assert_eq!(run(&["consume", &ring], b"").out(), "early\nlate\n");
+        }
+    }
+}
+
+#[test]
+fn from_latest_shows_only_what_comes() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    let mut producer = Producer::attach(Path::new(&ring)).unwrap();
+    producer.publish(RecordType::BYTES, b"old").unwrap();
+    let mut live = Live::start(&["tail", "-f", "-n", "1", "--from", "latest", &ring]);
+    // It cannot be seen to be there: publish until it shows something.
+    let (mut n, shown) = (0, std::cell::OnceCell::new());
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| live.line());
+        until("a new record is shown", || {
+            n += 1;
+            let full = producer.publish(RecordType::BYTES, format!("new {n}").as_bytes());
+            if full.is_err() {
+                run(&["consume", &ring], b"");
+            }
+            reader.is_finished()
+        });
+        shown.set(reader.join().unwrap()).unwrap();
+    });
+    assert!(shown.get().unwrap().starts_with("new "), "{shown:?}");
+    run(&["tail", "--from", "latest", &ring], b"").refuses(2, "-f");
+}
+
+#[test]
+fn a_timeout_ends_with_124_and_says_how_far_it_came() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    publish(&ring, b"only\n");
+    for reader in ["tail", "consume"] {
+        let done = run(&[reader, "-n", "2", "--timeout", "0.05", &ring], b"");
+        assert_eq!((done.code(), done.out().as_str()), (124, "only\n"));
+        assert!(done.err().contains("1 of 2 records"), "{}", done.err());
+    }
+    // Enough records in time are a success.
+    publish(&ring, b"next\n");
+    assert_eq!(run(&["consume", "-n", "1", "--timeout", "20", &ring], b"").code(), 0);
+}
+
+#[test]
+fn ctrl_c_and_term_end_in_order() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
+        for reader in ["tail", "consume"] {
+            publish(&ring, b"line\n");
+            let mut live = Live::start(&[reader, "-f", &ring]);
+            assert_eq!(live.line(), "line");
+            live.signal(signal);
+            let (_, err, ended) = live.end();
+            assert_eq!((ended, err.as_str()), (code, ""), "{reader}");
+            if reader == "tail" {
+                assert_eq!(run(&["consume", &ring], b"").out(), "line\n");
+            }
+        }
+        // What a consumer showed it has released.
+        let stat = Stat::read(Path::new(&ring)).unwrap();
+        assert!(!stat.consumer.alive);
+        assert_eq!(stat.totals.unwrap().present.records, 0);
+        let mut live = Live::start(&["stat", "--json", "-i", "0.01", &ring]);
+        live.line();
+        live.line();
+        live.signal(signal);
+        assert_eq!(live.end().2, code);
+    }
+}
+
+#[test]
+fn an_interrupted_publish_reports_and_keeps_what_it_published() {
+    let place = Place::new();
+    let ring = place.ring(&["--size", "4K"]);
+    // Waiting for stdin.
+    let mut live = Live::of({
+        let mut command = perfring(&["publish", &ring]);
+        command.stdin(Stdio::piped());
+        command
+    });
+    let mut stdin = live.child.stdin.take().unwrap();
+    stdin.write_all(b"first\n").unwrap();
+    let records = || Stat::read(Path::new(&ring)).unwrap().totals.unwrap().present.records;
+    until("the line is published", || records() == 1);
+    live.signal(Signal::SIGINT);
+    let (_, err, code) = live.end();
+    assert_eq!((code, err.as_str()), (130, "perfring: published 1 records, lost 0\n"));
+    drop(stdin);
+    // Waiting for space, for longer than this test lives.
+    let long = [b"x".repeat(3000), b"y".repeat(3000)].join(&b'\n');
+    let mut live = Live::of({
+        let mut command = perfring(&["publish", "--wait", "3600", &ring]);
+        command.stdin(Stdio::piped());
+        command
+    });
+    live.child.stdin.take().unwrap().write_all(&long).unwrap();
+    until("the first line is published", || records() == 2);
+    live.signal(Signal::SIGTERM);
+    let (_, err, code) = live.end();
+    assert_eq!(code, 143, "{err}");
+    assert!(err.contains("published 1 records, lost 0"), "{err}");
+    assert_eq!(run(&["dump", &ring], b"").out().lines().count(), 2);
+}
+
+#[test]
+fn publish_waits_for_space_if_asked() {
+    let place = Place::new();
+    let ring = place.ring(&["--size", "4K"]);
+    let lines: String = (0..1000).map(|n| format!("line {n}\n")).collect();
+    let reader = Live::start(&["consume", "-n", "1000", "--timeout", "60", &ring]);
+    let done = run(&["publish", "--wait", "60", "--fail-on-loss", &ring], lines.as_bytes());
+    assert_eq!(done.code(), 0, "{}", done.err());
+    let (out, _, code) = reader.end();
+    assert_eq!(code, 0);
+    assert!(out == lines, "the lines came in another order or number");
+}
+
+#[test]
+fn a_closed_pipe_ends_quietly_and_loses_nothing() {
+    let place = Place::new();
+    let ring = place.ring(&["--size", "1M"]);
+    let lines: String = (0..20_000).map(|n| format!("{n:020}\n")).collect();
+    publish(&ring, lines.as_bytes());
+    for reader in ["tail", "dump", "consume"] {
+        let mut live = Live::start(&[reader, &ring]);
+        assert_eq!(live.line(), format!("{:020}", 0), "{reader}");
+        // As `head -1` does: closes its end with more to come.
+        let (err, code) = close_and_wait(live);
+        assert_eq!((err.as_str(), code), ("", 0), "{reader}");
+    }
+    // A pipe holds 64 KiB: what was not written to it is still in the ring.
+    let left = run(&["consume", &ring], b"").out();
+    assert!(left.lines().count() > 10_000, "{} left", left.lines().count());
+    assert!(lines.ends_with(&left));
+}
+
+/// Closes the reading end of a command's stdout.
+fn close_and_wait(mut live: Live) -> (String, i32) {
+    let (empty, _) = std::io::pipe().unwrap();
+    live.out = BufReader::new(ChildStdout::from(OwnedFd::from(empty)));
+    let mut err = String::new();
+    live.child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+    (err, live.child.wait().unwrap().code().unwrap_or(-1))
+}
+
+#[test]
+fn losses_are_exact_and_told_to_everyone() {
+    let place = Place::new();
+    let ring = place.ring(&["--size", "4K"]);
+    // 16 bytes each: 255 fit into a ring that is never quite full.
+    let lines: String = (0..300).map(|n| format!("{n:03}\n")).collect();
+    let done = run(&["publish", &ring, "--fail-on-loss"], lines.as_bytes());
+    assert_eq!(done.code(), 5);
+    assert!(
+        done.err().contains("published 255 records, lost 45: full 45, too_large 0"),
+        "{}",
+        done.err()
+    );
+    // Without the flag a loss is a report.
+    let long = [&[b'x'; 5000][..], b"\n"].concat();
+    let done = run(&["publish", &ring], &long);
+    assert_eq!(done.code(), 0);
+    assert!(done.err().contains("published 0 records, lost 1: full 0, too_large 1"));
+    // Not told yet, as nothing fits: whoever asks is told all the same.
+    assert_eq!(run(&["tail", &ring], b"").code(), 0);
+    run(&["tail", "-n", "0", "--fail-on-loss", &ring], b"").refuses(5, "46 records");
+    let done = run(&["consume", "--fail-on-loss", &ring], b"");
+    assert_eq!((done.code(), done.out().lines().count()), (5, 255));
+    assert!(done.err().contains("46 records"), "{}", done.err());
+    // The next record that fits comes after the news.
+    publish(&ring, b"after\n");
+    let text = run(&["tail", &ring], b"");
+    assert_eq!(text.out(), "after\n");
+    let err = text.err();
+    assert!(err.contains("LOST 45 records") && err.contains(": full"), "{err}");
+    assert!(err.contains("LOST 1 records") && err.contains(": too_large"), "{err}");
+    let lines = json_lines(&run(&["tail", "--format", "json", &ring], b"").out());
+    let lost: Vec<&Value> = lines.iter().filter_map(|line| line.get("lost")).collect();
+    assert_eq!(lost.len(), 2);
+    assert_eq!((&lost[0]["records"], &lost[0]["cause"]), (&json!(45), &json!("full")));
+    assert_eq!((&lost[0]["bytes"], &lost[1]["bytes"]), (&json!(45 * 16), &json!(5008)));
+    assert!(lost[0]["pos"].is_u64());
+    assert_eq!(run(&["tail", "--fail-on-loss", &ring], b"").code(), 5);
+    // Once the news has been consumed there is nothing more to fail on.
+    assert_eq!(run(&["consume", "--fail-on-loss", &ring], b"").code(), 5);
+    assert_eq!(run(&["consume", "--fail-on-loss", &ring], b"").code(), 0);
+    let err = run(&["dump", &ring], b"").err();
+    assert!(err.contains("full 45, too_large 1"), "{err}");
+}
+
+#[test]
+fn a_lapped_tail_says_how_much_it_missed() {
+    let place = Place::new();
+    let ring = place.ring(&["--size", "4K", "--policy", "overwrite"]);
+    publish(&ring, b"first\n");
+    assert_eq!(run(&["consume", "-n", "1", &ring], b"").out(), "first\n");
+    let lines: String = (0..1000).map(|n| format!("{n:03}\n")).collect();
+    publish(&ring, lines.as_bytes());
+    let done = run(&["consume", "--fail-on-loss", &ring], b"");
+    let read = done.out().lines().count();
+    assert_eq!(done.code(), 5);
+    assert!(done.err().contains(&format!("LOST {} records", 1000 - read)), "{}", done.err());
+    assert!(done.err().contains("lapped"), "{}", done.err());
+}
+
+#[test]
+fn stat_has_the_names_of_the_abi_and_balances() {
+    for policy in ["drop", "overwrite"] {
+        let place = Place::new();
+        let ring = place.ring(&["--size", "4K", "--policy", policy]);
+        let lines: String = (0..300).map(|n| format!("{n:03}\n")).collect();
+        publish(&ring, lines.as_bytes());
+        run(&["consume", "-n", "10", &ring], b"");
+        let stat = &json_lines(&run(&["stat", "--json", &ring], b"").out())[0];
+        let figure =
+            |name: &str| stat[name].as_u64().unwrap_or_else(|| panic!("no {name}: {stat}"));
+        assert_eq!(stat["policy"], policy);
+        assert_eq!(stat["balanced"], true);
+        assert_eq!(figure("data_size"), 4096);
+        assert!(figure("data_tail") <= figure("data_head"));
+        for name in [
+            "written",
+            "discarded",
+            "full",
+            "too_large",
+            "told_full",
+            "told_too_large",
+            "untold",
+            "overwritten",
+            "read",
+            "lapped",
+            "present",
+        ] {
+            for unit in ["records", "bytes"] {
+                figure(&format!("{name}_{unit}"));
+            }
+        }
+        for name in ["created_ns", "creator_pid", "creator_uid", "page_size", "max_len"] {
+            figure(name);
+        }
+        for unit in ["records", "bytes"] {
+            let figure = |name: &str| figure(&format!("{name}_{unit}"));
+            let gone = if policy == "drop" { figure("read") } else { figure("overwritten") };
+            assert_eq!(figure("written"), gone + figure("present"), "{policy} {unit}");
+        }
+        let (written, full) = if policy == "drop" { (255, 45) } else { (300, 0) };
+        assert_eq!((figure("written_records"), figure("full_records")), (written, full));
+        assert_eq!(figure("read_records"), 10);
+        assert_eq!(stat["uuid"].as_str().unwrap().len(), 36);
+        assert_eq!(stat["boot_id"].as_str().unwrap().len(), 36);
+        for who in ["producer", "consumer"] {
+            assert_eq!(stat[who]["alive"], false);
+            assert_eq!(stat[who]["epoch"], 1);
+            for name in ["pid", "uid", "attached_ns"] {
+                assert!(stat[who][name].is_u64(), "{who} {name}");
+            }
+        }
+        assert_eq!(stat["producer"]["name"], "perfring publish");
+        let text = run(&["stat", &ring], b"").out();
+        assert!(text.contains(&format!("balance      written {written} = ")), "{text}");
+        assert!(text.contains("gone: perfring publish"), "{text}");
+        let mut producer = Producer::attach_as(Path::new(&ring), "me").unwrap();
+        producer.publish(RecordType::BYTES, b"").ok();
+        let stat = &json_lines(&run(&["stat", "--json", &ring], b"").out())[0];
+        assert_eq!(
+            (&stat["producer"]["alive"], &stat["producer"]["name"]),
+            (&json!(true), &json!("me"))
+        );
+        assert_eq!(stat["producer"]["pid"], std::process::id());
+        assert_eq!(stat["consumer"]["alive"], false);
+    }
+}
+
+#[test]
+fn create_refuses_what_cannot_be() {
+    let place = Place::new();
+    let path = place.path("ring");
+    let ring = path.to_str().unwrap();
+    for (args, says) in [
+        (["--size", "3000"], "power of two"),
+        (["--size", "2K"], "power of two"),
+        (["--size", "2T"], "1 TiB"),
+        (["--size", "4Q"], "64K"),
+        (["--mode", "01777"], "0777"),
+        (["--mode", "rw"], "octal"),
+        (["--producers", "many"], "one ring per producer"),
+        (["--policy", "maybe"], "overwrite"),
+        (["--evict", "half"], "--policy overwrite"),
+    ] {
+        run(&["create", ring, args[0], args[1]], b"").refuses(2, says);
+        assert!(!path.exists());
+    }
+    run(&["create"], b"").refuses(2, "<RING>");
+    run(&["create", ""], b"").refuses(2, "needs a name");
+    run(&["create", "shm:a/b"], b"").refuses(2, "cannot name a segment");
+    run(&["create", place.path("no/such/dir").to_str().unwrap()], b"").refuses(1, "No such file");
+    assert_eq!(run(&["create", ring, "--mode", "0640"], b"").code(), 0);
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    run(&["create", ring], b"").refuses(1, "exists already");
+    let left: Vec<_> = fs::read_dir(place.0.path()).unwrap().collect();
+    assert_eq!(left.len(), 1, "a draft was left behind");
+}
+
+#[test]
+fn wrong_usage_is_one_sentence_and_help_is_no_error() {
+    run(&[], b"").refuses(2, "--help");
+    run(&["tal"], b"").refuses(2, "'tail'");
+    run(&["publish", "x", "--type", "2"], b"").refuses(2, "kernel");
+    run(&["tail", "x", "--timeout", "-1"], b"").refuses(2, "see `perfring tail --help`");
+    run(&["bench"], b"").refuses(1, "not built in");
+    for command in ["create", "rm", "publish", "tail", "consume", "dump", "stat", "bench", "demo"] {
+        let help = run(&[command, "--help"], b"");
+        assert_eq!((help.code(), help.err().as_str()), (0, ""));
+        assert!(help.out().contains("Example: "), "{command} has no example");
+        assert!(help.out().contains(&format!("perfring {command}")), "{command} has no example");
+    }
+    assert_eq!(run(&["--version"], b"").code(), 0);
+}
+
+#[test]
+fn a_ring_that_is_not_there_is_3() {
+    let place = Place::new();
+    let path = place.path("none");
+    let ring = path.to_str().unwrap();
+    for command in ["publish", "tail", "consume", "dump", "stat"] {
+        run(&[command, ring], b"line\n").refuses(3, "perfring create");
+        run(&[command, "shm:perfring-no-such-ring"], b"").refuses(3, "shm:perfring-no-such-ring");
+    }
+    run(&["rm", ring], b"").refuses(3, "nothing to remove");
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_file_that_is_no_ring_is_4_and_is_left_alone() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    publish(&ring, b"line\n");
+    let whole = fs::read(&ring).unwrap();
+    let mut newer = whole.clone();
+    newer[1164..1168].copy_from_slice(&u32::MAX.to_ne_bytes()); // abi_compat
+    for (name, bytes, says) in [
+        ("empty", &[][..], "not a perfring file"),
+        ("short", b"hello", "not a perfring file"),
+        ("foreign", &[7; 8192], "not a perfring file"),
+        ("truncated", &whole[..whole.len() - 4096], "cut short"),
+        ("newer", &newer, "update perfring"),
+    ] {
+        let path = place.path(name);
+        fs::write(&path, bytes).unwrap();
+        let file = path.to_str().unwrap();
+        for command in ["publish", "tail", "consume", "dump", "stat", "rm"] {
+            run(&[command, file], b"line\n").refuses(4, says);
+            assert!(fs::read(&path).unwrap() == bytes, "{command} changed it");
+        }
+    }
+    run(&["tail", place.0.path().to_str().unwrap()], b"").refuses(1, "not a regular file");
+}
+
+#[test]
+fn of_a_damaged_ring_everything_readable_is_shown() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    publish(&ring, b"one\ntwo\nthree\nfour\n");
+    // The header of the third record: records are 16 bytes each, after a page.
+    let file = fs::File::options().write(true).open(&ring).unwrap();
+    file.write_all_at(&[0; 8], 4096 + 32).unwrap();
+    let dump = run(&["dump", &ring], b"");
+    assert_eq!((dump.code(), dump.out().as_str()), (4, "one\ntwo\n"));
+    assert!(dump.err().contains("damaged at position 32"), "{}", dump.err());
+    assert!(dump.err().contains("written 4"), "the counters are missing: {}", dump.err());
+    for reader in ["tail", "consume"] {
+        let done = run(&[reader, &ring], b"");
+        assert_eq!((done.code(), done.out().as_str()), (4, "one\ntwo\n"), "{reader}");
+        assert!(done.err().contains("perfring dump"), "{}", done.err());
+    }
+    // A head that cannot be: nothing can be read, which is said, and nothing hangs.
+    file.write_all_at(&u64::MAX.to_ne_bytes(), 1024).unwrap();
+    for command in ["dump", "tail", "consume", "publish", "stat"] {
+        let done = run(&[command, &ring], b"x\n");
+        assert_eq!(done.code(), 4, "{command}: {}", done.err());
+    }
+}
+
+#[test]
+fn rm_refuses_while_somebody_is_attached() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    let path = Path::new(&ring);
+    let producer = Producer::attach_as(path, "holder").unwrap();
+    run(&["rm", &ring], b"").refuses(1, "--force");
+    run(&["publish", &ring], b"x\n").refuses(1, "has a producer already: holder");
+    drop(producer);
+    let consumer = Consumer::attach_as(path, "holder").unwrap();
+    run(&["rm", &ring], b"").refuses(1, "has a consumer already: holder");
+    run(&["consume", &ring], b"").refuses(1, "perfring tail");
+    assert!(path.exists());
+    assert_eq!(run(&["rm", "--force", &ring], b"").code(), 0);
+    assert!(!path.exists());
+    drop(consumer);
+    let ring = place.ring(&[]);
+    assert_eq!(run(&["rm", &ring], b"").code(), 0);
+    assert!(!path.exists());
+}
+
+#[test]
+fn named_segments_are_rings_too() {
+    let name = format!("perfring-cli-test-{}", std::process::id());
+    let ring = format!("shm:{name}");
+    assert_eq!(run(&["create", &ring], b"").code(), 0);
+    let path = Path::new("/dev/shm").join(&name);
+    assert!(path.exists());
+    publish(&ring, b"in a segment\n");
+    assert_eq!(run(&["tail", &ring], b"").out(), "in a segment\n");
+    assert_eq!(run(&["tail", path.to_str().unwrap()], b"").out(), "in a segment\n");
+    assert_eq!(run(&["rm", &ring], b"").code(), 0);
+    assert!(!path.exists());
+}
+
+#[test]
+fn the_demo_ends_in_time_with_balanced_books() {
+    let place = Place::new();
+    let began = Instant::now();
+    let mut command = perfring(&["demo"]);
+    let unwritable = place.path("cwd");
+    fs::create_dir(&unwritable).unwrap();
+    fs::set_permissions(&unwritable, fs::Permissions::from_mode(0o500)).unwrap();
+    let done = Done(command.current_dir(&unwritable).output().unwrap());
+    let out = done.out();
+    assert_eq!((done.code(), done.err().as_str()), (0, ""), "{out}");
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    assert!(out.contains("All books balance") && !out.contains("DOES NOT"), "{out}");
+    assert!(out.contains("kill -9 hit the producer of flight"), "{out}");
+    assert!(out.contains("producer gone"), "{out}");
+    assert!(!out.contains('\x1b'), "a file is no terminal");
+    for ring in ["cpu", "memory", "io", "processes", "burst", "flight"] {
+        let books = out.lines().rfind(|line| line.starts_with(ring)).unwrap();
+        let written: String = books
+            .chars()
+            .filter(|c| c.is_ascii_digit() || *c == '=')
+            .take_while(|c| *c != '=')
+            .collect();
+        assert!(written.parse::<u64>().unwrap() > 10, "{ring} was idle: {books}");
+    }
+    assert!(!demo_directory(&out).exists());
+}
+
+fn demo_directory(out: &str) -> PathBuf {
+    PathBuf::from(out.lines().find(|line| line.contains("perfring-demo.")).unwrap())
+}
+
+#[test]
+fn a_demo_that_is_stopped_leaves_nothing() {
+    for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143), (Signal::SIGKILL, -1)] {
+        let mut live = Live::start(&["demo"]);
+        let mut head = String::new();
+        // In the middle: after the first line of figures.
+        while !head.contains(" s  cpu ") {
+            head += &live.line();
+            head.push('\n');
+        }
+        let dir = demo_directory(&head);
+        assert!(dir.exists());
+        let processes = || {
+            let all = fs::read_dir("/proc").unwrap().flatten();
+            let name = dir.to_str().unwrap().as_bytes().to_owned();
+            all.filter(|entry| {
+                let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+                line.split(|byte| *byte == 0).any(|arg| arg == name)
+            })
+            .count()
+        };
+        assert_eq!(processes(), 7, "six producers and a sidecar");
+        live.signal(signal);
+        let (_, _, ended) = live.end();
+        assert_eq!(ended, code);
+        until("every process of the demo is gone", || processes() == 0);
+        until("its directory is gone", || !dir.exists());
+    }
+}
+
+#[test]
+fn a_demo_without_an_audience_ends() {
+    let mut live = Live::start(&["demo"]);
+    let dir = {
+        live.line();
+        demo_directory(&live.line())
+    };
+    let (err, code) = close_and_wait(live);
+    assert_eq!((err.as_str(), code), ("", 0));
+    assert!(!dir.exists());
+}
