@@ -2,7 +2,11 @@
 //! they are loom's, and nothing else changes.
 
 #[cfg(not(loom))]
+pub use core::hint::spin_loop;
+#[cfg(not(loom))]
 pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
+#[cfg(loom)]
+pub use loom::hint::spin_loop;
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 

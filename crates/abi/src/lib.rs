@@ -109,8 +109,8 @@ pub enum Evict {
     /// Just as many of the oldest records as the new one needs.
     #[default]
     Exact,
-    /// Half the ring at a time: cheaper per record, and the ring holds between half and all of its
-    /// size.
+    /// About half the ring at a time: cheaper per record. With records that are small beside the
+    /// ring, it holds between three eighths and all of its size.
     Half,
 }
 

@@ -55,10 +55,8 @@ impl HeapRing {
 
     /// What the algorithm works on.
     #[must_use]
-    #[expect(clippy::missing_panics_doc, reason = "the length was checked when it was made")]
     pub fn ring(&self) -> Ring<'_> {
-        #[expect(clippy::unwrap_used, reason = "the length was checked when it was made")]
-        Ring::new(&self.header, &self.data).unwrap()
+        Ring::new(&self.header, &self.data)
     }
 
     /// The ring's shape.

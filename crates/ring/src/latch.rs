@@ -1,12 +1,12 @@
 //! Reading and writing a [`Latch`]: two copies, of which one is always whole.
 
 use perfring_abi::Latch;
-use perfring_abi::atomic::{Ordering, fence};
+use perfring_abi::atomic::{Ordering, fence, spin_loop};
 
-/// How often a reader looks at a latch whose both copies it found torn. A live writer leaves one
+/// How often a reader looks at a latch that changed under its eyes. A live writer leaves one copy
 /// whole for the time that it takes to write the other, so this many failures mean that the page
 /// lies.
-const TRIES: u32 = 1000;
+const TRIES: u32 = if cfg!(loom) { 3 } else { 1000 };
 
 /// The owner's side of a latch.
 #[derive(Debug, Default)]
@@ -16,12 +16,15 @@ pub(crate) struct LatchWriter {
 }
 
 impl LatchWriter {
-    /// Goes on after what `find` found: the other copy is written next.
-    pub(crate) fn after<const N: usize>(found: Option<&Whole<N>>) -> Self {
-        found.map_or(LatchWriter { seq: 0, next: 0 }, |whole| LatchWriter {
-            seq: whole.words[0],
-            next: 1 - whole.copy,
-        })
+    /// Goes on after `kept`, the copy that counts: the other one is written next. It may be whole
+    /// too, and newer: its number must not come again with another body, so the next is higher
+    /// than both.
+    pub(crate) fn after<const N: usize>(latch: &Latch<N>, kept: Option<&Whole<N>>) -> Self {
+        let numbers = [0, 1].map(|copy| read_copy(latch, copy).map_or(0, |whole| whole.words[0]));
+        LatchWriter {
+            seq: numbers[0].max(numbers[1]),
+            next: kept.map_or(0, |whole| 1 - whole.copy),
+        }
     }
 
     /// Writes a copy, numbered one more than the last.
@@ -32,7 +35,7 @@ impl LatchWriter {
     }
 
     /// Writes a copy with a number that the caller knows to rise: the tail mark's position.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write_as<const N: usize>(
         &mut self,
         latch: &Latch<N>,
@@ -57,8 +60,8 @@ pub(crate) struct Whole<const N: usize> {
     copy: usize,
 }
 
-/// One copy, if it is whole.
-fn read_copy<const N: usize>(latch: &Latch<N>, copy: usize) -> Option<Whole<N>> {
+/// One copy, if it is whole; else its first word: the number that it is being given.
+fn read_copy<const N: usize>(latch: &Latch<N>, copy: usize) -> Result<Whole<N>, u64> {
     let from = &latch.copies[copy];
     let mut words = [0; N];
     words[N - 1] = from[N - 1].load(Ordering::Relaxed);
@@ -68,19 +71,29 @@ fn read_copy<const N: usize>(latch: &Latch<N>, copy: usize) -> Option<Whole<N>> 
     }
     fence(Ordering::Acquire); // H, pairs with G
     words[0] = from[0].load(Ordering::Relaxed);
-    (words[0] == words[N - 1]).then_some(Whole { words, copy })
+    if words[0] == words[N - 1] { Ok(Whole { words, copy }) } else { Err(words[0]) }
 }
 
-/// The newest whole copy. `None` only where no writer of ours wrote.
+/// The newest whole copy: not older than the newest at the time of the call. `None` only where no
+/// writer of ours wrote.
 pub(crate) fn find<const N: usize>(latch: &Latch<N>) -> Option<Whole<N>> {
+    let mut last = None;
     for _ in 0..TRIES {
         match (read_copy(latch, 0), read_copy(latch, 1)) {
-            (Some(a), Some(b)) => return Some(if b.words[0] > a.words[0] { b } else { a }),
-            (Some(one), None) | (None, Some(one)) => return Some(one),
-            (None, None) => core::hint::spin_loop(),
+            (Ok(a), Ok(b)) => return Some(if b.words[0] > a.words[0] { b } else { a }),
+            (Ok(one), Err(next)) | (Err(next), Ok(one)) => {
+                // The other is being written as the next: this is the newest. If it is further
+                // on, this was replaced while the other was looked at.
+                if next <= one.words[0].saturating_add(1) {
+                    return Some(one);
+                }
+                last = Some(one);
+            }
+            (Err(_), Err(_)) => {}
         }
+        spin_loop();
     }
-    None
+    last
 }
 
 /// The whole copy that fits, the newest first: after a death, the one that belongs to the position
@@ -89,6 +102,9 @@ pub(crate) fn find_where<const N: usize>(
     latch: &Latch<N>,
     fits: impl Fn(&[u64; N]) -> bool,
 ) -> Option<Whole<N>> {
-    let (a, b) = (read_copy(latch, 0), read_copy(latch, 1));
-    [a, b].into_iter().flatten().filter(|whole| fits(&whole.words)).max_by_key(|w| w.words[0])
+    [read_copy(latch, 0), read_copy(latch, 1)]
+        .into_iter()
+        .flatten()
+        .filter(|whole| fits(&whole.words))
+        .max_by_key(|whole| whole.words[0])
 }

@@ -15,10 +15,10 @@
 //! | B | a reader loads `data_head` (acquire; on read-only pages relaxed, then an acquire fence) | A | |
 //! | C | the consumer of a drop ring stores `data_tail` (release), [`Reader::release`] | D | what the consumer has read is not overwritten before it has read it |
 //! | D | the producer loads `data_tail` (acquire) | C | |
-//! | E | an overwriting producer stores `data_tail`, then a release fence, then writes over the oldest records | F | a reader that copied any new byte sees the tail past its record |
-//! | F | a reader has copied a record; an acquire fence, then it loads `data_tail` again | E, C | |
+//! | E | a producer stores `data_tail` (overwrite; a drop ring's has loaded it, D) and its book, then a release fence, then writes over the oldest records | F | a reader that copied any new byte sees the tail past its record |
+//! | F | a reader has copied a record; an acquire fence, then it loads `data_tail`, or the book, again | E | |
 //! | G | a latch's owner stores the first word, a release fence, the body, the last word (release) | H | a copy whose first and last word agree is whole |
-//! | H | a reader of a latch loads the last word (acquire), the body, an acquire fence, the first word | G | |
+//! | H | a reader of a latch loads the last word, an acquire fence, the body, an acquire fence, the first word | G | |
 //! | I | a producer stores `data_head`, a light fence, loads `wait.armed` | J | a consumer never sleeps past a record: one of the two sees the other |
 //! | J | a consumer stores `wait.armed`, a heavy fence, loads `data_head` | I | |
 //! | K | the consumer stores `data_tail`, a light fence, loads `space.armed` | L | a producer never sleeps past free space |
@@ -66,11 +66,13 @@ pub struct Ring<'a> {
 }
 
 impl<'a> Ring<'a> {
-    /// A view of a ring, or `None` if the data area is not a power of two of words.
+    /// A view of a ring. The data area must be a power of two of words, which whoever made it has
+    /// checked: positions in any other would be wrong, though never out of bounds.
     #[must_use]
     #[inline]
-    pub fn new(header: &'a Header, data: &'a [AtomicU64]) -> Option<Self> {
-        data.len().is_power_of_two().then_some(Ring { header, data })
+    pub fn new(header: &'a Header, data: &'a [AtomicU64]) -> Self {
+        debug_assert!(data.len().is_power_of_two());
+        Ring { header, data }
     }
 
     /// The header's live fields.
@@ -106,7 +108,7 @@ impl<'a> Ring<'a> {
     #[must_use]
     #[inline]
     pub fn tail(&self) -> u64 {
-        fence(Ordering::Acquire); // F, pairs with E and C
+        fence(Ordering::Acquire); // F, pairs with E
         self.header.data_tail.load(Ordering::Relaxed)
     }
 

@@ -4,16 +4,18 @@
 use crate::book::{ConsumerBook, Count};
 use crate::latch::{self, LatchWriter};
 use crate::reader::lost_at;
-use crate::{Corrupt, Frame, Lost, Ring, sane};
+use crate::{Corrupt, Frame, Lost, Ring};
 use alloc::vec::Vec;
-use perfring_abi::atomic::{Ordering, fence};
+use perfring_abi::atomic::{Ordering, spin_loop};
 use perfring_abi::{Cause, HEADER_LEN, Policy, RecordType, RecordWord, SIZE_MAX};
 
 /// An observer that was lapped this often without reading a record in between goes on from the
 /// producer's last book instead of from the oldest record, which it would never catch.
 const LAPS_MAX: u32 = 4;
 /// How often an observer tries to find its feet before it reports the ring as damaged.
-const TRIES: u32 = 1000;
+const TRIES: u32 = if cfg!(loom) { 3 } else { 1000 };
+/// How often it walks the ring to count what stands before a tail that keeps moving.
+const WALKS_MAX: u32 = 4;
 
 /// A place in the stream to go on from later, with what is needed to count what was lost meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,7 +72,10 @@ impl Observer {
         let place = match start {
             Start::At(saved) => saved,
             Start::Oldest => oldest(ring, policy)?,
-            Start::Latest => latest(ring)?,
+            Start::Latest => {
+                let book = crate::totals::newest_book(ring)?;
+                Saved { pos: book.pos, before: book.written }
+            }
         };
         let size = ring.data_size().min(SIZE_MAX.into());
         if !place.pos.is_multiple_of(8) {
@@ -98,7 +103,7 @@ impl Observer {
         let saved = Saved { pos: book.pos, before: book.passed() };
         let mut observer = Observer::new(ring, Policy::Overwrite, Start::At(saved))?;
         observer.lapped = book.lapped;
-        observer.latch = LatchWriter::after(Some(&whole));
+        observer.latch = LatchWriter::after(&ring.header.consumer, Some(&whole));
         Ok(observer)
     }
 
@@ -115,9 +120,9 @@ impl Observer {
     /// [`Corrupt`] if the ring holds at the cursor what no producer writes, and the cursor was not
     /// lapped.
     pub fn next(&mut self, ring: Ring<'_>) -> Result<Option<Seen<'_>>, Corrupt> {
-        // The loop ends: every turn passes a hole, of which no more fit than the ring has words,
-        // or returns.
-        loop {
+        // A turn passes a hole, or goes on after a lap that cost no record, or returns. No more
+        // holes fit than the ring has words; only a producer that outruns them makes more turns.
+        for _ in 0..=2 * ring.data.len() {
             if self.cursor == self.head {
                 self.head = ring.head();
                 if self.cursor == self.head {
@@ -144,9 +149,14 @@ impl Observer {
                 }
             }
             if ring.tail() > self.cursor {
-                return self.resync(ring).map(|lost| Some(Seen::Lost(lost)));
+                let lost = self.resync(ring)?;
+                if lost.records == 0 {
+                    continue;
+                }
+                return Ok(Some(Seen::Lost(lost)));
             }
-            let Some(len) = len else {
+            // Not lapped, so the head that was acquired is less than a ring away.
+            let Some(len) = len.filter(|_| self.head - self.cursor < ring.data_size()) else {
                 return Err(Corrupt { pos: self.cursor });
             };
             let frame = Frame { pos: self.cursor, kind: word.kind(), len, size };
@@ -163,20 +173,22 @@ impl Observer {
             }
             self.cursor += size;
         }
+        Ok(None)
     }
 
     /// Lapped: goes on from the oldest valid record, and counts what lies between.
     #[cold]
     fn resync(&mut self, ring: Ring<'_>) -> Result<Lost, Corrupt> {
-        self.laps_in_a_row += 1;
-        let place = if self.laps_in_a_row > LAPS_MAX {
+        self.laps_in_a_row = self.laps_in_a_row.saturating_add(1);
+        let mut place = oldest(ring, self.policy)?;
+        if self.laps_in_a_row > LAPS_MAX {
             // Where the producer's last book was true is a record boundary too, and most of a ring
             // away from the place where it overwrites.
-            let book = crate::totals::producer_book(ring).ok_or(Corrupt { pos: self.cursor })?;
-            Saved { pos: book.pos, before: book.written }
-        } else {
-            oldest(ring, self.policy)?
-        };
+            let book = crate::totals::newest_book(ring)?;
+            if book.pos > place.pos {
+                place = Saved { pos: book.pos, before: book.written };
+            }
+        }
         if place.pos <= self.cursor {
             return Err(Corrupt { pos: self.cursor });
         }
@@ -204,48 +216,64 @@ impl Observer {
 
 /// The oldest valid record, and what stood before it.
 pub(crate) fn oldest(ring: Ring<'_>, policy: Policy) -> Result<Saved, Corrupt> {
+    let mut walks = 0;
     for _ in 0..TRIES {
-        let head = ring.head();
         let tail = ring.tail();
         let place = match policy {
-            // A producer killed between the mark and the tail leaves one that is newer than the tail.
-            Policy::Overwrite => latch::find_where(&ring.header.tail_mark, |w| w[0] == tail)
-                .or_else(|| latch::find_where(&ring.header.tail_mark, |w| w[0] > tail))
-                .map(|whole| Saved {
-                    pos: whole.words[0],
-                    before: Count { records: whole.words[1], bytes: whole.words[2] },
-                }),
-            Policy::Drop => latch::find_where(&ring.header.consumer, |w| {
-                ConsumerBook::from_words(w).pos == tail
-            })
-            .map(|whole| Saved {
-                pos: tail,
-                before: ConsumerBook::from_words(&whole.words).passed(),
-            })
-            // A foreign perf reader moves the tail and keeps no book: count from the producer's.
-            .or_else(|| Some(Saved { pos: tail, before: crate::totals::count_at(ring, tail)? })),
+            Policy::Overwrite => marked(ring, tail),
+            Policy::Drop => match released(ring, tail) {
+                Some(place) => Some(place),
+                // The consumer was faster, and has another book for another tail.
+                None if ring.tail() != tail => None,
+                // A foreign perf reader moves the tail and keeps no book: count from the
+                // producer's, or at worst begin there.
+                None => {
+                    walks += 1;
+                    counted(ring, tail, walks)?
+                }
+            },
         };
-        // The head may be older than the tail here; a place beyond both is a lie.
-        let newest = ring.head();
-        match place {
-            Some(place) if place.pos <= newest && newest <= crate::POS_MAX => return Ok(place),
-            Some(_) | None if !sane(ring, head, tail) && tail > newest => {
-                return Err(Corrupt { pos: tail });
-            }
-            _ => core::hint::spin_loop(),
+        // The mark, or the tail, was published after a head that is not before it.
+        let head = ring.head();
+        if head > crate::POS_MAX || !tail.is_multiple_of(8) {
+            return Err(Corrupt { pos: tail });
         }
+        if let Some(place) = place.filter(|place| place.pos <= head) {
+            return Ok(place);
+        }
+        spin_loop();
     }
     Err(Corrupt { pos: ring.tail() })
 }
 
-/// The next record to be published, and what stands before it.
-fn latest(ring: Ring<'_>) -> Result<Saved, Corrupt> {
-    for _ in 0..TRIES {
-        let head = ring.head();
-        if let Some(before) = crate::totals::count_at(ring, head) {
-            fence(Ordering::Acquire); // F: the walk read records; the next look at the tail judges
-            return Ok(Saved { pos: head, before });
-        }
+/// The producer's tail mark: the one at the tail, or one newer, that the tail will soon follow.
+fn marked(ring: Ring<'_>, tail: u64) -> Option<Saved> {
+    latch::find_where(&ring.header.tail_mark, |words| words[0] == tail)
+        .or_else(|| {
+            latch::find_where(&ring.header.tail_mark, |words| {
+                words[0] > tail && words[0].is_multiple_of(8)
+            })
+        })
+        .map(|whole| Saved {
+            pos: whole.words[0],
+            before: Count { records: whole.words[1], bytes: whole.words[2] },
+        })
+}
+
+/// The consumer's book at this tail.
+fn released(ring: Ring<'_>, tail: u64) -> Option<Saved> {
+    let fits = |words: &_| ConsumerBook::from_words(words).pos == tail;
+    let whole = latch::find_where(&ring.header.consumer, fits)?;
+    Some(Saved { pos: tail, before: ConsumerBook::from_words(&whole.words).passed() })
+}
+
+/// The place at a tail that nobody keeps a book of.
+fn counted(ring: Ring<'_>, tail: u64, walks: u32) -> Result<Option<Saved>, Corrupt> {
+    if walks > WALKS_MAX {
+        let book = crate::totals::newest_book(ring)?;
+        let place = Saved { pos: book.pos, before: book.written };
+        return Ok((book.pos >= tail).then_some(place));
     }
-    Err(Corrupt { pos: ring.head() })
+    let before = crate::totals::count_at(ring, tail)?;
+    Ok(before.map(|before| Saved { pos: tail, before }))
 }

@@ -46,7 +46,7 @@ pub(crate) fn step(
     mut cursor: u64,
     head: u64,
 ) -> Result<Option<(Found, u64)>, Corrupt> {
-    while cursor != head {
+    while cursor < head {
         // Relaxed: B ordered it.
         let word = RecordWord::from_raw(ring.word(cursor).load(Ordering::Relaxed));
         let size = word.size();
@@ -119,9 +119,9 @@ impl Reader {
         });
         let passed = match &fits {
             Some(whole) => ConsumerBook::from_words(&whole.words).passed(),
-            None => crate::totals::count_at(ring, tail).unwrap_or_default(),
+            None => crate::totals::count_surely(ring, tail)?,
         };
-        let newest = latch::find(&ring.header.consumer);
+        let kept = fits.or_else(|| latch::find(&ring.header.consumer));
         Ok(Reader {
             cursor: tail,
             head: tail,
@@ -130,7 +130,7 @@ impl Reader {
             interval: ring.data_size() / 8,
             idle: false,
             fences,
-            latch: LatchWriter::after(fits.or(newest).as_ref()),
+            latch: LatchWriter::after(&ring.header.consumer, kept.as_ref()),
         })
     }
 
@@ -142,15 +142,16 @@ impl Reader {
     ///
     /// # Errors
     /// [`Corrupt`], again and again at the same position.
-    #[inline]
     pub fn next(&mut self, ring: Ring<'_>) -> Result<(Option<Found>, bool), Corrupt> {
-        let mut owed = false;
-        if self.cursor == self.head {
-            owed = self.look(ring)?;
-        } else if self.cursor - self.released >= self.interval {
-            owed = self.release(ring);
-        }
-        match step(ring, self.cursor, self.head)? {
+        let due = if self.cursor == self.head {
+            self.look(ring)?
+        } else {
+            self.cursor - self.released >= self.interval
+        };
+        let stepped = step(ring, self.cursor, self.head)?;
+        // After the last error, which would lose the wake that is owed.
+        let owed = due && self.release(ring);
+        match stepped {
             Some((found, after)) => {
                 if let Found::Record(frame) = found {
                     self.passed.add(frame.size);
@@ -165,22 +166,41 @@ impl Reader {
         }
     }
 
-    /// Looks at `data_head`. Returns whether a wake is owed.
-    #[inline]
+    /// What most calls of [`Reader::next`] come to: a record before the head last looked at, and
+    /// nothing to release. `None` for all else: then `next` knows.
+    #[inline(always)]
+    pub fn next_record(&mut self, ring: Ring<'_>) -> Option<Frame> {
+        let room = self.head - self.cursor;
+        if room == 0 || self.cursor - self.released >= self.interval {
+            return None;
+        }
+        // Relaxed: B ordered it.
+        let word = RecordWord::from_raw(ring.word(self.cursor).load(Ordering::Relaxed));
+        let (size, len) = (word.size(), word.payload_len()?);
+        if size > room || !word.is_data() {
+            return None;
+        }
+        let frame = Frame { pos: self.cursor, kind: word.kind(), len, size };
+        self.cursor += size;
+        self.passed.add(size);
+        Some(frame)
+    }
+
+    /// Looks at `data_head`. Returns whether to release.
     fn look(&mut self, ring: Ring<'_>) -> Result<bool, Corrupt> {
         let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
         if head == self.head {
             // Relaxed: a hint; whoever waits looks again by itself.
             let wanted = self.idle || ring.header.space.armed.load(Ordering::Relaxed) != 0;
             self.idle = true;
-            return Ok(wanted && self.release(ring));
+            return Ok(wanted);
         }
         if !sane(ring, head, self.released) || head < self.head {
             return Err(Corrupt { pos: self.cursor });
         }
         self.idle = false;
         self.head = head;
-        Ok(self.cursor - self.released >= self.interval && self.release(ring))
+        Ok(self.cursor - self.released >= self.interval)
     }
 
     /// Hands back everything before the cursor. Returns whether a waiting producer is to be woken.
@@ -204,14 +224,12 @@ impl Reader {
     /// # Errors
     /// [`Corrupt`] if it went where it cannot be.
     pub fn refresh(&mut self, ring: Ring<'_>) -> Result<u64, Corrupt> {
-        if self.cursor == self.head {
-            let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
-            if !sane(ring, head, self.released) || head < self.head {
-                return Err(Corrupt { pos: self.cursor });
-            }
-            self.head = head;
+        let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
+        if !sane(ring, head, self.released) || head < self.head {
+            return Err(Corrupt { pos: self.cursor });
         }
-        Ok(self.head)
+        self.head = head;
+        Ok(head)
     }
 
     /// The next thing at or after `cursor`, without passing it: for holding many records. Start
@@ -228,7 +246,7 @@ impl Reader {
     /// Passes what was peeked: `count` records up to `cursor`.
     pub fn pass(&mut self, cursor: u64, count: Count) {
         // A cursor that peek never returned would break the books, not memory: keep it in range.
-        if (self.cursor..=self.head).contains(&cursor) {
+        if (self.cursor..=self.head).contains(&cursor) && cursor.is_multiple_of(8) {
             self.cursor = cursor;
             self.passed = self.passed.plus(count);
         }

@@ -2,26 +2,41 @@
 
 use crate::book::Count;
 use crate::{Refusal, Ring, Wake, Writer};
-use perfring_abi::atomic::{Ordering, fence};
-use perfring_abi::{Cause, Evict, LOST_SIZE, Policy, RecordWord, Tell};
+use perfring_abi::atomic::{AtomicU64, Ordering, fence};
+use perfring_abi::{Cause, Evict, Header, LOST_SIZE, Policy, RecordWord, SIZE_MAX, Tell};
 
 /// The book is written at least this often, so that whoever needs the count at a position walks
 /// no more than this many bytes of records.
 const BOOK_INTERVAL_MAX: u64 = 64 << 10;
 
-impl Writer {
-    fn book_interval(ring: Ring<'_>) -> u64 {
-        (ring.data_size() / 4).min(BOOK_INTERVAL_MAX)
-    }
+fn book_interval(ring: Ring<'_>) -> u64 {
+    (ring.data_size() / 4).min(BOOK_INTERVAL_MAX)
+}
 
+/// How far past its book a producer can have written: up to an interval, and then one record with
+/// the markers before it; and never over the book's own position.
+pub(crate) fn reach(ring: Ring<'_>) -> u64 {
+    (book_interval(ring) + u64::from(SIZE_MAX) + 2 * u64::from(LOST_SIZE)).min(ring.data_size() - 1)
+}
+
+impl Writer {
     /// Makes room for a record of `size` bytes at `self.pos`, tells the losses that are still to be
     /// told, and sets the next limit.
+    ///
+    /// Takes the ring in two, so that the call from the hot path passes it in registers.
     #[inline(never)]
-    pub(crate) fn make_room(&mut self, ring: Ring<'_>, size: u64) -> Result<(), Refusal> {
+    pub(crate) fn make_room(
+        &mut self,
+        header: &Header,
+        data: &[AtomicU64],
+        size: u64,
+    ) -> Result<(), Refusal> {
+        let ring = Ring::new(header, data);
         // A batch that outgrows the ring must not wait for itself, and nothing unpublished may be
-        // overwritten: from here on, head and position are one.
+        // overwritten: from here on, head and position are one. The wake is left to what ends this
+        // reservation, which publishes in any case.
         if self.head != self.pos {
-            self.wake_due |= self.publish(ring, Wake::Auto);
+            let _ = self.publish(ring, Wake::No);
         }
         let mask = ring.data_size() - 1;
         let markers = self.marker_bytes(ring, size);
@@ -33,7 +48,7 @@ impl Writer {
             _ => {}
         }
         // Whoever takes this ring over walks from the book to the head: those records must stand.
-        if self.pos - self.book.pos >= Self::book_interval(ring)
+        if self.pos - self.book.pos >= book_interval(ring)
             || end - self.book.pos > mask
             || self.tail > self.book.pos
         {
@@ -42,19 +57,57 @@ impl Writer {
         if self.policy == Policy::Overwrite && full {
             self.publish_tail(ring);
         }
+        // Book and tail are out before anything is written over what was before them. A drop
+        // ring's producer passes on the tail that it saw (D), for observers who look at it.
+        fence(Ordering::Release); // E, pairs with F
         if markers != 0 {
             self.tell_losses(ring);
+        } else if self.untold() != 0 {
+            // They did not fit beside this record: the next one comes here too.
+            (self.limit, self.evict_limit) = (0, 0);
+            return Ok(());
         }
-        self.limit = (self.tail + mask).min(self.book.pos + Self::book_interval(ring));
-        if self.evict == Evict::Half && self.half.is_none() {
-            let middle = self.tail + ring.data_size() / 2;
-            if end > middle {
-                self.half = Some((self.pos, self.written()));
-            } else {
-                self.limit = self.limit.min(middle);
+        self.limit = (self.tail + mask).min(self.book.pos + book_interval(ring));
+        match (self.policy, self.evict) {
+            (Policy::Overwrite, Evict::Exact) => {
+                self.evict_limit = self.book.pos + book_interval(ring);
             }
+            (Policy::Overwrite, Evict::Half) if self.half.is_none() => {
+                self.look_for_half(ring, end);
+            }
+            _ => {}
         }
         Ok(())
+    }
+
+    /// Remembers the boundary before the record that crosses the middle of the ring, or makes sure
+    /// to be called when one does.
+    fn look_for_half(&mut self, ring: Ring<'_>, end: u64) {
+        let middle = self.tail + ring.data_size() / 2;
+        if end <= middle {
+            self.limit = self.limit.min(middle);
+        } else if self.pos <= middle + ring.data_size() / 8 {
+            self.half = Some((self.pos, self.written()));
+        }
+        // Beyond that, in a ring just taken over or after a large record, a jump to here would
+        // leave too little: the next eviction walks.
+    }
+
+    /// What most reservations of a full overwrite ring need: the oldest go, and nothing else is
+    /// due. Returns whether that was so.
+    ///
+    /// As `end` is within a book's interval of the book, which is at most a quarter of the ring,
+    /// the tail stays behind the book.
+    #[inline(always)]
+    pub(crate) fn evict_few(&mut self, ring: Ring<'_>, end: u64) -> bool {
+        if end > self.evict_limit || self.head != self.pos {
+            return false;
+        }
+        self.walk(ring, end);
+        self.publish_tail(ring);
+        fence(Ordering::Release); // E, pairs with F
+        self.limit = (self.tail + ring.data_size() - 1).min(self.evict_limit);
+        true
     }
 
     /// The kernel's space rule, with a fresh look at the consumer's tail.
@@ -82,7 +135,8 @@ impl Writer {
         }
     }
 
-    /// Publishes the tail, and only then lets the caller write over what was before it.
+    /// Publishes the tail; the caller writes over what was before it only after its fence (E).
+    #[inline(always)]
     fn publish_tail(&mut self, ring: Ring<'_>) {
         // The mark before the tail: after a death between the two, the older mark is still there
         // and fits the tail.
@@ -90,10 +144,10 @@ impl Writer {
         self.tail_latch.write_as(&ring.header.tail_mark, self.tail, &mark);
         // Relaxed: the fence orders it before the records written over the old ones.
         ring.header.data_tail.store(self.tail, Ordering::Relaxed); // E, pairs with F
-        fence(Ordering::Release); // E
     }
 
     /// Evicts record by record, at most all of them.
+    #[inline(always)]
     fn walk(&mut self, ring: Ring<'_>, end: u64) {
         let mask = ring.data_size() - 1;
         while end - self.tail > mask && self.tail != self.head {
@@ -116,13 +170,17 @@ impl Writer {
     /// Bytes of the `PERF_RECORD_LOST` records that are due before a record of `size` bytes: none
     /// if they would not fit the ring together, then a later record brings them.
     pub(crate) fn marker_bytes(&self, ring: Ring<'_>, size: u64) -> u64 {
+        let bytes = self.untold() * u64::from(LOST_SIZE);
+        if bytes + size < ring.data_size() { bytes } else { 0 }
+    }
+
+    /// How many causes of loss the stream is still to be told of.
+    fn untold(&self) -> u64 {
         if self.tell == Tell::CountersOnly {
             return 0;
         }
-        let causes = u64::from(self.book.full != self.book.told_full)
-            + u64::from(self.book.too_large != self.book.told_too_large);
-        let bytes = causes * u64::from(LOST_SIZE);
-        if bytes + size < ring.data_size() { bytes } else { 0 }
+        u64::from(self.book.full != self.book.told_full)
+            + u64::from(self.book.too_large != self.book.told_too_large)
     }
 
     /// Writes the markers; the next publish brings them with it. A producer that dies before that
@@ -140,7 +198,7 @@ impl Writer {
                 ring.word(self.pos + at as u64 * 8).store(word, Ordering::Relaxed);
             }
             self.pos += u64::from(LOST_SIZE);
-            self.book.lost_markers += 1;
+            self.book.lost_markers = self.book.lost_markers.wrapping_add(1);
         }
         self.book.told_full = self.book.full;
         self.book.told_too_large = self.book.too_large;

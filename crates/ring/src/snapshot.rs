@@ -8,6 +8,8 @@ use perfring_abi::{Cause, HEADER_LEN, Policy, RecordType, RecordWord};
 
 /// Bytes that are copied between two looks at the tail.
 const CHUNK: u64 = 64 << 10;
+/// How often it is begun again because a producer came round the whole ring meanwhile.
+const TRIES: u32 = if cfg!(loom) { 1 } else { 16 };
 
 /// A copy of the records that a ring held at one moment.
 #[derive(Clone, Debug)]
@@ -30,31 +32,14 @@ impl Snapshot {
     /// [`Corrupt`] if the positions are such as no producer leaves.
     pub fn take(ring: Ring<'_>, policy: Policy) -> Result<Self, Corrupt> {
         let totals = Totals::read(ring, policy).ok_or(Corrupt { pos: ring.tail() })?;
-        let head = ring.head();
-        let mut tail = ring.tail();
-        if !head.is_multiple_of(8) || !tail.is_multiple_of(8) || head > crate::POS_MAX {
-            return Err(Corrupt { pos: tail });
-        }
-        tail = tail.min(head);
-        if head - tail >= ring.data_size() {
-            return Err(Corrupt { pos: tail });
-        }
-        let first = tail;
-        let mut words = alloc::vec![0; ((head - first) / 8) as usize];
-        let mut from = head;
-        while from > tail {
-            let chunk = from.saturating_sub(CHUNK).max(tail);
-            let at = |pos: u64| ((pos - first) / 8) as usize;
-            ring.copy_out(chunk, &mut words[at(chunk)..at(from)]);
-            from = chunk;
-            let now = ring.tail(); // F
-            if now < tail || !now.is_multiple_of(8) {
-                return Err(Corrupt { pos: now });
+        let (mut start, mut words) = copy(ring)?;
+        for _ in 1..TRIES {
+            if !words.is_empty() || ring.tail() >= ring.head() {
+                break;
             }
-            tail = now.min(head);
+            (start, words) = copy(ring)?;
         }
-        words.drain(..((tail - first) / 8) as usize);
-        Ok(Snapshot { start: tail, words, totals })
+        Ok(Snapshot { start, words, totals })
     }
 
     /// The position of the oldest record in it.
@@ -104,4 +89,34 @@ impl Snapshot {
         }
         Ok(None)
     }
+}
+
+/// Where the oldest record stood, and everything from there to the head. Nothing, if the producer
+/// came round once while the first chunk was copied.
+fn copy(ring: Ring<'_>) -> Result<(u64, Vec<u64>), Corrupt> {
+    let head = ring.head();
+    let mut tail = ring.tail();
+    if !head.is_multiple_of(8) || !tail.is_multiple_of(8) || head > crate::POS_MAX {
+        return Err(Corrupt { pos: tail });
+    }
+    tail = tail.min(head);
+    if head - tail >= ring.data_size() {
+        return Err(Corrupt { pos: tail });
+    }
+    let first = tail;
+    let at = |pos: u64| ((pos - first) / 8) as usize;
+    let mut words = alloc::vec![0; at(head)];
+    let mut from = head;
+    while from > tail {
+        let chunk = from.saturating_sub(CHUNK).max(tail);
+        ring.copy_out(chunk, &mut words[at(chunk)..at(from)]);
+        from = chunk;
+        let now = ring.tail(); // F
+        if now < tail || !now.is_multiple_of(8) {
+            return Err(Corrupt { pos: now });
+        }
+        tail = now.min(head);
+    }
+    words.drain(..at(tail));
+    Ok((tail, words))
 }

@@ -6,6 +6,7 @@
 //! pair is asymmetric, see [`Fences`].
 
 use crate::Ring;
+use crate::reader::{Found, step};
 use perfring_abi::atomic::{AtomicU32, Ordering, compiler_fence, fence};
 use perfring_abi::{SpaceLine, WaitLine};
 
@@ -78,7 +79,7 @@ impl Ring<'_> {
         let half = (self.data_size() / 2).max(8);
         let (ahead, records) = match at {
             WakeAt::Record => (8, u64::MAX),
-            WakeAt::Records(n) => (half, passed.saturating_add(n)),
+            WakeAt::Records(n) => (half, passed.saturating_add(n.max(1))),
             WakeAt::Bytes(n) => (n.clamp(8, half), u64::MAX),
         };
         let target = cursor.saturating_add(ahead);
@@ -87,13 +88,30 @@ impl Ring<'_> {
         line.wake_records.store(records, Ordering::Relaxed);
         line.armed.store(1, Ordering::Release); // J, pairs with I; the two targets before it
         heavy(); // J
-        // A records threshold cannot be judged here without counting: the caller, who reads what
-        // there is before it sleeps again, does.
-        if self.header.data_head.load(Ordering::Acquire) >= target {
+        let head = self.header.data_head.load(Ordering::Acquire); // J, and B
+        let enough = match at {
+            WakeAt::Records(_) => self.holds(cursor, head, records.saturating_sub(passed)),
+            WakeAt::Record | WakeAt::Bytes(_) => false,
+        };
+        if head >= target || enough {
             line.armed.store(0, Ordering::Relaxed);
             return None;
         }
         Some(seq)
+    }
+
+    /// Whether so many records stand between the two positions, or what is none.
+    fn holds(&self, mut cursor: u64, head: u64, records: u64) -> bool {
+        let mut found = 0;
+        while found < records {
+            match step(*self, cursor, head) {
+                Ok(Some((Found::Record(_), after))) => (found, cursor) = (found + 1, after),
+                Ok(Some((Found::Lost(_), after))) => cursor = after,
+                Ok(None) => return false,
+                Err(_) => return true,
+            }
+        }
+        true
     }
 
     /// After a consumer's sleep, for whatever reason it ended.

@@ -67,6 +67,8 @@ pub struct Writer {
     pub(crate) pos: u64,
     /// A reservation that ends here or before needs no look at anything else.
     pub(crate) limit: u64,
+    /// An overwrite ring need do no more than evict for a reservation that ends here or before.
+    pub(crate) evict_limit: u64,
     /// Records committed since the ring was made.
     pub(crate) records: u64,
     max_len: usize,
@@ -85,8 +87,6 @@ pub struct Writer {
     pub(crate) tail_latch: LatchWriter,
     /// A record boundary half a ring back, and what was written before it.
     pub(crate) half: Option<(u64, Count)>,
-    /// A publish on the slow way found a sleeper to wake.
-    pub(crate) wake_due: bool,
 }
 
 impl Writer {
@@ -104,7 +104,7 @@ impl Writer {
         }
         let whole = latch::find(&ring.header.producer).ok_or(Corrupt { pos: head })?;
         let book = ProducerBook::from_words(&whole.words);
-        let book_latch = LatchWriter::after(Some(&whole));
+        let book_latch = LatchWriter::after(&ring.header.producer, Some(&whole));
         // After a death between the mark and `data_tail`, the mark that fits the tail counts.
         let mark = latch::find_where(&ring.header.tail_mark, |words| words[0] == tail);
         if mark.is_none() && layout.policy == Policy::Overwrite {
@@ -114,9 +114,10 @@ impl Writer {
             .as_ref()
             .map_or(Count::default(), |m| Count { records: m.words[1], bytes: m.words[2] });
         let book = crate::totals::bring_up(ring, book, head)?;
-        Ok(Writer {
+        let mut writer = Writer {
             pos: head,
             limit: 0,
+            evict_limit: 0,
             records: book.written.records,
             max_len: max_len(ring),
             fences,
@@ -128,10 +129,12 @@ impl Writer {
             book,
             book_latch,
             overwritten,
-            tail_latch: LatchWriter::after(mark.as_ref()),
+            tail_latch: LatchWriter::after(&ring.header.tail_mark, mark.as_ref()),
             half: None,
-            wake_due: false,
-        })
+        };
+        // The records from the old book to the head may be overwritten from now on.
+        writer.write_book(ring);
+        Ok(writer)
     }
 
     /// Space for a record, or why not. Counts nothing: a caller that gives up calls
@@ -139,7 +142,7 @@ impl Writer {
     ///
     /// # Errors
     /// See [`Refusal`].
-    #[inline]
+    #[inline(always)]
     pub fn try_reserve(
         &mut self,
         ring: Ring<'_>,
@@ -150,24 +153,25 @@ impl Writer {
             return Err(Refusal::TooLarge { len, max: self.max_len });
         }
         let size = record_size(len);
-        if self.pos + size > self.limit {
-            self.make_room(ring, size)?;
+        let end = self.pos + size;
+        if end > self.limit && !self.evict_few(ring, end) {
+            self.make_room(ring.header, ring.data, size)?;
         }
         Ok(Reserved { start: self.pos, kind, len })
     }
 
     /// Ends a reservation: the record stands before the next publish.
-    #[inline]
+    #[inline(always)]
     pub fn commit(&mut self, ring: Ring<'_>, reserved: Reserved) {
         let word = RecordWord::of(reserved.kind, reserved.len);
         // Relaxed: A publishes it.
         ring.word(reserved.start).store(word.raw(), Ordering::Relaxed);
         self.pos = reserved.start + word.size();
-        self.records += 1;
+        self.records = self.records.wrapping_add(1);
     }
 
     /// As [`Writer::commit`], for a payload that turned out shorter: the rest is given back.
-    #[inline]
+    #[inline(always)]
     pub fn commit_len(&mut self, ring: Ring<'_>, mut reserved: Reserved, len: usize) {
         reserved.len = reserved.len.min(len);
         self.commit(ring, reserved);
@@ -184,7 +188,7 @@ impl Writer {
     }
 
     /// Publishes all that is committed. Returns whether the caller owes the consumer a wake.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn publish(&mut self, ring: Ring<'_>, wake: Wake) -> bool {
         self.head = self.pos;
@@ -221,17 +225,11 @@ impl Writer {
             Refusal::Full | Refusal::Corrupt { .. } => &mut self.book.full,
         };
         cause.add(record_size(len));
-        self.limit = 0; // the next reservation comes by `make_room`, which tells the loss
-        let owed = core::mem::take(&mut self.wake_due) | self.publish(ring, Wake::Force);
+        // The next reservation comes by `make_room`, which tells the loss.
+        (self.limit, self.evict_limit) = (0, 0);
+        let owed = self.publish(ring, Wake::Force);
         self.write_book(ring);
         owed
-    }
-
-    /// A publish on the slow way of a reservation found a sleeper: the caller owes a wake.
-    #[inline]
-    #[must_use]
-    pub fn take_wake_due(&mut self) -> bool {
-        self.wake_due && core::mem::take(&mut self.wake_due)
     }
 
     /// The tail that would let a record of `len` bytes in: what to wait for.
@@ -246,8 +244,8 @@ impl Writer {
     pub fn detach(&mut self, ring: Ring<'_>) -> bool {
         let owed = self.publish(ring, Wake::Auto);
         // Asking for room for nothing writes the markers, if they fit.
-        let told = self.make_room(ring, 0).is_ok() && self.pos != self.head;
-        let owed = owed | (told && self.publish(ring, Wake::Auto)) | self.take_wake_due();
+        let told = self.make_room(ring.header, ring.data, 0).is_ok() && self.pos != self.head;
+        let owed = owed | (told && self.publish(ring, Wake::Auto));
         self.write_book(ring);
         owed
     }
