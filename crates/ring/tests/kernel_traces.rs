@@ -1,0 +1,176 @@
+//! Operations that were run against the BPF ring buffer of a real kernel, replayed: our ring must
+//! grant, refuse and stand where the kernel did.
+//!
+//! The kernel's one thread held both reservations of a row open at once; our exclusive producer
+//! has one open at a time, and ends A before it reserves B. That changes no position.
+//!
+//! The traces are not part of this repository: `PERFRING_KERNEL_TRACES` names their folder, and
+//! without it the folder `shared/kernel-traces` beside the checkout is read.
+#![cfg(not(loom))]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use perfring_abi::{Policy, RecordType, Tell, record_size};
+use perfring_ring::heap::HeapRing;
+use perfring_ring::{Count, Fences, Found, Reader, Refusal, Ring, Wake, Writer};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// Of the ring in every trace.
+const SIZE: u64 = 4096;
+
+fn folder() -> PathBuf {
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/kernel-traces");
+    std::env::var_os("PERFRING_KERNEL_TRACES").map_or_else(beside, PathBuf::from)
+}
+
+/// One row: its cells by the names in the file's first line.
+struct Row<'a>(HashMap<&'a str, &'a str>);
+
+impl Row<'_> {
+    fn text(&self, name: &str) -> &str {
+        self.0.get(name).unwrap_or_else(|| panic!("no column {name}"))
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        self.maybe(name).unwrap_or_else(|| panic!("no number in {name} of op {}", self.text("op")))
+    }
+
+    fn maybe(&self, name: &str) -> Option<u64> {
+        match self.text(name) {
+            "" => None,
+            text => Some(text.parse().unwrap()),
+        }
+    }
+}
+
+fn rows(text: &str) -> Vec<Row<'_>> {
+    let mut lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let names: Vec<_> = lines.next().unwrap().split(',').collect();
+    lines
+        .map(|line| {
+            let cells: Vec<_> = line.split(',').collect();
+            assert_eq!(cells.len(), names.len(), "{line}");
+            Row(names.iter().copied().zip(cells).collect())
+        })
+        .collect()
+}
+
+/// Reserves, fills and ends one record. Returns whether it was granted.
+fn one(writer: &mut Writer, ring: Ring<'_>, len: usize, commit: bool, fill: u8) -> bool {
+    match writer.try_reserve(ring, RecordType::BYTES, len) {
+        Ok(reserved) => {
+            writer.fill(ring, &reserved, &vec![fill; len]);
+            if commit {
+                writer.commit(ring, reserved);
+            } else {
+                writer.discard(ring, reserved);
+            }
+            let _ = writer.publish(ring, Wake::Auto);
+            true
+        }
+        Err(refusal) => {
+            let max = writer.max_len();
+            let too_large = Refusal::TooLarge { len, max };
+            assert_eq!(refusal, if len > max { too_large } else { Refusal::Full });
+            let _ = writer.refuse(ring, refusal, len);
+            false
+        }
+    }
+}
+
+/// Replays one trace. Returns how many rows, grants and refusals it had.
+fn replay(name: &str, text: &str) -> (usize, usize, usize) {
+    let policy = if name.starts_with("overwrite") { Policy::Overwrite } else { Policy::Drop };
+    let heap = HeapRing::new(SIZE, policy).unwrap().tell(Tell::CountersOnly);
+    let ring = heap.ring();
+    let mut writer = Writer::attach(ring, heap.layout(), Fences::Full).unwrap();
+    let mut reader = (policy == Policy::Drop).then(|| Reader::attach(ring, Fences::Full).unwrap());
+    let (mut granted, mut refused) = (0, 0);
+    let rows = rows(text);
+    for row in &rows {
+        let op = row.text("op");
+        let advance = row.number("advance");
+        if let Some(reader) = &mut reader {
+            let target = ring.tail() + advance;
+            advance_to(reader, ring, target);
+        } else {
+            assert_eq!(advance, 0, "{name} {op}: nobody consumes an overwrite ring");
+        }
+        for (record, fill) in [("a", 0xaa), ("b", 0xbb)] {
+            let Some(len) = row.maybe(&format!("{record}_len")) else { continue };
+            let commit = match row.text(&format!("{record}_end")) {
+                "commit" => true,
+                "discard" => false,
+                other => panic!("{name} {op}: {other}"),
+            };
+            let before = writer.pos();
+            let ok = one(&mut writer, ring, len as usize, commit, fill);
+            let kernel = row.number(&format!("{record}_ok")) == 1;
+            assert_eq!(ok, kernel, "{name} {op}: granted {record} or not");
+            assert_eq!(writer.pos() - before, if ok { record_size(len as usize) } else { 0 });
+            *if ok { &mut granted } else { &mut refused } += 1;
+        }
+        let at = |column| (row.number(column), format!("{name} {op}: {column}"));
+        for (ours, (kernels, what)) in [
+            // Ending a record moves neither: what stood after the reserves stands after the ends.
+            (writer.pos(), at("reserved_producer_pos")),
+            (writer.pos(), at("ended_producer_pos")),
+            (ring.head(), at("ended_producer_pos")),
+        ] {
+            assert_eq!(ours, kernels, "{what}");
+        }
+        match policy {
+            Policy::Overwrite => {
+                for column in ["reserved_overwrite_pos", "ended_overwrite_pos"] {
+                    let (kernels, what) = at(column);
+                    assert_eq!(ring.tail(), kernels, "{what}");
+                }
+            }
+            Policy::Drop => {
+                let (kernels, what) = at("ended_consumer_pos");
+                assert_eq!(ring.tail(), kernels, "{what}");
+            }
+        }
+    }
+    (rows.len(), granted, refused)
+}
+
+/// Reads record by record up to a position, which must be a boundary, and releases.
+fn advance_to(reader: &mut Reader, ring: Ring<'_>, target: u64) {
+    reader.refresh(ring).unwrap();
+    let mut cursor = reader.cursor();
+    while let Some((Found::Record(frame), after)) = reader.peek(ring, cursor).unwrap()
+        && after <= target
+    {
+        cursor = after;
+        reader.pass(cursor, Count { records: 1, bytes: frame.size });
+    }
+    // What is left are holes, which a reader skips on the way to the next record.
+    let next = match reader.peek(ring, cursor).unwrap() {
+        Some((Found::Record(frame), _)) => frame.pos,
+        _ => ring.head(),
+    };
+    assert!((cursor..=next).contains(&target), "the kernel's consumer advances by whole records");
+    reader.pass(target, Count::default());
+    let _ = reader.release(ring);
+    assert_eq!(ring.tail(), target);
+}
+
+#[test]
+fn the_ring_grants_refuses_and_stands_where_the_kernel_did() {
+    let folder = folder();
+    let entries = std::fs::read_dir(&folder)
+        .unwrap_or_else(|error| panic!("no traces in {}: {error}", folder.display()));
+    let mut files: Vec<_> = entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "csv"))
+        .collect();
+    files.sort();
+    assert!(!files.is_empty(), "no *.csv in {}", folder.display());
+    for path in files {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let (rows, granted, refused) = replay(&name, &std::fs::read_to_string(&path).unwrap());
+        println!("{name}: {rows} rows replayed, {granted} granted, {refused} refused");
+        assert!(rows > 0 && granted > 0);
+    }
+}

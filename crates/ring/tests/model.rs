@@ -1,0 +1,864 @@
+//! The real algorithm against a list of everything that was ever published, after every operation.
+#![cfg(not(loom))]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use perfring_abi::atomic::Ordering;
+use perfring_abi::{Cause, Evict, LOST_SIZE, Policy, RecordType, Tell, record_size};
+use perfring_ring::heap::HeapRing;
+use perfring_ring::{
+    ConsumerBook, Count, Fences, Found, Lost, Observer, Reader, Refusal, Reserved, Saved, Seen,
+    Snapshot, Start, Totals, Wake, Writer,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Publish(usize),
+    Try(usize),
+    CommitLen(usize, usize),
+    Discard(usize),
+    Forget(usize),
+    Batch(Vec<usize>),
+    Hold(usize),
+    PublishHeld,
+    WriterDetach,
+    WriterKill,
+    WriterKillBeforeTail(usize),
+    Next(u8),
+    NextRecord(u8),
+    Release,
+    PeekPassRelease(u8),
+    Refresh,
+    ReaderReattach,
+    ReaderKillBeforeTail,
+    ForeignReader(u8),
+    Watch(u8, Start0),
+    Look(u8, u8),
+    Snapshot,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Start0 {
+    Oldest,
+    Latest,
+    Saved,
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    size: u64,
+    policy: Policy,
+    evict: Evict,
+    tell: Tell,
+    ops: Vec<Op>,
+}
+
+fn case(policy: Policy) -> impl Strategy<Value = Case> {
+    (5u32..=13).prop_flat_map(move |bits| {
+        let size = 1u64 << bits;
+        let max = size as usize + 40;
+        let len = prop_oneof![
+            4 => 0..=(max / 8),
+            3 => 0..=(max / 3),
+            1 => 0..=max,
+            1 => (size as usize).saturating_sub(60)..=max,
+        ];
+        let op = prop_oneof![
+            12 => len.clone().prop_map(Op::Publish),
+            1 => len.clone().prop_map(Op::Try),
+            2 => (len.clone(), 0usize..64).prop_map(|(a, b)| Op::CommitLen(a, a * b / 64)),
+            2 => len.clone().prop_map(Op::Discard),
+            1 => len.clone().prop_map(Op::Forget),
+            2 => vec(len.clone(), 1..6).prop_map(Op::Batch),
+            1 => len.clone().prop_map(Op::Hold),
+            1 => Just(Op::PublishHeld),
+            1 => Just(Op::WriterDetach),
+            1 => Just(Op::WriterKill),
+            1 => len.prop_map(Op::WriterKillBeforeTail),
+            4 => (1u8..6).prop_map(Op::Next),
+            2 => (1u8..6).prop_map(Op::NextRecord),
+            1 => Just(Op::Release),
+            1 => (1u8..6).prop_map(Op::PeekPassRelease),
+            1 => Just(Op::Refresh),
+            1 => Just(Op::ReaderReattach),
+            1 => Just(Op::ReaderKillBeforeTail),
+            1 => (0u8..4).prop_map(Op::ForeignReader),
+            1 => (0u8..3, prop_oneof![
+                Just(Start0::Oldest), Just(Start0::Latest), Just(Start0::Saved)
+            ]).prop_map(|(who, start)| Op::Watch(who, start)),
+            3 => (0u8..3, 1u8..9).prop_map(|(who, times)| Op::Look(who, times)),
+            1 => Just(Op::Snapshot),
+        ];
+        (
+            Just(size),
+            prop_oneof![Just(Evict::Exact), Just(Evict::Half)],
+            prop_oneof![Just(Tell::InStream), Just(Tell::CountersOnly)],
+            vec(op, 1..150),
+        )
+            .prop_map(move |(size, evict, tell, ops)| Case {
+                size,
+                policy,
+                evict,
+                tell,
+                ops,
+            })
+    })
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Kind {
+    Data(RecordType, Vec<u8>),
+    Hole,
+    Lost(Lost),
+}
+
+#[derive(Clone, Debug)]
+struct Item {
+    pos: u64,
+    size: u64,
+    kind: Kind,
+}
+
+fn payload(id: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|at| (id.wrapping_mul(131) + at * 7 + 1) as u8).collect()
+}
+
+fn kind_of(id: u64) -> RecordType {
+    if id.is_multiple_of(17) {
+        RecordType::SAMPLE
+    } else {
+        RecordType::new(64 + (id % 5000) as u32).unwrap()
+    }
+}
+
+/// What the tests counted, for their last line.
+#[derive(Debug, Default)]
+struct Tally {
+    ops: Cell<u64>,
+    written: Cell<u64>,
+    full: Cell<u64>,
+    too_large: Cell<u64>,
+    overwritten: Cell<u64>,
+    read: Cell<u64>,
+    seen: Cell<u64>,
+    lapped: Cell<u64>,
+    kills: Cell<u64>,
+    markers: Cell<u64>,
+}
+
+fn tick(cell: &Cell<u64>, by: u64) {
+    cell.set(cell.get() + by);
+}
+
+struct Watcher {
+    real: Observer,
+    cursor: u64,
+    head: u64,
+    laps_in_a_row: u32,
+    start_before: Count,
+    read: Count,
+    lapped: Count,
+}
+
+struct Model<'a> {
+    heap: &'a HeapRing,
+    tally: &'a Tally,
+    case: &'a Case,
+    size: u64,
+    writer: Option<Writer>,
+    reader: Option<Reader>,
+    /// Everything ever committed, the unpublished last.
+    items: BTreeMap<u64, Item>,
+    pos: u64,
+    head: u64,
+    tail: u64,
+    full: Count,
+    too_large: Count,
+    attempts: u64,
+    given_up: u64,
+    next_id: u64,
+    /// The consumer of a drop ring: its cursor, and the head that it knows.
+    cursor: u64,
+    known: u64,
+    watchers: BTreeMap<u8, Watcher>,
+    saved: Option<Saved>,
+    /// The consumer of an overwrite ring, which saves itself in the page.
+    keeper: Option<(Observer, ConsumerBook)>,
+}
+
+impl<'a> Model<'a> {
+    fn new(heap: &'a HeapRing, case: &'a Case, tally: &'a Tally) -> Self {
+        let mut model = Model {
+            heap,
+            tally,
+            case,
+            size: case.size,
+            writer: None,
+            reader: None,
+            items: BTreeMap::new(),
+            pos: 0,
+            head: 0,
+            tail: 0,
+            full: Count::default(),
+            too_large: Count::default(),
+            attempts: 0,
+            given_up: 0,
+            next_id: 1,
+            cursor: 0,
+            known: 0,
+            watchers: BTreeMap::new(),
+            saved: None,
+            keeper: None,
+        };
+        model.attach_writer();
+        model.attach_reader();
+        model
+    }
+
+    fn attach_writer(&mut self) {
+        // What was not published is gone without a trace.
+        self.items.split_off(&self.head);
+        self.pos = self.head;
+        let writer = Writer::attach(self.heap.ring(), self.heap.layout(), Fences::Full).unwrap();
+        assert_eq!(writer.pos(), self.head);
+        self.writer = Some(writer);
+    }
+
+    fn attach_reader(&mut self) {
+        if self.case.policy == Policy::Drop {
+            let reader = Reader::attach(self.heap.ring(), Fences::Full).unwrap();
+            (self.cursor, self.known) = (self.tail, self.tail);
+            assert_eq!(reader.cursor(), self.cursor);
+            self.reader = Some(reader);
+        } else {
+            let observer = Observer::resume(self.heap.ring()).unwrap();
+            let book = self.keeper.take().map_or(ConsumerBook::default(), |(_, book)| book);
+            assert_eq!(observer.saved().pos, book.pos);
+            assert_eq!(observer.lapped(), book.lapped);
+            self.keeper = Some((observer, book));
+        }
+    }
+
+    /// Data records in a range of positions.
+    fn data(&self, from: u64, to: u64) -> Count {
+        let mut count = Count::default();
+        for item in self.items.range(from..to.max(from)).map(|(_, item)| item) {
+            if matches!(item.kind, Kind::Data(..)) {
+                count.records += 1;
+                count.bytes += item.size;
+            }
+        }
+        count
+    }
+
+    fn holes(&self, to: u64) -> Count {
+        let mut count = Count::default();
+        for item in self.items.range(..to).map(|(_, item)| item) {
+            if item.kind == Kind::Hole {
+                count.records += 1;
+                count.bytes += item.size;
+            }
+        }
+        count
+    }
+
+    fn told(&self, cause: Cause, to: u64) -> (Count, u64) {
+        let (mut count, mut markers) = (Count::default(), 0);
+        for item in self.items.range(..to).map(|(_, item)| item) {
+            if let Kind::Lost(lost) = item.kind
+                && lost.cause == cause
+            {
+                count.records += lost.records;
+                count.bytes += lost.bytes;
+                markers += 1;
+            }
+        }
+        (count, markers)
+    }
+
+    fn is_boundary(&self, pos: u64) -> bool {
+        pos == self.pos || self.items.contains_key(&pos)
+    }
+
+    fn push(&mut self, size: u64, kind: Kind) {
+        self.items.insert(self.pos, Item { pos: self.pos, size, kind });
+        self.pos += size;
+    }
+
+    fn untold(&self) -> Vec<Lost> {
+        let mut untold = Vec::new();
+        if self.case.tell == Tell::InStream {
+            for (cause, all) in [(Cause::Full, self.full), (Cause::TooLarge, self.too_large)] {
+                let told = self.told(cause, self.pos).0;
+                let left = all.since(told);
+                if left != Count::default() {
+                    let (records, bytes) = (left.records, left.bytes);
+                    untold.push(Lost { pos: 0, records, bytes, cause });
+                }
+            }
+        }
+        untold
+    }
+
+    /// The tail after room was made for a reservation that ends at `end`.
+    fn made_way(&mut self, end: u64) {
+        let mut exact = self.tail;
+        while end - exact > self.size - 1 {
+            exact += self.items[&exact].size;
+        }
+        let tail = self.heap.ring().tail();
+        if self.case.evict == Evict::Exact || exact == self.tail {
+            assert_eq!(tail, exact, "as few as possible are evicted");
+        } else {
+            assert!(tail >= exact && self.is_boundary(tail) && tail <= self.pos);
+            let small = self.items.range(self.tail..).all(|(_, item)| item.size <= self.size / 8);
+            if small {
+                assert!(end - tail >= self.size * 3 / 8, "three eighths stay");
+            }
+        }
+        self.tail = tail;
+    }
+
+    /// A reservation, and what the model says of it.
+    fn reserve(&mut self, len: usize) -> Result<Reserved, Refusal> {
+        let id = self.next_id;
+        let got = self.writer.as_mut().unwrap().try_reserve(self.heap.ring(), kind_of(id), len);
+        let size = record_size(len);
+        let max = self.size as usize - 16;
+        if len > max {
+            assert_eq!(got.as_ref().unwrap_err(), &Refusal::TooLarge { len, max });
+            return got;
+        }
+        // A reservation on the slow way publishes what a batch holds back.
+        self.adopt_head();
+        let mut markers = self.untold();
+        if markers.len() as u64 * u64::from(LOST_SIZE) + size >= self.size {
+            markers.clear();
+        }
+        let end = self.pos + markers.len() as u64 * u64::from(LOST_SIZE) + size;
+        if self.case.policy == Policy::Drop {
+            if end - self.tail > self.size - 1 {
+                assert_eq!(got.as_ref().unwrap_err(), &Refusal::Full);
+                return got;
+            }
+        } else {
+            self.made_way(end);
+        }
+        for mut lost in markers {
+            lost.pos = self.pos;
+            tick(&self.tally.markers, 1);
+            self.push(LOST_SIZE.into(), Kind::Lost(lost));
+        }
+        assert_eq!(got.as_ref().unwrap().payload_pos(), self.pos + 8);
+        assert_eq!(got.as_ref().unwrap().len(), len);
+        got
+    }
+
+    fn refuse(&mut self, refusal: Refusal, len: usize) {
+        let _ = self.writer.as_mut().unwrap().refuse(self.heap.ring(), refusal, len);
+        let (cause, tally) = match refusal {
+            Refusal::Full => (&mut self.full, &self.tally.full),
+            Refusal::TooLarge { .. } => (&mut self.too_large, &self.tally.too_large),
+            Refusal::Corrupt { .. } => panic!("nobody lied"),
+        };
+        cause.records += 1;
+        cause.bytes += record_size(len);
+        tick(tally, 1);
+        self.head = self.pos;
+    }
+
+    fn commit(&mut self, reserved: Reserved, committed: usize) {
+        let (ring, id) = (self.heap.ring(), self.next_id);
+        let bytes = payload(id, reserved.len());
+        let writer = self.writer.as_mut().unwrap();
+        writer.fill(ring, &reserved, &bytes);
+        if committed == reserved.len() {
+            writer.commit(ring, reserved);
+        } else {
+            writer.commit_len(ring, reserved, committed);
+        }
+        self.push(record_size(committed), Kind::Data(kind_of(id), bytes[..committed].to_vec()));
+        self.next_id += 1;
+        tick(&self.tally.written, 1);
+    }
+
+    /// Reserves and commits, and counts a refusal.
+    fn write(&mut self, len: usize, committed: usize) {
+        self.attempts += 1;
+        match self.reserve(len) {
+            Ok(reserved) => self.commit(reserved, committed),
+            Err(refusal) => self.refuse(refusal, len),
+        }
+    }
+
+    fn publish(&mut self) {
+        let _ = self.writer.as_mut().unwrap().publish(self.heap.ring(), Wake::Auto);
+        self.head = self.pos;
+    }
+
+    fn adopt_head(&mut self) {
+        let head = self.heap.ring().head();
+        assert!(head == self.head || head == self.pos, "published in part: {head}");
+        self.head = head;
+    }
+
+    fn adopt_tail(&mut self, up_to: u64) {
+        let tail = self.heap.ring().tail();
+        assert!((self.tail..=up_to).contains(&tail) && self.is_boundary(tail));
+        self.tail = tail;
+    }
+
+    fn words_hold(words: &[u64], item: &Item) {
+        let Kind::Data(_, bytes) = &item.kind else { panic!("no record at {}", item.pos) };
+        assert_eq!(words.len() as u64, item.size / 8 - 1);
+        let got: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        assert_eq!(&got[..bytes.len()], &bytes[..], "a torn record at {}", item.pos);
+    }
+
+    fn ring_words(&self, pos: u64, count: u64) -> Vec<u64> {
+        let data = self.heap.data();
+        (0..count)
+            .map(|at| data[(pos / 8 + at) as usize % data.len()].load(Ordering::Relaxed))
+            .collect()
+    }
+
+    fn found_is(&self, found: Found, at: u64) {
+        let item = &self.items[&at];
+        match found {
+            Found::Record(frame) => {
+                let Kind::Data(kind, bytes) = &item.kind else { panic!("no record at {at}") };
+                let expected = (at, kind.get(), bytes.len(), item.size);
+                assert_eq!((frame.pos, frame.kind, frame.len, frame.size), expected);
+                Self::words_hold(&self.ring_words(at + 8, item.size / 8 - 1), item);
+            }
+            Found::Lost(lost) => assert_eq!(item.kind, Kind::Lost(lost)),
+        }
+    }
+
+    /// The first thing in a range that is not a hole.
+    fn first(&self, from: u64, to: u64) -> Option<(u64, u64)> {
+        self.items
+            .range(from..to.max(from))
+            .map(|(_, item)| item)
+            .find(|item| item.kind != Kind::Hole)
+            .map(|item| (item.pos, item.pos + item.size))
+    }
+
+    fn next(&mut self) {
+        if self.case.policy == Policy::Overwrite {
+            return self.keep();
+        }
+        let before = self.cursor;
+        let (found, _) = self.reader.as_mut().unwrap().next(self.heap.ring()).unwrap();
+        if self.cursor == self.known {
+            self.known = self.head;
+        }
+        match (found, self.first(self.cursor, self.known)) {
+            (Some(found), Some((at, after))) => {
+                self.found_is(found, at);
+                self.cursor = after;
+                tick(&self.tally.read, 1);
+            }
+            (None, None) => self.cursor = self.known,
+            (found, model) => panic!("{found:?} where {model:?} stands"),
+        }
+        self.adopt_tail(before);
+    }
+
+    fn next_record(&mut self) {
+        let Some(reader) = &mut self.reader else { return self.next() };
+        if let Some(frame) = reader.next_record(self.heap.ring()) {
+            let (at, after) = self.first(self.cursor, self.known).unwrap();
+            assert_eq!(at, self.cursor);
+            self.found_is(Found::Record(frame), at);
+            self.cursor = after;
+            tick(&self.tally.read, 1);
+        } else {
+            self.next();
+        }
+    }
+
+    /// The consumer of an overwrite ring reads on and saves itself.
+    fn keep(&mut self) {
+        let (mut observer, mut book) = self.keeper.take().unwrap();
+        let from = observer.saved().pos;
+        match observer.next(self.heap.ring()).unwrap() {
+            Some(Seen::Record(frame, words)) => {
+                Self::words_hold(words, &self.items[&frame.pos]);
+                book.read.records += 1;
+                book.read.bytes += frame.size;
+                tick(&self.tally.read, 1);
+            }
+            Some(Seen::Lost(lost)) if lost.cause == Cause::Lapped => {
+                assert_eq!(lost.pos, from);
+                book.lapped.records += lost.records;
+                book.lapped.bytes += lost.bytes;
+            }
+            _ => {}
+        }
+        observer.save(self.heap.ring());
+        book.pos = observer.saved().pos;
+        assert_eq!(book.read.plus(book.lapped), self.data(0, book.pos));
+        self.keeper = Some((observer, book));
+    }
+
+    fn watch(&mut self, who: u8, start: Start0) {
+        let start = match (start, self.saved) {
+            (Start0::Oldest, _) => Start::Oldest,
+            (Start0::Latest, _) => Start::Latest,
+            (Start0::Saved, Some(saved)) => Start::At(saved),
+            (Start0::Saved, None) => return,
+        };
+        let real = Observer::new(self.heap.ring(), self.case.policy, start).unwrap();
+        let cursor = match start {
+            Start::Oldest => self.tail,
+            Start::Latest => self.head,
+            Start::At(saved) => saved.pos,
+        };
+        assert_eq!(real.saved(), Saved { pos: cursor, before: self.data(0, cursor) });
+        let watcher = Watcher {
+            real,
+            cursor,
+            head: cursor,
+            laps_in_a_row: 0,
+            start_before: self.data(0, cursor),
+            read: Count::default(),
+            lapped: Count::default(),
+        };
+        self.watchers.insert(who, watcher);
+    }
+
+    fn look(&mut self, who: u8) {
+        let Some(mut watcher) = self.watchers.remove(&who) else { return };
+        let w = &mut watcher;
+        let from = w.cursor;
+        let seen = w.real.next(self.heap.ring()).unwrap();
+        // What it should have seen.
+        loop {
+            if w.cursor == w.head {
+                w.head = self.head;
+                if w.cursor == w.head {
+                    assert_eq!(seen, None);
+                    break;
+                }
+            }
+            if self.tail > w.cursor {
+                w.laps_in_a_row += 1;
+                if w.laps_in_a_row > 4 {
+                    // From the newest book brought up to the head, or from the tail.
+                    w.head = w.head.max(self.head);
+                    let lost = self.data(w.cursor, self.head);
+                    let at = w.cursor;
+                    w.cursor = self.head;
+                    w.lapped = w.lapped.plus(lost);
+                    if lost.records == 0 {
+                        continue;
+                    }
+                    Self::lapped_is(seen, at, lost);
+                    break;
+                }
+                let lost = self.data(w.cursor, self.tail);
+                let at = w.cursor;
+                w.cursor = self.tail;
+                w.head = w.head.max(self.tail);
+                w.lapped = w.lapped.plus(lost);
+                if lost.records == 0 {
+                    continue;
+                }
+                Self::lapped_is(seen, at, lost);
+                break;
+            }
+            let item = &self.items[&w.cursor];
+            w.cursor += item.size;
+            match (&item.kind, seen) {
+                (Kind::Hole, _) => continue,
+                (Kind::Data(kind, bytes), Some(Seen::Record(frame, words))) => {
+                    let expected = (item.pos, kind.get(), bytes.len(), item.size);
+                    assert_eq!((frame.pos, frame.kind, frame.len, frame.size), expected);
+                    Self::words_hold(words, item);
+                    w.laps_in_a_row = 0;
+                    w.read.records += 1;
+                    w.read.bytes += item.size;
+                    tick(&self.tally.seen, 1);
+                }
+                (Kind::Lost(model), Some(Seen::Lost(lost))) => assert_eq!(*model, lost),
+                (kind, seen) => panic!("{seen:?} where {kind:?} stands, from {from}"),
+            }
+            break;
+        }
+        let before = self.data(0, w.cursor);
+        assert_eq!(w.real.saved(), Saved { pos: w.cursor, before });
+        assert_eq!(w.real.lapped(), w.lapped);
+        assert_eq!(w.read.plus(w.lapped), before.since(w.start_before), "read + lapped = written");
+        self.saved = Some(w.real.saved());
+        self.watchers.insert(who, watcher);
+    }
+
+    fn lapped_is(seen: Option<Seen<'_>>, pos: u64, lost: Count) {
+        // Laps over holes alone go unsaid and are added to the next.
+        let Some(Seen::Lost(told)) = seen else { panic!("{seen:?} after a lap of {lost:?}") };
+        let expected = Lost { pos, records: lost.records, bytes: lost.bytes, cause: Cause::Lapped };
+        assert_eq!(told, expected);
+    }
+
+    fn snapshot(&self) {
+        let snapshot = Snapshot::take(self.heap.ring(), self.case.policy).unwrap();
+        assert_eq!((snapshot.start(), snapshot.end()), (self.tail, self.head));
+        let mut cursor = snapshot.start();
+        for item in self.items.range(self.tail..self.head).map(|(_, item)| item) {
+            if item.kind == Kind::Hole {
+                continue;
+            }
+            let (found, words, after) = snapshot.step(cursor).unwrap().unwrap();
+            self.found_is(found, item.pos);
+            if let Found::Record(_) = found {
+                Self::words_hold(words, item);
+            }
+            assert_eq!(after, item.pos + item.size);
+            cursor = after;
+        }
+        assert_eq!(snapshot.step(cursor), Ok(None));
+    }
+
+    fn kill_reader_before_tail(&mut self) {
+        let Some(reader) = &mut self.reader else { return self.attach_reader() };
+        let old = self.tail;
+        let _ = reader.release(self.heap.ring());
+        self.heap.header().data_tail.store(old, Ordering::Relaxed);
+        self.attach_reader();
+        tick(&self.tally.kills, 1);
+    }
+
+    /// Death after the tail mark and before the tail, with nothing written yet.
+    fn kill_writer_before_tail(&mut self, len: usize) {
+        let quiet = self.untold().is_empty() && len <= self.size as usize - 16;
+        if self.case.policy == Policy::Overwrite && quiet {
+            let old = self.tail;
+            let writer = self.writer.as_mut().unwrap();
+            let _ = writer.try_reserve(self.heap.ring(), RecordType::BYTES, len).unwrap();
+            self.heap.header().data_tail.store(old, Ordering::Relaxed);
+            self.adopt_head();
+            let book = Totals::read(self.heap.ring(), self.case.policy).unwrap();
+            assert_eq!((book.tail, book.overwritten), (old, self.data(0, old)));
+        }
+        self.kill_writer();
+    }
+
+    fn kill_writer(&mut self) {
+        self.writer = None;
+        self.attach_writer();
+        tick(&self.tally.kills, 1);
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match *op {
+            Op::Publish(len) => {
+                self.write(len, len);
+                self.publish();
+            }
+            Op::Try(len) => {
+                self.attempts += 1;
+                match self.reserve(len) {
+                    Ok(reserved) => {
+                        self.commit(reserved, len);
+                        self.publish();
+                    }
+                    Err(_) => self.given_up += 1,
+                }
+            }
+            Op::CommitLen(len, committed) => {
+                self.write(len, committed);
+                self.publish();
+            }
+            Op::Discard(len) => {
+                if let Ok(reserved) = self.reserve(len) {
+                    let writer = self.writer.as_mut().unwrap();
+                    writer.discard(self.heap.ring(), reserved);
+                    self.push(record_size(len), Kind::Hole);
+                    self.publish();
+                }
+            }
+            Op::Forget(len) => {
+                let _ = self.reserve(len);
+            }
+            Op::Batch(ref lens) => {
+                for &len in lens {
+                    self.write(len, len);
+                }
+                self.publish();
+            }
+            Op::Hold(len) => self.write(len, len),
+            Op::PublishHeld => self.publish(),
+            Op::WriterDetach => self.detach_writer(),
+            Op::WriterKill => self.kill_writer(),
+            Op::WriterKillBeforeTail(len) => self.kill_writer_before_tail(len),
+            Op::Next(times) => (0..times).for_each(|_| self.next()),
+            Op::NextRecord(times) => (0..times).for_each(|_| self.next_record()),
+            Op::Release => {
+                if let Some(reader) = &mut self.reader {
+                    let _ = reader.release(self.heap.ring());
+                    self.tail = self.cursor;
+                }
+            }
+            Op::PeekPassRelease(times) => self.peek_and_pass(times),
+            Op::Refresh => {
+                if let Some(reader) = &mut self.reader {
+                    assert_eq!(reader.refresh(self.heap.ring()), Ok(self.head));
+                    self.known = self.head;
+                }
+            }
+            Op::ReaderReattach => self.attach_reader(),
+            Op::ReaderKillBeforeTail => self.kill_reader_before_tail(),
+            Op::ForeignReader(times) => self.foreign_reader(times),
+            Op::Watch(who, start) => self.watch(who, start),
+            Op::Look(who, times) => (0..times).for_each(|_| self.look(who)),
+            Op::Snapshot => self.snapshot(),
+        }
+        tick(&self.tally.ops, 1);
+    }
+
+    fn detach_writer(&mut self) {
+        let _ = self.writer.as_mut().unwrap().detach(self.heap.ring());
+        self.head = self.pos;
+        let markers = self.untold();
+        let end = self.pos + markers.len() as u64 * u64::from(LOST_SIZE);
+        let fits = markers.len() as u64 * u64::from(LOST_SIZE) < self.size;
+        let room = self.case.policy == Policy::Overwrite || end - self.tail < self.size;
+        if !markers.is_empty() && fits && room {
+            if self.case.policy == Policy::Overwrite {
+                self.made_way(end);
+            }
+            for mut lost in markers {
+                lost.pos = self.pos;
+                tick(&self.tally.markers, 1);
+                self.push(LOST_SIZE.into(), Kind::Lost(lost));
+            }
+            self.head = self.pos;
+        }
+        self.attach_writer();
+    }
+
+    fn peek_and_pass(&mut self, times: u8) {
+        let Some(reader) = &mut self.reader else { return };
+        assert_eq!(reader.refresh(self.heap.ring()), Ok(self.head));
+        self.known = self.head;
+        let (mut cursor, mut count) = (self.cursor, Count::default());
+        for _ in 0..times {
+            let peeked = self.reader.as_ref().unwrap().peek(self.heap.ring(), cursor).unwrap();
+            let model = self.first(cursor, self.known);
+            let (Some((found, after)), Some((at, end))) = (peeked, model) else {
+                assert_eq!((peeked, model), (None, None));
+                break;
+            };
+            self.found_is(found, at);
+            assert_eq!(after, end);
+            if let Found::Record(frame) = found {
+                count.records += 1;
+                count.bytes += frame.size;
+            }
+            cursor = after;
+        }
+        let reader = self.reader.as_mut().unwrap();
+        reader.pass(cursor, count);
+        let _ = reader.release(self.heap.ring());
+        tick(&self.tally.read, count.records);
+        (self.cursor, self.tail) = (cursor, cursor);
+    }
+
+    /// A perf reader, which keeps no book, moves the tail between two of our consumers.
+    fn foreign_reader(&mut self, times: u8) {
+        if self.reader.is_none() {
+            return;
+        }
+        for _ in 0..times {
+            if self.tail < self.head {
+                self.tail += self.items[&self.tail].size;
+            }
+        }
+        self.heap.header().data_tail.store(self.tail, Ordering::Relaxed);
+        self.check();
+        self.attach_reader();
+    }
+
+    fn check(&self) {
+        let ring = self.heap.ring();
+        assert_eq!((ring.head(), ring.tail()), (self.head, self.tail));
+        assert!(self.tail <= self.head && self.head <= self.pos, "tail <= head <= pos");
+        assert!(self.pos - self.tail < self.size, "never quite full");
+
+        let written = self.data(0, self.pos);
+        let writer = self.writer.as_ref().unwrap();
+        assert_eq!(writer.pos(), self.pos);
+        let book = writer.book();
+        assert_eq!((book.pos, book.written), (self.pos, written));
+        assert_eq!(book.discarded, self.holes(self.pos));
+        assert_eq!((book.full, book.too_large), (self.full, self.too_large));
+
+        let totals = Totals::read(ring, self.case.policy).unwrap();
+        assert_eq!((totals.head, totals.tail), (self.head, self.tail));
+        let producer = totals.producer;
+        assert_eq!((producer.pos, producer.written), (self.head, self.data(0, self.head)));
+        assert_eq!(producer.discarded, self.holes(self.head));
+        assert_eq!((producer.full, producer.too_large), (self.full, self.too_large));
+        let (told_full, full_markers) = self.told(Cause::Full, self.head);
+        let (told_too_large, too_large_markers) = self.told(Cause::TooLarge, self.head);
+        assert_eq!((producer.told_full, producer.told_too_large), (told_full, told_too_large));
+        assert_eq!(producer.lost_markers, full_markers + too_large_markers);
+        assert_eq!(totals.present, self.data(self.tail, self.head));
+        let gone = self.data(0, self.tail);
+        match self.case.policy {
+            Policy::Drop => {
+                assert_eq!(totals.consumer.read, gone, "written = read + present");
+                assert_eq!(totals.overwritten, Count::default());
+                let reader = self.reader.as_ref().unwrap();
+                assert_eq!(reader.cursor(), self.cursor);
+                assert_eq!(reader.passed(), self.data(0, self.cursor));
+            }
+            Policy::Overwrite => {
+                assert_eq!(totals.overwritten, gone, "written = overwritten + present");
+                assert_eq!(writer.overwritten(), gone);
+                assert_eq!(totals.consumer, self.keeper.as_ref().unwrap().1);
+            }
+        }
+    }
+}
+
+fn run(name: &str, policy: Policy) {
+    let tally = Tally::default();
+    let cases = if cfg!(miri) { 3 } else { 600 };
+    let mut runner =
+        TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+    let outcome = runner.run(&case(policy), |case| {
+        let heap = HeapRing::new(case.size, case.policy).unwrap();
+        let heap = heap.evict(case.evict).tell(case.tell);
+        let mut model = Model::new(&heap, &case, &tally);
+        for op in &case.ops {
+            model.apply(op);
+            model.check();
+        }
+        let (committed, refused) = (model.next_id - 1, model.full.plus(model.too_large).records);
+        assert_eq!(model.attempts, committed + refused + model.given_up);
+        tick(&tally.overwritten, model.data(0, model.tail).records);
+        let lapped: u64 = model.watchers.values().map(|w| w.lapped.records).sum();
+        tick(&tally.lapped, lapped);
+        Ok(())
+    });
+    println!("{name}: {cases} cases, {tally:?}");
+    if let Err(failure) = outcome {
+        panic!("{failure}");
+    }
+}
+
+#[test]
+fn a_drop_ring_does_what_its_model_does() {
+    run("drop", Policy::Drop);
+}
+
+#[test]
+fn an_overwrite_ring_does_what_its_model_does() {
+    run("overwrite", Policy::Overwrite);
+}
