@@ -3,6 +3,7 @@
 
 use perfring_consumer::{Item, Snapshot};
 use perfring_producer::RecordType;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -68,4 +69,15 @@ pub fn actor(exe: &str, args: &[&str], ring: &Path) -> Command {
 #[must_use]
 pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_owned).unwrap_or_default()
+}
+
+/// Says why a test cannot run on this machine. With `PERFRING_NO_SKIP` set, as in CI, a test that
+/// should run fails instead.
+///
+/// # Panics
+/// With `PERFRING_NO_SKIP` set.
+pub fn skip(why: &str) {
+    assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "should run here, but {why}");
+    // Past the harness's capture: a skip is never silent.
+    let _ = writeln!(std::io::stderr().lock(), "SKIPPED: {why}");
 }

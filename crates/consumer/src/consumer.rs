@@ -108,6 +108,13 @@ impl Consumer {
         self.distance.spin(self.pace, timeout, || inner.is_behind())
     }
 
+    /// Sleeps at once, for at most `timeout`, until a producer publishes what was asked for with
+    /// [`Consumer::set_wake_at`]; [`Consumer::wait`] without the spinning, and content with any
+    /// wake. Releases first.
+    pub fn sleep(&mut self, timeout: Duration) {
+        self.inner.sleep(self.wake_at, timeout);
+    }
+
     /// Hands back everything that [`Consumer::read`] returned so far, the last item included.
     pub fn release(&mut self) {
         self.inner.release();

@@ -6,7 +6,7 @@
 
 use nix::sys::signal::{Signal, raise};
 use perfring_consumer::{Consumer, Item, Observer, Start};
-use perfring_producer::{Batch, Producer, ReserveError};
+use perfring_producer::{Batch, Options, Producer, ReserveError};
 use perfring_tests::{NUMBERED, number_of, numbered};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{BufRead, Write};
@@ -44,6 +44,8 @@ fn main() -> Outcome {
         ["quiet", policy, ring] => quiet(policy, ring),
         ["produce", count, len, ring] => produce(count.parse()?, len.parse()?, ring),
         ["hold", role, ring] => hold(role, ring),
+        ["create", mode, ring] => make(mode, ring),
+        ["observe", ring] => observe(ring),
         _ => Err(format!("unknown arguments: {args:?}").into()),
     }
 }
@@ -106,6 +108,10 @@ fn kill(scenario: &str, ring: &str) -> Outcome {
 
 /// A million records through both hot paths, between two calls of `getppid` that a tracer sees.
 fn quiet(policy: &str, ring: &str) -> Outcome {
+    if std::env::var_os("PERFRING_TRACED").is_some() {
+        nix::sys::ptrace::traceme()?;
+        raise(Signal::SIGSTOP)?;
+    }
     let mut producer = Producer::attach(ring)?;
     let mut consumer = Consumer::attach(ring)?;
     let mut observer = Observer::open(ring, Start::Oldest)?;
@@ -153,6 +159,26 @@ fn produce(count: u64, len: usize, ring: &str) -> Outcome {
     }
     let book = producer.book();
     println!("written {} refused {refused} full {}", book.written.records, book.full.records);
+    Ok(())
+}
+
+/// Makes a ring with an octal mode, of `PERFRING_SIZE` bytes.
+fn make(mode: &str, ring: &str) -> Outcome {
+    let size = std::env::var("PERFRING_SIZE").map_or(Ok(4096), |size| size.parse())?;
+    let mode = u32::from_str_radix(mode, 8)?;
+    let made = perfring_producer::create(ring, &Options { size, mode, ..Options::default() });
+    // The sentence, as a user sees it.
+    made.map_err(|error| error.to_string().into())
+}
+
+/// Prints the numbers that an observer sees.
+fn observe(ring: &str) -> Outcome {
+    let mut observer = Observer::open(ring, Start::Oldest)?;
+    while let Some(item) = observer.read()? {
+        if let Item::Record(record) = item {
+            println!("{}", number_of(record.bytes));
+        }
+    }
     Ok(())
 }
 

@@ -1,0 +1,160 @@
+//! Two processes at full speed, and the books afterwards: `written = read + lost by each cause +
+//! still there`, exactly.
+
+use perfring_consumer::{
+    Cause, Consumer, Corrupt, Item, Lost, Observer, Pace, Policy, Snapshot, Start, Stat,
+};
+use perfring_producer::{Evict, Options, create};
+use perfring_tests::{actor, number_of, numbers, ring_dir};
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+const RECORDS: u64 = 300_000;
+
+fn producer(ring: &Path, len: usize) -> Child {
+    actor(env!("CARGO_BIN_EXE_actor"), &["produce", &RECORDS.to_string(), &len.to_string()], ring)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("an actor")
+}
+
+/// What a reader has met.
+#[derive(Default, Debug)]
+struct Tally {
+    read: u64,
+    lapped: u64,
+    told: u64,
+    next: u64,
+}
+
+impl Tally {
+    fn take(&mut self, item: Item<'_>) {
+        match item {
+            Item::Record(record) => {
+                let number = number_of(record.bytes);
+                assert_eq!(number, self.next, "in order, and every gap told before");
+                self.next = number + 1;
+                self.read += 1;
+            }
+            Item::Lost(Lost { records, cause: Cause::Lapped, .. }) => {
+                self.lapped += records;
+                self.next += records;
+            }
+            Item::Lost(lost) => {
+                self.told += lost.records;
+                self.next += lost.records;
+            }
+        }
+    }
+}
+
+/// Reads until the producer is gone and nothing is left.
+fn follow(
+    child: &mut Child,
+    mut read: impl FnMut(&mut Tally) -> Result<bool, Corrupt>,
+) -> (Tally, String) {
+    let mut tally = Tally::default();
+    loop {
+        // Asked before the last look: what was written before the end is seen by it.
+        let done = child.try_wait().expect("a child").is_some();
+        while read(&mut tally).expect("an intact ring") {}
+        if done {
+            break;
+        }
+    }
+    let mut said = String::new();
+    child.stdout.take().expect("stdout").read_to_string(&mut said).expect("its words");
+    assert!(child.wait().expect("a child").success());
+    (tally, said.trim().to_owned())
+}
+
+#[test]
+fn a_drop_ring_loses_only_what_it_tells() {
+    for (size, len, pace) in [
+        (4096, 8, Pace::Latency),
+        (1 << 16, 8, Pace::Throughput),
+        (1 << 16, 200, Pace::Adaptive),
+        (1 << 20, 1000, Pace::Adaptive),
+    ] {
+        let dir = ring_dir();
+        let ring = dir.path().join("ring");
+        create(&ring, &Options { size, ..Options::default() }).unwrap();
+        let mut consumer = Consumer::attach(&ring).unwrap();
+        consumer.set_pace(pace);
+        let mut child = producer(&ring, len);
+        let (tally, said) = follow(&mut child, |tally| {
+            consumer.spin(Duration::from_micros(200));
+            let Some(item) = consumer.read()? else { return Ok(false) };
+            tally.take(item);
+            Ok(true)
+        });
+        consumer.release();
+        let totals = Stat::read(&ring).unwrap().totals.unwrap();
+        let book = totals.producer;
+        println!("{size} bytes, {len} a record: {tally:?}; {said}");
+        assert_eq!(RECORDS, book.written.records + book.full.records);
+        assert_eq!(book.written.records, tally.read + totals.present.records);
+        assert_eq!(totals.present.records, 0);
+        assert_eq!(totals.consumer.read, book.written);
+        assert_eq!(book.full.records, tally.told + totals.untold().records);
+        assert_eq!(tally.lapped, 0);
+    }
+}
+
+#[test]
+fn an_overwrite_ring_counts_what_each_reader_missed() {
+    for (size, len, evict) in [
+        (4096, 8, Evict::Exact),
+        (1 << 14, 40, Evict::Exact),
+        (1 << 14, 40, Evict::Half),
+        (1 << 20, 500, Evict::Exact),
+    ] {
+        let dir = ring_dir();
+        let ring = dir.path().join("ring");
+        let options = Options { size, evict, policy: Policy::Overwrite, ..Options::default() };
+        create(&ring, &options).unwrap();
+        let mut observer = Observer::open(&ring, Start::Oldest).unwrap();
+        let mut consumer = Consumer::attach(&ring).unwrap();
+        let mut child = producer(&ring, len);
+        let mut by_consumer = Tally::default();
+        let mut snapshots = 0u64;
+        let mut most = 0;
+        let (tally, said) = follow(&mut child, |tally| {
+            while let Some(item) = consumer.read()? {
+                by_consumer.take(item);
+            }
+            if snapshots < 300 {
+                let (found, _) = numbers(&observer.snapshot()?);
+                assert!(found.is_sorted_by(|a, b| a + 1 == *b), "a snapshot without a gap");
+                most = most.max(found.len());
+                // Those of a ring that nothing came to yet do not count.
+                snapshots += u64::from(!found.is_empty());
+            }
+            let Some(item) = observer.read()? else { return Ok(false) };
+            tally.take(item);
+            Ok(true)
+        });
+        while let Some(item) = consumer.read().unwrap() {
+            by_consumer.take(item);
+        }
+        consumer.release();
+        let totals = Stat::read(&ring).unwrap().totals.unwrap();
+        let still_there = numbers(&Snapshot::take(&ring).unwrap()).0.len() as u64;
+        println!(
+            "{size} bytes, {len} a record, {evict:?}: observer {tally:?}; consumer \
+             {by_consumer:?}; {snapshots} snapshots of up to {most} records; {said}"
+        );
+        assert_eq!(totals.producer.written.records, RECORDS);
+        assert_eq!(totals.overwritten.records + still_there, RECORDS);
+        assert_eq!(totals.present.records, still_there);
+        for tally in [&tally, &by_consumer] {
+            assert_eq!(tally.read + tally.lapped, RECORDS);
+        }
+        assert_eq!(observer.lapped().records, tally.lapped);
+        assert_eq!(totals.consumer.read.records, by_consumer.read);
+        assert_eq!(totals.consumer.lapped.records, by_consumer.lapped);
+        assert!(snapshots > 0 && most > 0);
+    }
+}

@@ -1,0 +1,114 @@
+//! A reader that none of us wrote reads a live ring of ours: libbcc's `perf_reader`, made for the
+//! kernel's perf rings, follows `data_head`, wraps, skips what it does not know, and moves
+//! `data_tail`.
+
+use perfring_consumer::{Item, Observer, Start, Stat};
+use perfring_producer::{Options, Producer, RecordType, ReserveError};
+use perfring_tests::{numbered, ring_dir, skip, workspace};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const RECORDS: u64 = 1_100_000; // some are lost: a million and more arrive
+
+/// libbcc, if it is installed.
+fn libbcc() -> Option<PathBuf> {
+    let output = Command::new("sh").args(["-c", "ldconfig -p || /sbin/ldconfig -p"]).output();
+    let listing = String::from_utf8_lossy(&output.ok()?.stdout).into_owned();
+    let line = listing.lines().find(|line| line.trim_start().starts_with("libbcc.so.0 "))?;
+    Some(line.split(" => ").nth(1)?.into())
+}
+
+fn compile(library: &Path, to: &Path) {
+    let source = workspace().join("tests/foreign/bcc_reader.c");
+    let status = Command::new("cc")
+        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"])
+        .args([to, &source, library])
+        .status()
+        .expect("a C compiler: install gcc");
+    assert!(status.success());
+}
+
+/// What `PERF_SAMPLE_RAW` looks like: a length of 8n + 4, then as many bytes.
+fn sample(number: u64, words: usize) -> Vec<u8> {
+    let len = 8 * words + 4;
+    let mut payload = (len as u32).to_ne_bytes().to_vec();
+    payload.extend(numbered(number, len));
+    payload
+}
+
+#[test]
+fn libbcc_reads_a_million_records_without_a_gap() {
+    let Some(library) = libbcc() else {
+        return skip("libbcc.so.0 is not installed (Debian: libbpfcc)");
+    };
+    let dir = ring_dir();
+    let (ring, reader) = (dir.path().join("ring"), dir.path().join("bcc_reader"));
+    compile(&library, &reader);
+    // 64 KiB: more than a thousand wraps, and full often enough to lose some.
+    let mut producer =
+        Producer::create(&ring, &Options { size: 64 << 10, ..Options::default() }).unwrap();
+    let mut observer = Observer::open(&ring, Start::Oldest).unwrap();
+    let mut child = Command::new(&reader)
+        .arg(&ring)
+        .args(["16", &RECORDS.to_string()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null()) // it complains of each hole, and goes on
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+
+    let mut discarded = 0;
+    let mut refused = 0u64;
+    let mut observed = 0;
+    for number in 0..RECORDS {
+        let payload = sample(number, 1 + number as usize % 12);
+        // The last ones must arrive: they wait. The others are refused by a full ring, and told.
+        let waits = number + 1 == RECORDS || number % 64 == 0;
+        let published = if waits {
+            let limit = std::time::Duration::from_secs(60);
+            producer.publish_timeout(RecordType::SAMPLE, &payload, limit)
+        } else {
+            producer.publish(RecordType::SAMPLE, &payload)
+        };
+        match published {
+            Ok(()) => {}
+            Err(ReserveError::Full) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+        if number % 1000 == 0 {
+            // A hole, which a perf reader must skip as an unknown type.
+            let limit = std::time::Duration::from_secs(60);
+            producer.reserve_timeout(RecordType::SAMPLE, 100, limit).unwrap().discard();
+            discarded += 1;
+        }
+        if number % 4096 == 0 {
+            // A foreign reader keeps no book; an observer counts all the same.
+            while let Some(item) = observer.read().unwrap() {
+                observed += u64::from(matches!(item, Item::Record(_)));
+            }
+        }
+    }
+    let status = child.wait().unwrap();
+    line.clear();
+    out.read_to_string(&mut line).unwrap();
+    assert!(status.success(), "{line}");
+    println!("libbcc: {}; {discarded} holes; {refused} refused", line.trim());
+    let figures: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [records, lost, markers, gaps, torn] = figures[..] else { panic!("{line}") };
+    assert_eq!((gaps, torn), (0, 0));
+    assert!(markers > 0, "no loss: the test would not see a LOST record");
+    assert_eq!(lost, refused);
+    assert_eq!(records + lost, RECORDS);
+
+    while let Some(item) = observer.read().unwrap() {
+        observed += u64::from(matches!(item, Item::Record(_)));
+    }
+    let totals = Stat::read(&ring).unwrap().totals.unwrap();
+    assert_eq!(totals.producer.written.records, records);
+    assert_eq!(totals.present.records, 0);
+    assert_eq!(observed + observer.lapped().records, records);
+}

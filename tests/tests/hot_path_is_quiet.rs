@@ -1,0 +1,67 @@
+//! Zero allocations and zero system calls for each record, on both sides: counted, the one by the
+//! actor's allocator, the other by a tracer.
+
+use nix::libc;
+use nix::sys::ptrace;
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
+use perfring_consumer::Policy;
+use perfring_producer::{Options, create};
+use perfring_tests::{actor, ring_dir};
+use std::io::Read;
+use std::path::Path;
+use std::process::Stdio;
+
+/// Runs the actor under a tracer and counts system calls between its two calls of `getppid`.
+/// Returns the count and what the actor printed.
+fn traced(policy: &str, ring: &Path) -> (u64, String) {
+    let mut command = actor(env!("CARGO_BIN_EXE_actor"), &["quiet", policy], ring);
+    let mut child =
+        command.env("PERFRING_TRACED", "1").stdout(Stdio::piped()).spawn().expect("an actor");
+    let pid = Pid::from_raw(child.id() as i32);
+    assert!(matches!(waitpid(pid, None), Ok(WaitStatus::Stopped(_, Signal::SIGSTOP))));
+    ptrace::setoptions(pid, ptrace::Options::PTRACE_O_TRACESYSGOOD).expect("options");
+    let (mut marks, mut entering, mut calls) = (0, true, 0);
+    loop {
+        ptrace::syscall(pid, None).expect("on");
+        match waitpid(pid, None).expect("a stop") {
+            WaitStatus::PtraceSyscall(_) => {
+                if entering {
+                    let call = ptrace::syscall_info(pid).expect("what it calls");
+                    // SAFETY: at a stop on entry, the kernel filled in the `entry` member.
+                    let number = unsafe { call.u.entry.nr };
+                    if number == libc::SYS_getppid as u64 {
+                        marks += 1;
+                    } else if marks == 1 {
+                        calls += 1;
+                    }
+                }
+                entering = !entering;
+            }
+            WaitStatus::Exited(_, code) => {
+                assert_eq!(code, 0);
+                break;
+            }
+            WaitStatus::Stopped(..) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(marks, 2);
+    let mut told = String::new();
+    child.stdout.take().expect("its words").read_to_string(&mut told).expect("its words");
+    (calls, told)
+}
+
+#[test]
+fn a_record_costs_no_system_call_and_no_allocation() {
+    let dir = ring_dir();
+    for policy in [Policy::Drop, Policy::Overwrite] {
+        let ring = dir.path().join(policy.name());
+        create(&ring, &Options { policy, ..Options::default() }).unwrap();
+        let (calls, told) = traced(policy.name(), &ring);
+        println!("{}, {calls} system calls", told.trim());
+        assert!(told.contains("moved 1004000 allocations 0"), "{told}");
+        assert_eq!(calls, 0);
+    }
+}

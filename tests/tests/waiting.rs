@@ -1,0 +1,164 @@
+//! Sleeping and waking between processes: nobody sleeps past a record or past free space, and
+//! nobody is woken for less than was asked.
+
+use perfring_abi::FIELDS;
+use perfring_consumer::{Consumer, Item, WakeAt};
+use perfring_producer::{Options, Producer, Wake, create};
+use perfring_tests::{NUMBERED, actor, number_of, numbered, ring_dir};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// A header field of 32 bits, read as a stranger would.
+fn field(ring: &File, name: &str) -> u32 {
+    let field = FIELDS.iter().find(|field| field.name == name).expect("a field of that name");
+    let mut bytes = [0; 4];
+    ring.read_exact_at(&mut bytes, field.offset as u64).expect("a header");
+    u32::from_ne_bytes(bytes)
+}
+
+/// Until the consumer has announced its sleep. The condition always comes: it has nothing to read.
+fn until_armed(ring: &File) {
+    while field(ring, "wait_armed") == 0 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_sleeping_consumer_is_woken_for_every_record() {
+    const ROUNDS: u64 = 2000;
+    let dir = ring_dir();
+    let path = dir.path().join("ring");
+    create(&path, &Options::default()).unwrap();
+    let ring = File::open(&path).unwrap();
+    let mut child = actor(env!("CARGO_BIN_EXE_actor"), &["hold", "consumer"], &path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut from = BufReader::new(child.stdout.take().unwrap());
+    let mut to = child.stdin.take().unwrap();
+    let mut line = || {
+        let mut line = String::new();
+        from.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    };
+    assert_eq!(line(), "attached");
+    writeln!(to, "{ROUNDS}").unwrap();
+    let mut producer = Producer::attach(&path).unwrap();
+    for number in 0..ROUNDS {
+        // Half of the time it sleeps for sure, else it may be anywhere on its way there.
+        if number % 2 == 0 {
+            until_armed(&ring);
+        }
+        // A missed wake would cost it a minute each.
+        producer.publish(NUMBERED, &numbered(number, 24)).unwrap();
+        assert_eq!(line(), number.to_string());
+    }
+    assert_eq!(line(), "done");
+    drop(to);
+    assert!(child.wait().unwrap().success());
+    println!("{ROUNDS} records, {} wakes", field(&ring, "wait_seq"));
+    assert!(u64::from(field(&ring, "wait_seq")) >= ROUNDS / 2);
+    assert!(u64::from(field(&ring, "wait_seq")) <= ROUNDS, "one wake for each record at most");
+}
+
+/// A consumer asleep in a thread of its own, and what it reads once it is woken.
+fn asleep(path: &Path, at: WakeAt) -> std::thread::JoinHandle<Vec<u64>> {
+    let mut consumer = Consumer::attach(path).unwrap();
+    consumer.set_wake_at(at);
+    std::thread::spawn(move || {
+        // `wait` sees what is there already; the test publishes only once it sleeps.
+        consumer.sleep(Duration::MAX);
+        let mut found = Vec::new();
+        while let Some(Item::Record(record)) = consumer.read().unwrap() {
+            found.push(number_of(record.bytes));
+        }
+        found
+    })
+}
+
+#[test]
+fn thresholds_no_wake_and_force_wake_do_as_they_say() {
+    let dir = ring_dir();
+    let path = dir.path().join("ring");
+    let mut producer = Producer::create(&path, &Options::default()).unwrap();
+    let ring = File::open(&path).unwrap();
+    let mut number = 0;
+    let mut publish = |wake| {
+        producer.publish_with(NUMBERED, &numbered(number, 24), wake).unwrap();
+        number += 1;
+    };
+    // After so many publishes of 32 bytes in the ring, the sleeper is still armed; after one more
+    // it is not.
+    let half = (1 << 20) / 2 / 32;
+    for (at, before) in [
+        (WakeAt::Record, 0),
+        (WakeAt::Records(100), 99),
+        (WakeAt::Bytes(3200), 99),
+        (WakeAt::Records(u64::MAX), half - 1), // never more than half a ring
+        (WakeAt::Bytes(u64::MAX), half - 1),
+    ] {
+        let sleeper = asleep(&path, at);
+        until_armed(&ring);
+        let seq = field(&ring, "wait_seq");
+        for _ in 0..before {
+            publish(Wake::Auto);
+        }
+        assert_eq!((field(&ring, "wait_armed"), field(&ring, "wait_seq")), (1, seq), "{at:?}");
+        publish(Wake::Auto);
+        assert_eq!((field(&ring, "wait_armed"), field(&ring, "wait_seq")), (0, seq + 1), "{at:?}");
+        assert_eq!(sleeper.join().unwrap().len() as u64, before + 1);
+    }
+    let sleeper = asleep(&path, WakeAt::Record);
+    until_armed(&ring);
+    publish(Wake::No);
+    assert_eq!(field(&ring, "wait_armed"), 1);
+    publish(Wake::Auto);
+    assert_eq!(sleeper.join().unwrap().len(), 2);
+    let sleeper = asleep(&path, WakeAt::Records(1000));
+    until_armed(&ring);
+    publish(Wake::Auto);
+    assert_eq!(field(&ring, "wait_armed"), 1);
+    publish(Wake::Force);
+    assert_eq!(sleeper.join().unwrap().len(), 2);
+}
+
+#[test]
+fn a_waiting_producer_gets_the_space_and_a_timeout_is_one() {
+    const RECORDS: u64 = 20_000;
+    let dir = ring_dir();
+    let path = dir.path().join("ring");
+    let mut producer =
+        Producer::create(&path, &Options { size: 4096, ..Options::default() }).unwrap();
+    let mut consumer = Consumer::attach(&path).unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut next = 0;
+        while next < RECORDS {
+            match consumer.read().unwrap() {
+                Some(Item::Record(record)) => {
+                    assert_eq!(number_of(record.bytes), next);
+                    next += 1;
+                }
+                Some(Item::Lost(lost)) => panic!("{lost:?}"),
+                None => {
+                    consumer.wait(Duration::MAX);
+                }
+            }
+        }
+        consumer
+    });
+    for number in 0..RECORDS {
+        let payload = numbered(number, 8 + number as usize % 500);
+        producer.publish_timeout(NUMBERED, &payload, Duration::MAX).unwrap();
+    }
+    let consumer = reader.join().unwrap();
+    assert_eq!(producer.book().full.records, 0, "what waited is not lost");
+    // Nobody reads now: the wait ends, and only then is the record lost.
+    while producer.publish_timeout(NUMBERED, &[0; 1000], Duration::from_millis(2)).is_ok() {}
+    assert_eq!(producer.book().full.records, 1);
+    assert_eq!(consumer.read_count().records, RECORDS);
+}
