@@ -1,1 +1,141 @@
-//! placeholder
+//! How fast a ring is between two processes, beside the least code that moves the same bytes.
+//!
+//! Two real processes on two cores: this one reads, measures and reports; a child, the same
+//! executable run again, produces. Every record that is counted was verified by the reader, all of
+//! its bytes. The contestants take turns within each repetition, and each sample is kept with the
+//! core distance before and after it, because the virtual cores of one machine may drift apart
+//! from one second to the next and rates then fall several-fold: ratios are formed among samples
+//! of one distance only.
+//!
+//! * `throughput`: drop mode, one producer, one reader, by payload. `floor` is two positions and
+//!   raw pointers over the same layout, `memcpy` is one process copying the payload.
+//! * `overwrite`: what a record costs the producer, in drop mode with a keen reader, in overwrite
+//!   mode with no reader, and with an observer that follows.
+//! * `latency`: half a round trip over two rings, beside that of a bare cache line.
+//!
+//! `cargo bench` runs it, and so does `perfring bench`. A program that calls [`run`] must hand
+//! [`CHILD_ARG`] to [`child`]:
+//!
+//! ```no_run
+//! let args: Vec<String> = std::env::args().skip(1).collect();
+//! if args.first().is_some_and(|arg| arg == perfring_bench::CHILD_ARG) {
+//!     perfring_bench::child(&args[1..])?;
+//! } else {
+//!     let options = perfring_bench::Options::parse(args)?;
+//!     perfring_bench::run(&options, &mut std::io::stdout(), &mut std::io::stderr())?;
+//! }
+//! # Ok::<(), perfring_bench::BenchError>(())
+//! ```
+#![deny(unsafe_code)]
+
+mod contest;
+mod cores;
+mod drive;
+mod machine;
+mod measure;
+mod options;
+mod payload;
+mod peer;
+#[allow(unsafe_code, reason = "the floor is raw pointers: that is what makes it the floor")]
+mod raw;
+mod report;
+mod stats;
+
+use std::io::{self, Write};
+use std::process::{ExitCode, ExitStatus};
+
+pub use options::{Options, PAYLOADS, Pace, Part, USAGE};
+
+/// The first argument of a child process; what follows it is for [`child`].
+pub const CHILD_ARG: &str = "__bench-child";
+
+/// Why a run failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BenchError {
+    /// The arguments make no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// A file, a pipe or the output.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// A system call.
+    #[error("{what}: {source}")]
+    System {
+        /// What was being done.
+        what: &'static str,
+        /// What the kernel said.
+        source: nix::errno::Errno,
+    },
+    /// The other process ended too early; what it had to say went to standard error.
+    #[error("the child process ended early: {0}")]
+    ChildDied(ExitStatus),
+    /// The two processes do not understand each other.
+    #[error("message between the processes: {0}")]
+    Message(#[from] serde_json::Error),
+    /// A ring refused.
+    #[error("{contestant}: {source}")]
+    Contestant {
+        /// Whose ring.
+        contestant: &'static str,
+        /// What it said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Records were lost where none may be, or were not what was sent. Reported with the rest,
+    /// after the table.
+    #[error("{lost} records lost in drop mode, {bad} damaged")]
+    Damaged {
+        /// Lost in drop mode.
+        lost: u64,
+        /// Not what the producer had written.
+        bad: u64,
+    },
+}
+
+/// Measures, and writes the report to `out`: a table, or one JSON object a line. Progress goes to
+/// `log`.
+///
+/// Pins the calling thread to one core meanwhile.
+///
+/// # Errors
+/// See [`BenchError`]. [`BenchError::Damaged`] comes after the whole report.
+pub fn run(options: &Options, out: &mut dyn Write, log: &mut dyn Write) -> Result<(), BenchError> {
+    measure::run(options, out, log)
+}
+
+/// The child's side: does what its parent asks for until the parent closes the pipe or dies.
+///
+/// # Errors
+/// See [`BenchError`].
+pub fn child(args: &[String]) -> Result<(), BenchError> {
+    peer::child(args)
+}
+
+/// The whole of the `ring` benchmark's `main`.
+///
+/// As with other harnesses, no `--bench` and no option at all means that `cargo test` has run it:
+/// then it runs the short mode.
+#[must_use]
+pub fn main_from_args() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let result = if args.first().is_some_and(|arg| arg == CHILD_ARG) {
+        child(&args[1..])
+    } else if args.iter().any(|arg| arg == "--help" || arg == "-h") {
+        io::stdout().write_all(USAGE.as_bytes()).map_err(BenchError::from)
+    } else {
+        let parsed = if args.is_empty() { Ok(Options::short()) } else { Options::parse(args) };
+        parsed.and_then(|options| run(&options, &mut io::stdout(), &mut io::stderr()))
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // The reader of the report has seen enough.
+        Err(BenchError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            // Nothing is left to tell if standard error is gone, too.
+            let _ = writeln!(io::stderr(), "error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

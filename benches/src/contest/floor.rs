@@ -1,0 +1,82 @@
+//! The floor behind the traits. Its loops are in [`crate::raw`]; here is how its reader waits.
+
+use super::{Receiver, Ring, Sender, Setup};
+use crate::raw::{FloorReceiver, FloorSender, Mapping};
+use crate::{BenchError, Pace};
+use std::hint::spin_loop;
+use std::ops::Range;
+use std::path::Path;
+
+/// The least code that moves the same bytes.
+pub(crate) struct Floor;
+
+impl Ring for Floor {
+    type Sender = FloorSender;
+    type Receiver = Paced;
+
+    fn create(path: &Path, setup: &Setup) -> Result<(), BenchError> {
+        Mapping::create(path, setup.data_size)
+    }
+
+    fn sender(path: &Path, setup: &Setup) -> Result<FloorSender, BenchError> {
+        FloorSender::open(path, setup)
+    }
+
+    fn receiver(path: &Path, setup: &Setup) -> Result<Paced, BenchError> {
+        Ok(Paced { inner: FloorReceiver::open(path, setup)?, pace: setup.reader, pauses: 0 })
+    }
+}
+
+impl Sender for FloorSender {
+    #[inline(always)]
+    fn send<const N: usize>(
+        &mut self,
+        numbers: Range<u64>,
+        fill: impl FnMut(&mut [u8; N], u64),
+    ) -> Result<(), BenchError> {
+        FloorSender::send(self, numbers, fill);
+        Ok(())
+    }
+}
+
+/// The floor's reader with the same three paces, by the same rules, as perfring's.
+pub(crate) struct Paced {
+    inner: FloorReceiver,
+    pace: Pace,
+    pauses: u32,
+}
+
+/// `PAUSE` instructions of a reader that keeps its distance.
+const FAR: u32 = 64;
+/// Empty looks after which an adaptive reader comes close again.
+const NEAR_AFTER: u32 = 8;
+/// Looks after which the caller looks elsewhere.
+const LOOKS: u32 = 64;
+
+impl Receiver for Paced {
+    #[inline(always)]
+    fn drain<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<u64, BenchError> {
+        Ok(self.inner.drain(visit))
+    }
+
+    #[inline]
+    fn wait(&mut self) {
+        let pauses = match self.pace {
+            Pace::Latency => 0,
+            Pace::Throughput => FAR,
+            Pace::Adaptive => self.pauses,
+        };
+        for look in 0..LOOKS {
+            for _ in 0..pauses {
+                spin_loop();
+            }
+            if self.inner.is_behind() {
+                // Something came at the first looks: the sender is the faster one.
+                self.pauses = if look < NEAR_AFTER { (self.pauses * 2).clamp(1, FAR) } else { 0 };
+                return;
+            }
+            spin_loop();
+        }
+        self.pauses = 0;
+    }
+}

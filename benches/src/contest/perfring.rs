@@ -1,0 +1,135 @@
+//! perfring, through its public doors.
+
+use super::{Contestant, Policy, Receiver, Ring, Sender, Setup, failed};
+use crate::{BenchError, Pace};
+use perfring_consumer::{Consumer, Item, Observer, Start};
+use perfring_producer::{Evict, Options, Producer, RecordType, ReserveError};
+use std::ops::Range;
+use std::path::Path;
+use std::time::Duration;
+
+/// The rings of this project.
+pub(crate) struct Perfring;
+
+/// How long a sender waits for room: longer than any reader takes that is still alive.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a reader spins before its caller looks elsewhere.
+const SPIN: Duration = Duration::from_micros(50);
+
+fn error(source: impl std::error::Error + Send + Sync + 'static) -> BenchError {
+    failed(Contestant::Perfring)(Box::new(source))
+}
+
+impl Ring for Perfring {
+    type Sender = Producer;
+    type Receiver = Reader;
+
+    fn create(path: &Path, setup: &Setup) -> Result<(), BenchError> {
+        let (policy, evict) = match setup.policy {
+            Policy::Drop => (perfring_producer::Policy::Drop, Evict::Exact),
+            Policy::Overwrite => (perfring_producer::Policy::Overwrite, Evict::Exact),
+            Policy::OverwriteHalf => (perfring_producer::Policy::Overwrite, Evict::Half),
+        };
+        let options = Options { size: setup.data_size, policy, evict, ..Options::default() };
+        perfring_producer::create(path, &options).map_err(error)
+    }
+
+    fn sender(path: &Path, _setup: &Setup) -> Result<Producer, BenchError> {
+        Producer::attach(path).map_err(error)
+    }
+
+    fn receiver(path: &Path, setup: &Setup) -> Result<Reader, BenchError> {
+        let pace = match setup.reader {
+            Pace::Latency => perfring_consumer::Pace::Latency,
+            Pace::Throughput => perfring_consumer::Pace::Throughput,
+            Pace::Adaptive => perfring_consumer::Pace::Adaptive,
+        };
+        if setup.policy == Policy::Drop {
+            let mut consumer = Consumer::attach(path).map_err(error)?;
+            consumer.set_pace(pace);
+            Ok(Reader::Consumer(consumer))
+        } else {
+            let mut observer = Observer::open(path, Start::Oldest).map_err(error)?;
+            observer.set_pace(pace);
+            Ok(Reader::Observer(observer))
+        }
+    }
+}
+
+impl Sender for Producer {
+    #[inline(always)]
+    fn send<const N: usize>(
+        &mut self,
+        numbers: Range<u64>,
+        mut fill: impl FnMut(&mut [u8; N], u64),
+    ) -> Result<(), BenchError> {
+        let waits = self.layout().policy == perfring_producer::Policy::Drop;
+        for number in numbers {
+            let reserved = if waits {
+                self.reserve_timeout(RecordType::BYTES, N, PATIENCE)
+            } else {
+                self.reserve(RecordType::BYTES, N)
+            };
+            let mut record = match reserved {
+                Ok(record) => record,
+                Err(refused) => return Err(refusal(refused)),
+            };
+            if let Some(slot) = record.first_chunk_mut() {
+                fill(slot, number);
+            }
+            record.commit();
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn refusal(refused: ReserveError) -> BenchError {
+    error(refused)
+}
+
+/// The reader that the policy asks for.
+pub(crate) enum Reader {
+    /// Of a drop ring: in place.
+    Consumer(Consumer),
+    /// Of an overwrite ring: copies, and nobody is slowed.
+    Observer(Observer),
+}
+
+/// Shows the records among a reader's items. What is lost shows as a gap in the numbers, and what
+/// has a wrong length as a record that is missing.
+macro_rules! drain {
+    ($reader:expr, $visit:expr) => {{
+        let mut count = 0;
+        while let Some(item) = $reader.read().map_err(error)? {
+            if let Item::Record(record) = item
+                && let Ok(bytes) = record.bytes.try_into()
+            {
+                $visit(bytes);
+                count += 1;
+            }
+        }
+        Ok(count)
+    }};
+}
+
+impl Receiver for Reader {
+    #[inline(always)]
+    fn drain<const N: usize>(
+        &mut self,
+        mut visit: impl FnMut(&[u8; N]),
+    ) -> Result<u64, BenchError> {
+        match self {
+            Reader::Consumer(consumer) => drain!(consumer, visit),
+            Reader::Observer(observer) => drain!(observer, visit),
+        }
+    }
+
+    #[inline]
+    fn wait(&mut self) {
+        match self {
+            Reader::Consumer(consumer) => consumer.spin(SPIN),
+            Reader::Observer(observer) => observer.wait(SPIN),
+        };
+    }
+}

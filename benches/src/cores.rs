@@ -1,0 +1,112 @@
+//! Two cores, and how far apart they are.
+
+use crate::BenchError;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+use serde::Serialize;
+use std::fs;
+
+/// One-way hops below this are between near cores: 26 to 58 ns were seen there, and 230 to 280
+/// between far ones.
+const NEAR_BELOW_NS: f64 = 120.0;
+
+/// How far apart two cores were while a sample was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Distance {
+    /// Before and after.
+    Near,
+    /// Before and after.
+    Far,
+    /// One before and the other after: the sample is compared with nothing.
+    Mixed,
+    /// One process alone, or both on one core.
+    None,
+}
+
+impl Distance {
+    /// The distance of a sample with these hops around it.
+    pub(crate) fn of(before_ns: f64, after_ns: f64) -> Self {
+        match (before_ns < NEAR_BELOW_NS, after_ns < NEAR_BELOW_NS) {
+            (true, true) => Distance::Near,
+            (false, false) => Distance::Far,
+            _ => Distance::Mixed,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Distance::Near => "near",
+            Distance::Far => "far",
+            Distance::Mixed => "mixed",
+            Distance::None => "-",
+        }
+    }
+}
+
+/// The reader's and the producer's core, or `None` where this process has only one.
+pub(crate) fn two_cores() -> Result<Option<[usize; 2]>, BenchError> {
+    let set = affinity()?;
+    let mut allowed = (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu) == Ok(true));
+    let Some(first) = allowed.next() else { return Ok(None) };
+    let rest: Vec<usize> = allowed.collect();
+    // Two threads of one core share its caches: that is not two cores.
+    let siblings = siblings(first);
+    let other = rest.iter().find(|cpu| !siblings.contains(cpu)).or(rest.first());
+    Ok(other.map(|&other| [first, other]))
+}
+
+/// The hardware threads of this one's core, as the kernel lists them: `0,64` or `0-1`.
+fn siblings(cpu: usize) -> Vec<usize> {
+    let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+    let list = fs::read_to_string(path).unwrap_or_default();
+    list.trim()
+        .split(',')
+        .filter_map(|range| {
+            let (from, to) = range.split_once('-').unwrap_or((range, range));
+            Some(from.parse().ok()?..=to.parse().ok()?)
+        })
+        .flatten()
+        .collect()
+}
+
+fn affinity() -> Result<CpuSet, BenchError> {
+    sched_getaffinity(Pid::from_raw(0))
+        .map_err(|source| BenchError::System { what: "sched_getaffinity", source })
+}
+
+/// Keeps the calling thread on one core until dropped.
+pub(crate) struct Pinned {
+    before: CpuSet,
+}
+
+impl Pinned {
+    pub(crate) fn to(cpu: usize) -> Result<Self, BenchError> {
+        let system = |source| BenchError::System { what: "sched_setaffinity", source };
+        let before = affinity()?;
+        let mut set = CpuSet::new();
+        set.set(cpu).map_err(system)?;
+        sched_setaffinity(Pid::from_raw(0), &set).map_err(system)?;
+        Ok(Pinned { before })
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // Fails only if the cores were taken away meanwhile; there is nothing to go back to then.
+        let _ = sched_setaffinity(Pid::from_raw(0), &self.before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_has_a_distance_only_if_it_kept_it() {
+        assert_eq!(Distance::of(58.0, 26.0), Distance::Near);
+        assert_eq!(Distance::of(280.0, 230.0), Distance::Far);
+        assert_eq!(Distance::of(58.0, 280.0), Distance::Mixed);
+        assert_eq!(Distance::of(280.0, 58.0), Distance::Mixed);
+    }
+}

@@ -1,0 +1,218 @@
+//! The loops that both processes run: produce, consume, answer, and the bare line between them.
+
+use crate::BenchError;
+use crate::contest::{Receiver, Sender};
+use crate::payload::{Check, fill};
+use crate::raw::ticks;
+use serde::{Deserialize, Serialize};
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::yield_now;
+use std::time::{Duration, Instant};
+
+/// Looks between two checks whether the other process is still there. Both may share one core
+/// where there is only one, so the core is given up then, too.
+const PATIENT_LOOKS: u32 = 4096;
+
+/// When a producer stops.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Limit {
+    pub(crate) seconds: f64,
+    pub(crate) records: u64,
+}
+
+/// Looks until `ready`.
+#[inline(always)]
+pub(crate) fn look_until(
+    mut ready: impl FnMut() -> bool,
+    alive: &mut dyn FnMut() -> Result<(), BenchError>,
+) -> Result<(), BenchError> {
+    let mut looks = 0u32;
+    while !ready() {
+        looks += 1;
+        if looks == PATIENT_LOOKS {
+            looks = 0;
+            yield_now();
+            alive()?;
+        }
+    }
+    Ok(())
+}
+
+/// Sends numbered records until the limit. Returns how many, and the nanoseconds it took.
+#[inline(never)]
+pub(crate) fn produce<const N: usize>(
+    sender: &mut impl Sender,
+    limit: Limit,
+) -> Result<(u64, u64), BenchError> {
+    // The clock is looked at once in a block: often enough, and for nothing.
+    let block = if N <= 1024 { 1024 } else { 64 };
+    let start = Instant::now();
+    let time = Duration::from_secs_f64(limit.seconds);
+    let mut seq = 0u64;
+    loop {
+        sender.send::<N>(seq..seq + block, fill)?;
+        seq += block;
+        let elapsed = start.elapsed();
+        if elapsed >= time || seq >= limit.records {
+            return Ok((seq, u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)));
+        }
+    }
+}
+
+/// Reads and verifies until the producer has said that it is done and nothing is left.
+#[inline(never)]
+pub(crate) fn consume<const N: usize>(
+    receiver: &mut impl Receiver,
+    check: &mut Check,
+    done: impl Fn() -> bool,
+    alive: &mut dyn FnMut() -> Result<(), BenchError>,
+) -> Result<(), BenchError> {
+    let mut idle = 0u32;
+    loop {
+        // Read before draining: what was published before the word is then seen.
+        let last = done();
+        // A copy of its own stays in registers.
+        let mut seen = *check;
+        let count = receiver.drain::<N>(|bytes| seen.see(bytes))?;
+        *check = seen;
+        if count > 0 {
+            idle = 0;
+        } else if last {
+            return Ok(());
+        } else {
+            receiver.wait();
+            idle += 1;
+            if idle == PATIENT_LOOKS {
+                idle = 0;
+                yield_now();
+                alive()?;
+            }
+        }
+    }
+}
+
+/// Reads one record, looking all the time.
+#[inline(always)]
+fn read_one<const N: usize>(
+    receiver: &mut impl Receiver,
+    check: &mut Check,
+    alive: &mut dyn FnMut() -> Result<(), BenchError>,
+) -> Result<(), BenchError> {
+    let mut failure = None;
+    look_until(
+        || match receiver.drain::<N>(|bytes| check.see(bytes)) {
+            Ok(count) => count > 0,
+            Err(error) => {
+                failure = Some(error);
+                true
+            }
+        },
+        alive,
+    )?;
+    failure.map_or(Ok(()), Err)
+}
+
+/// Sends a record and waits for the answer, again and again; `record` gets the ticks of each trip.
+#[inline(never)]
+pub(crate) fn ask<const N: usize>(
+    ping: &mut impl Sender,
+    pong: &mut impl Receiver,
+    trips: u32,
+    alive: &mut dyn FnMut() -> Result<(), BenchError>,
+    mut record: impl FnMut(u64),
+) -> Result<Check, BenchError> {
+    let mut check = Check::default();
+    let mut before = ticks();
+    for seq in 0..u64::from(trips) {
+        ping.send::<N>(seq..seq + 1, fill)?;
+        read_one::<N>(pong, &mut check, alive)?;
+        let now = ticks();
+        record(now.wrapping_sub(before));
+        before = now;
+    }
+    check.finish(u64::from(trips));
+    Ok(check)
+}
+
+/// The other side of [`ask`].
+#[inline(never)]
+pub(crate) fn answer<const N: usize>(
+    ping: &mut impl Receiver,
+    pong: &mut impl Sender,
+    trips: u32,
+    alive: &mut dyn FnMut() -> Result<(), BenchError>,
+) -> Result<Check, BenchError> {
+    let mut check = Check::default();
+    for seq in 0..u64::from(trips) {
+        read_one::<N>(ping, &mut check, alive)?;
+        pong.send::<N>(seq..seq + 1, fill)?;
+    }
+    check.finish(u64::from(trips));
+    Ok(check)
+}
+
+/// Sends a bare cache line to and fro.
+#[inline(never)]
+pub(crate) fn ask_line(
+    line: &AtomicU64,
+    trips: u32,
+    alive: &mut dyn FnMut() -> Result<(), BenchError>,
+    mut record: impl FnMut(u64),
+) -> Result<(), BenchError> {
+    let mut before = ticks();
+    for trip in 0..u64::from(trips) {
+        line.store(2 * trip + 1, Ordering::Release);
+        look_until(|| line.load(Ordering::Acquire) == 2 * trip + 2, alive)?;
+        let now = ticks();
+        record(now.wrapping_sub(before));
+        before = now;
+    }
+    Ok(())
+}
+
+/// The other side of [`ask_line`].
+#[inline(never)]
+pub(crate) fn answer_line(
+    line: &AtomicU64,
+    trips: u32,
+    alive: &mut dyn FnMut() -> Result<(), BenchError>,
+) -> Result<(), BenchError> {
+    for trip in 0..u64::from(trips) {
+        look_until(|| line.load(Ordering::Acquire) == 2 * trip + 1, alive)?;
+        line.store(2 * trip + 2, Ordering::Release);
+    }
+    Ok(())
+}
+
+/// Nanoseconds a tick, found against the system's clock.
+pub(crate) fn tick_ns() -> f64 {
+    let (start, before) = (Instant::now(), ticks());
+    while start.elapsed() < Duration::from_millis(20) {
+        spin_loop();
+    }
+    let elapsed = start.elapsed();
+    elapsed.as_nanos() as f64 / ticks().wrapping_sub(before).max(1) as f64
+}
+
+/// Copies payloads into a buffer, one after the other and round again, for so long: bytes are
+/// moved within one process and nobody is told.
+#[inline(never)]
+pub(crate) fn copy<const N: usize>(buffer: &mut [u8], limit: Limit) -> (u64, u64) {
+    let mut payload = [0u8; N];
+    fill(&mut payload, 1);
+    let start = Instant::now();
+    let time = Duration::from_secs_f64(limit.seconds);
+    let mut records = 0u64;
+    loop {
+        for slot in buffer.chunks_exact_mut(N) {
+            slot.copy_from_slice(std::hint::black_box(&payload));
+            records += 1;
+        }
+        std::hint::black_box(&mut *buffer);
+        let elapsed = start.elapsed();
+        if elapsed >= time || records >= limit.records {
+            return (records, u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX));
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What was measured on: the report's first line.
+
+use crate::{BenchError, Options};
+use serde::Serialize;
+use std::fmt;
+use std::fs;
+
+/// Machine, kernel, compiler and what all samples have in common.
+#[derive(Debug, Serialize)]
+pub(crate) struct Machine {
+    cpu: String,
+    kernel: String,
+    cores: Option<[usize; 2]>,
+    /// Runnable tasks in the minute before: two processes that share their cores with others
+    /// wait for each other's turns, and measure the scheduler.
+    load: String,
+    target: &'static str,
+    rustc: &'static str,
+    opt_level: &'static str,
+    rustflags: &'static str,
+    data_size: u64,
+    reader: &'static str,
+    repetitions: usize,
+    seconds_per_sample: f64,
+}
+
+impl Machine {
+    pub(crate) fn of(options: &Options, cores: Option<[usize; 2]>) -> Result<Self, BenchError> {
+        let info = fs::read_to_string("/proc/cpuinfo")?;
+        let field = |name: &str| {
+            let line = info.lines().find(|line| line.starts_with(name))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        };
+        let model = field("model name").unwrap_or_else(|| "unknown".to_owned());
+        let cpu = match (field("cpu family"), field("model\t")) {
+            (Some(family), Some(number)) => format!("{model} (family {family}, model {number})"),
+            _ => model,
+        };
+        Ok(Machine {
+            cpu,
+            kernel: fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),
+            cores,
+            load: fs::read_to_string("/proc/loadavg")?
+                .split_whitespace()
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
+            target: env!("BENCH_TARGET"),
+            rustc: env!("BENCH_RUSTC"),
+            opt_level: env!("BENCH_OPT_LEVEL"),
+            rustflags: env!("BENCH_RUSTFLAGS"),
+            data_size: options.data_size,
+            reader: options.reader.name(),
+            repetitions: options.repetitions,
+            seconds_per_sample: options.seconds_per_sample,
+        })
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, Linux {}, ", self.cpu, self.kernel)?;
+        match self.cores {
+            Some([reader, producer]) => {
+                write!(f, "reader on core {reader}, producer on {producer}")
+            }
+            None => write!(f, "only one core: not pinned, and no measure of anything"),
+        }?;
+        write!(f, ", load {}", self.load)?;
+        write!(f, "\n{}, {}, opt-level {}", self.rustc, self.target, self.opt_level)?;
+        if !self.rustflags.is_empty() {
+            write!(f, ", {}", self.rustflags)?;
+        }
+        write!(
+            f,
+            "\n{} KiB rings, {} reader, {} repetitions of {} s",
+            self.data_size / 1024,
+            self.reader,
+            self.repetitions,
+            self.seconds_per_sample
+        )
+    }
+}

@@ -1,0 +1,356 @@
+//! What is measured, in which order, and how often.
+
+use crate::contest::{Audience, Contestant, Policy, Ring, Setup, ringed};
+use crate::cores::{Distance, Pinned, two_cores};
+use crate::drive::{Limit, ask, ask_line, consume, copy};
+use crate::machine::Machine;
+use crate::payload::{Check, sized};
+use crate::peer::{Peer, Step};
+use crate::report;
+use crate::{BenchError, Options, Part};
+use hdrhistogram::Histogram;
+use std::io::Write;
+use std::time::Instant;
+
+/// The payload of the overwrite and latency parts.
+pub(crate) const SMALL: usize = 64;
+/// Rounds, as a multiple of the repetitions, after which there is no more trying for as many
+/// samples of one distance: the machine may never settle.
+const MAX_ROUNDS: usize = 3;
+/// Round trips before those that count.
+const WARM_UP: u32 = 1000;
+
+/// One kind of sample.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Case {
+    pub(crate) part: Part,
+    pub(crate) contestant: Contestant,
+    pub(crate) payload: usize,
+    pub(crate) policy: Policy,
+    pub(crate) audience: Audience,
+}
+
+/// Round trips, halved, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quantiles {
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) p999: f64,
+}
+
+/// What one sample found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    /// The round it belongs to: others of the same round were taken next to it.
+    pub(crate) round: usize,
+    /// Verified records; where nobody reads, those that the producer published.
+    pub(crate) records: u64,
+    /// By the reader's clock; where nobody reads, by the producer's.
+    pub(crate) records_per_s: f64,
+    /// By the producer's clock.
+    pub(crate) ns_per_record: f64,
+    pub(crate) lost: u64,
+    pub(crate) bad: u64,
+    pub(crate) latency: Option<Quantiles>,
+    pub(crate) hops_ns: Option<[f64; 2]>,
+    pub(crate) distance: Distance,
+}
+
+impl Sample {
+    /// The figure that ratios are made of.
+    pub(crate) fn figure(&self, part: Part) -> f64 {
+        match part {
+            Part::Throughput => self.records_per_s,
+            Part::Overwrite => self.ns_per_record,
+            Part::Latency => self.latency.map_or(f64::NAN, |latency| latency.p50),
+        }
+    }
+}
+
+/// Cases that are compared with each other and take turns.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) cases: Vec<(Case, Vec<Sample>)>,
+}
+
+impl Group {
+    fn new(cases: impl IntoIterator<Item = Case>) -> Self {
+        Group { cases: cases.into_iter().map(|case| (case, Vec::new())).collect() }
+    }
+
+    /// Whether at some distance there are enough samples of every case.
+    fn is_complete(&self, repetitions: usize) -> bool {
+        [Distance::Near, Distance::Far, Distance::None].iter().any(|distance| {
+            self.cases.iter().filter(|(case, _)| case.contestant != Contestant::Memcpy).all(
+                |(_, samples)| {
+                    samples.iter().filter(|sample| sample.distance == *distance).count()
+                        >= repetitions
+                },
+            )
+        })
+    }
+}
+
+fn groups(options: &Options) -> Vec<Group> {
+    use Audience::{Keen, Nobody};
+    use Contestant::{Floor, Line, Memcpy, Perfring};
+    let mut groups = Vec::new();
+    for part in &options.parts {
+        let case = |contestant, payload, policy, audience| Case {
+            part: *part,
+            contestant,
+            payload,
+            policy,
+            audience,
+        };
+        match part {
+            Part::Throughput => groups.extend(options.payloads.iter().map(|&payload| {
+                Group::new(
+                    [Memcpy, Floor, Perfring].map(|who| case(who, payload, Policy::Drop, Keen)),
+                )
+            })),
+            Part::Overwrite => groups.push(Group::new(
+                [
+                    (Floor, Policy::Drop, Keen),
+                    (Floor, Policy::Overwrite, Nobody),
+                    (Perfring, Policy::Drop, Keen),
+                    (Perfring, Policy::Overwrite, Nobody),
+                    (Perfring, Policy::OverwriteHalf, Nobody),
+                    (Perfring, Policy::Overwrite, Keen),
+                ]
+                .map(|(who, policy, audience)| case(who, SMALL, policy, audience)),
+            )),
+            Part::Latency => groups.push(Group::new(
+                [Line, Floor, Perfring].map(|who| case(who, SMALL, Policy::Drop, Keen)),
+            )),
+        }
+    }
+    groups
+}
+
+/// See [`crate::run`].
+pub(crate) fn run(
+    options: &Options,
+    out: &mut dyn Write,
+    log: &mut dyn Write,
+) -> Result<(), BenchError> {
+    options.check()?;
+    let cores = two_cores()?;
+    let _pinned = cores.map(|[here, _]| Pinned::to(here)).transpose()?;
+    let machine = Machine::of(options, cores)?;
+    let mut bench =
+        Bench { options, peer: Peer::start(cores.map(|[_, there]| there))?, two: cores.is_some() };
+    let mut groups = groups(options);
+    for round in 0..options.repetitions * MAX_ROUNDS {
+        let mut open: Vec<&mut Group> =
+            groups.iter_mut().filter(|group| !group.is_complete(options.repetitions)).collect();
+        if open.is_empty() {
+            break;
+        }
+        writeln!(log, "round {}", round + 1)?;
+        for (case, samples) in open.iter_mut().flat_map(|group| &mut group.cases) {
+            samples.push(bench.sample(case, round)?);
+        }
+    }
+    drop(bench);
+    report::write(&machine, options, &groups, out)?;
+    judge(&groups)
+}
+
+/// Nothing may be lost in drop mode, and nothing damaged at all.
+fn judge(groups: &[Group]) -> Result<(), BenchError> {
+    let all = || {
+        groups.iter().flat_map(|group| {
+            group.cases.iter().flat_map(|(case, samples)| samples.iter().map(move |s| (case, s)))
+        })
+    };
+    let lost =
+        all().filter(|(case, _)| case.policy == Policy::Drop).map(|(_, sample)| sample.lost).sum();
+    let bad = all().map(|(_, sample)| sample.bad).sum();
+    if lost == 0 && bad == 0 { Ok(()) } else { Err(BenchError::Damaged { lost, bad }) }
+}
+
+struct Bench<'a> {
+    options: &'a Options,
+    peer: Peer,
+    two: bool,
+}
+
+impl Bench<'_> {
+    fn limit(&self) -> Limit {
+        Limit { seconds: self.options.seconds_per_sample, records: self.options.max_records }
+    }
+
+    /// One sample, with the hop before and after it.
+    fn sample(&mut self, case: &Case, round: usize) -> Result<Sample, BenchError> {
+        if case.contestant == Contestant::Memcpy {
+            return self.copy(case, round);
+        }
+        let before = self.peer.hop_ns()?;
+        let mut sample = match (case.part, case.contestant) {
+            (Part::Latency, Contestant::Line) => self.line(round)?,
+            (Part::Latency, _) => self.round_trips(case, round)?,
+            _ => self.stream(case, round)?,
+        };
+        let after = self.peer.hop_ns()?;
+        sample.hops_ns = Some([before, after]);
+        sample.distance = if self.two { Distance::of(before, after) } else { Distance::None };
+        Ok(sample)
+    }
+
+    fn setup(&self, case: &Case) -> Setup {
+        Setup {
+            data_size: self.options.data_size,
+            policy: case.policy,
+            payload: case.payload,
+            reader: self.options.reader,
+        }
+    }
+
+    fn copy(&self, case: &Case, round: usize) -> Result<Sample, BenchError> {
+        let mut buffer = vec![0; usize::try_from(self.options.data_size).unwrap_or(1 << 20)];
+        let mut limit = self.limit();
+        limit.seconds /= 4.0; // it never leaves its core: less is enough
+        let (records, ns) = sized!(case.payload, N => Ok(copy::<N>(&mut buffer, limit)))?;
+        Ok(plain(round, records, ns))
+    }
+
+    /// The child produces; this process reads meanwhile, or afterwards.
+    fn stream(&mut self, case: &Case, round: usize) -> Result<Sample, BenchError> {
+        let setup = self.setup(case);
+        let limit = self.limit();
+        let path = self.peer.new_path();
+        ringed!(case.contestant, R => {
+            R::create(&path, &setup)?;
+            let step =
+                Step::Produce { contestant: case.contestant, setup, limit, path: path.clone() };
+            let mut check = Check::default();
+            let (sample, sent) = if case.audience == Audience::Keen {
+                let mut receiver = R::receiver(&path, &setup)?;
+                self.peer.ask(&step)?;
+                let start = Instant::now();
+                let (done, mut alive, _) = self.peer.go();
+                sized!(case.payload, N => {
+                    consume::<N>(&mut receiver, &mut check, &done, &mut alive)
+                })?;
+                drop((done, alive));
+                let ns = start.elapsed().as_nanos();
+                let sent = self.peer.done()?;
+                check.finish(sent.records);
+                let mut sample = plain(round, check.good(), u64::try_from(ns).unwrap_or(u64::MAX));
+                sample.ns_per_record = sent.ns as f64 / sent.records.max(1) as f64;
+                (sample, sent)
+            } else {
+                self.peer.ask(&step)?;
+                drop(self.peer.go());
+                let sent = self.peer.done()?;
+                let mut receiver = R::receiver(&path, &setup)?;
+                sized!(case.payload, N => {
+                    consume::<N>(&mut receiver, &mut check, || true, &mut || Ok(()))
+                })?;
+                check.finish(sent.records);
+                (plain(round, sent.records, sent.ns), sent)
+            };
+            std::fs::remove_file(&path)?;
+            Ok(Sample { lost: check.lost, bad: check.bad + sent.bad, ..sample })
+        })
+    }
+
+    fn line(&mut self, round: usize) -> Result<Sample, BenchError> {
+        let trips = self.options.round_trips + WARM_UP;
+        self.peer.ask(&Step::Line { trips })?;
+        let mut histogram = Trips::new(self.peer.tick_ns())?;
+        let start = Instant::now();
+        let (_, mut alive, line) = self.peer.go();
+        ask_line(line, trips, &mut alive, |ticks| histogram.add(ticks))?;
+        drop(alive);
+        let ns = start.elapsed().as_nanos();
+        self.peer.done()?;
+        let sample = plain(round, u64::from(trips), u64::try_from(ns).unwrap_or(u64::MAX));
+        Ok(Sample { latency: Some(histogram.quantiles()), ..sample })
+    }
+
+    fn round_trips(&mut self, case: &Case, round: usize) -> Result<Sample, BenchError> {
+        let setup = self.setup(case);
+        let trips = self.options.round_trips + WARM_UP;
+        let (ping, pong) = (self.peer.new_path(), self.peer.new_path());
+        ringed!(case.contestant, R => {
+            R::create(&ping, &setup)?;
+            R::create(&pong, &setup)?;
+            let mut sender = R::sender(&ping, &setup)?;
+            let mut receiver = R::receiver(&pong, &setup)?;
+            self.peer.ask(&Step::Answer {
+                contestant: case.contestant,
+                setup,
+                trips,
+                ping: ping.clone(),
+                pong: pong.clone(),
+            })?;
+            let mut histogram = Trips::new(self.peer.tick_ns())?;
+            let start = Instant::now();
+            let (_, mut alive, _) = self.peer.go();
+            let check = ask::<SMALL>(&mut sender, &mut receiver, trips, &mut alive, |ticks| {
+                histogram.add(ticks);
+            })?;
+            drop(alive);
+            let ns = start.elapsed().as_nanos();
+            let answered = self.peer.done()?;
+            for path in [ping, pong] {
+                std::fs::remove_file(path)?;
+            }
+            let sample = plain(round, check.good(), u64::try_from(ns).unwrap_or(u64::MAX));
+            Ok(Sample {
+                lost: check.lost,
+                bad: check.bad + answered.bad,
+                latency: Some(histogram.quantiles()),
+                ..sample
+            })
+        })
+    }
+}
+
+/// A sample of so many records in so much time, of which nothing else is known yet.
+fn plain(round: usize, records: u64, ns: u64) -> Sample {
+    let ns_per_record = ns as f64 / records.max(1) as f64;
+    Sample {
+        round,
+        records,
+        records_per_s: records as f64 * 1e9 / ns.max(1) as f64,
+        ns_per_record,
+        lost: 0,
+        bad: 0,
+        latency: None,
+        hops_ns: None,
+        distance: Distance::None,
+    }
+}
+
+/// The round trips of one sample, in ticks.
+struct Trips {
+    histogram: Histogram<u64>,
+    warm: u32,
+    tick_ns: f64,
+}
+
+impl Trips {
+    fn new(tick_ns: f64) -> Result<Self, BenchError> {
+        let histogram = Histogram::new_with_bounds(1, 1 << 36, 3)
+            .map_err(|error| BenchError::Usage(error.to_string()))?;
+        Ok(Trips { histogram, warm: 0, tick_ns })
+    }
+
+    fn add(&mut self, ticks: u64) {
+        if self.warm < WARM_UP {
+            self.warm += 1;
+        } else {
+            self.histogram.saturating_record(ticks);
+        }
+    }
+
+    /// One way, in nanoseconds.
+    fn quantiles(&self) -> Quantiles {
+        let [p50, p99, p999] = [0.5, 0.99, 0.999]
+            .map(|q| self.histogram.value_at_quantile(q) as f64 * self.tick_ns / 2.0);
+        Quantiles { p50, p99, p999 }
+    }
+}

@@ -1,0 +1,241 @@
+//! What to measure, and for how long.
+
+use crate::BenchError;
+use serde::{Deserialize, Serialize};
+use std::str::FromStr;
+
+/// The payloads that can be measured: each is compiled for its own length.
+pub const PAYLOADS: [usize; 6] = [8, 64, 256, 1024, 4096, 16_384];
+
+/// The options, for `--help`.
+pub const USAGE: &str = "\
+Measures perfring between two processes, beside the least code that moves the same bytes.
+
+  --repetitions N          samples of each kind, the contestants taking turns [5]
+  --seconds-per-sample S   [0.3]
+  --payloads N,N           of 8, 64, 256, 1024, 4096, 16384 [all]
+  --reader PACE            latency, throughput or adaptive, for everybody [adaptive]
+  --only PART,PART         of throughput, overwrite, latency [all]
+  --data-size BYTES        of each ring, a power of two [1048576]
+  --short                  a few records of each kind, to see that it works
+  --json                   one JSON object a line
+";
+
+/// How a reader that found nothing looks again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pace {
+    /// All the time.
+    Latency,
+    /// After 64 `PAUSE` instructions.
+    Throughput,
+    /// Keeps away from a producer that is faster than it looks, and close to a slower one.
+    #[default]
+    Adaptive,
+}
+
+impl Pace {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Pace::Latency => "latency",
+            Pace::Throughput => "throughput",
+            Pace::Adaptive => "adaptive",
+        }
+    }
+}
+
+impl FromStr for Pace {
+    type Err = BenchError;
+
+    fn from_str(text: &str) -> Result<Self, BenchError> {
+        [Pace::Latency, Pace::Throughput, Pace::Adaptive]
+            .into_iter()
+            .find(|pace| pace.name() == text)
+            .ok_or_else(|| BenchError::Usage(format!("no such reader: {text}")))
+    }
+}
+
+/// One of the three benchmarks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Records a second from one process to the other.
+    Throughput,
+    /// Nanoseconds a record for a producer that overwrites.
+    Overwrite,
+    /// Half a round trip.
+    Latency,
+}
+
+impl Part {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Part::Throughput => "throughput",
+            Part::Overwrite => "overwrite",
+            Part::Latency => "latency",
+        }
+    }
+}
+
+impl FromStr for Part {
+    type Err = BenchError;
+
+    fn from_str(text: &str) -> Result<Self, BenchError> {
+        [Part::Throughput, Part::Overwrite, Part::Latency]
+            .into_iter()
+            .find(|part| part.name() == text)
+            .ok_or_else(|| BenchError::Usage(format!("no such part: {text}")))
+    }
+}
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Samples of each kind.
+    pub repetitions: usize,
+    /// How long a producer produces for one sample.
+    pub seconds_per_sample: f64,
+    /// A producer also stops after this many records.
+    pub max_records: u64,
+    /// Round trips of one latency sample.
+    pub round_trips: u32,
+    /// Payload lengths, of [`PAYLOADS`].
+    pub payloads: Vec<usize>,
+    /// How every reader waits.
+    pub reader: Pace,
+    /// Which benchmarks to run.
+    pub parts: Vec<Part>,
+    /// Bytes of each ring's data area: a power of two, at least 64 KiB.
+    pub data_size: u64,
+    /// JSON lines instead of a table.
+    pub json: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            repetitions: 5,
+            seconds_per_sample: 0.3,
+            max_records: u64::MAX,
+            round_trips: 100_000,
+            payloads: PAYLOADS.to_vec(),
+            reader: Pace::default(),
+            parts: vec![Part::Throughput, Part::Overwrite, Part::Latency],
+            data_size: 1 << 20,
+            json: false,
+        }
+    }
+}
+
+impl Options {
+    /// A few records of each kind: checks that everything works, measures nothing.
+    #[must_use]
+    pub fn short() -> Self {
+        Options {
+            repetitions: 1,
+            // The count alone ends a sample, however slow the machine is.
+            seconds_per_sample: 60.0,
+            max_records: 20_480,
+            round_trips: 1000,
+            ..Options::default()
+        }
+    }
+
+    /// The options in these arguments. `--bench`, which `cargo bench` adds, is ignored.
+    ///
+    /// # Errors
+    /// [`BenchError::Usage`].
+    pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Self, BenchError> {
+        let args: Vec<String> = args.into_iter().collect();
+        let short = args.iter().any(|arg| arg == "--short");
+        let mut options = if short { Options::short() } else { Options::default() };
+        let mut args = args.into_iter();
+        while let Some(arg) = args.next() {
+            let (name, inline) = match arg.split_once('=') {
+                Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
+                None => (arg, None),
+            };
+            let mut value = || {
+                inline
+                    .clone()
+                    .or_else(|| args.next())
+                    .ok_or_else(|| BenchError::Usage(format!("{name} needs a value")))
+            };
+            match name.as_str() {
+                "--bench" | "--short" => {}
+                "--json" => options.json = true,
+                "--repetitions" => options.repetitions = number(&name, &value()?)?,
+                "--seconds-per-sample" => options.seconds_per_sample = number(&name, &value()?)?,
+                "--data-size" => options.data_size = number(&name, &value()?)?,
+                "--reader" => options.reader = value()?.parse()?,
+                "--payloads" => {
+                    options.payloads =
+                        value()?.split(',').map(|n| number(&name, n)).collect::<Result<_, _>>()?;
+                }
+                "--only" => {
+                    options.parts =
+                        value()?.split(',').map(str::parse).collect::<Result<_, _>>()?;
+                }
+                _ => return Err(BenchError::Usage(format!("unknown option {name}\n{USAGE}"))),
+            }
+        }
+        options.check()?;
+        Ok(options)
+    }
+
+    /// Whether a run can be made of them.
+    pub(crate) fn check(&self) -> Result<(), BenchError> {
+        let complain = |what: String| Err(BenchError::Usage(what));
+        if let Some(payload) = self.payloads.iter().find(|n| !PAYLOADS.contains(n)) {
+            return complain(format!("payload {payload} is not one of {PAYLOADS:?}"));
+        }
+        if !self.data_size.is_power_of_two() || !(1 << 16..=1 << 32).contains(&self.data_size) {
+            return complain(format!(
+                "data size {} is not a power of two from 64 KiB to 4 GiB",
+                self.data_size
+            ));
+        }
+        if !(self.seconds_per_sample > 0.0 && self.seconds_per_sample <= 3600.0) {
+            return complain(format!("{} seconds per sample", self.seconds_per_sample));
+        }
+        if self.repetitions == 0 || self.round_trips == 0 {
+            return complain("nothing to repeat".to_owned());
+        }
+        Ok(())
+    }
+}
+
+fn number<T: FromStr>(name: &str, text: &str) -> Result<T, BenchError> {
+    text.trim()
+        .parse()
+        .map_err(|_| BenchError::Usage(format!("{name}: {text:?} is not a number that fits")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, BenchError> {
+        Options::parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn options_are_taken_and_nonsense_is_refused() {
+        let options =
+            parse("--bench --json --payloads=8,64 --reader latency --only latency").unwrap();
+        assert!(options.json);
+        assert_eq!((options.payloads, options.reader), (vec![8, 64], Pace::Latency));
+        assert_eq!(options.parts, [Part::Latency]);
+        assert_eq!(parse("--repetitions 7 --short").unwrap().repetitions, 7);
+        for bad in [
+            "--payloads 7",
+            "--reader",
+            "--reader fast",
+            "--data-size 100000",
+            "--seconds-per-sample NaN",
+            "--repetitions 0",
+            "--frobnicate",
+        ] {
+            assert!(matches!(parse(bad), Err(BenchError::Usage(_))), "{bad}");
+        }
+    }
+}

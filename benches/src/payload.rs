@@ -1,0 +1,169 @@
+//! What is sent, and how the reader knows that it got just that. The same code for everybody.
+
+/// An odd multiplier spreads a sequence number over all bits, so that a stale or torn record
+/// cannot pass for a newer one.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Calls a generic body with a payload's length as a constant; every payload of
+/// [`crate::PAYLOADS`] has its own code, as a program that knows its records would.
+macro_rules! sized {
+    ($payload:expr, $n:ident => $body:expr) => {
+        match $payload {
+            8 => {
+                const $n: usize = 8;
+                $body
+            }
+            64 => {
+                const $n: usize = 64;
+                $body
+            }
+            256 => {
+                const $n: usize = 256;
+                $body
+            }
+            1024 => {
+                const $n: usize = 1024;
+                $body
+            }
+            4096 => {
+                const $n: usize = 4096;
+                $body
+            }
+            16_384 => {
+                const $n: usize = 16_384;
+                $body
+            }
+            other => Err($crate::BenchError::Usage(format!("no payload of {other} bytes"))),
+        }
+    };
+}
+pub(crate) use sized;
+
+/// Writes record `seq`: its number, and in every further word a value made from it.
+#[inline(always)]
+pub(crate) fn fill<const N: usize>(slot: &mut [u8; N], seq: u64) {
+    let (words, _) = slot.as_chunks_mut::<8>();
+    if let [first, rest @ ..] = words {
+        *first = seq.to_ne_bytes();
+        rest.fill(seq.wrapping_mul(SPREAD).to_ne_bytes());
+    }
+}
+
+/// Whether every byte is as [`fill`] wrote it for `seq`.
+#[inline(always)]
+pub(crate) fn verify<const N: usize>(bytes: &[u8; N], seq: u64) -> bool {
+    let (words, _) = bytes.as_chunks::<8>();
+    let Some((first, rest)) = words.split_first() else { return false };
+    let value = seq.wrapping_mul(SPREAD);
+    let mut differ = u64::from_ne_bytes(*first) ^ seq;
+    // All of it without a branch, so that it becomes vector code.
+    for word in rest {
+        differ |= u64::from_ne_bytes(*word) ^ value;
+    }
+    differ == 0
+}
+
+/// What a reader has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Check {
+    next: u64,
+    /// Records that were skipped.
+    pub(crate) lost: u64,
+    /// Records that were not what their number promises, or came out of turn.
+    pub(crate) bad: u64,
+}
+
+impl Check {
+    /// Takes the next record.
+    #[inline(always)]
+    pub(crate) fn see<const N: usize>(&mut self, bytes: &[u8; N]) {
+        if !verify(bytes, self.next) {
+            *self = self.puzzle(bytes);
+        }
+        self.next = self.next.wrapping_add(1);
+    }
+
+    /// Not the record that was due: a whole one after a gap, or damage. By value, so that the
+    /// count can stay in registers.
+    #[cold]
+    #[inline(never)]
+    fn puzzle<const N: usize>(mut self, bytes: &[u8; N]) -> Self {
+        let seq = bytes.first_chunk().map_or(0, |first| u64::from_ne_bytes(*first));
+        if seq > self.next && verify(bytes, seq) {
+            self.lost += seq - self.next;
+            self.next = seq;
+        } else {
+            self.bad += 1;
+        }
+        self
+    }
+
+    /// Ends the count: what was sent and never came is lost.
+    pub(crate) fn finish(&mut self, sent: u64) {
+        self.lost += sent.saturating_sub(self.next);
+        self.bad += self.next.saturating_sub(sent);
+        self.next = sent;
+    }
+
+    /// Records that came whole and in turn.
+    pub(crate) fn good(&self) -> u64 {
+        self.next.saturating_sub(self.lost + self.bad)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record<const N: usize>(seq: u64) -> [u8; N] {
+        let mut bytes = [0xaa; N];
+        fill(&mut bytes, seq);
+        bytes
+    }
+
+    fn every_flipped_bit_is_seen<const N: usize>() {
+        let mut bytes = record::<N>(12_345);
+        for bit in 0..N * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(!verify(&bytes, 12_345), "bit {bit} of {N} bytes");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        assert!(verify(&bytes, 12_345));
+        assert!(!verify(&bytes, 12_346));
+    }
+
+    #[test]
+    fn a_flipped_bit_anywhere_is_seen() {
+        every_flipped_bit_is_seen::<8>();
+        every_flipped_bit_is_seen::<64>();
+        every_flipped_bit_is_seen::<1024>();
+        every_flipped_bit_is_seen::<16_384>();
+    }
+
+    #[test]
+    fn a_skipped_record_is_lost_and_a_damaged_one_is_bad() {
+        let mut check = Check::default();
+        for seq in [0, 1, 2, 5, 6] {
+            check.see(&record::<64>(seq));
+        }
+        assert_eq!((check.lost, check.bad, check.good()), (2, 0, 5));
+        let mut torn = record::<64>(7);
+        torn[63] ^= 1;
+        check.see(&torn);
+        check.see(&record::<64>(8));
+        assert_eq!((check.lost, check.bad, check.good()), (2, 1, 6));
+        check.see(&record::<64>(3)); // an old one again
+        check.finish(12);
+        assert_eq!((check.lost, check.bad, check.good()), (4, 2, 6));
+    }
+
+    #[test]
+    fn more_than_was_sent_is_bad() {
+        let mut check = Check::default();
+        for seq in 0..3 {
+            check.see(&record::<8>(seq));
+        }
+        check.finish(2);
+        assert_eq!((check.lost, check.bad), (0, 1));
+    }
+}

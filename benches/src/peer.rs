@@ -1,0 +1,247 @@
+//! The other process: how it is started, told what to do, and kept in step.
+//!
+//! A step is one JSON line on the child's standard input. From there on the two meet in words of a
+//! shared page: the child sets `READY` once it is attached, the parent then sets `GO`, and the
+//! child sets `DONE` when it has finished, all to the number of the step. Nobody sleeps.
+
+use crate::contest::{Contestant, Ring, Setup, ringed};
+use crate::cores::Pinned;
+use crate::drive::ask_line;
+use crate::drive::{Limit, answer, answer_line, look_until, produce, tick_ns};
+use crate::measure::SMALL;
+use crate::payload::sized;
+use crate::raw::Mapping;
+use crate::{BenchError, CHILD_ARG};
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
+use serde::{Deserialize, Serialize};
+use std::io::{self, BufRead, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use tempfile::TempDir;
+
+/// Words of the shared page, each on lines of its own but for the last three, which the child
+/// writes together.
+const READY: usize = 0;
+const GO: usize = 16;
+const LINE: usize = 32;
+const DONE: usize = 48;
+const RECORDS: usize = 49;
+const NS: usize = 50;
+const BAD: usize = 51;
+/// The page's mapping has a data area, which nobody uses.
+const UNUSED: u64 = 1 << 16;
+/// Round trips of one measurement of the hop: batches, of which the median is taken, so that an
+/// interrupt does no harm.
+const BATCHES: usize = 33;
+const TRIPS: u32 = 64;
+
+/// What the child is asked to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Step {
+    /// Produce into a ring.
+    Produce { contestant: Contestant, setup: Setup, limit: Limit, path: PathBuf },
+    /// Answer every record of one ring by one in another.
+    Answer { contestant: Contestant, setup: Setup, trips: u32, ping: PathBuf, pong: PathBuf },
+    /// Send a bare cache line back.
+    Line { trips: u32 },
+}
+
+/// What the child says of a step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Done {
+    pub(crate) records: u64,
+    pub(crate) ns: u64,
+    pub(crate) bad: u64,
+}
+
+/// A child process; it is killed when this goes.
+pub(crate) struct Peer {
+    child: Child,
+    stdin: ChildStdin,
+    control: Mapping,
+    step: u64,
+    rings: u64,
+    tick_ns: f64,
+    dir: TempDir,
+}
+
+impl Peer {
+    /// Starts the child on this core.
+    pub(crate) fn start(core: Option<usize>) -> Result<Self, BenchError> {
+        // Memory, where there is a file system of it: the disk is not what is measured.
+        let memory = Path::new("/dev/shm");
+        let builder = || {
+            let mut builder = tempfile::Builder::new();
+            builder.prefix("perfring-bench-");
+            builder
+        };
+        let dir = builder().tempdir_in(memory).or_else(|_| builder().tempdir())?;
+        let page = dir.path().join("control");
+        Mapping::create(&page, UNUSED)?;
+        let control = Mapping::open(&page, UNUSED)?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg(CHILD_ARG).arg(&page).arg(std::process::id().to_string());
+        command.args(core.map(|core| core.to_string()));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+        let stdin = child.stdin.take().ok_or_else(|| io::Error::other("no pipe to the child"))?;
+        Ok(Peer { child, stdin, control, step: 0, rings: 0, tick_ns: tick_ns(), dir })
+    }
+
+    /// Nanoseconds a tick of [`crate::raw::ticks`].
+    pub(crate) fn tick_ns(&self) -> f64 {
+        self.tick_ns
+    }
+
+    /// A path that no ring has had yet.
+    pub(crate) fn new_path(&mut self) -> PathBuf {
+        self.rings += 1;
+        self.dir.path().join(format!("ring-{}", self.rings))
+    }
+
+    /// Asks for a step and waits until the child is ready for it.
+    pub(crate) fn ask(&mut self, step: &Step) -> Result<(), BenchError> {
+        self.control.words()[LINE].store(0, Ordering::Relaxed);
+        self.step += 1;
+        let mut line = serde_json::to_vec(step)?;
+        line.push(b'\n');
+        if let Err(error) = self.stdin.write_all(&line) {
+            // A child that is gone says more than its pipe does.
+            return Err(self.alive().err().unwrap_or(error.into()));
+        }
+        let Peer { child, control, step, .. } = self;
+        let ready = &control.words()[READY];
+        look_until(|| ready.load(Ordering::Acquire) == *step, &mut || alive(child))
+    }
+
+    /// Lets the child begin. Returns what tells that it has finished, and what tells whether it
+    /// still lives.
+    pub(crate) fn go(
+        &mut self,
+    ) -> (impl Fn() -> bool + '_, impl FnMut() -> Result<(), BenchError> + '_, &AtomicU64) {
+        let Peer { child, control, step, .. } = self;
+        let words = control.words();
+        words[GO].store(*step, Ordering::Release);
+        let step = *step;
+        (move || words[DONE].load(Ordering::Acquire) == step, move || alive(child), &words[LINE])
+    }
+
+    /// Waits until the child has finished the step.
+    pub(crate) fn done(&mut self) -> Result<Done, BenchError> {
+        let Peer { child, control, step, .. } = self;
+        let words = control.words();
+        look_until(|| words[DONE].load(Ordering::Acquire) == *step, &mut || alive(child))?;
+        let [records, ns, bad] = [RECORDS, NS, BAD].map(|word| words[word].load(Ordering::Relaxed));
+        Ok(Done { records, ns, bad })
+    }
+
+    /// Nanoseconds that a cache line takes from one process to the other: half the median round
+    /// trip.
+    pub(crate) fn hop_ns(&mut self) -> Result<f64, BenchError> {
+        self.ask(&Step::Line { trips: BATCHES as u32 * TRIPS })?;
+        let mut batches = Vec::with_capacity(BATCHES);
+        let (mut ticks, mut trips) = (0, 0);
+        let (_, mut alive, line) = self.go();
+        ask_line(line, BATCHES as u32 * TRIPS, &mut alive, |trip| {
+            ticks += trip;
+            trips += 1;
+            if trips == TRIPS {
+                batches.push(ticks);
+                (ticks, trips) = (0, 0);
+            }
+        })?;
+        drop(alive);
+        self.done()?;
+        batches.sort_unstable();
+        let median = batches.get(batches.len() / 2).copied().unwrap_or_default();
+        Ok(median as f64 * self.tick_ns / f64::from(2 * TRIPS))
+    }
+
+    fn alive(&mut self) -> Result<(), BenchError> {
+        alive(&mut self.child)
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // It may have ended already; that is all that can fail.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn alive(child: &mut Child) -> Result<(), BenchError> {
+    match child.try_wait()? {
+        None => Ok(()),
+        Some(status) => Err(BenchError::ChildDied(status)),
+    }
+}
+
+/// The child's whole life. Arguments: the shared page, the parent's process id, perhaps a core.
+pub(crate) fn child(args: &[String]) -> Result<(), BenchError> {
+    let usage = || BenchError::Usage(format!("{CHILD_ARG} is for the harness itself"));
+    let [page, parent, core @ ..] = args else { return Err(usage()) };
+    // Dies with the parent, also while it spins.
+    prctl::set_pdeathsig(Signal::SIGKILL)
+        .map_err(|source| BenchError::System { what: "prctl", source })?;
+    if nix::unistd::getppid().to_string() != *parent {
+        return Ok(()); // it was gone before the line above
+    }
+    let _pinned = match core.first() {
+        Some(core) => Some(Pinned::to(core.parse().map_err(|_| usage())?)?),
+        None => None,
+    };
+    let control = Mapping::open(Path::new(page), UNUSED)?;
+    for (step, line) in (1..).zip(io::stdin().lock().lines()) {
+        let meeting = Meeting { control: &control, step };
+        let done = meeting.take(serde_json::from_str(&line?)?)?;
+        let words = control.words();
+        for (word, value) in [(RECORDS, done.records), (NS, done.ns), (BAD, done.bad)] {
+            words[word].store(value, Ordering::Relaxed);
+        }
+        words[DONE].store(step, Ordering::Release);
+    }
+    Ok(())
+}
+
+/// One step, on the child's side.
+struct Meeting<'a> {
+    control: &'a Mapping,
+    step: u64,
+}
+
+impl Meeting<'_> {
+    /// Says that it is ready, and waits for the parent.
+    fn begin(&self) -> Result<(), BenchError> {
+        let words = self.control.words();
+        words[READY].store(self.step, Ordering::Release);
+        look_until(|| words[GO].load(Ordering::Acquire) == self.step, &mut || Ok(()))
+    }
+
+    fn take(&self, step: Step) -> Result<Done, BenchError> {
+        match step {
+            Step::Produce { contestant, setup, limit, path } => ringed!(contestant, R => {
+                let mut sender = R::sender(&path, &setup)?;
+                let (records, ns) = sized!(setup.payload, N => {
+                    self.begin()?;
+                    produce::<N>(&mut sender, limit)
+                })?;
+                Ok(Done { records, ns, bad: 0 })
+            }),
+            Step::Answer { contestant, setup, trips, ping, pong } => ringed!(contestant, R => {
+                let mut receiver = R::receiver(&ping, &setup)?;
+                let mut sender = R::sender(&pong, &setup)?;
+                self.begin()?;
+                let check =
+                    answer::<SMALL>(&mut receiver, &mut sender, trips, &mut || Ok(()))?;
+                Ok(Done { records: check.good(), ns: 0, bad: check.bad + check.lost })
+            }),
+            Step::Line { trips } => {
+                self.begin()?;
+                answer_line(&self.control.words()[LINE], trips, &mut || Ok(()))?;
+                Ok(Done { records: u64::from(trips), ns: 0, bad: 0 })
+            }
+        }
+    }
+}

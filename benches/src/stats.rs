@@ -1,0 +1,67 @@
+//! Medians, and ratios among samples of one distance.
+
+use crate::cores::Distance;
+
+/// The middle value, or the mean of the two in the middle. `None` for no values.
+pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_unstable_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        n if n % 2 == 1 => values.get(middle).copied(),
+        _ => Some((values.get(middle - 1)? + values.get(middle)?) / 2.0),
+    }
+}
+
+/// The smallest and the largest value.
+pub(crate) fn range(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
+    values.into_iter().fold(None, |range, value| {
+        Some(
+            range.map_or((value, value), |(low, high): (f64, f64)| {
+                (low.min(value), high.max(value))
+            }),
+        )
+    })
+}
+
+/// The ratio of two medians, each of the values of this one distance.
+pub(crate) fn ratio(
+    distance: Distance,
+    values: &[(Distance, f64)],
+    base: &[(Distance, f64)],
+) -> Option<f64> {
+    let of = |values: &[(Distance, f64)]| {
+        median(values.iter().filter(|(at, _)| *at == distance).map(|(_, value)| *value))
+    };
+    match distance {
+        Distance::Mixed => None,
+        _ => Some(of(values)? / of(base)?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Distance::{Far, Mixed, Near};
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median([]), None);
+        assert_eq!(median([3.0]), Some(3.0));
+        assert_eq!(median([9.0, 1.0, 5.0]), Some(5.0));
+        assert_eq!(median([9.0, 1.0, 5.0, 7.0]), Some(6.0));
+        assert_eq!(range([2.0, 9.0, 4.0]), Some((2.0, 9.0)));
+        assert_eq!(range([]), None);
+    }
+
+    #[test]
+    fn only_samples_of_one_distance_are_compared() {
+        let floor = [(Near, 100.0), (Near, 120.0), (Near, 110.0), (Far, 20.0), (Mixed, 60.0)];
+        let ring = [(Near, 55.0), (Far, 16.0), (Mixed, 1000.0)];
+        assert_eq!(ratio(Near, &ring, &floor), Some(0.5));
+        assert_eq!(ratio(Far, &ring, &floor), Some(0.8));
+        assert_eq!(ratio(Mixed, &ring, &floor), None);
+        assert_eq!(ratio(Far, &[(Near, 55.0)], &floor), None);
+    }
+}
