@@ -240,7 +240,7 @@ impl Script {
             .items
             .iter()
             .filter(|item| (self.tail..self.head).contains(&item.pos))
-            .filter_map(|item| shown(item))
+            .filter_map(shown)
             .collect();
         // What an overwrite ring's consumer comes to before them.
         let lapped = (overwrites && consumer_pos < self.tail).then(|| {

@@ -1,5 +1,6 @@
 //! The layout stands in three places: `crates/abi`, `proto/perfring.h` and `proto/ABI.md`. They say
 //! the same, and the perf part is what the kernel's header says.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::{
     Cause, Evict, FIELDS, Policy, RecordType, Tell, consumer_book as consumer,

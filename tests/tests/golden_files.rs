@@ -2,6 +2,7 @@
 //! other implementations can be tried on, and what tells that the layout has changed.
 //!
 //! `PERFRING_REGENERATE_GOLDEN=1 cargo test -p perfring-tests --test golden_files` writes them anew.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 #[path = "../src/golden.rs"]
 mod golden;
