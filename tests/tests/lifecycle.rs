@@ -308,6 +308,32 @@ fn the_file_of_dead_processes_tells_everything_elsewhere_too() {
 }
 
 #[test]
+fn a_batch_is_published_in_one_piece() {
+    let dir = ring_dir();
+    for policy in [Policy::Drop, Policy::Overwrite] {
+        let ring = dir.path().join(policy.name());
+        let options = Options { size: 1 << 16, policy, ..Options::default() };
+        let mut producer = Producer::create(&ring, &options).unwrap();
+        let mut consumer = Consumer::attach(&ring).unwrap();
+        let mut number = 0;
+        for round in 0..200 {
+            let mut batch = producer.batch();
+            // Up to 8 KiB, at every place in the ring.
+            for _ in 0..(round * 7) % 110 {
+                batch.push(NUMBERED, &numbered(number, 60)).unwrap();
+                number += 1;
+                assert_eq!(read_numbers(&mut consumer), [], "held back: {policy:?}");
+            }
+            batch.publish();
+            let read = read_numbers(&mut consumer);
+            assert!(read.iter().copied().eq(number - (round * 7) % 110..number));
+            consumer.release();
+        }
+        assert_eq!(producer.book().full.records, 0);
+    }
+}
+
+#[test]
 fn a_batch_larger_than_the_ring_is_published_in_parts() {
     let dir = ring_dir();
     let ring = dir.path().join("ring");

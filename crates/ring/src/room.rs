@@ -32,26 +32,25 @@ impl Writer {
         size: u64,
     ) -> Result<(), Refusal> {
         let ring = Ring::new(header, data);
-        // A batch that outgrows the ring must not wait for itself, and nothing unpublished may be
-        // overwritten: from here on, head and position are one. The wake is left to what ends this
-        // reservation, which publishes in any case.
-        if self.head != self.pos {
-            let _ = self.publish(ring, Wake::No);
-        }
         let mask = ring.data_size() - 1;
         let markers = self.marker_bytes(ring, size);
         let end = self.pos + markers + size;
         let full = end - self.tail > mask;
         match self.policy {
             Policy::Drop if full => self.reload_tail(ring, end)?,
-            Policy::Overwrite if full => self.make_way(ring, end),
+            Policy::Overwrite if full => {
+                // Nothing unpublished may be overwritten.
+                self.publish_held(ring);
+                self.make_way(ring, end);
+            }
             _ => {}
         }
         // Whoever takes this ring over walks from the book to the head: those records must stand.
         if self.pos - self.book.pos >= book_interval(ring)
             || end - self.book.pos > mask
-            || self.tail > self.book.pos
+            || (self.policy == Policy::Overwrite && self.tail > self.book.pos)
         {
+            self.publish_held(ring);
             self.write_book(ring);
         }
         if self.policy == Policy::Overwrite && full {
@@ -80,6 +79,14 @@ impl Writer {
         Ok(())
     }
 
+    /// Publishes what a batch holds back, where it cannot go on otherwise. The wake is left to what
+    /// ends the reservation in hand, which publishes in any case.
+    fn publish_held(&mut self, ring: Ring<'_>) {
+        if self.head != self.pos {
+            let _ = self.publish(ring, Wake::No);
+        }
+    }
+
     /// Remembers the boundary before the record that crosses the middle of the ring, or makes sure
     /// to be called when one does.
     fn look_for_half(&mut self, ring: Ring<'_>, end: u64) {
@@ -93,6 +100,17 @@ impl Writer {
         // leave too little: the next eviction walks.
     }
 
+    /// Before a batch: makes sure that no book is due for the next eighth of the ring, or 32 KiB,
+    /// of records. A book is true at a published head, so writing one would cut the batch in two.
+    #[inline]
+    pub fn begin_batch(&mut self, ring: Ring<'_>) {
+        if self.head == self.pos && self.pos - self.book.pos >= book_interval(ring) / 2 {
+            self.write_book(ring);
+            // The next reservation works out the limits anew.
+            (self.limit, self.evict_limit) = (0, 0);
+        }
+    }
+
     /// What most reservations of a full overwrite ring need: the oldest go, and nothing else is
     /// due. Returns whether that was so.
     ///
@@ -100,10 +118,14 @@ impl Writer {
     /// the tail stays behind the book.
     #[inline(always)]
     pub(crate) fn evict_few(&mut self, ring: Ring<'_>, end: u64) -> bool {
-        if end > self.evict_limit || self.head != self.pos {
+        if end > self.evict_limit {
             return false;
         }
+        // No further than the head: what a batch holds back is not published yet, so not evicted.
         self.walk(ring, end);
+        if end - self.tail > ring.data_size() - 1 {
+            return false;
+        }
         self.publish_tail(ring);
         fence(Ordering::Release); // E, pairs with F
         self.limit = (self.tail + ring.data_size() - 1).min(self.evict_limit);

@@ -154,7 +154,9 @@ impl MappedWriter {
     }
 
     /// Several records, published at once.
+    #[inline]
     pub fn batch(&mut self) -> Batch<'_> {
+        self.writer.begin_batch(self.map.ring());
         Batch { owner: self, wake: Wake::Auto }
     }
 
@@ -319,7 +321,8 @@ impl Drop for Reservation<'_> {
 /// Records that are held back until the batch ends, and then published by one store of
 /// `data_head`.
 ///
-/// A batch that outgrows the ring, or goes on for long, is published in parts on the way.
+/// A batch of up to an eighth of the ring, or 32 KiB, is published in one piece; a longer one may be
+/// published in parts on the way, as may one in a ring that overwrites by halves.
 #[derive(Debug)]
 #[must_use = "a batch is published when it is dropped"]
 pub struct Batch<'a> {
