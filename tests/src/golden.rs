@@ -429,6 +429,7 @@ pub(crate) fn all() -> Vec<Golden> {
         killed_between_mark_and_tail(),
         killed_in_payload(),
         killed_in_book(),
+        killed_long_after_book(),
         killed_between_consumer_book_and_tail(),
     ]
 }
@@ -607,6 +608,29 @@ fn killed_in_book() -> Golden {
     let last = torn.start + 2 * half - 8;
     assert_ne!(file[torn.start..torn.start + 8], file[last..last + 8], "it is torn");
     script.take("killed_in_book", file)
+}
+
+fn killed_long_after_book() -> Golden {
+    let what = "Killed some records after the last book: what stands behind it, losses and a hole among it, \
+                is counted by walking.";
+    let mut script = Script::new(what, options(Policy::Drop)).with_producer();
+    for n in 0..3 {
+        script.publish(4096, &text(n, 1000));
+    }
+    let max = script.producer().max_len();
+    script.refused(max + 1, ReserveError::TooLarge { len: max + 1, max });
+    script.refused(2000, ReserveError::Full);
+    script.consume(2);
+    script.publish(5000, b"after the losses");
+    script.discard(64);
+    script.publish(5000, b"the last");
+    let file = script.bytes();
+    let copies = at("producer_book");
+    let newest = [copies.start, copies.start + copies.len() / 2]
+        .map(|copy| u64::from_ne_bytes(file[copy + 8..copy + 16].try_into().unwrap()));
+    let lost = script.items.iter().find(|item| matches!(item.kind, Kind::Lost { .. })).unwrap();
+    assert!(newest.iter().all(|&pos| pos <= lost.pos), "the book is older than the losses");
+    script.take("killed_long_after_book", file)
 }
 
 fn killed_between_consumer_book_and_tail() -> Golden {
