@@ -4,7 +4,7 @@ use crate::args;
 use crate::failure::{Failure, note};
 use crate::output::{FormatArgs, Output};
 use crate::stop::Stop;
-use perfring_consumer::{AttachError, Home, Snapshot, Stat, Totals};
+use perfring_consumer::{AttachError, Corrupt, Home, Item, Observer, Snapshot, Start, Totals};
 
 /// Show everything that a ring holds, after a crash or in full flight
 ///
@@ -26,44 +26,48 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut output = Output::new(&args.format)?;
     let snapshot = match Snapshot::take(&args.ring) {
         Ok(snapshot) => snapshot,
-        Err(error) => {
-            if let AttachError::Corrupt { source, .. } = &error {
-                counters_of_the_unreadable(&args.ring);
-                return Err(Failure::Damaged(format!(
-                    "{}: {source}, so no record of it can be shown",
-                    args.ring
-                )));
-            }
-            return Err(error.into());
-        }
+        Err(AttachError::Corrupt { .. }) => return salvage(args, &mut output, &stop),
+        Err(error) => return Err(error.into()),
     };
     let mut records = 0u64;
     let mut damage = None;
     for item in &snapshot {
         stop.check()?;
         match item {
-            Ok(item) => {
-                records += u64::from(matches!(item, perfring_consumer::Item::Record(_)));
-                output.item(item)?;
-            }
+            Ok(item) => show(&mut output, item, &mut records)?,
             Err(error) => damage = Some(error),
         }
     }
     output.flush()?;
     counters(snapshot.totals(), records);
-    match damage {
-        None => Ok(()),
-        Some(error) => Err(Failure::Damaged(format!(
-            "{}: {error}; the {records} records before it are whole, what follows cannot be read",
-            args.ring
-        ))),
-    }
+    damage.map_or(Ok(()), |error| Err(damaged(&args.ring, error, records)))
 }
 
-fn counters_of_the_unreadable(home: &Home) {
-    if let Ok(Stat { totals: Some(totals), .. }) = Stat::read(home) {
-        counters(&totals, 0);
-    }
+/// Shows what can be read of a ring whose books make no sense: a snapshot would be of what nobody
+/// can vouch for, but an observer checks record by record.
+fn salvage(args: &Args, output: &mut Output, stop: &Stop) -> Result<(), Failure> {
+    let mut observer = Observer::open(&args.ring, Start::Oldest)?;
+    let mut records = 0u64;
+    let ended = loop {
+        stop.check()?;
+        match observer.read() {
+            Ok(Some(item)) => show(output, item, &mut records)?,
+            Ok(None) => break Corrupt { pos: observer.saved().pos },
+            Err(error) => break error,
+        }
+    };
+    output.flush()?;
+    Err(damaged(&args.ring, ended, records))
+}
+
+fn show(output: &mut Output, item: Item<'_>, records: &mut u64) -> Result<(), Failure> {
+    *records += u64::from(matches!(item, Item::Record(_)));
+    output.item(item)
+}
+
+fn damaged(home: &Home, error: Corrupt, records: u64) -> Failure {
+    let what = "records before it are whole, what follows cannot be read";
+    Failure::Damaged(format!("{home}: {error}; the {records} {what}"))
 }
 
 /// The loss counters, as a sentence.

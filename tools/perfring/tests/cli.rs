@@ -620,6 +620,23 @@ fn of_a_damaged_ring_everything_readable_is_shown() {
         assert_eq!((done.code(), done.out().as_str()), (4, "one\ntwo\n"), "{reader}");
         assert!(done.err().contains("perfring dump"), "{}", done.err());
     }
+    // So too after a producer that was killed, when the damage keeps its books from being closed.
+    fs::remove_file(&ring).unwrap();
+    let ring = place.ring(&[]);
+    let mut producer = Producer::attach(Path::new(&ring)).unwrap();
+    for line in ["one", "two", "three", "four"] {
+        producer.publish(RecordType::BYTES, line.as_bytes()).unwrap();
+    }
+    // A copy of the file is what a killed producer leaves.
+    let left = place.path("left");
+    fs::copy(&ring, &left).unwrap();
+    drop(producer);
+    let ring = left.to_str().unwrap().to_owned();
+    let file = fs::File::options().write(true).open(&ring).unwrap();
+    file.write_all_at(&[0; 8], 4096 + 32).unwrap();
+    let dump = run(&["dump", &ring], b"");
+    assert_eq!((dump.code(), dump.out().as_str()), (4, "one\ntwo\n"));
+    assert!(dump.err().contains("the 2 records before it are whole"), "{}", dump.err());
     // A head that cannot be: nothing can be read, which is said, and nothing hangs.
     file.write_all_at(&u64::MAX.to_ne_bytes(), 1024).unwrap();
     for command in ["dump", "tail", "consume", "publish", "stat"] {

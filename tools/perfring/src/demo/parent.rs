@@ -217,7 +217,7 @@ impl Drop for Family {
 fn judge(status: ExitStatus) -> Result<(), Failure> {
     match status.code() {
         Some(0) => Ok(()),
-        Some(1) => Err(Failure::Told(1)),
-        _ => Err(Failure::General(format!("demo: the sidecar ended with {status}"))),
+        Some(code) => Err(Failure::Told(code as u8)),
+        None => Err(Failure::General(format!("demo: the sidecar ended with {status}"))),
     }
 }
