@@ -9,7 +9,7 @@ use perfring_abi::{Cause, HEADER_LEN, Policy, RecordType, RecordWord};
 /// Bytes that are copied between two looks at the tail.
 const CHUNK: u64 = 64 << 10;
 /// How often it is begun again because a producer came round the whole ring meanwhile.
-const TRIES: u32 = if cfg!(loom) { 1 } else { 16 };
+const TRIES: u32 = if cfg!(loom) { 2 } else { 16 };
 
 /// A copy of the records that a ring held at one moment.
 #[derive(Clone, Debug)]

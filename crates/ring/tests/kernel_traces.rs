@@ -61,7 +61,8 @@ fn one(writer: &mut Writer, ring: Ring<'_>, len: usize, commit: bool, fill: u8) 
         Ok(reserved) => {
             writer.fill(ring, &reserved, &vec![fill; len]);
             if commit {
-                writer.commit(ring, reserved);
+                let len = reserved.len();
+                writer.commit(ring, reserved, len);
             } else {
                 writer.discard(ring, reserved);
             }

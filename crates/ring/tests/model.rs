@@ -377,9 +377,10 @@ impl<'a> Model<'a> {
         let writer = self.writer.as_mut().unwrap();
         writer.fill(ring, &reserved, &bytes);
         if committed == reserved.len() {
-            writer.commit(ring, reserved);
+            let len = reserved.len();
+            writer.commit(ring, reserved, len);
         } else {
-            writer.commit_len(ring, reserved, committed);
+            writer.commit(ring, reserved, committed);
         }
         self.push(record_size(committed), Kind::Data(kind_of(id), bytes[..committed].to_vec()));
         self.next_id += 1;
@@ -472,6 +473,9 @@ impl<'a> Model<'a> {
     fn next_record(&mut self) {
         let Some(reader) = &mut self.reader else { return self.next() };
         if let Some(frame) = reader.next_record(self.heap.ring()) {
+            if self.cursor == self.known {
+                self.known = self.head; // it looked
+            }
             let (at, after) = self.first(self.cursor, self.known).unwrap();
             assert_eq!(at, self.cursor);
             self.found_is(Found::Record(frame), at);

@@ -1,0 +1,472 @@
+//! Whoever can write the file can lie in it: no content of the header or of the data area makes
+//! any side panic, loop, or report anything but damage.
+#![cfg(not(loom))]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use perfring_abi::atomic::{AtomicU64, Ordering};
+use perfring_abi::{Evict, Policy, RecordType, RecordWord, Tell};
+use perfring_ring::heap::HeapRing;
+use perfring_ring::{
+    Corrupt, Count, Fences, Found, Observer, Reader, Ring, Seen, Snapshot, Start, Totals, Wake,
+    WakeAt, Who, Writer, full_fence,
+};
+use std::time::Instant;
+
+const SIZE: u64 = 256;
+
+#[derive(Clone)]
+struct Shape {
+    policy: Policy,
+    evict: Evict,
+    tell: Tell,
+    header: Vec<u64>,
+    data: Vec<u64>,
+}
+
+fn word(heap: &HeapRing, at: usize) -> &AtomicU64 {
+    let header = live(heap);
+    if at < header.len() { header[at] } else { &heap.data()[at - header.len()] }
+}
+
+/// The 64-bit words of the header that change while a ring is in use.
+fn live(heap: &HeapRing) -> Vec<&AtomicU64> {
+    let header = heap.header();
+    let mut words = vec![&header.data_head, &header.data_tail];
+    words.extend(header.tail_mark.copies.iter().flatten());
+    words.extend(header.producer.copies.iter().flatten());
+    words.extend(header.consumer.copies.iter().flatten());
+    words.extend([&header.wait.wake_pos, &header.wait.wake_records, &header.space.wake_pos]);
+    words.extend(&header.consumer_holder.name);
+    words
+}
+
+impl Shape {
+    fn of(heap: &HeapRing) -> Self {
+        let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        Shape {
+            policy: heap.layout().policy,
+            evict: heap.layout().evict,
+            tell: heap.layout().tell,
+            header: live(heap).into_iter().map(load).collect(),
+            data: heap.data().iter().map(load).collect(),
+        }
+    }
+
+    fn restore(&self, heap: &HeapRing) {
+        for (to, from) in live(heap).into_iter().zip(&self.header) {
+            to.store(*from, Ordering::Relaxed);
+        }
+        for (to, from) in heap.data().iter().zip(&self.data) {
+            to.store(*from, Ordering::Relaxed);
+        }
+        for armed in [&heap.header().wait.armed, &heap.header().space.armed] {
+            armed.store(1, Ordering::Relaxed);
+        }
+    }
+
+    fn heap(&self) -> HeapRing {
+        HeapRing::new(SIZE, self.policy).unwrap().evict(self.evict).tell(self.tell)
+    }
+}
+
+/// Honest rings: fresh, half full, full, wrapped; with holes and losses, released and not.
+fn shapes() -> Vec<Shape> {
+    let mut shapes = Vec::new();
+    for policy in [Policy::Drop, Policy::Overwrite] {
+        for (evict, tell) in [(Evict::Exact, Tell::InStream), (Evict::Half, Tell::CountersOnly)] {
+            let heap = HeapRing::new(SIZE, policy).unwrap().evict(evict).tell(tell);
+            let ring = heap.ring();
+            shapes.push(Shape::of(&heap));
+            let mut writer = Writer::attach(ring, heap.layout(), Fences::Full).unwrap();
+            let mut reader = Reader::attach(ring, Fences::Full).unwrap();
+            for round in 0..40_usize {
+                let len = [0, 9, 24, 40, 3, 300, 100][round % 7];
+                match writer.try_reserve(ring, RecordType::BYTES, len) {
+                    Ok(reserved) if round % 5 == 3 => writer.discard(ring, reserved),
+                    Ok(reserved) => {
+                        writer.fill(ring, &reserved, &vec![round as u8; len]);
+                        let len = reserved.len();
+                        writer.commit(ring, reserved, len);
+                    }
+                    Err(refusal) => {
+                        let _ = writer.refuse(ring, refusal, len);
+                    }
+                }
+                let _ = writer.publish(ring, Wake::Auto);
+                if policy == Policy::Drop && round % 3 == 2 {
+                    for _ in 0..3 {
+                        let _ = reader.next(ring).unwrap();
+                    }
+                    let _ = reader.release(ring);
+                }
+                if policy == Policy::Overwrite && round == 20 {
+                    let mut keeper = Observer::resume(ring).unwrap();
+                    let _ = keeper.next(ring).unwrap();
+                    keeper.save(ring);
+                }
+                if [4, 13, 27].contains(&round) {
+                    shapes.push(Shape::of(&heap));
+                }
+            }
+            shapes.push(Shape::of(&heap));
+        }
+    }
+    shapes
+}
+
+/// There are more shapes than this; each gets one of so many parts of the lies.
+const PART: usize = if cfg!(miri) { 90 } else { 3 };
+
+/// Outcomes, for the last line.
+#[derive(Debug, Default)]
+struct Tally {
+    lies: u64,
+    corrupt: u64,
+    records: u64,
+    losses: u64,
+    steps: u64,
+}
+
+/// More than this from a ring of 32 words is a loop.
+const STEPS: u64 = 20_000;
+
+impl Tally {
+    /// Counts what a call returned; says whether to go on.
+    fn goes_on<T>(&mut self, steps: &mut u64, result: Result<Option<T>, Corrupt>) -> Option<T> {
+        self.steps += 1;
+        *steps += 1;
+        assert!(*steps < STEPS, "an endless stream");
+        match result {
+            Ok(found) => found,
+            Err(Corrupt { .. }) => {
+                self.corrupt += 1;
+                None
+            }
+        }
+    }
+
+    fn read(&mut self, ring: Ring<'_>) {
+        let Ok(mut reader) = Reader::attach(ring, Fences::Full) else {
+            self.corrupt += 1;
+            return;
+        };
+        let mut steps = 0;
+        if let Ok(head) = reader.refresh(ring) {
+            let (mut cursor, mut count) = (reader.cursor(), Count::default());
+            while let Some((found, after)) = {
+                let peeked = reader.peek(ring, cursor);
+                self.goes_on(&mut steps, peeked)
+            } {
+                assert!(after > cursor && after <= head);
+                self.found(found);
+                count.records += 1;
+                cursor = after;
+            }
+            for odd in [cursor, cursor.wrapping_add(4), u64::MAX, 0] {
+                let _ = reader.peek(ring, odd);
+                reader.pass(odd, count);
+            }
+        }
+        let _ = ring.prepare_sleep(reader.cursor(), u64::MAX, WakeAt::Records(9), full_fence);
+        let _ = ring.prepare_sleep(reader.cursor(), 1, WakeAt::Bytes(64), full_fence);
+        let _ = reader.release(ring);
+        let Ok(mut reader) = Reader::attach(ring, Fences::Full) else { return };
+        loop {
+            if let Some(frame) = reader.next_record(ring) {
+                assert!(frame.size < SIZE);
+                continue;
+            }
+            let next = reader.next(ring).map(|(found, _)| found);
+            let Some(found) = self.goes_on(&mut steps, next) else { break };
+            self.found(found);
+        }
+        let _ = reader.next(ring);
+        let _ = reader.next(ring);
+        let _ = reader.release(ring);
+    }
+
+    fn found(&mut self, found: Found) {
+        match found {
+            Found::Record(frame) => {
+                assert!(frame.size < SIZE && frame.len as u64 + 8 <= frame.size);
+                self.records += 1;
+            }
+            Found::Lost(_) => self.losses += 1,
+        }
+    }
+
+    fn observe(&mut self, ring: Ring<'_>, observer: Result<Observer, Corrupt>) {
+        let Ok(mut observer) = observer else {
+            self.corrupt += 1;
+            return;
+        };
+        let mut steps = 0;
+        loop {
+            let before = observer.saved().pos;
+            let Some(seen) = self.goes_on(&mut steps, observer.next(ring)) else { break };
+            match seen {
+                Seen::Record(frame, words) => {
+                    assert!(frame.size <= SIZE && words.len() as u64 == frame.size / 8 - 1);
+                    self.records += 1;
+                }
+                Seen::Lost(_) => self.losses += 1,
+            }
+            assert!(observer.saved().pos > before, "no progress");
+        }
+        let _ = (observer.next(ring).is_ok(), observer.lapped());
+    }
+
+    fn write(&mut self, heap: &HeapRing) {
+        let ring = heap.ring();
+        let Ok(mut writer) = Writer::attach(ring, heap.layout(), Fences::Full) else {
+            self.corrupt += 1;
+            return;
+        };
+        self.write_on(&mut writer, ring);
+        let _ = writer.detach(ring);
+    }
+
+    fn write_on(&mut self, writer: &mut Writer, ring: Ring<'_>) {
+        for round in 0..12_usize {
+            let len = [0, 17, 64, 240, 300][round % 5];
+            match writer.try_reserve(ring, RecordType::BYTES, len) {
+                Ok(reserved) if round % 4 == 1 => writer.discard(ring, reserved),
+                Ok(reserved) => {
+                    writer.fill(ring, &reserved, &vec![7; len]);
+                    let len = reserved.len();
+                    writer.commit(ring, reserved, len);
+                }
+                Err(refusal) => {
+                    let _ = writer.tail_for(ring, len);
+                    let _ = writer.refuse(ring, refusal, len);
+                }
+            }
+            let _ = writer.publish(ring, Wake::Auto);
+            assert!(writer.pos() == ring.head());
+        }
+        let _ = (writer.book(), writer.overwritten());
+    }
+
+    fn snapshot(&mut self, ring: Ring<'_>, policy: Policy) {
+        let _ = Totals::read(ring, policy).map(|totals| totals.untold());
+        match Snapshot::take(ring, policy) {
+            Ok(snapshot) => {
+                let (mut cursor, mut steps) = (snapshot.start(), 0);
+                while let Some((found, words, after)) =
+                    self.goes_on(&mut steps, snapshot.step(cursor))
+                {
+                    assert!(after > cursor && words.len() < SIZE as usize / 8);
+                    cursor = after;
+                    if let Found::Record(frame) = found {
+                        assert!(frame.len <= words.len() * 8);
+                    }
+                }
+                for odd in [0, 4, u64::MAX, snapshot.end(), snapshot.end().wrapping_sub(4)] {
+                    let _ = snapshot.step(odd);
+                }
+            }
+            Err(Corrupt { .. }) => self.corrupt += 1,
+        }
+    }
+
+    /// Every side attaches to the lie.
+    fn meet(&mut self, heap: &HeapRing) {
+        self.lies += 1;
+        let ring = heap.ring();
+        let policy = heap.layout().policy;
+        let _ = Who::read(&heap.header().consumer_holder);
+        self.snapshot(ring, policy);
+        for policy in
+            [policy, if policy == Policy::Drop { Policy::Overwrite } else { Policy::Drop }]
+        {
+            for start in [Start::Oldest, Start::Latest, Start::At(Default::default())] {
+                self.observe(ring, Observer::new(ring, policy, start));
+            }
+        }
+        self.observe(ring, Observer::resume(ring));
+        if let Ok(mut keeper) = Observer::resume(ring) {
+            let _ = keeper.next(ring).is_ok();
+            keeper.save(ring);
+        }
+    }
+}
+
+fn nasty(old: u64) -> impl Iterator<Item = u64> {
+    let record = |misc, size| RecordWord::pack(4096, misc, size).raw();
+    let fixed = [
+        0,
+        1,
+        7,
+        8,
+        16,
+        SIZE - 8,
+        SIZE,
+        SIZE + 8,
+        1 << 32,
+        1 << 61,
+        (1 << 62) - 8,
+        1 << 62,
+        (1 << 62) + 8,
+        1 << 63,
+        u64::MAX,
+        u64::MAX - 7,
+        u64::MAX - 15,
+        record(0, 0),
+        record(7, 8),
+        record(0, 12),
+        record(7, 16),
+        record(0, SIZE as u16),
+        record(0, u16::MAX),
+        record(0, 65_528),
+        RecordWord::nop(8).raw(),
+        RecordWord::nop(0).raw(),
+        RecordWord::pack(RecordType::LOST, 0, 16).raw(),
+        RecordWord::pack(RecordType::LOST, 0, 24).raw(),
+        RecordWord::lost().raw(),
+    ];
+    let near = [8, 1, SIZE, 1 << 40].into_iter();
+    let near = near.flat_map(move |by: u64| [old.wrapping_add(by), old.wrapping_sub(by)]);
+    fixed.into_iter().chain(near).chain((0..64).map(move |bit| old ^ 1 << bit))
+}
+
+/// Every side on a ring that lies from the beginning.
+fn all_sides(tally: &mut Tally, shape: &Shape, heap: &HeapRing, lie: impl Fn()) {
+    let again = || {
+        shape.restore(heap);
+        lie();
+    };
+    again();
+    tally.meet(heap);
+    again();
+    tally.write(heap);
+    tally.meet(heap);
+    again();
+    tally.read(heap.ring());
+    tally.write(heap);
+}
+
+#[test]
+fn no_word_of_a_ring_can_make_anybody_panic_or_loop() {
+    let (started, mut tally) = (Instant::now(), Tally::default());
+    for (turn, shape) in shapes().into_iter().enumerate() {
+        let heap = shape.heap();
+        let words = shape.header.len() + shape.data.len();
+        for at in 0..words {
+            shape.restore(&heap);
+            let old = word(&heap, at).load(Ordering::Relaxed);
+            // Every value in every word, spread over the shapes.
+            for lie in nasty(old).skip((turn + at) % PART).step_by(PART) {
+                all_sides(&mut tally, &shape, &heap, || {
+                    word(&heap, at).store(lie, Ordering::Relaxed);
+                });
+            }
+        }
+    }
+    println!("one word: {tally:?} in {:?}", started.elapsed());
+    assert!(tally.corrupt > 0 && tally.records > 0 && tally.losses > 0);
+}
+
+/// xorshift64*: the tests need no better.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+}
+
+#[test]
+fn no_random_bytes_can_make_anybody_panic_or_loop() {
+    let (started, mut tally) = (Instant::now(), Tally::default());
+    let shapes = shapes();
+    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let rounds = if cfg!(miri) { 20 } else { 8_000 };
+    for round in 0..rounds {
+        let shape = &shapes[round % shapes.len()];
+        let heap = shape.heap();
+        let words = shape.header.len() + shape.data.len();
+        // A few words, or all; values that pass the first checks, or any.
+        let few = (dice.roll() % 6 + 2) as usize;
+        let lies: Vec<_> = (0..if round % 7 == 0 { words } else { few })
+            .map(|index| {
+                let at = if round % 7 == 0 { index } else { dice.roll() as usize % words };
+                let roll = dice.roll();
+                let value = match roll % 4 {
+                    0 => dice.roll(),
+                    1 => (dice.roll() % (2 * SIZE)) & !7,
+                    _ => nasty(dice.roll()).nth(roll as usize / 4 % 40).unwrap(),
+                };
+                (at, value)
+            })
+            .collect();
+        all_sides(&mut tally, shape, &heap, || {
+            for &(at, value) in &lies {
+                word(&heap, at).store(value, Ordering::Relaxed);
+            }
+        });
+    }
+    println!("random: {tally:?} in {:?}", started.elapsed());
+    assert!(tally.corrupt > 0 && tally.records > 0 && tally.losses > 0);
+}
+
+/// A stream of holes alone, and positions as far apart as they can lie: the longest ways there are.
+#[test]
+fn a_ring_of_holes_keeps_nobody_for_ever() {
+    let mut tally = Tally::default();
+    for (head, tail) in [(1 << 62, 0), (1 << 62, (1 << 62) - SIZE + 8), (SIZE, 0), (1 << 40, 8)] {
+        for policy in [Policy::Drop, Policy::Overwrite] {
+            let heap = HeapRing::new(SIZE, policy).unwrap();
+            let lie = || {
+                for word in heap.data() {
+                    word.store(RecordWord::nop(8).raw(), Ordering::Relaxed);
+                }
+                heap.header().data_head.store(head, Ordering::Relaxed);
+                heap.header().data_tail.store(tail, Ordering::Relaxed);
+            };
+            let shape = Shape::of(&heap);
+            all_sides(&mut tally, &shape, &heap, lie);
+        }
+    }
+    println!("holes: {tally:?}");
+}
+
+/// The header changes while its readers and its writer are at work: each keeps to what it checked.
+#[test]
+fn a_word_that_changes_under_way_makes_nobody_panic_or_loop() {
+    let (started, mut tally) = (Instant::now(), Tally::default());
+    for shape in shapes() {
+        let heap = shape.heap();
+        let ring = heap.ring();
+        let words = shape.header.len() + shape.data.len();
+        for at in 0..words {
+            for lie in nasty(0).take(if cfg!(miri) { 1 } else { 40 }) {
+                shape.restore(&heap);
+                let mut writer = Writer::attach(ring, heap.layout(), Fences::Full).unwrap();
+                let reader = Reader::attach(ring, Fences::Full);
+                let mut observers: Vec<_> = [Start::Oldest, Start::Latest]
+                    .into_iter()
+                    .map(|start| Observer::new(ring, shape.policy, start).unwrap())
+                    .collect();
+                word(&heap, at).store(lie, Ordering::Relaxed);
+                tally.lies += 1;
+                if let Ok(mut reader) = reader {
+                    for _ in 0..3 {
+                        let next = reader.next(ring);
+                        tally.corrupt += u64::from(next.is_err());
+                    }
+                    let _ = reader.release(ring);
+                }
+                tally.write_on(&mut writer, ring);
+                for observer in observers.drain(..) {
+                    tally.observe(ring, Ok(observer));
+                }
+                tally.snapshot(ring, shape.policy);
+            }
+        }
+    }
+    println!("under way: {tally:?} in {:?}", started.elapsed());
+    assert!(tally.corrupt > 0 && tally.records > 0 && tally.losses > 0);
+}

@@ -1,0 +1,391 @@
+//! The real algorithm under loom: every interleaving, and every stale value that the orderings
+//! allow, of a few operations on a ring of a few words.
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p perfring-ring --test loom
+//! ```
+//!
+//! Each letter of the table in `src/lib.rs` was weakened in turn; `README.md` beside this file says
+//! which test failed for which.
+#![cfg(loom)]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use loom::sync::Arc;
+use loom::thread;
+use perfring_abi::{Cause, Policy, RecordType, Tell};
+use perfring_ring::heap::HeapRing;
+use perfring_ring::{
+    Count, Fences, Found, Observer, Reader, Refusal, Ring, Seen, Start, Totals, Wake, WakeAt,
+    Writer, full_fence,
+};
+use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
+
+/// Runs a model with so many forced switches, and prints how many executions it had and how often
+/// what it looks for came up: a model in which nothing happened has shown nothing.
+fn model(name: &str, switches: usize, run: impl Fn(&Plain) + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(switches);
+    builder.max_branches = 20_000;
+    // Only the late-comer, who reads whole books, comes so far; its mutations are found by then.
+    builder.max_duration = Some(std::time::Duration::from_secs(30));
+    let counts = std::sync::Arc::new((Plain::new(0), Plain::new(0)));
+    let inner = std::sync::Arc::clone(&counts);
+    let started = std::time::Instant::now();
+    builder.check(move || {
+        inner.0.fetch_add(1, Relaxed);
+        run(&inner.1);
+    });
+    let (runs, hits) = (counts.0.load(Relaxed), counts.1.load(Relaxed));
+    println!("{name}: {runs} executions, {hits} times it came up, {:?}", started.elapsed());
+    assert!(hits > 0, "{name}: what it is about never came up");
+}
+
+fn heap(size: u64, policy: Policy) -> Arc<HeapRing> {
+    Arc::new(HeapRing::new(size, policy).unwrap().tell(Tell::CountersOnly))
+}
+
+fn writer(heap: &HeapRing) -> Writer {
+    Writer::attach(heap.ring(), heap.layout(), Fences::Full).unwrap()
+}
+
+/// One record with two words of payload, each of which says which record it is of.
+fn publish(writer: &mut Writer, ring: Ring<'_>, id: u64) -> Result<bool, Refusal> {
+    let reserved = writer.try_reserve(ring, RecordType::BYTES, 16)?;
+    let bytes: Vec<u8> = [id, !id].iter().flat_map(|word| word.to_ne_bytes()).collect();
+    writer.fill(ring, &reserved, &bytes);
+    let len = reserved.len();
+    writer.commit(ring, reserved, len);
+    Ok(writer.publish(ring, Wake::Auto))
+}
+
+fn whole(words: &[u64]) -> u64 {
+    assert_eq!(words.len(), 2);
+    assert_eq!(words[0], !words[1], "a torn record");
+    words[0]
+}
+
+fn borrowed(heap: &HeapRing, pos: u64) -> u64 {
+    let data = heap.data();
+    let word = |at: u64| data[(at / 8) as usize % data.len()].load(Relaxed);
+    whole(&[word(pos), word(pos + 8)])
+}
+
+/// A, B, C, D.
+#[test]
+fn a_drop_rings_record_is_never_torn_and_no_loss_uncounted() {
+    model("drop", 4, |wraps| {
+        // Room for one record: the second goes where the first was, once that is released.
+        let heap = heap(32, Policy::Drop);
+        let mut writer = writer(&heap);
+        let mut reader = Reader::attach(heap.ring(), Fences::Full).unwrap();
+        let producer = {
+            let heap = Arc::clone(&heap);
+            thread::spawn(move || {
+                let mut refused = 0;
+                for id in 1..=2 {
+                    if let Err(refusal) = publish(&mut writer, heap.ring(), id) {
+                        let _ = writer.refuse(heap.ring(), refusal, 16);
+                        refused += 1;
+                    }
+                }
+                refused
+            })
+        };
+        let mut got = Vec::new();
+        for _ in 0..2 {
+            if let (Some(Found::Record(frame)), _) = reader.next(heap.ring()).unwrap() {
+                got.push(borrowed(&heap, frame.payload_pos()));
+            }
+            let _ = reader.release(heap.ring());
+            thread::yield_now();
+        }
+        let refused = producer.join().unwrap();
+        while let (Some(Found::Record(frame)), _) = reader.next(heap.ring()).unwrap() {
+            got.push(borrowed(&heap, frame.payload_pos()));
+        }
+        let _ = reader.release(heap.ring());
+        assert!(got.is_sorted() && got.len() as u64 + refused == 2, "{got:?}, {refused} refused");
+        let totals = Totals::read(heap.ring(), Policy::Drop).unwrap();
+        assert_eq!(totals.producer.full.records, refused);
+        assert_eq!(totals.consumer.read.records, got.len() as u64);
+        if got.len() == 2 {
+            wraps.fetch_add(1, Relaxed);
+        }
+    });
+}
+
+fn observe(heap: &HeapRing, observer: &mut Observer, looks: u32, hits: &Plain) -> (Vec<u64>, u64) {
+    let (mut got, mut lost) = (Vec::new(), 0);
+    for _ in 0..looks {
+        match observer.next(heap.ring()) {
+            Ok(Some(Seen::Record(_, words))) => got.push(whole(words)),
+            Ok(Some(Seen::Lost(told))) => {
+                assert_eq!(told.cause, Cause::Lapped);
+                lost += told.records;
+                hits.fetch_add(1, Relaxed);
+            }
+            Ok(None) => thread::yield_now(),
+            Err(corrupt) => panic!("{corrupt}"),
+        }
+    }
+    (got, lost)
+}
+
+/// E, F (and A, B, G, H on the way).
+#[test]
+fn an_observer_never_sees_a_torn_record_and_counts_what_it_lost() {
+    model("overwrite", 4, |laps| {
+        let heap = heap(32, Policy::Overwrite);
+        let mut writer = writer(&heap);
+        publish(&mut writer, heap.ring(), 1).unwrap();
+        let mut observer = Observer::new(heap.ring(), Policy::Overwrite, Start::Oldest).unwrap();
+        let producer = {
+            let heap = Arc::clone(&heap);
+            thread::spawn(move || {
+                publish(&mut writer, heap.ring(), 2).unwrap();
+            })
+        };
+        let (mut got, mut lost) = observe(&heap, &mut observer, 2, laps);
+        producer.join().unwrap();
+        let (more, after) = observe(&heap, &mut observer, 3, laps);
+        got.extend(more);
+        lost += after;
+        assert!(got.is_sorted() && got.len() as u64 + lost == 2, "{got:?} and {lost} lost");
+        assert_eq!(observer.lapped(), Count { records: lost, bytes: lost * 24 });
+    });
+}
+
+/// E, F on the short way of an eviction, which writes into the record that it evicts.
+#[test]
+fn an_observer_of_the_short_way_never_sees_a_torn_record() {
+    model("short way", 4, |laps| {
+        let heap = heap(128, Policy::Overwrite);
+        let mut writer = writer(&heap);
+        let mut put = move |heap: &HeapRing, len: usize| {
+            let ring = heap.ring();
+            let reserved = writer.try_reserve(ring, RecordType::BYTES, len).unwrap();
+            writer.fill(ring, &reserved, &[0xff; 16][..len]);
+            let len = reserved.len();
+            writer.commit(ring, reserved, len);
+            let _ = writer.publish(ring, Wake::Auto);
+        };
+        // The last book is at 104, the head at 120: the next record evicts the first and lies on
+        // its first word, without another book.
+        put(&heap, 16);
+        for _ in 0..6 {
+            put(&heap, 8);
+        }
+        let mut observer = Observer::new(heap.ring(), Policy::Overwrite, Start::Oldest).unwrap();
+        let producer = {
+            let heap = Arc::clone(&heap);
+            thread::spawn(move || put(&heap, 8))
+        };
+        match observer.next(heap.ring()) {
+            Ok(Some(Seen::Record(frame, words))) => {
+                assert_eq!((frame.pos, frame.len, words), (0, 16, &[u64::MAX; 2][..]));
+            }
+            Ok(Some(Seen::Lost(lost))) => {
+                assert_eq!((lost.records, lost.bytes), (1, 24));
+                laps.fetch_add(1, Relaxed);
+            }
+            other => panic!("{other:?}"),
+        }
+        producer.join().unwrap();
+    });
+}
+
+/// E, F on a drop ring, whose tail the consumer moves: C, D, E, F.
+#[test]
+fn an_observer_of_a_drop_ring_never_sees_a_torn_record() {
+    model("drop observed", 4, |laps| {
+        let heap = heap(32, Policy::Drop);
+        let mut writer = writer(&heap);
+        publish(&mut writer, heap.ring(), 1).unwrap();
+        let mut reader = Reader::attach(heap.ring(), Fences::Full).unwrap();
+        let mut observer = Observer::new(heap.ring(), Policy::Drop, Start::Oldest).unwrap();
+        let consumer = {
+            let heap = Arc::clone(&heap);
+            thread::spawn(move || {
+                assert!(reader.next(heap.ring()).unwrap().0.is_some());
+                let _ = reader.release(heap.ring());
+            })
+        };
+        let producer = {
+            let heap = Arc::clone(&heap);
+            thread::spawn(move || {
+                let _ = publish(&mut writer, heap.ring(), 2);
+            })
+        };
+        let (got, lost) = observe(&heap, &mut observer, 1, laps);
+        assert!(got.len() as u64 + lost == 1);
+        consumer.join().unwrap();
+        producer.join().unwrap();
+    });
+}
+
+/// E, F by the book: on a drop ring whose consumer keeps up, the tail says nothing of what the
+/// producer writes over, and the book does.
+#[test]
+fn a_late_comers_count_is_of_records_that_stood() {
+    model("late-comer", 2, |counted| {
+        let heap = heap(32, Policy::Drop);
+        let mut writer = writer(&heap);
+        let mut reader = Reader::attach(heap.ring(), Fences::Full).unwrap();
+        publish(&mut writer, heap.ring(), 1).unwrap();
+        assert!(reader.next(heap.ring()).unwrap().0.is_some());
+        let _ = reader.release(heap.ring());
+        let producer = {
+            let heap = Arc::clone(&heap);
+            thread::spawn(move || publish(&mut writer, heap.ring(), 2).unwrap())
+        };
+        let place = Observer::new(heap.ring(), Policy::Drop, Start::Latest).unwrap().saved();
+        assert_eq!(place.before.records * 24, place.pos);
+        assert_eq!(place.before.bytes, place.pos);
+        counted.fetch_add(u64::from(place.pos > 0), Relaxed);
+        producer.join().unwrap();
+    });
+}
+
+/// The bytes of a ring as loom sees plain memory: it fails the test when two accesses of which one
+/// writes are not ordered, whatever values they saw.
+struct Plainly(Vec<loom::cell::UnsafeCell<()>>);
+
+// SAFETY: nothing is ever read or written through the cells, loom only keeps account of them.
+unsafe impl Sync for Plainly {}
+
+/// A and B, C and D: payloads are plain bytes to whoever maps the ring.
+#[test]
+fn payloads_need_no_atomics_between_producer_and_consumer() {
+    model("plain bytes", 4, |wraps| {
+        let heap = heap(32, Policy::Drop);
+        let plainly = (0..4).map(|_| loom::cell::UnsafeCell::new(())).collect();
+        let plainly = Arc::new(Plainly(plainly));
+        let places = |pos: u64| [pos, pos + 8].map(|pos| (pos / 8) as usize % 4);
+        let mut writer = writer(&heap);
+        let mut reader = Reader::attach(heap.ring(), Fences::Full).unwrap();
+        let producer = {
+            let (heap, plainly) = (Arc::clone(&heap), Arc::clone(&plainly));
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    let ring = heap.ring();
+                    if let Ok(reserved) = writer.try_reserve(ring, RecordType::BYTES, 16) {
+                        for at in places(reserved.payload_pos()) {
+                            plainly.0[at].with_mut(drop);
+                        }
+                        let len = reserved.len();
+                        writer.commit(ring, reserved, len);
+                        let _ = writer.publish(ring, Wake::Auto);
+                    }
+                }
+            })
+        };
+        for turn in 0..2 {
+            if let (Some(Found::Record(frame)), _) = reader.next(heap.ring()).unwrap() {
+                for at in places(frame.payload_pos()) {
+                    plainly.0[at].with(drop);
+                }
+                wraps.fetch_add(turn, Relaxed);
+            }
+            let _ = reader.release(heap.ring());
+            thread::yield_now();
+        }
+        producer.join().unwrap();
+    });
+}
+
+/// I, J.
+#[test]
+fn a_consumer_never_sleeps_past_a_record() {
+    model("sleep", 4, |sleeps| {
+        let heap = heap(32, Policy::Drop);
+        let mut writer = writer(&heap);
+        let producer = {
+            let heap = Arc::clone(&heap);
+            thread::spawn(move || publish(&mut writer, heap.ring(), 1).unwrap())
+        };
+        let slept = heap.ring().prepare_sleep(0, 0, WakeAt::Record, full_fence);
+        let woken = producer.join().unwrap();
+        if let Some(seq) = slept {
+            assert!(woken, "it sleeps, and nobody wakes it");
+            assert_ne!(seq, heap.ring().wait_word().load(Relaxed), "the futex would sleep on");
+            sleeps.fetch_add(1, Relaxed);
+        }
+    });
+}
+
+/// I, J with the targets of a threshold: a second sleep with another target than the first.
+#[test]
+fn a_sleeper_is_woken_at_its_own_threshold() {
+    model("threshold", 4, |sleeps| {
+        let heap = heap(128, Policy::Drop);
+        let mut writer = writer(&heap);
+        let ring = heap.ring();
+        assert!(ring.prepare_sleep(0, 0, WakeAt::Bytes(64), full_fence).is_some());
+        let producer = {
+            let heap = Arc::clone(&heap);
+            thread::spawn(move || {
+                publish(&mut writer, heap.ring(), 1).unwrap();
+                publish(&mut writer, heap.ring(), 2).unwrap()
+            })
+        };
+        ring.end_sleep();
+        let slept = ring.prepare_sleep(0, 0, WakeAt::Records(2), full_fence);
+        producer.join().unwrap();
+        if let Some(seq) = slept {
+            assert_ne!(seq, ring.wait_word().load(Relaxed), "two records, and it sleeps on");
+            sleeps.fetch_add(1, Relaxed);
+        }
+    });
+}
+
+/// K, L.
+#[test]
+fn a_producer_never_sleeps_past_free_space() {
+    model("space", 4, |sleeps| {
+        let heap = heap(32, Policy::Drop);
+        let mut writer = writer(&heap);
+        publish(&mut writer, heap.ring(), 1).unwrap();
+        assert_eq!(publish(&mut writer, heap.ring(), 2), Err(Refusal::Full));
+        let mut reader = Reader::attach(heap.ring(), Fences::Full).unwrap();
+        assert!(reader.next(heap.ring()).unwrap().0.is_some());
+        let consumer = {
+            let heap = Arc::clone(&heap);
+            thread::spawn(move || reader.release(heap.ring()))
+        };
+        let target = writer.tail_for(heap.ring(), 16);
+        let slept = heap.ring().prepare_space_sleep(target, full_fence);
+        let woken = consumer.join().unwrap();
+        if let Some(seq) = slept {
+            assert!(woken, "it sleeps, and nobody wakes it");
+            assert_ne!(seq, heap.ring().space_word().load(Relaxed), "the futex would sleep on");
+            sleeps.fetch_add(1, Relaxed);
+        }
+    });
+}
+
+/// G, H: the tail mark, whose three copies in two places an observer reads as it starts.
+#[test]
+fn a_reader_of_a_latch_always_gets_a_whole_copy() {
+    model("latch", 4, |changes| {
+        let heap = heap(32, Policy::Overwrite);
+        let mut writer = writer(&heap);
+        publish(&mut writer, heap.ring(), 1).unwrap();
+        publish(&mut writer, heap.ring(), 2).unwrap();
+        let producer = {
+            let heap = Arc::clone(&heap);
+            thread::spawn(move || {
+                for id in 3..=4 {
+                    publish(&mut writer, heap.ring(), id).unwrap();
+                }
+            })
+        };
+        // A live producer can outrun the few tries that an observer has here.
+        if let Ok(observer) = Observer::new(heap.ring(), Policy::Overwrite, Start::Oldest) {
+            let place = observer.saved();
+            assert_eq!(place.before.bytes, place.pos, "a torn mark");
+            assert_eq!(place.before.records * 24, place.pos, "a torn mark");
+            changes.fetch_add(u64::from(place.pos > 24), Relaxed);
+        }
+        producer.join().unwrap();
+    });
+}

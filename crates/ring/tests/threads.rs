@@ -1,0 +1,283 @@
+//! Everybody at once, at full speed, on real threads: a producer, a consumer, two observers and
+//! one who takes snapshots. Every record says who it is; the books are added up at the end.
+#![cfg(not(loom))]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use perfring_abi::atomic::Ordering;
+use perfring_abi::{Cause, Evict, Policy, RecordType, Tell};
+use perfring_ring::heap::HeapRing;
+use perfring_ring::{
+    Corrupt, Count, Fences, Found, Frame, Observer, Reader, Refusal, Ring, Seen, Snapshot, Start,
+    Totals, Wake, Writer,
+};
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Instant;
+
+const RECORDS: u64 = if cfg!(miri) { 300 } else { 300_000 };
+const KIND: RecordType = RecordType::new(5000).unwrap();
+
+/// A record of id n has a length and a content that follow from n.
+fn len(id: u64) -> usize {
+    (8 + id.wrapping_mul(0x9e37_79b9) % 57) as usize
+}
+
+fn write(writer: &mut Writer, ring: Ring<'_>, id: u64) -> Result<(), Refusal> {
+    let reserved = writer.try_reserve(ring, KIND, len(id))?;
+    let mut bytes = [id as u8; 72];
+    bytes[..8].copy_from_slice(&id.to_ne_bytes());
+    writer.fill(ring, &reserved, &bytes[..len(id)]);
+    let len = reserved.len();
+    writer.commit(ring, reserved, len);
+    Ok(())
+}
+
+/// The id of a record, whose every byte is checked.
+fn id_of(frame: Frame, words: &[u64]) -> u64 {
+    let id = words[0];
+    assert_eq!((frame.kind, frame.len), (KIND.get(), len(id)), "a torn record at {}", frame.pos);
+    let bytes: Vec<u8> = words[1..].iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let (body, padding) = bytes.split_at(frame.len - 8);
+    assert!(body.iter().all(|&byte| byte == id as u8), "a torn record at {}", frame.pos);
+    assert!(padding.iter().all(|&byte| byte == 0), "padding at {}", frame.pos);
+    id
+}
+
+fn produce(heap: &HeapRing, done: &AtomicBool, pause: u64) -> Totals {
+    let ring = heap.ring();
+    let mut writer = Writer::attach(ring, heap.layout(), Fences::Full).unwrap();
+    let mut id = 0;
+    while id < RECORDS {
+        // Singly, in batches, and as a producer that was killed and came again.
+        let batch = if id % 64 < 8 { 4 } else { 1 };
+        for _ in 0..batch {
+            if let Err(refusal) = write(&mut writer, ring, id) {
+                let _ = writer.refuse(ring, refusal, len(id));
+                // A full ring's consumer needs the core.
+                thread::yield_now();
+            }
+            id += 1;
+        }
+        let _ = writer.publish(ring, Wake::Auto);
+        if id % 97 == 0
+            && let Ok(reserved) = writer.try_reserve(ring, KIND, 16)
+        {
+            writer.discard(ring, reserved);
+            let _ = writer.publish(ring, Wake::Auto);
+        }
+        if id % pause == 0 {
+            thread::yield_now();
+        }
+        if id % 1013 == 0 {
+            writer = Writer::attach(ring, heap.layout(), Fences::Full).unwrap();
+        }
+    }
+    let _ = writer.detach(ring);
+    let book = writer.book();
+    done.store(true, Ordering::Release);
+    assert_eq!(book.written.records + book.full.records, id, "attempts = written + full");
+    Totals { producer: book, overwritten: writer.overwritten(), ..Totals::default() }
+}
+
+/// The consumer of a drop ring: everything, in order, and the markers add up to what is missing.
+fn consume(heap: &HeapRing, done: &AtomicBool) -> (Count, u64) {
+    let ring = heap.ring();
+    let mut reader = Reader::attach(ring, Fences::Full).unwrap();
+    let (mut count, mut next, mut lost) = (Count::default(), 0, 0);
+    loop {
+        let last = done.load(Ordering::Acquire);
+        let found = match reader.next_record(ring) {
+            Some(frame) => Some(Found::Record(frame)),
+            None => reader.next(ring).unwrap().0,
+        };
+        match found {
+            Some(Found::Record(frame)) => {
+                let data = heap.data();
+                let at = |word: u64| {
+                    data[((frame.payload_pos() / 8 + word) as usize) % data.len()]
+                        .load(Ordering::Relaxed)
+                };
+                let words: Vec<_> = (0..frame.size / 8 - 1).map(at).collect();
+                let id = id_of(frame, &words);
+                // Only what markers told may be missing before it.
+                assert!(id >= next, "{id} after {next}");
+                assert_eq!(id - next, lost, "a loss that was not told, or told too often");
+                (next, lost) = (id + 1, 0);
+                count.records += 1;
+                count.bytes += frame.size;
+            }
+            Some(Found::Lost(told)) => {
+                assert_eq!(told.cause, Cause::Full);
+                lost += told.records;
+            }
+            None if last => break,
+            None => thread::yield_now(),
+        }
+        if count.records.is_multiple_of(5003) {
+            // Killed and come again: what was not released comes once more.
+            let before = reader.passed();
+            let _ = reader.release(ring);
+            reader = Reader::attach(ring, Fences::Full).unwrap();
+            assert_eq!(reader.passed(), before);
+        }
+    }
+    let _ = reader.release(ring);
+    assert_eq!(reader.passed(), count);
+    (count, next + lost)
+}
+
+struct Watched {
+    read: Count,
+    lapped: Count,
+    told: u64,
+    laps: u64,
+}
+
+/// An observer, from the oldest on: in order, and read + lapped = written.
+fn observe(heap: &HeapRing, done: &AtomicBool, mut observer: Observer, keeper: bool) -> Watched {
+    let ring = heap.ring();
+    let start = observer.saved().before;
+    let mut watched =
+        Watched { read: Count::default(), lapped: Count::default(), told: 0, laps: 0 };
+    let mut newest = None;
+    loop {
+        let last = done.load(Ordering::Acquire);
+        match observer.next(ring) {
+            Ok(Some(Seen::Record(frame, words))) => {
+                let id = id_of(frame, words);
+                assert!(newest < Some(id), "{id} after {newest:?}");
+                newest = Some(id);
+                watched.read.records += 1;
+                watched.read.bytes += frame.size;
+            }
+            Ok(Some(Seen::Lost(lost))) if lost.cause == Cause::Lapped => {
+                watched.laps += 1;
+            }
+            Ok(Some(Seen::Lost(lost))) => watched.told += lost.records,
+            Ok(None) if last => break,
+            Ok(None) => thread::yield_now(),
+            Err(Corrupt { pos }) => panic!("an honest ring is called damaged at {pos}"),
+        }
+        if keeper && watched.read.records.is_multiple_of(1009) {
+            observer.save(ring);
+            let saved = observer.saved();
+            observer = Observer::resume(ring).unwrap();
+            assert_eq!(observer.saved(), saved);
+        }
+    }
+    if keeper {
+        observer.save(ring);
+    }
+    watched.lapped = observer.lapped();
+    let passed = observer.saved().before;
+    assert_eq!(start.plus(watched.read).plus(watched.lapped), passed, "read + lapped = written");
+    watched
+}
+
+/// Snapshots without a pause: each whole, in order, and its books in agreement.
+fn snap(heap: &HeapRing, done: &AtomicBool) -> (u64, u64, u64) {
+    let (ring, policy) = (heap.ring(), heap.layout().policy);
+    let (mut taken, mut records, mut empty) = (0, 0, 0);
+    while !done.load(Ordering::Acquire) {
+        let snapshot = Snapshot::take(ring, policy).unwrap();
+        taken += 1;
+        empty += u64::from(snapshot.start() == snapshot.end() && snapshot.end() > 0);
+        let (mut cursor, mut newest) = (snapshot.start(), None);
+        while let Some((found, words, after)) = snapshot.step(cursor).unwrap() {
+            if let Found::Record(frame) = found {
+                let id = id_of(frame, words);
+                assert!(newest < Some(id), "{id} after {newest:?}");
+                newest = Some(id);
+                records += 1;
+            }
+            cursor = after;
+        }
+        assert_eq!(cursor.max(snapshot.start()), cursor);
+        let totals = snapshot.totals();
+        assert!(totals.producer.written.records >= totals.consumer.read.records);
+        // From a place that was whole: a late-comer's count is exact too.
+        let late = Observer::new(ring, policy, Start::Latest).unwrap().saved();
+        assert!(late.before.records <= RECORDS && late.before.bytes <= late.pos);
+    }
+    (taken, records, empty)
+}
+
+/// The producer lets others run every `pause` records: on few cores they meet it oftener.
+fn everybody(name: &str, size: u64, policy: Policy, evict: Evict, pause: u64) {
+    let heap = HeapRing::new(size, policy).unwrap().evict(evict).tell(Tell::InStream);
+    let (heap, done) = (&heap, &AtomicBool::new(false));
+    let started = Instant::now();
+    let start = || Observer::new(heap.ring(), policy, Start::Oldest).unwrap();
+    let (first, second) = (start(), start());
+    let (produced, consumed, kept, watched, snaps) = thread::scope(|scope| {
+        let consumer = (policy == Policy::Drop).then(|| scope.spawn(|| consume(heap, done)));
+        let keeper = (policy == Policy::Overwrite).then(|| {
+            let observer = Observer::resume(heap.ring()).unwrap();
+            scope.spawn(|| observe(heap, done, observer, true))
+        });
+        let watchers = [first, second].map(|it| scope.spawn(|| observe(heap, done, it, false)));
+        let snaps = scope.spawn(|| snap(heap, done));
+        let produced = scope.spawn(|| produce(heap, done, pause)).join();
+        done.store(true, Ordering::Release);
+        (
+            produced.unwrap(),
+            consumer.map(|it| it.join().unwrap()),
+            keeper.map(|it| it.join().unwrap()),
+            watchers.map(|it| it.join().unwrap()),
+            snaps.join().unwrap(),
+        )
+    });
+    let totals = Totals::read(heap.ring(), policy).unwrap();
+    let book = produced.producer;
+    assert_eq!(totals.producer, book);
+    for watcher in &watched {
+        assert_eq!(watcher.read.plus(watcher.lapped), book.written, "observer: read + lapped");
+    }
+    println!(
+        "{name}: {} written, {} full, {} overwritten; observers read {:?} and lost {:?} in {:?} \
+         laps; {} snapshots of {} records, {} empty; {:?}",
+        book.written.records,
+        book.full.records,
+        produced.overwritten.records,
+        watched.each_ref().map(|it| it.read.records),
+        watched.each_ref().map(|it| it.lapped.records),
+        watched.each_ref().map(|it| it.laps),
+        snaps.0,
+        snaps.1,
+        snaps.2,
+        started.elapsed(),
+    );
+    if let Some((read, offered)) = consumed {
+        println!("{name}: the consumer read {}", read.records);
+        assert_eq!(read, book.written, "written = read, when all is read");
+        assert_eq!(totals.consumer.read, read);
+        assert_eq!(totals.present, Count::default());
+        let untold = totals.untold().records;
+        assert_eq!(offered + untold, book.written.records + book.full.records);
+    }
+    if let Some(kept) = kept {
+        println!("{name}: the keeper read {}", kept.read.records);
+        assert_eq!(totals.consumer.read, kept.read);
+        assert_eq!(totals.consumer.lapped, kept.lapped);
+        assert_eq!(kept.read.plus(kept.lapped), book.written);
+        assert_eq!(totals.overwritten.plus(totals.present), book.written);
+    }
+}
+
+#[test]
+fn everybody_at_once_on_a_drop_ring() {
+    everybody("drop, 4 KiB", 4096, Policy::Drop, Evict::Exact, u64::MAX);
+    everybody("drop, 1 MiB", 1 << 20, Policy::Drop, Evict::Exact, u64::MAX);
+}
+
+#[test]
+fn everybody_at_once_on_an_overwrite_ring() {
+    everybody("overwrite, 4 KiB", 4096, Policy::Overwrite, Evict::Exact, 30);
+    everybody("overwrite, 64 KiB", 1 << 16, Policy::Overwrite, Evict::Exact, u64::MAX);
+}
+
+#[test]
+fn everybody_at_once_on_a_ring_that_is_evicted_by_halves() {
+    everybody("halves, 4 KiB", 4096, Policy::Overwrite, Evict::Half, 30);
+    everybody("halves, 64 KiB", 1 << 16, Policy::Overwrite, Evict::Half, u64::MAX);
+}
