@@ -101,11 +101,14 @@ fn read_one<const N: usize>(
 ) -> Result<(), BenchError> {
     let mut failure = None;
     look_until(
-        || match receiver.drain::<N>(|bytes| check.see(bytes)) {
-            Ok(count) => count > 0,
-            Err(error) => {
-                failure = Some(error);
-                true
+        || {
+            receiver.wait();
+            match receiver.drain::<N>(|bytes| check.see(bytes)) {
+                Ok(count) => count > 0,
+                Err(error) => {
+                    failure = Some(error);
+                    true
+                }
             }
         },
         alive,

@@ -3,7 +3,7 @@
 use super::{Contestant, Policy, Receiver, Ring, Sender, Setup, failed};
 use crate::{BenchError, Pace};
 use perfring_consumer::{Consumer, Item, Observer, Start};
-use perfring_producer::{Evict, Options, Producer, RecordType, ReserveError};
+use perfring_producer::{Evict, Options, Producer, RecordType, Reservation, ReserveError};
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
@@ -63,24 +63,32 @@ impl Sender for Producer {
         numbers: Range<u64>,
         mut fill: impl FnMut(&mut [u8; N], u64),
     ) -> Result<(), BenchError> {
-        let waits = self.layout().policy == perfring_producer::Policy::Drop;
-        for number in numbers {
-            let reserved = if waits {
-                self.reserve_timeout(RecordType::BYTES, N, PATIENCE)
-            } else {
-                self.reserve(RecordType::BYTES, N)
-            };
-            let mut record = match reserved {
-                Ok(record) => record,
-                Err(refused) => return Err(refusal(refused)),
-            };
-            if let Some(slot) = record.first_chunk_mut() {
-                fill(slot, number);
+        // Two loops, as two programs would have: what a call returns is known where it is made.
+        if self.layout().policy == perfring_producer::Policy::Drop {
+            for number in numbers {
+                let record = self.reserve_timeout(RecordType::BYTES, N, PATIENCE);
+                write(record.map_err(refusal)?, number, &mut fill);
             }
-            record.commit();
+        } else {
+            for number in numbers {
+                let record = self.reserve(RecordType::BYTES, N);
+                write(record.map_err(refusal)?, number, &mut fill);
+            }
         }
         Ok(())
     }
+}
+
+#[inline(always)]
+fn write<const N: usize>(
+    mut record: Reservation<'_>,
+    number: u64,
+    fill: &mut impl FnMut(&mut [u8; N], u64),
+) {
+    if let Some(slot) = record.first_chunk_mut() {
+        fill(slot, number);
+    }
+    record.commit();
 }
 
 #[cold]

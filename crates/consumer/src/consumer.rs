@@ -1,6 +1,6 @@
 //! The consumer.
 
-use crate::pace::{Distance, Pace, SPIN};
+use crate::pace::{Distance, Look, Pace, SPIN};
 use perfring_abi::Layout;
 use perfring_ring::{Corrupt, Count, WakeAt};
 use perfring_shm::{AttachError, Home, Item, MappedReader, Pinned};
@@ -54,16 +54,20 @@ impl Consumer {
         self.wake_at = at;
     }
 
-    /// The next item, or `None` if there is none now. Never waits.
+    /// The next item, or `None` if there is none now. Does not wait, but for the moment that its
+    /// [`Pace`] puts between two looks at a busy ring.
     ///
     /// An item counts as read at the next call. Its space goes back to the producer soon after: in
-    /// eighths of the ring while there is more, and all of it once two calls in a row found
-    /// nothing. [`Consumer::release`] hands it back at once.
+    /// eighths of the ring while there is more, and all of it once some dozens of calls in a row
+    /// found nothing, or before a sleep. [`Consumer::release`] hands it back at once.
     ///
     /// # Errors
     /// [`Corrupt`] if the ring holds what no producer writes; again at every call.
     #[inline(always)]
     pub fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
+        if self.inner.must_look() {
+            self.distance.keep(self.pace, self.inner.cursor());
+        }
         self.inner.read()
     }
 
@@ -105,7 +109,10 @@ impl Consumer {
     #[inline]
     pub fn spin(&mut self, timeout: Duration) -> bool {
         let inner = &self.inner;
-        self.distance.spin(self.pace, timeout, || inner.is_behind())
+        self.distance.spin(self.pace, timeout, |look| match look {
+            Look::Near => inner.is_behind_near(),
+            Look::Far => inner.is_behind(),
+        })
     }
 
     /// Sleeps at once, for at most `timeout`, until a producer publishes what was asked for with

@@ -54,7 +54,7 @@ impl Observer {
     pub fn wait(&mut self, timeout: Duration) -> bool {
         let deadline = Instant::now().checked_add(timeout);
         let inner = &self.inner;
-        if self.distance.spin(self.pace, timeout.min(SPIN), || inner.is_behind()) {
+        if self.distance.spin(self.pace, timeout.min(SPIN), |_| inner.is_behind()) {
             return true;
         }
         let mut pause = SPIN;

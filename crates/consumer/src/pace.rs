@@ -3,19 +3,18 @@
 use std::hint::spin_loop;
 use std::time::{Duration, Instant};
 
-/// How a reader that found nothing looks again.
+/// How often a reader looks whether there is more.
 ///
 /// A reader that looks at once sees a record soonest, and takes the cache line of the head from
-/// the producer for every record. One that keeps its distance lets records pile up for a moment:
-/// that moved two to four times as many small records a second where it was measured
-/// (`benches/RESULTS.md`).
+/// the producer for every record. One that keeps its distance lets records pile up for a moment,
+/// which moves several times as many small records a second (`benches/RESULTS.md`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
     /// Looks all the time.
     Latency,
-    /// 64 `PAUSE` instructions (a microsecond or two) between two looks.
+    /// 64 `PAUSE` instructions (a microsecond or two) before every look.
     Throughput,
-    /// Keeps its distance from a producer that publishes faster than it looks, and comes close to
+    /// Keeps its distance from a producer that publishes faster than it reads, and comes close to
     /// one that does not.
     #[default]
     Adaptive,
@@ -23,25 +22,61 @@ pub enum Pace {
 
 /// `PAUSE` instructions between two looks of a reader that keeps its distance.
 const FAR: u32 = 64;
-/// Empty looks after which an adaptive reader comes close again.
-const NEAR_AFTER: u32 = 8;
+/// An adaptive reader that found less than this many bytes at a look is too close.
+const TOO_CLOSE: u64 = 16 << 10;
 /// How long a waiting reader spins before it sleeps.
 pub(crate) const SPIN: Duration = Duration::from_micros(50);
+
+/// From where a reader looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Again and again: the next record is wanted as soon as it is there.
+    Near,
+    /// Now and then: the producer is best left alone.
+    Far,
+}
 
 /// The state of a pace.
 #[derive(Debug, Default)]
 pub(crate) struct Distance {
     pauses: u32,
+    /// The cursor when it was last in want of a look.
+    cursor: u64,
 }
 
 impl Distance {
+    /// Before a reader that has read all it knows of, up to `cursor`, looks at the head again.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn keep(&mut self, pace: Pace, cursor: u64) {
+        let found = cursor.wrapping_sub(self.cursor);
+        self.cursor = cursor;
+        if found == 0 {
+            return; // it has looked and found nothing: whoever waits, waits elsewhere
+        }
+        let pauses = match pace {
+            Pace::Latency => 0,
+            Pace::Throughput => FAR,
+            Pace::Adaptive => {
+                let pauses = self.pauses;
+                if found < TOO_CLOSE {
+                    self.pauses = (pauses * 2).clamp(1, FAR);
+                }
+                pauses
+            }
+        };
+        for _ in 0..pauses {
+            spin_loop();
+        }
+    }
+
     /// Spins until `ready` says so or the time is over. Returns whether it was ready.
     #[inline]
     pub(crate) fn spin(
         &mut self,
         pace: Pace,
         limit: Duration,
-        mut ready: impl FnMut() -> bool,
+        mut ready: impl FnMut(Look) -> bool,
     ) -> bool {
         let pauses = match pace {
             Pace::Latency => 0,
@@ -54,9 +89,11 @@ impl Distance {
             for _ in 0..pauses {
                 spin_loop();
             }
-            if ready() {
-                // Something came at the first looks: the producer is the faster one.
-                self.pauses = if looks < NEAR_AFTER { (self.pauses * 2).clamp(1, FAR) } else { 0 };
+            let look = if pauses == 0 { Look::Near } else { Look::Far };
+            if ready(look) {
+                if looks > 0 {
+                    self.pauses = 0; // the reader is the faster one
+                }
                 return true;
             }
             spin_loop();

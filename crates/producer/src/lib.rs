@@ -181,7 +181,7 @@ impl Producer {
     ///
     /// # Errors
     /// See [`ReserveError`]; only the refusal at the end is counted.
-    #[inline]
+    #[inline(always)]
     pub fn reserve_timeout(
         &mut self,
         kind: RecordType,

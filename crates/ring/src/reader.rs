@@ -7,6 +7,9 @@ use crate::{Corrupt, Fences, Lost, Ring, sane};
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{Cause, HEADER_LEN, LOST_SIZE, RecordType, RecordWord};
 
+/// Empty looks after which a reader that does nothing else hands back what it has read.
+const IDLE_LOOKS: u32 = 64;
+
 /// Where a record stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
@@ -94,8 +97,8 @@ pub struct Reader {
     passed: Count,
     /// Release at least after this many bytes.
     interval: u64,
-    /// The last look found nothing new.
-    idle: bool,
+    /// Looks in a row that found nothing new.
+    idle: u32,
     fences: Fences,
     latch: LatchWriter,
 }
@@ -128,7 +131,7 @@ impl Reader {
             released: tail,
             passed,
             interval: ring.data_size() / 8,
-            idle: false,
+            idle: 0,
             fences,
             latch: LatchWriter::after(&ring.header.consumer, kept.as_ref()),
         })
@@ -137,7 +140,7 @@ impl Reader {
     /// The next record or loss, or `None` if there is none now. What earlier calls returned counts
     /// as read; the second value says whether the caller owes a waiting producer a wake.
     ///
-    /// The tail goes back to the producer when an eighth of the ring has been read, and when two
+    /// The tail goes back to the producer when an eighth of the ring has been read, and when some
     /// looks in a row found nothing: a reader that keeps up leaves the shared line alone.
     ///
     /// # Errors
@@ -166,14 +169,25 @@ impl Reader {
         }
     }
 
-    /// What most calls of [`Reader::next`] come to: a record before the head last looked at, and
-    /// nothing to release. `None` for all else: then `next` knows.
+    /// What most calls of [`Reader::next`] come to: a record, in a ring that is as it should be,
+    /// and nothing to release. `None` for all else: then `next` knows.
     #[inline(always)]
     pub fn next_record(&mut self, ring: Ring<'_>) -> Option<Frame> {
-        let room = self.head - self.cursor;
-        if room == 0 || self.cursor - self.released >= self.interval {
+        let held = self.cursor - self.released;
+        if held >= self.interval {
             return None;
         }
+        if self.cursor == self.head {
+            let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
+            let fresh = head.wrapping_sub(self.head);
+            // Nothing new, or a head that cannot be.
+            if fresh == 0 || fresh >= ring.data_size() - held {
+                return None;
+            }
+            self.head = head;
+            self.idle = 0;
+        }
+        let room = self.head - self.cursor;
         // Relaxed: B ordered it.
         let word = RecordWord::from_raw(ring.word(self.cursor).load(Ordering::Relaxed));
         let (size, len) = (word.size(), word.payload_len()?);
@@ -191,14 +205,15 @@ impl Reader {
         let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
         if head == self.head {
             // Relaxed: a hint; whoever waits looks again by itself.
-            let wanted = self.idle || ring.header.space.armed.load(Ordering::Relaxed) != 0;
-            self.idle = true;
+            let wanted =
+                self.idle >= IDLE_LOOKS || ring.header.space.armed.load(Ordering::Relaxed) != 0;
+            self.idle = self.idle.saturating_add(1);
             return Ok(wanted);
         }
         if !sane(ring, head, self.released) || head < self.head {
             return Err(Corrupt { pos: self.cursor });
         }
-        self.idle = false;
+        self.idle = 0;
         self.head = head;
         Ok(self.cursor - self.released >= self.interval)
     }
@@ -250,6 +265,13 @@ impl Reader {
             self.cursor = cursor;
             self.passed = self.passed.plus(count);
         }
+    }
+
+    /// Bytes after the cursor that are known to be published.
+    #[must_use]
+    #[inline]
+    pub fn known(&self) -> u64 {
+        self.head - self.cursor
     }
 
     /// The position of the next record.

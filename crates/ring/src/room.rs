@@ -20,7 +20,7 @@ pub(crate) fn reach(ring: Ring<'_>) -> u64 {
 }
 
 impl Writer {
-    /// Makes room for a record of `size` bytes at `self.pos`, tells the losses that are still to be
+    /// Makes room for a record of `size` bytes at `self.pos()`, tells the losses that are still to be
     /// told, and sets the next limit.
     ///
     /// Takes the ring in two, so that the call from the hot path passes it in registers.
@@ -34,7 +34,7 @@ impl Writer {
         let ring = Ring::new(header, data);
         let mask = ring.data_size() - 1;
         let markers = self.marker_bytes(ring, size);
-        let end = self.pos + markers + size;
+        let end = self.pos() + markers + size;
         let full = end - self.tail > mask;
         match self.policy {
             Policy::Drop if full => self.reload_tail(ring, end)?,
@@ -46,7 +46,7 @@ impl Writer {
             _ => {}
         }
         // Whoever takes this ring over walks from the book to the head: those records must stand.
-        if self.pos - self.book.pos >= book_interval(ring)
+        if self.pos() - self.book.pos >= book_interval(ring)
             || end - self.book.pos > mask
             || (self.policy == Policy::Overwrite && self.tail > self.book.pos)
         {
@@ -82,7 +82,7 @@ impl Writer {
     /// Publishes what a batch holds back, where it cannot go on otherwise. The wake is left to what
     /// ends the reservation in hand, which publishes in any case.
     fn publish_held(&mut self, ring: Ring<'_>) {
-        if self.head != self.pos {
+        if self.head() != self.pos() {
             let _ = self.publish(ring, Wake::No);
         }
     }
@@ -93,8 +93,8 @@ impl Writer {
         let middle = self.tail + ring.data_size() / 2;
         if end <= middle {
             self.limit = self.limit.min(middle);
-        } else if self.pos <= middle + ring.data_size() / 8 {
-            self.half = Some((self.pos, self.written()));
+        } else if self.pos() <= middle + ring.data_size() / 8 {
+            self.half = Some((self.pos(), self.written()));
         }
         // Beyond that, in a ring just taken over or after a large record, a jump to here would
         // leave too little: the next eviction walks.
@@ -104,7 +104,7 @@ impl Writer {
     /// of records. A book is true at a published head, so writing one would cut the batch in two.
     #[inline]
     pub fn begin_batch(&mut self, ring: Ring<'_>) {
-        if self.head == self.pos && self.pos - self.book.pos >= book_interval(ring) / 2 {
+        if self.head() == self.pos() && self.pos() - self.book.pos >= book_interval(ring) / 2 {
             self.write_book(ring);
             // The next reservation works out the limits anew.
             (self.limit, self.evict_limit) = (0, 0);
@@ -122,13 +122,15 @@ impl Writer {
             return false;
         }
         // No further than the head: what a batch holds back is not published yet, so not evicted.
+        let before = self.tail;
         self.walk(ring, end);
         if end - self.tail > ring.data_size() - 1 {
             return false;
         }
-        self.publish_tail(ring);
-        fence(Ordering::Release); // E, pairs with F
-        self.limit = (self.tail + ring.data_size() - 1).min(self.evict_limit);
+        if self.tail != before {
+            self.publish_tail(ring);
+            fence(Ordering::Release); // E, pairs with F
+        }
         true
     }
 
@@ -137,7 +139,7 @@ impl Writer {
         let tail = ring.header.data_tail.load(Ordering::Acquire); // D, pairs with C
         // The one word of the page that this producer believes: it may only move on, and not past
         // what was published.
-        if !tail.is_multiple_of(8) || tail.wrapping_sub(self.tail) > self.head - self.tail {
+        if !tail.is_multiple_of(8) || tail.wrapping_sub(self.tail) > self.head() - self.tail {
             return Err(Refusal::Corrupt { tail });
         }
         self.tail = tail;
@@ -172,14 +174,14 @@ impl Writer {
     #[inline(always)]
     fn walk(&mut self, ring: Ring<'_>, end: u64) {
         let mask = ring.data_size() - 1;
-        while end - self.tail > mask && self.tail != self.head {
+        while end - self.tail > mask && self.tail != self.head() {
             // Relaxed: this producer, or one before it whose head B acquired, wrote it.
             let word = RecordWord::from_raw(ring.word(self.tail).load(Ordering::Relaxed));
             let size = word.size();
-            if word.payload_len().is_none() || size > self.head - self.tail {
+            if word.payload_len().is_none() || size > self.head() - self.tail {
                 // Somebody else wrote into the data area. All that was ever written is overwritten
                 // now, and that count is private.
-                (self.tail, self.overwritten) = (self.head, self.written());
+                (self.tail, self.overwritten) = (self.head(), self.written());
                 return;
             }
             if word.is_data() {
@@ -208,6 +210,7 @@ impl Writer {
     /// Writes the markers; the next publish brings them with it. A producer that dies before that
     /// has told nothing, as the book in the page then still says.
     fn tell_losses(&mut self, ring: Ring<'_>) {
+        self.hold();
         let full = self.book.full.since(self.book.told_full);
         let too_large = self.book.too_large.since(self.book.told_too_large);
         for (cause, lost) in [(Cause::Full, full), (Cause::TooLarge, too_large)] {
@@ -217,9 +220,9 @@ impl Writer {
             let words = [RecordWord::lost().raw(), cause.code(), lost.records, lost.bytes];
             for (at, word) in words.into_iter().enumerate() {
                 // Relaxed: A publishes it.
-                ring.word(self.pos + at as u64 * 8).store(word, Ordering::Relaxed);
+                ring.word(self.pos() + at as u64 * 8).store(word, Ordering::Relaxed);
             }
-            self.pos += u64::from(LOST_SIZE);
+            self.skip(LOST_SIZE.into());
             self.book.lost_markers = self.book.lost_markers.wrapping_add(1);
         }
         self.book.told_full = self.book.full;
@@ -228,8 +231,10 @@ impl Writer {
 
     /// Publishes the book, true at the head. Everything committed must be published.
     pub(crate) fn write_book(&mut self, ring: Ring<'_>) {
-        self.book.pos = self.pos;
-        self.book.written = self.written();
+        let written = self.written();
+        self.book.pos = self.pos();
+        self.book.written = written;
+        self.start_anew();
         self.book_latch.write(&ring.header.producer, &self.book.to_words());
     }
 }

@@ -60,27 +60,30 @@ impl Reserved {
     }
 }
 
+/// A record and its bytes in [`Writer::since`].
+const ONE_RECORD: u64 = 1 << 32;
+
 /// The private state of an exclusive producer.
 #[derive(Debug)]
 pub struct Writer {
-    /// End of the last committed record, published or held back by a batch.
-    pub(crate) pos: u64,
+    /// What was committed since the book, published or held back by a batch: bytes in the lower
+    /// half, records in the upper. One word, because each record changes it: what a producer that
+    /// waits for a cache line runs out of is room for stores.
+    since: u64,
     /// A reservation that ends here or before needs no look at anything else.
     pub(crate) limit: u64,
     /// An overwrite ring need do no more than evict for a reservation that ends here or before.
     pub(crate) evict_limit: u64,
-    /// Records committed since the ring was made.
-    pub(crate) records: u64,
     max_len: usize,
     fences: Fences,
-    /// What `data_head` holds.
-    pub(crate) head: u64,
+    /// What `data_head` holds while something is held back; at all other times that is `pos`.
+    held: Option<u64>,
     /// Drop: the consumer's tail when last looked at. Overwrite: what `data_tail` holds.
     pub(crate) tail: u64,
     pub(crate) policy: Policy,
     pub(crate) evict: Evict,
     pub(crate) tell: Tell,
-    /// Counts but `written`, which follows from `records` and `pos`.
+    /// All counts, true at its own position; `since` leads from there to here.
     pub(crate) book: ProducerBook,
     pub(crate) book_latch: LatchWriter,
     pub(crate) overwritten: Count,
@@ -115,13 +118,12 @@ impl Writer {
             .map_or(Count::default(), |m| Count { records: m.words[1], bytes: m.words[2] });
         let book = crate::totals::bring_up(ring, book, head)?;
         let mut writer = Writer {
-            pos: head,
+            since: 0,
             limit: 0,
             evict_limit: 0,
-            records: book.written.records,
             max_len: max_len(ring),
             fences,
-            head,
+            held: None,
             tail,
             policy: layout.policy,
             evict: layout.evict,
@@ -153,37 +155,82 @@ impl Writer {
             return Err(Refusal::TooLarge { len, max: self.max_len });
         }
         let size = record_size(len);
-        let end = self.pos + size;
+        let end = self.pos() + size;
         if end > self.limit && !self.evict_few(ring, end) {
             self.make_room(ring.header, ring.data, size)?;
         }
-        Ok(Reserved { start: self.pos, kind, len })
+        Ok(Reserved { start: self.pos(), kind, len })
     }
 
-    /// Ends a reservation: the record stands before the next publish.
+    /// Ends a reservation and holds the record back until the next publish. `len` bytes of it
+    /// count, the rest is given back.
     #[inline(always)]
-    pub fn commit(&mut self, ring: Ring<'_>, reserved: Reserved) {
-        let word = RecordWord::of(reserved.kind, reserved.len);
+    pub fn commit(&mut self, ring: Ring<'_>, reserved: Reserved, len: usize) {
+        self.hold();
+        self.end(ring, reserved, len);
+    }
+
+    /// Ends a reservation and publishes it with all that was held back before. Returns whether the
+    /// caller owes the consumer a wake.
+    #[inline(always)]
+    #[must_use]
+    pub fn commit_and_publish(
+        &mut self,
+        ring: Ring<'_>,
+        reserved: Reserved,
+        len: usize,
+        wake: Wake,
+    ) -> bool {
+        self.end(ring, reserved, len);
+        self.publish(ring, wake)
+    }
+
+    #[inline(always)]
+    fn end(&mut self, ring: Ring<'_>, reserved: Reserved, len: usize) {
+        let word = RecordWord::of(reserved.kind, len.min(reserved.len));
         // Relaxed: A publishes it.
         ring.word(reserved.start).store(word.raw(), Ordering::Relaxed);
-        self.pos = reserved.start + word.size();
-        self.records = self.records.wrapping_add(1);
+        self.since += ONE_RECORD + word.size();
     }
 
-    /// As [`Writer::commit`], for a payload that turned out shorter: the rest is given back.
+    /// Passes bytes that are no record's.
+    pub(crate) fn skip(&mut self, bytes: u64) {
+        self.since += bytes;
+    }
+
+    /// The book was brought up to here.
+    pub(crate) fn start_anew(&mut self) {
+        self.since = 0;
+    }
+
+    /// Records committed since the ring was made.
     #[inline(always)]
-    pub fn commit_len(&mut self, ring: Ring<'_>, mut reserved: Reserved, len: usize) {
-        reserved.len = reserved.len.min(len);
-        self.commit(ring, reserved);
+    fn records(&self) -> u64 {
+        self.book.written.records.wrapping_add(self.since >> 32)
+    }
+
+    /// What is committed from here on is held back.
+    #[inline(always)]
+    pub(crate) fn hold(&mut self) {
+        if self.held.is_none() {
+            self.held = Some(self.pos());
+        }
+    }
+
+    /// What `data_head` holds.
+    #[inline(always)]
+    pub(crate) fn head(&self) -> u64 {
+        self.held.unwrap_or(self.pos())
     }
 
     /// Gives a reservation back: a hole that readers skip, as in the BPF ring buffer, so that
     /// positions do not depend on what was thought better of.
     pub fn discard(&mut self, ring: Ring<'_>, reserved: Reserved) {
+        self.hold();
         let word = RecordWord::nop(record_size(reserved.len));
         // Relaxed: A publishes it.
         ring.word(reserved.start).store(word.raw(), Ordering::Relaxed);
-        self.pos = reserved.start + word.size();
+        self.skip(word.size());
         self.book.discarded.add(word.size());
     }
 
@@ -191,8 +238,10 @@ impl Writer {
     #[inline(always)]
     #[must_use]
     pub fn publish(&mut self, ring: Ring<'_>, wake: Wake) -> bool {
-        self.head = self.pos;
-        ring.header.data_head.store(self.pos, Ordering::Release); // A, pairs with B
+        ring.header.data_head.store(self.pos(), Ordering::Release); // A, pairs with B
+        if self.held.is_some() {
+            self.held = None; // a store only where there is something to change
+        }
         if wake == Wake::No {
             return false;
         }
@@ -201,7 +250,7 @@ impl Writer {
         if ring.header.wait.armed.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        claim_wake(&ring.header.wait, wake, self.head, self.records)
+        claim_wake(&ring.header.wait, wake, self.pos(), self.records())
     }
 
     /// Copies a payload into its reservation, word by word. A mapping has a quicker way.
@@ -236,7 +285,7 @@ impl Writer {
     #[must_use]
     pub fn tail_for(&self, ring: Ring<'_>, len: usize) -> u64 {
         let need = record_size(len) + self.marker_bytes(ring, record_size(len));
-        (self.pos + need + 8).saturating_sub(ring.data_size())
+        (self.pos() + need + 8).saturating_sub(ring.data_size())
     }
 
     /// Before the producer goes: publishes what is held back, tells a loss that is still to be told
@@ -244,7 +293,7 @@ impl Writer {
     pub fn detach(&mut self, ring: Ring<'_>) -> bool {
         let owed = self.publish(ring, Wake::Auto);
         // Asking for room for nothing writes the markers, if they fit.
-        let told = self.make_room(ring.header, ring.data, 0).is_ok() && self.pos != self.head;
+        let told = self.make_room(ring.header, ring.data, 0).is_ok() && self.held.is_some();
         let owed = owed | (told && self.publish(ring, Wake::Auto));
         self.write_book(ring);
         owed
@@ -252,14 +301,15 @@ impl Writer {
 
     /// End of the last committed record (the BPF ring buffer's `producer_pos`).
     #[must_use]
+    #[inline(always)]
     pub fn pos(&self) -> u64 {
-        self.pos
+        self.book.pos + (self.since & (ONE_RECORD - 1))
     }
 
     /// The private counts, true at [`Writer::pos`].
     #[must_use]
     pub fn book(&self) -> ProducerBook {
-        ProducerBook { pos: self.pos, written: self.written(), ..self.book }
+        ProducerBook { pos: self.pos(), written: self.written(), ..self.book }
     }
 
     /// Records and bytes evicted from an overwrite ring.
@@ -279,7 +329,7 @@ impl Writer {
     pub(crate) fn written(&self) -> Count {
         let markers = self.book.lost_markers.wrapping_mul(LOST_SIZE.into());
         let other = self.book.discarded.bytes.wrapping_add(markers);
-        Count { records: self.records, bytes: self.pos.wrapping_sub(other) }
+        Count { records: self.records(), bytes: self.pos().wrapping_sub(other) }
     }
 }
 

@@ -169,19 +169,31 @@ impl Mirror {
         slot.copy_from_slice(payload);
     }
 
-    /// Zeroes the padding after a payload of `len` bytes, so that no record carries bytes of
-    /// another.
+    /// Zeroes a reservation's last word if it is to hold padding, so that no record carries bytes
+    /// of another. To be called before the payload is written.
     ///
     /// # Safety
-    /// As for [`Mirror::reserved`]; `payload` is where the payload begins, and `len` is no more
-    /// than was reserved.
+    /// As for [`Mirror::reserved`].
+    #[inline(always)]
+    pub(crate) unsafe fn zero_last_word(&mut self, reserved: &Reserved) {
+        let len = reserved.len();
+        if len & 7 != 0 {
+            let at = self.at(reserved.payload_pos() + (len as u64 & !7));
+            // SAFETY: a record's size is a multiple of eight, so the word belongs to the same
+            // reservation, and it is aligned.
+            unsafe { at.cast::<u64>().write(0) };
+        }
+    }
+
+    /// Zeroes what pads a payload that turned out shorter than its reservation.
+    ///
+    /// # Safety
+    /// As for [`Mirror::reserved`]; `len` is no more than was reserved.
     #[inline]
-    pub(crate) unsafe fn zero_padding(&mut self, payload: u64, len: usize) {
-        let end = payload + len as u64;
+    pub(crate) unsafe fn zero_padding(&mut self, reserved: &Reserved, len: usize) {
         let pad = len.wrapping_neg() & 7; // payloads begin at a multiple of eight
-        // SAFETY: a record's size is a multiple of eight, so up to seven bytes after the payload
-        // belong to the same reservation.
-        unsafe { std::ptr::write_bytes(self.at(end), 0, pad) };
+        // SAFETY: up to seven bytes after the payload belong to the same reservation.
+        unsafe { std::ptr::write_bytes(self.at(reserved.payload_pos() + len as u64), 0, pad) };
     }
 
     /// The payload of a record that the protocol pins, in place.
@@ -198,6 +210,21 @@ impl Mirror {
         // and no producer of ours stores there before the tail has passed (C, D). A process that
         // breaks the protocol can; see the crate's documentation.
         unsafe { slice::from_raw_parts(at, frame.len) }
+    }
+
+    /// Asks for the cache line at `pos`, without waiting for it.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, pos: u64) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let at = self.at(pos).cast_const().cast::<i8>();
+            // SAFETY: a hint, which reads nothing as far as the language can tell, of an address
+            // in the mapping.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(at) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = pos;
     }
 
     /// The slot of the exclusive producer.

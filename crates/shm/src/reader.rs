@@ -11,6 +11,9 @@ use perfring_ring::{Corrupt, Count, Found, Frame, Lost, Observer, Reader, WakeAt
 use std::cell::Cell;
 use std::time::Duration;
 
+/// How far before its turn a line is asked for.
+const AHEAD: u64 = 512;
+
 /// One record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
@@ -90,6 +93,10 @@ impl MappedReader {
         if let Cursor::Pinned(reader) = &mut self.cursor
             && let Some(frame) = reader.next_record(self.map.ring())
         {
+            // Small records come faster than a core that looks at each can ask for their lines.
+            if reader.known() > AHEAD {
+                self.map.prefetch(frame.pos + AHEAD);
+            }
             // SAFETY: as in `read_any`.
             let bytes = unsafe { self.map.pinned(&frame) };
             return Ok(Some(record(&frame, bytes)));
@@ -174,6 +181,27 @@ impl MappedReader {
     #[inline]
     pub fn is_behind(&self) -> bool {
         self.map.ring().head() != self.cursor()
+    }
+
+    /// As [`MappedReader::is_behind`], for a reader that does nothing but look: has the next
+    /// record's cache lines come along with the head's.
+    #[must_use]
+    #[inline]
+    pub fn is_behind_near(&self) -> bool {
+        let next = self.cursor();
+        self.map.prefetch(next);
+        self.map.prefetch(next.wrapping_add(64));
+        self.is_behind()
+    }
+
+    /// Whether [`MappedReader::read`] has to look at the head before it can find anything.
+    #[must_use]
+    #[inline(always)]
+    pub fn must_look(&self) -> bool {
+        match &self.cursor {
+            Cursor::Pinned(reader) => reader.known() == 0,
+            Cursor::Copied { .. } => false,
+        }
     }
 
     /// The position of the next record.

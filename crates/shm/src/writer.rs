@@ -62,8 +62,8 @@ impl MappedWriter {
         payload: &[u8],
         wake: Wake,
     ) -> Result<(), ReserveError> {
-        self.commit(kind, payload)?;
-        self.publish_head(wake);
+        let reserved = self.fill(kind, payload)?;
+        self.commit_and_publish(reserved, payload.len(), wake);
         Ok(())
     }
 
@@ -86,7 +86,7 @@ impl MappedWriter {
     ///
     /// # Errors
     /// See [`ReserveError`]; [`ReserveError::Full`] when the time is over.
-    #[inline]
+    #[inline(always)]
     pub fn reserve_timeout(
         &mut self,
         kind: RecordType,
@@ -99,6 +99,8 @@ impl MappedWriter {
             Err(Refusal::Full) => self.wait_to_reserve(kind, len, timeout)?,
             Err(refusal) => return Err(self.refused(refusal, len)),
         };
+        // SAFETY: the writer is this mirror's and just made the reservation.
+        unsafe { self.map.zero_last_word(&reserved) };
         Ok(Reservation { owner: self, reserved, head: Head::Publish })
     }
 
@@ -163,21 +165,30 @@ impl MappedWriter {
     #[inline(always)]
     fn try_reserve(&mut self, kind: RecordType, len: usize) -> Result<Reserved, ReserveError> {
         match self.writer.try_reserve(self.map.ring(), kind, len) {
-            Ok(reserved) => Ok(reserved),
+            Ok(reserved) => {
+                // SAFETY: the writer is this mirror's and just made the reservation.
+                unsafe { self.map.zero_last_word(&reserved) };
+                Ok(reserved)
+            }
             Err(refusal) => Err(self.refused(refusal, len)),
         }
     }
 
     #[inline(always)]
-    fn commit(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
+    fn fill(&mut self, kind: RecordType, payload: &[u8]) -> Result<Reserved, ReserveError> {
         let reserved = self.try_reserve(kind, payload.len())?;
         // SAFETY: the writer is this mirror's and just made the reservation, of this length; it is
-        // committed below, when the payload is in.
+        // committed by the callers, when the payload is in.
         unsafe { self.map.fill(&reserved, payload) };
-        // SAFETY: the same reservation and length.
-        unsafe { self.map.zero_padding(reserved.payload_pos(), payload.len()) };
-        self.writer.commit(self.map.ring(), reserved);
-        Ok(())
+        Ok(reserved)
+    }
+
+    #[inline(always)]
+    fn commit_and_publish(&mut self, reserved: Reserved, len: usize, wake: Wake) {
+        let ring = self.map.ring();
+        if self.writer.commit_and_publish(ring, reserved, len, wake) {
+            futex::wake(ring.wait_word());
+        }
     }
 
     #[inline(always)]
@@ -277,13 +288,16 @@ impl Reservation<'_> {
         // SAFETY: read once, from what is never dropped or used again but for its owner.
         let reserved = unsafe { std::ptr::read(&this.reserved) };
         let len = len.min(reserved.len());
-        // SAFETY: the reservation is this writer's open one, and no slice of it is left: `self`
-        // would be borrowed.
-        unsafe { this.owner.map.zero_padding(reserved.payload_pos(), len) };
+        if len < reserved.len() {
+            // SAFETY: the reservation is this writer's open one, and no slice of it is left: `self`
+            // would be borrowed.
+            unsafe { this.owner.map.zero_padding(&reserved, len) };
+        }
+        let head = this.head;
         let owner = &mut *this.owner;
-        owner.writer.commit_len(owner.map.ring(), reserved, len);
-        if this.head == Head::Publish {
-            this.owner.publish_head(wake);
+        match head {
+            Head::Publish => owner.commit_and_publish(reserved, len, wake),
+            Head::Hold => owner.writer.commit(owner.map.ring(), reserved, len),
         }
     }
 }
@@ -337,7 +351,9 @@ impl Batch<'_> {
     /// See [`ReserveError`]; the refusal is counted.
     #[inline]
     pub fn push(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
-        self.owner.commit(kind, payload)
+        let reserved = self.owner.fill(kind, payload)?;
+        self.owner.writer.commit(self.owner.map.ring(), reserved, payload.len());
+        Ok(())
     }
 
     /// Space for one record of the batch, in place.
