@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_abi::atomic::{AtomicU64, Ordering};
-use perfring_abi::{Evict, Policy, RecordType, RecordWord, Tell};
+use perfring_abi::{
+    Evict, Policy, RecordType, RecordWord, TAIL_MARK, Tell, consumer_book, producer_book,
+};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
     Corrupt, Count, Fences, Found, Observer, Reader, Ring, Seen, Snapshot, Start, Totals, Wake,
@@ -431,6 +433,54 @@ fn a_ring_of_holes_keeps_nobody_for_ever() {
         }
     }
     println!("holes: {tally:?}");
+}
+
+/// An honest ring in all but that it has come unbelievably far: every position is moved by as many
+/// rings, to where sums would overflow.
+#[test]
+fn positions_at_the_end_of_the_world_make_nobody_panic_or_loop() {
+    let mut tally = Tally::default();
+    let (last, believed) = (u64::MAX - (SIZE - 1), 1 << 62);
+    let mut refused = 0;
+    for shape in shapes() {
+        let heap = shape.heap();
+        let head = shape.header[0];
+        for end in [believed - SIZE, believed, believed + SIZE, 1 << 63, last - SIZE, last] {
+            for by in [end, end.wrapping_sub(head / SIZE * SIZE)] {
+                let header = heap.header();
+                let moved = || {
+                    let by = |word: &AtomicU64| {
+                        word.store(
+                            word.load(Ordering::Relaxed).wrapping_add(by),
+                            Ordering::Relaxed,
+                        );
+                    };
+                    by(&header.data_head);
+                    by(&header.data_tail);
+                    for copy in &header.tail_mark.copies {
+                        by(&copy[0]);
+                        by(&copy[TAIL_MARK - 1]);
+                    }
+                    for copy in &header.producer.copies {
+                        by(&copy[producer_book::POS]);
+                    }
+                    for copy in &header.consumer.copies {
+                        by(&copy[consumer_book::POS]);
+                    }
+                };
+                all_sides(&mut tally, &shape, &heap, moved);
+                shape.restore(&heap);
+                moved();
+                let ring = heap.ring();
+                let writer = Writer::attach(ring, heap.layout(), Fences::Full);
+                let believable = ring.head() <= believed && ring.tail() <= ring.head();
+                assert_eq!(writer.is_ok(), believable, "head {}", ring.head());
+                refused += u64::from(!believable);
+            }
+        }
+    }
+    println!("far: {tally:?}, {refused} refused");
+    assert!(refused > 0 && tally.records > 0);
 }
 
 /// The header changes while its readers and its writer are at work: each keeps to what it checked.

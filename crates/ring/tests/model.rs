@@ -866,3 +866,32 @@ fn a_drop_ring_does_what_its_model_does() {
 fn an_overwrite_ring_does_what_its_model_does() {
     run("overwrite", Policy::Overwrite);
 }
+
+/// At whatever fill a producer takes over, its evictions by halves leave three eighths and more.
+#[test]
+fn a_ring_evicted_by_halves_keeps_three_eighths() {
+    const SIZE: u64 = 1024;
+    let (mut least, mut evictions) = (SIZE, 0);
+    for taken_over_at in 0..if cfg!(miri) { 2 } else { 100 } {
+        for len in [0, 8, 40, 100] {
+            let heap = HeapRing::new(SIZE, Policy::Overwrite).unwrap().evict(Evict::Half);
+            let ring = heap.ring();
+            let mut writer = Writer::attach(ring, heap.layout(), Fences::Full).unwrap();
+            for turn in 0..200 {
+                if turn == taken_over_at {
+                    writer = Writer::attach(ring, heap.layout(), Fences::Full).unwrap();
+                }
+                let tail = ring.tail();
+                let reserved = writer.try_reserve(ring, RecordType::BYTES, len).unwrap();
+                if ring.tail() != tail {
+                    let kept = writer.pos() + record_size(len) - ring.tail();
+                    assert!(kept >= SIZE * 3 / 8, "{kept} kept after {taken_over_at}, {len}");
+                    (least, evictions) = (least.min(kept), evictions + 1);
+                }
+                let _ = writer.commit_and_publish(ring, reserved, len, Wake::Auto);
+            }
+        }
+    }
+    println!("{evictions} evictions, at least {least} of {SIZE} bytes kept");
+    assert!(evictions > 0);
+}
