@@ -103,8 +103,8 @@ fn read_one<const N: usize>(
     look_until(
         || {
             receiver.wait();
-            match receiver.drain::<N>(|bytes| check.see(bytes)) {
-                Ok(count) => count > 0,
+            match receiver.next::<N>(|bytes| check.see(bytes)) {
+                Ok(found) => found,
                 Err(error) => {
                     failure = Some(error);
                     true

@@ -123,6 +123,12 @@ pub(crate) trait Receiver {
     /// back, and returns how many they were. Never waits.
     fn drain<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<u64, BenchError>;
 
+    /// Shows `visit` the next record, if there is one, and returns whether there was: for whoever
+    /// answers each record before it looks for another. Never waits.
+    fn next<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<bool, BenchError> {
+        Ok(self.drain(visit)? > 0)
+    }
+
     /// Waits by its pace until there is something to read, or for some microseconds: the caller has
     /// other things to look at. Never sleeps.
     fn wait(&mut self);

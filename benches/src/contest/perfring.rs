@@ -133,6 +133,21 @@ impl Receiver for Reader {
         }
     }
 
+    #[inline(always)]
+    fn next<const N: usize>(
+        &mut self,
+        mut visit: impl FnMut(&[u8; N]),
+    ) -> Result<bool, BenchError> {
+        let item = match self {
+            Reader::Consumer(consumer) => consumer.read(),
+            Reader::Observer(observer) => observer.read(),
+        };
+        let Some(Item::Record(record)) = item.map_err(error)? else { return Ok(false) };
+        let Ok(bytes) = record.bytes.try_into() else { return Ok(false) };
+        visit(bytes);
+        Ok(true)
+    }
+
     #[inline]
     fn wait(&mut self) {
         match self {

@@ -65,10 +65,8 @@ impl Consumer {
     /// [`Corrupt`] if the ring holds what no producer writes; again at every call.
     #[inline(always)]
     pub fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
-        if self.inner.must_look() {
-            self.distance.keep(self.pace, self.inner.cursor());
-        }
-        self.inner.read()
+        let (pace, distance) = (self.pace, &mut self.distance);
+        self.inner.read(|cursor| distance.keep(pace, cursor))
     }
 
     /// Waits until there may be something to read, for at most `timeout`: spins a little as its

@@ -3,11 +3,11 @@
 
 use crate::book::{ConsumerBook, Count};
 use crate::latch::{self, LatchWriter};
-use crate::reader::lost_at;
+use crate::reader::lost_of;
 use crate::{Corrupt, Frame, Lost, Ring};
 use alloc::vec::Vec;
-use perfring_abi::atomic::{Ordering, spin_loop};
-use perfring_abi::{Cause, HEADER_LEN, Policy, RecordType, RecordWord, SIZE_MAX};
+use perfring_abi::atomic::spin_loop;
+use perfring_abi::{Cause, Policy, RecordType, RecordWord, SIZE_MAX};
 
 /// An observer that was lapped this often without reading a record in between goes on from the
 /// producer's last book instead of from the oldest record, which it would never catch.
@@ -59,8 +59,18 @@ pub struct Observer {
     lapped: Count,
     laps_in_a_row: u32,
     policy: Policy,
+    /// Words of the ring from `from` to `upto`, judged to be whole.
     copy: Vec<u64>,
+    from: u64,
+    upto: u64,
     latch: LatchWriter,
+}
+
+/// What came of copying anew.
+enum Refill {
+    Empty,
+    Copied,
+    Lost(Lost),
 }
 
 impl Observer {
@@ -89,6 +99,8 @@ impl Observer {
             laps_in_a_row: 0,
             policy,
             copy: alloc::vec![0; (size / 8) as usize],
+            from: place.pos,
+            upto: place.pos,
             latch: LatchWriter::default(),
         })
     }
@@ -116,64 +128,93 @@ impl Observer {
 
     /// The next record or loss, or `None` if there is none now.
     ///
+    /// Copies as much as there is, up to 64 KiB, and looks at the tail once for all of it: every
+    /// look takes the line of the positions from the producer.
+    ///
     /// # Errors
     /// [`Corrupt`] if the ring holds at the cursor what no producer writes, and the cursor was not
     /// lapped.
     pub fn next(&mut self, ring: Ring<'_>) -> Result<Option<Seen<'_>>, Corrupt> {
-        // A turn passes a hole, or goes on after a lap that cost no record, or returns. No more
-        // holes fit than the ring has words; only a producer that outruns them makes more turns.
+        // A turn passes a hole, or copies anew, or goes on after a lap that cost no record, or
+        // returns. No more holes fit than the ring has words; only a producer that outruns them
+        // makes more turns.
         for _ in 0..=2 * ring.data.len() {
-            if self.cursor == self.head {
-                self.head = ring.head();
-                if self.cursor == self.head {
-                    return Ok(None);
+            let Some((word, len)) = self.copied()? else {
+                match self.refill(ring)? {
+                    Refill::Empty => return Ok(None),
+                    Refill::Lost(lost) if lost.records > 0 => return Ok(Some(Seen::Lost(lost))),
+                    Refill::Lost(_) | Refill::Copied => continue,
                 }
-                if self.head < self.cursor || self.head > crate::POS_MAX {
-                    self.head = self.cursor;
-                    return Err(Corrupt { pos: self.cursor });
-                }
-            }
-            // Relaxed: F judges it.
-            let word = RecordWord::from_raw(ring.word(self.cursor).load(Ordering::Relaxed));
-            let size = word.size();
-            let len = word
-                .payload_len()
-                .filter(|_| size <= self.head - self.cursor && size <= self.copy.len() as u64 * 8);
-            let mut lost = None;
-            if len.is_some() {
-                if word.is_data() {
-                    let words = (size / 8) as usize - 1;
-                    ring.copy_out(self.cursor + u64::from(HEADER_LEN), &mut self.copy[..words]);
-                } else if word.kind() == RecordType::LOST {
-                    lost = lost_at(ring, self.cursor, size);
-                }
-            }
-            if ring.tail() > self.cursor {
-                let lost = self.resync(ring)?;
-                if lost.records == 0 {
-                    continue;
-                }
-                return Ok(Some(Seen::Lost(lost)));
-            }
-            // Not lapped, so the head that was acquired is less than a ring away.
-            let Some(len) = len.filter(|_| self.head - self.cursor < ring.data_size()) else {
-                return Err(Corrupt { pos: self.cursor });
             };
-            let frame = Frame { pos: self.cursor, kind: word.kind(), len, size };
+            let (pos, size) = (self.cursor, word.size());
+            let at = ((pos - self.from) / 8) as usize;
+            let body = at + 1..at + (size / 8) as usize;
+            self.cursor += size;
             if word.is_data() {
                 self.laps_in_a_row = 0;
-                self.cursor += size;
                 self.passed.add(size);
-                return Ok(Some(Seen::Record(frame, &self.copy[..(size / 8) as usize - 1])));
+                let frame = Frame { pos, kind: word.kind(), len, size };
+                return Ok(Some(Seen::Record(frame, &self.copy[body])));
             }
             if word.kind() == RecordType::LOST {
-                let lost = lost.ok_or(Corrupt { pos: self.cursor })?;
-                self.cursor += size;
+                let lost = lost_of(&self.copy[body], pos).ok_or(Corrupt { pos })?;
                 return Ok(Some(Seen::Lost(lost)));
             }
-            self.cursor += size;
         }
         Ok(None)
+    }
+
+    /// The header at the cursor and its payload's length, if the whole record is in the copy.
+    #[inline]
+    fn copied(&self) -> Result<Option<(RecordWord, usize)>, Corrupt> {
+        let ready = self.upto - self.cursor;
+        if ready == 0 {
+            return Ok(None);
+        }
+        let word = RecordWord::from_raw(self.copy[((self.cursor - self.from) / 8) as usize]);
+        match word.payload_len() {
+            Some(len) if word.size() <= ready => Ok(Some((word, len))),
+            // Cut by the end of the copy: there is more, and a copy that begins here has it all.
+            Some(_) if word.size() <= self.head - self.cursor && self.cursor != self.from => {
+                Ok(None)
+            }
+            _ => Err(Corrupt { pos: self.cursor }),
+        }
+    }
+
+    /// Copies what is there from the cursor on, and judges the copy.
+    fn refill(&mut self, ring: Ring<'_>) -> Result<Refill, Corrupt> {
+        let bad = Corrupt { pos: self.cursor };
+        if self.cursor == self.head {
+            let head = ring.head();
+            if head == self.cursor {
+                return Ok(Refill::Empty);
+            }
+            if head < self.cursor || head > crate::POS_MAX || !head.is_multiple_of(8) {
+                return Err(bad);
+            }
+            self.head = head;
+        }
+        let words = ((self.head - self.cursor) / 8).min(self.copy.len() as u64);
+        (self.from, self.upto) = (self.cursor, self.cursor);
+        ring.copy_out(self.cursor, &mut self.copy[..words as usize]);
+        let copied_to = self.cursor + words * 8;
+        if ring.tail() > self.cursor {
+            let lost = self.resync(ring)?;
+            // What was copied beyond the place where it goes on stood when it was judged.
+            if self.cursor < copied_to {
+                self.upto = copied_to;
+            } else {
+                (self.from, self.upto) = (self.cursor, self.cursor);
+            }
+            return Ok(Refill::Lost(lost));
+        }
+        // Not lapped, so the head that was acquired is less than a ring away.
+        if self.head - self.cursor >= ring.data_size() {
+            return Err(bad);
+        }
+        self.upto = copied_to;
+        Ok(Refill::Copied)
     }
 
     /// Lapped: goes on from the oldest valid record, and counts what lies between.

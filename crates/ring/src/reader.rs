@@ -5,7 +5,7 @@ use crate::latch::{self, LatchWriter};
 use crate::wait::claim_space_wake;
 use crate::{Corrupt, Fences, Lost, Ring, sane};
 use perfring_abi::atomic::Ordering;
-use perfring_abi::{Cause, HEADER_LEN, LOST_SIZE, RecordType, RecordWord};
+use perfring_abi::{Cause, HEADER_LEN, RecordType, RecordWord};
 
 /// Empty looks after which a reader that does nothing else hands back what it has read.
 const IDLE_LOOKS: u32 = 64;
@@ -72,16 +72,20 @@ pub(crate) fn step(
     Ok(None)
 }
 
-/// The `PERF_RECORD_LOST` at `pos`: ours has the bytes too, another perf writer's need not.
+/// The `PERF_RECORD_LOST` at `pos`.
 #[cold]
 pub(crate) fn lost_at(ring: Ring<'_>, pos: u64, size: u64) -> Option<Lost> {
-    if size < 24 {
-        return None;
-    }
     // Relaxed: as the header word.
-    let body = |at: u64| ring.word(pos + at).load(Ordering::Relaxed);
-    let bytes = if size >= u64::from(LOST_SIZE) { body(24) } else { 0 };
-    Some(Lost { pos, records: body(16), bytes, cause: Cause::from_code(body(8)) })
+    let body = [8, 16, 24].map(|at| ring.word(pos + at).load(Ordering::Relaxed));
+    lost_of(&body[..body.len().min((size / 8) as usize - 1)], pos)
+}
+
+/// The `PERF_RECORD_LOST` with this body: ours has the bytes too, another perf writer's need not.
+#[cold]
+pub(crate) fn lost_of(body: &[u64], pos: u64) -> Option<Lost> {
+    let (&[id, records], rest) = body.split_first_chunk()?;
+    let bytes = rest.first().copied().unwrap_or(0);
+    Some(Lost { pos, records, bytes, cause: Cause::from_code(id) })
 }
 
 /// The private state of the consumer of a drop ring.
@@ -94,7 +98,11 @@ pub struct Reader {
     /// What `data_tail` holds.
     released: u64,
     /// Records before `cursor`, since the ring was made.
-    passed: Count,
+    records: u64,
+    /// Bytes before `cursor` that are no record's: holes and markers.
+    skipped: u64,
+    /// No further than this goes the quick way.
+    stop: u64,
     /// Release at least after this many bytes.
     interval: u64,
     /// Looks in a row that found nothing new.
@@ -129,7 +137,9 @@ impl Reader {
             cursor: tail,
             head: tail,
             released: tail,
-            passed,
+            records: passed.records,
+            skipped: tail.wrapping_sub(passed.bytes),
+            stop: tail,
             interval: ring.data_size() / 8,
             idle: 0,
             fences,
@@ -156,48 +166,61 @@ impl Reader {
         let owed = due && self.release(ring);
         match stepped {
             Some((found, after)) => {
-                if let Found::Record(frame) = found {
-                    self.passed.add(frame.size);
-                }
-                self.cursor = after;
+                let count = match found {
+                    Found::Record(frame) => Count { records: 1, bytes: frame.size },
+                    Found::Lost(_) => Count::default(),
+                };
+                self.pass(after, count);
                 Ok((Some(found), owed))
             }
             None => {
-                self.cursor = self.head;
+                self.pass(self.head, Count::default());
                 Ok((None, owed))
             }
         }
     }
 
-    /// What most calls of [`Reader::next`] come to: a record, in a ring that is as it should be,
-    /// and nothing to release. `None` for all else: then `next` knows.
+    /// What most calls of [`Reader::next`] come to: a record that is known of, and nothing to
+    /// release. `None` for all else: then `next` knows.
     #[inline(always)]
     pub fn next_record(&mut self, ring: Ring<'_>) -> Option<Frame> {
-        let held = self.cursor - self.released;
-        if held >= self.interval {
+        let pos = self.cursor;
+        if pos >= self.stop {
             return None;
         }
-        if self.cursor == self.head {
-            let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
-            let fresh = head.wrapping_sub(self.head);
-            // Nothing new, or a head that cannot be.
-            if fresh == 0 || fresh >= ring.data_size() - held {
-                return None;
-            }
-            self.head = head;
-            self.idle = 0;
-        }
-        let room = self.head - self.cursor;
         // Relaxed: B ordered it.
-        let word = RecordWord::from_raw(ring.word(self.cursor).load(Ordering::Relaxed));
+        let word = RecordWord::from_raw(ring.word(pos).load(Ordering::Relaxed));
         let (size, len) = (word.size(), word.payload_len()?);
-        if size > room || !word.is_data() {
+        if size > self.head - pos || !word.is_data() {
             return None;
         }
-        let frame = Frame { pos: self.cursor, kind: word.kind(), len, size };
-        self.cursor += size;
-        self.passed.add(size);
-        Some(frame)
+        self.cursor = pos + size;
+        self.records = self.records.wrapping_add(1);
+        Some(Frame { pos, kind: word.kind(), len, size })
+    }
+
+    /// Looks at `data_head` where [`Reader::next_record`] found none because none is known of.
+    /// Returns whether there is more; if not, or if something is wrong, `next` knows.
+    #[inline]
+    pub fn look_ahead(&mut self, ring: Ring<'_>) -> bool {
+        let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
+        let fresh = head.wrapping_sub(self.head);
+        if self.cursor != self.head
+            || fresh == 0
+            || fresh >= ring.data_size() - (self.cursor - self.released)
+        {
+            return false;
+        }
+        self.idle = 0;
+        self.head = head;
+        self.set_stop();
+        true
+    }
+
+    /// Where the quick way ends: at what is known of, or where a release is due.
+    #[inline]
+    fn set_stop(&mut self) {
+        self.stop = self.head.min(self.released + self.interval);
     }
 
     /// Looks at `data_head`. Returns whether to release.
@@ -215,6 +238,7 @@ impl Reader {
         }
         self.idle = 0;
         self.head = head;
+        self.set_stop();
         Ok(self.cursor - self.released >= self.interval)
     }
 
@@ -224,9 +248,10 @@ impl Reader {
             return false;
         }
         // The book before the tail: after a death between the two, the older book fits the tail.
-        let book = ConsumerBook { pos: self.cursor, read: self.passed, lapped: Count::default() };
+        let book = ConsumerBook { pos: self.cursor, read: self.passed(), lapped: Count::default() };
         self.latch.write(&ring.header.consumer, &book.to_words());
         self.released = self.cursor;
+        self.set_stop();
         ring.header.data_tail.store(self.cursor, Ordering::Release); // C, pairs with D
         self.fences.light(); // K, pairs with L
         // Relaxed: K orders it.
@@ -244,6 +269,7 @@ impl Reader {
             return Err(Corrupt { pos: self.cursor });
         }
         self.head = head;
+        self.set_stop();
         Ok(head)
     }
 
@@ -262,8 +288,10 @@ impl Reader {
     pub fn pass(&mut self, cursor: u64, count: Count) {
         // A cursor that peek never returned would break the books, not memory: keep it in range.
         if (self.cursor..=self.head).contains(&cursor) && cursor.is_multiple_of(8) {
+            let other = (cursor - self.cursor).wrapping_sub(count.bytes);
+            self.skipped = self.skipped.wrapping_add(other);
+            self.records = self.records.wrapping_add(count.records);
             self.cursor = cursor;
-            self.passed = self.passed.plus(count);
         }
     }
 
@@ -284,6 +312,6 @@ impl Reader {
     /// Records before the cursor, since the ring was made.
     #[must_use]
     pub fn passed(&self) -> Count {
-        self.passed
+        Count { records: self.records, bytes: self.cursor.wrapping_sub(self.skipped) }
     }
 }

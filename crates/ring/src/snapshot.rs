@@ -1,10 +1,10 @@
 //! The snapshot: a copy of everything intact, while producers run at full speed.
 
-use crate::reader::{Found, Frame};
+use crate::reader::{Found, Frame, lost_of};
 use crate::totals::Totals;
-use crate::{Corrupt, Lost, Ring};
+use crate::{Corrupt, Ring};
 use alloc::vec::Vec;
-use perfring_abi::{Cause, HEADER_LEN, Policy, RecordType, RecordWord};
+use perfring_abi::{HEADER_LEN, Policy, RecordType, RecordWord};
 
 /// Bytes that are copied between two looks at the tail.
 const CHUNK: u64 = 64 << 10;
@@ -80,9 +80,7 @@ impl Snapshot {
                 return Ok(Some((Found::Record(frame), body, after)));
             }
             if word.kind() == RecordType::LOST {
-                let (&[id, records], rest) = body.split_first_chunk().ok_or(bad)?;
-                let bytes = rest.first().copied().unwrap_or(0);
-                let lost = Lost { pos: cursor, records, bytes, cause: Cause::from_code(id) };
+                let lost = lost_of(body, cursor).ok_or(bad)?;
                 return Ok(Some((Found::Lost(lost), &[], after)));
             }
             cursor = after;

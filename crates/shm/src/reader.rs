@@ -86,20 +86,37 @@ impl MappedReader {
 
     /// The next item, or `None` if there is none now. The one before it counts as read.
     ///
+    /// `before_look` is called with the cursor when everything known of has been read and the
+    /// shared head must be looked at: the place to keep a distance.
+    ///
     /// # Errors
     /// [`Corrupt`].
     #[inline(always)]
-    pub fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
-        if let Cursor::Pinned(reader) = &mut self.cursor
-            && let Some(frame) = reader.next_record(self.map.ring())
-        {
-            // Small records come faster than a core that looks at each can ask for their lines.
-            if reader.known() > AHEAD {
-                self.map.prefetch(frame.pos + AHEAD);
+    pub fn read(&mut self, before_look: impl FnOnce(u64)) -> Result<Option<Item<'_>>, Corrupt> {
+        if let Cursor::Pinned(reader) = &mut self.cursor {
+            let ring = self.map.ring();
+            let mut frame = reader.next_record(ring);
+            if frame.is_none() && reader.known() == 0 {
+                before_look(reader.cursor());
+                if reader.look_ahead(ring) {
+                    frame = reader.next_record(ring);
+                }
             }
-            // SAFETY: as in `read_any`.
-            let bytes = unsafe { self.map.pinned(&frame) };
-            return Ok(Some(record(&frame, bytes)));
+            if let Some(frame) = frame {
+                // Each line of a record is waited for in turn unless it was asked for before.
+                if frame.size <= AHEAD {
+                    if reader.known() > AHEAD {
+                        self.map.prefetch(frame.pos + AHEAD);
+                    }
+                } else if reader.known() > 256 {
+                    for line in [0, 64, 128, 192] {
+                        self.map.prefetch(frame.pos + frame.size + line);
+                    }
+                }
+                // SAFETY: as in `read_any`.
+                let bytes = unsafe { self.map.pinned(&frame) };
+                return Ok(Some(record(&frame, bytes)));
+            }
         }
         self.read_any()
     }
@@ -192,16 +209,6 @@ impl MappedReader {
         self.map.prefetch(next);
         self.map.prefetch(next.wrapping_add(64));
         self.is_behind()
-    }
-
-    /// Whether [`MappedReader::read`] has to look at the head before it can find anything.
-    #[must_use]
-    #[inline(always)]
-    pub fn must_look(&self) -> bool {
-        match &self.cursor {
-            Cursor::Pinned(reader) => reader.known() == 0,
-            Cursor::Copied { .. } => false,
-        }
     }
 
     /// The position of the next record.

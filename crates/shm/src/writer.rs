@@ -15,6 +15,13 @@ use std::time::{Duration, Instant};
 const SPINS: u32 = 64;
 const SPIN_PAUSES: u32 = 32;
 
+/// How a producer has waited for space so far.
+#[derive(Default)]
+struct Waiting {
+    since: Option<Instant>,
+    spun: u32,
+}
+
 /// The one producer of a ring, for as long as it lives.
 #[derive(Debug)]
 pub struct MappedWriter {
@@ -93,11 +100,13 @@ impl MappedWriter {
         len: usize,
         timeout: Duration,
     ) -> Result<Reservation<'_>, ReserveError> {
-        let reserved = match self.writer.try_reserve(self.map.ring(), kind, len) {
-            Ok(reserved) => reserved,
-            // Not a look at the clock before it is needed.
-            Err(Refusal::Full) => self.wait_to_reserve(kind, len, timeout)?,
-            Err(refusal) => return Err(self.refused(refusal, len)),
+        let mut waiting = Waiting::default();
+        let reserved = loop {
+            // Here and not where it waits: what is reserved is then known where it is used.
+            match self.writer.try_reserve(self.map.ring(), kind, len) {
+                Ok(reserved) => break reserved,
+                Err(refusal) => self.wait_to_reserve(refusal, len, timeout, &mut waiting)?,
+            }
         };
         // SAFETY: the writer is this mirror's and just made the reservation.
         unsafe { self.map.zero_last_word(&reserved) };
@@ -106,37 +115,32 @@ impl MappedWriter {
 
     /// The ring is full: spins for the time that a keen consumer takes, then sleeps.
     #[cold]
+    #[inline(never)]
     fn wait_to_reserve(
         &mut self,
-        kind: RecordType,
+        refusal: Refusal,
         len: usize,
         timeout: Duration,
-    ) -> Result<Reserved, ReserveError> {
-        let start = Instant::now();
-        let mut spun = 0;
-        loop {
-            let refusal = match self.writer.try_reserve(self.map.ring(), kind, len) {
-                Ok(reserved) => return Ok(reserved),
-                Err(refusal) => refusal,
-            };
-            if refusal != Refusal::Full {
-                return Err(self.refused(refusal, len));
-            }
-            if spun < SPINS {
-                // Looking at the tail takes its line from the consumer: not too often.
-                for _ in 0..SPIN_PAUSES {
-                    std::hint::spin_loop();
-                }
-                spun += 1;
-                continue;
-            }
-            // A time too far to be told is for ever.
-            let left = timeout.saturating_sub(start.elapsed());
-            if left.is_zero() {
-                return Err(self.refused(Refusal::Full, len));
-            }
-            self.wait_for_space(len, left);
+        waiting: &mut Waiting,
+    ) -> Result<(), ReserveError> {
+        if refusal != Refusal::Full {
+            return Err(self.refused(refusal, len));
         }
+        let since = *waiting.since.get_or_insert_with(Instant::now);
+        if waiting.spun < SPINS {
+            waiting.spun += 1;
+            // Looking at the tail takes its line from the consumer: not too often.
+            for _ in 0..SPIN_PAUSES {
+                std::hint::spin_loop();
+            }
+            return Ok(());
+        }
+        let left = timeout.saturating_sub(since.elapsed());
+        if left.is_zero() {
+            return Err(self.refused(Refusal::Full, len));
+        }
+        self.wait_for_space(len, left);
+        Ok(())
     }
 
     fn wait_for_space(&mut self, len: usize, limit: Duration) {
