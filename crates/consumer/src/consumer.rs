@@ -35,12 +35,9 @@ impl Consumer {
     /// # Errors
     /// See [`AttachError`].
     pub fn attach_as(home: impl Into<Home>, name: &str) -> Result<Self, AttachError> {
-        Ok(Consumer {
-            inner: MappedReader::attach(home, name)?,
-            pace: Pace::default(),
-            wake_at: WakeAt::default(),
-            distance: Distance::default(),
-        })
+        let inner = MappedReader::attach(home, name)?;
+        let distance = Distance::of_consumer(inner.layout().data_size);
+        Ok(Consumer { inner, pace: Pace::default(), wake_at: WakeAt::default(), distance })
     }
 
     /// How this consumer waits. Default [`Pace::Adaptive`].

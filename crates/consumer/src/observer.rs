@@ -31,7 +31,8 @@ impl Observer {
     /// See [`AttachError`].
     pub fn open(home: impl Into<Home>, start: Start) -> Result<Self, AttachError> {
         let inner = MappedObserver::open(home, start)?;
-        Ok(Observer { inner, pace: Pace::default(), distance: Distance::default() })
+        let distance = Distance::of_observer(inner.layout().data_size);
+        Ok(Observer { inner, pace: Pace::default(), distance })
     }
 
     /// How this observer waits. Default [`Pace::Adaptive`].
@@ -39,13 +40,15 @@ impl Observer {
         self.pace = pace;
     }
 
-    /// The next item, or `None` if there is none now. Never waits.
+    /// The next item, or `None` if there is none now. Does not wait, but for the moment that its
+    /// [`Pace`] puts between two looks at a busy ring.
     ///
     /// # Errors
     /// [`Corrupt`] if the ring holds what no producer writes.
     #[inline]
     pub fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
-        self.inner.read()
+        let (pace, distance) = (self.pace, &mut self.distance);
+        self.inner.read(|cursor| distance.keep(pace, cursor))
     }
 
     /// Waits until there may be something to read, for at most `timeout`. An observer cannot ask

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 pub enum Pace {
     /// Looks all the time.
     Latency,
-    /// 64 `PAUSE` instructions (a microsecond or two) before every look.
+    /// 64 `PAUSE` instructions (a microsecond or two) before every look; of an observer, 512.
     Throughput,
     /// Keeps its distance from a producer that publishes faster than it reads, and comes close to
     /// one that does not.
@@ -20,8 +20,6 @@ pub enum Pace {
     Adaptive,
 }
 
-/// `PAUSE` instructions between two looks of a reader that keeps its distance.
-const FAR: u32 = 64;
 /// An adaptive reader that found less than this many bytes at a look is too close.
 const TOO_CLOSE: u64 = 16 << 10;
 /// How long a waiting reader spins before it sleeps.
@@ -37,14 +35,28 @@ pub(crate) enum Look {
 }
 
 /// The state of a pace.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Distance {
     pauses: u32,
+    /// `PAUSE` instructions before a look of a reader that keeps its distance.
+    far: u32,
+    /// More bytes than this at a look, and the distance is too great.
+    most: u64,
     /// The cursor when it was last in want of a look.
     cursor: u64,
 }
 
 impl Distance {
+    /// Of the consumer: 64 `PAUSE` instructions, a microsecond or two.
+    pub(crate) fn of_consumer(data_size: u64) -> Self {
+        Distance { pauses: 0, far: 64, most: data_size / 8, cursor: 0 }
+    }
+
+    /// Of an observer, which is to slow nobody: eight times as far.
+    pub(crate) fn of_observer(data_size: u64) -> Self {
+        Distance { far: 512, ..Distance::of_consumer(data_size) }
+    }
+
     /// Before a reader that has read all it knows of, up to `cursor`, looks at the head again.
     #[cold]
     #[inline(never)]
@@ -56,11 +68,13 @@ impl Distance {
         }
         let pauses = match pace {
             Pace::Latency => 0,
-            Pace::Throughput => FAR,
+            Pace::Throughput => self.far,
             Pace::Adaptive => {
                 let pauses = self.pauses;
-                if found < TOO_CLOSE {
-                    self.pauses = (pauses * 2).clamp(1, FAR);
+                if found > self.most {
+                    self.pauses /= 2;
+                } else if found < TOO_CLOSE {
+                    self.pauses = (pauses * 2).clamp(1, self.far);
                 }
                 pauses
             }
@@ -80,7 +94,7 @@ impl Distance {
     ) -> bool {
         let pauses = match pace {
             Pace::Latency => 0,
-            Pace::Throughput => FAR,
+            Pace::Throughput => self.far,
             Pace::Adaptive => self.pauses,
         };
         let mut since = None;

@@ -242,6 +242,13 @@ impl Observer {
         Ok(Lost { pos, records: lost.records, bytes: lost.bytes, cause: Cause::Lapped })
     }
 
+    /// Whether the next call of [`Observer::next`] has to look at what the producer shares.
+    #[must_use]
+    #[inline]
+    pub fn must_look(&self) -> bool {
+        self.cursor == self.upto
+    }
+
     /// Where this observer would go on.
     #[must_use]
     pub fn saved(&self) -> Saved {

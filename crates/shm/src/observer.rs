@@ -50,12 +50,16 @@ impl MappedObserver {
         &self.ring.layout
     }
 
-    /// The next item, or `None` if there is none now.
+    /// The next item, or `None` if there is none now. `before_look` is called with the cursor when
+    /// all that was copied has been read: the place to keep a distance.
     ///
     /// # Errors
     /// [`Corrupt`].
     #[inline]
-    pub fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
+    pub fn read(&mut self, before_look: impl FnOnce(u64)) -> Result<Option<Item<'_>>, Corrupt> {
+        if self.observer.must_look() {
+            before_look(self.observer.saved().pos);
+        }
         Ok(self.observer.next(self.map.ring())?.map(|seen| item_of(seen).0))
     }
 

@@ -15,13 +15,6 @@ use std::time::{Duration, Instant};
 const SPINS: u32 = 64;
 const SPIN_PAUSES: u32 = 32;
 
-/// How a producer has waited for space so far.
-#[derive(Default)]
-struct Waiting {
-    since: Option<Instant>,
-    spun: u32,
-}
-
 /// The one producer of a ring, for as long as it lives.
 #[derive(Debug)]
 pub struct MappedWriter {
@@ -100,12 +93,11 @@ impl MappedWriter {
         len: usize,
         timeout: Duration,
     ) -> Result<Reservation<'_>, ReserveError> {
-        let mut waiting = Waiting::default();
         let reserved = loop {
             // Here and not where it waits: what is reserved is then known where it is used.
             match self.writer.try_reserve(self.map.ring(), kind, len) {
                 Ok(reserved) => break reserved,
-                Err(refusal) => self.wait_to_reserve(refusal, len, timeout, &mut waiting)?,
+                Err(refusal) => self.wait_to_reserve(refusal, kind, len, timeout)?,
             }
         };
         // SAFETY: the writer is this mirror's and just made the reservation.
@@ -113,34 +105,39 @@ impl MappedWriter {
         Ok(Reservation { owner: self, reserved, head: Head::Publish })
     }
 
-    /// The ring is full: spins for the time that a keen consumer takes, then sleeps.
+    /// The ring is full: spins for the time that a keen consumer takes, then sleeps. When it
+    /// returns, the next try succeeds.
     #[cold]
     #[inline(never)]
     fn wait_to_reserve(
         &mut self,
-        refusal: Refusal,
+        mut refusal: Refusal,
+        kind: RecordType,
         len: usize,
         timeout: Duration,
-        waiting: &mut Waiting,
     ) -> Result<(), ReserveError> {
-        if refusal != Refusal::Full {
-            return Err(self.refused(refusal, len));
-        }
-        let since = *waiting.since.get_or_insert_with(Instant::now);
-        if waiting.spun < SPINS {
-            waiting.spun += 1;
-            // Looking at the tail takes its line from the consumer: not too often.
-            for _ in 0..SPIN_PAUSES {
-                std::hint::spin_loop();
+        let since = Instant::now();
+        let mut spun = 0;
+        while refusal == Refusal::Full {
+            if spun < SPINS {
+                spun += 1;
+                // Looking at the tail takes its line from the consumer: not too often.
+                for _ in 0..SPIN_PAUSES {
+                    std::hint::spin_loop();
+                }
+            } else {
+                let left = timeout.saturating_sub(since.elapsed());
+                if left.is_zero() {
+                    break;
+                }
+                self.wait_for_space(len, left);
             }
-            return Ok(());
+            match self.writer.try_reserve(self.map.ring(), kind, len) {
+                Ok(_) => return Ok(()), // a token that is dropped leaves nothing behind
+                Err(again) => refusal = again,
+            }
         }
-        let left = timeout.saturating_sub(since.elapsed());
-        if left.is_zero() {
-            return Err(self.refused(Refusal::Full, len));
-        }
-        self.wait_for_space(len, left);
-        Ok(())
+        Err(self.refused(refusal, len))
     }
 
     fn wait_for_space(&mut self, len: usize, limit: Duration) {
