@@ -1,5 +1,6 @@
 //! Two processes at full speed, and the books afterwards: `written = read + lost by each cause +
 //! still there`, exactly.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{
     Cause, Consumer, Corrupt, Item, Lost, Observer, Pace, Policy, Snapshot, Start, Stat,

@@ -1,6 +1,7 @@
 //! A reader that none of us wrote reads a live ring of ours: libbcc's `perf_reader`, made for the
 //! kernel's perf rings, follows `data_head`, wraps, skips what it does not know, and moves
 //! `data_tail`.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{Item, Observer, Start, Stat};
 use perfring_producer::{Options, Producer, RecordType, ReserveError};

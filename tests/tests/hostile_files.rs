@@ -912,3 +912,31 @@ fn lies_that_change_while_they_are_read() {
     println!("{lies} lies were told meanwhile");
     trial.end();
 }
+
+/// In a process of its own, with less address space than the lie would take.
+#[test]
+fn a_snapshot_of_a_terabyte_that_is_not_there() {
+    const CHILD: &str = "PERFRING_TERABYTE";
+    if let Some(path) = std::env::var_os(CHILD) {
+        let error = Snapshot::take(Path::new(&path)).expect_err("no memory for it");
+        sentence(&error);
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    let size = 1u64 << 40;
+    let book = (at("producer_book").start + 8, size - 8);
+    sparse(&path, size, &[(at("data_head").start, size - 8), book]);
+    // In KiB: the mapping fits, a copy beside it does not.
+    let run =
+        "ulimit -v 1600000000 && exec \"$0\" --exact a_snapshot_of_a_terabyte_that_is_not_there";
+    let output = Command::new("sh")
+        .args(["-c", run])
+        .arg(std::env::current_exe().unwrap())
+        .env(CHILD, &path)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", output.status);
+    println!("a snapshot of 1 TiB that is not there is an error");
+}

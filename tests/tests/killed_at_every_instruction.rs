@@ -5,6 +5,7 @@
 //! kills it, for every `k` (attaching takes tens of thousands of instructions, most of them the
 //! kernel's and the loader's: there every few dozenth). Then the file alone must tell everything that was committed, the books
 //! must balance, and the next producer, consumer and observer must go on.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use nix::sys::ptrace;
 use nix::sys::signal::Signal;

@@ -1,4 +1,5 @@
 //! Who may attach, what a restart finds, and what is refused, and how.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::{HeaderPage, MAGIC};
 use perfring_consumer::{AttachError, Consumer, Item, Observer, Policy, Snapshot, Start, Stat};

@@ -1,5 +1,6 @@
 //! Sleeping and waking between processes: nobody sleeps past a record or past free space, and
 //! nobody is woken for less than was asked.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::FIELDS;
 use perfring_consumer::{Consumer, Item, WakeAt};

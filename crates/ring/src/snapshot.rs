@@ -103,7 +103,10 @@ fn copy(ring: Ring<'_>) -> Result<(u64, Vec<u64>), Corrupt> {
     }
     let first = tail;
     let at = |pos: u64| ((pos - first) / 8) as usize;
-    let mut words = alloc::vec![0; at(head)];
+    // A file may claim any size, and this may be all the memory there is: no abort for that.
+    let mut words = Vec::new();
+    words.try_reserve_exact(at(head)).map_err(|_| Corrupt { pos: tail })?;
+    words.resize(at(head), 0);
     let mut from = head;
     while from > tail {
         let chunk = from.saturating_sub(CHUNK).max(tail);

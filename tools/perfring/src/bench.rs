@@ -1,17 +1,43 @@
 //! `perfring bench`.
 
 use crate::failure::Failure;
+use perfring_bench::{BenchError, Options};
+use std::io;
 
-/// Measure this machine: latency and throughput of rings between two processes
+/// Measure this machine: rings between two processes, beside a floor, memcpy and a cache line
+///
+/// Takes the same options as `cargo bench`, see below. About two minutes; --short takes a second
+/// and proves nothing but that it works.
 ///
 /// Example: perfring bench --json
 #[derive(Debug, clap::Args)]
+#[command(after_help = perfring_bench::USAGE)]
 pub(crate) struct Args {
-    /// One JSON object a line instead of a table
-    #[arg(long)]
-    json: bool,
+    /// See below
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    options: Vec<String>,
 }
 
-pub(crate) fn run(_args: &Args) -> Result<(), Failure> {
-    Err(Failure::General("bench is not built in: build perfring with its benches".to_owned()))
+/// The other process of a measurement.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ChildArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let options = Options::parse(args.options.clone()).map_err(failure)?;
+    perfring_bench::run(&options, &mut io::stdout(), &mut io::stderr()).map_err(failure)
+}
+
+pub(crate) fn child(args: &ChildArgs) -> Result<(), Failure> {
+    perfring_bench::child(&args.args).map_err(failure)
+}
+
+fn failure(error: BenchError) -> Failure {
+    match error {
+        BenchError::Io(error) => Failure::output(&error),
+        BenchError::Usage(why) => Failure::Usage(why),
+        other => Failure::General(other.to_string()),
+    }
 }

@@ -42,6 +42,8 @@ enum Command {
     Dump(dump::Args),
     Stat(stat::Args),
     Bench(bench::Args),
+    #[command(name = perfring_bench::CHILD_ARG, hide = true)]
+    BenchChild(bench::ChildArgs),
     #[command(name = "demo-child", hide = true)]
     DemoChild(demo::ChildArgs),
 }
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Command::Dump(args) => dump::run(&args),
         Command::Stat(args) => stat::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::BenchChild(args) => bench::child(&args),
         Command::DemoChild(args) => demo::child(&args),
     });
     match done {
