@@ -37,7 +37,11 @@ pub(crate) fn child(args: &ChildArgs) -> Result<(), Failure> {
 fn failure(error: BenchError) -> Failure {
     match error {
         BenchError::Io(error) => Failure::output(&error),
-        BenchError::Usage(why) => Failure::Usage(why),
+        // The sentence alone; it goes on with all the options.
+        BenchError::Usage(why) => {
+            let why = why.lines().next().unwrap_or_default();
+            Failure::Usage(format!("{why}; see `perfring bench --help`"))
+        }
         other => Failure::General(other.to_string()),
     }
 }

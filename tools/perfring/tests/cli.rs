@@ -554,7 +554,7 @@ fn wrong_usage_is_one_sentence_and_help_is_no_error() {
     run(&["tal"], b"").refuses(2, "'tail'");
     run(&["publish", "x", "--type", "2"], b"").refuses(2, "kernel");
     run(&["tail", "x", "--timeout", "-1"], b"").refuses(2, "see `perfring tail --help`");
-    run(&["bench"], b"").refuses(1, "not built in");
+    run(&["bench", "--frob"], b"").refuses(2, "--frob");
     for command in ["create", "rm", "publish", "tail", "consume", "dump", "stat", "bench", "demo"] {
         let help = run(&[command, "--help"], b"");
         assert_eq!((help.code(), help.err().as_str()), (0, ""));
@@ -562,6 +562,25 @@ fn wrong_usage_is_one_sentence_and_help_is_no_error() {
         assert!(help.out().contains(&format!("perfring {command}")), "{command} has no example");
     }
     assert_eq!(run(&["--version"], b"").code(), 0);
+}
+
+#[test]
+fn a_short_bench_loses_nothing_and_speaks_json() {
+    let bench = run(&["bench", "--short", "--json", "--payloads", "8,64"], b"");
+    assert_eq!(bench.code(), 0, "{}", bench.err());
+    let mut ratios = 0;
+    for line in bench.out().lines().skip(1) {
+        let sample: serde_json::Value = serde_json::from_str(line).unwrap();
+        for key in ["bench", "payload", "producers", "policy", "records_per_s", "bytes_per_s"] {
+            assert!(!sample[key].is_null(), "{key} in {line}");
+        }
+        if sample["policy"] == "drop" {
+            assert_eq!(sample["lost"], 0, "{line}");
+        }
+        assert_eq!(sample["bad"], 0, "{line}");
+        ratios += u32::from(sample["floor_ratio"].is_number());
+    }
+    assert!(ratios > 0);
 }
 
 #[test]
