@@ -159,7 +159,12 @@ impl Writer {
         if end > self.limit && !self.evict_few(ring, end) {
             self.make_room(ring.header, ring.data, size)?;
         }
-        Ok(Reserved { start: self.pos(), kind, len })
+        let start = self.pos();
+        // The header now, in order with the payload after it: at commit, a reader that runs ahead
+        // may have taken its line back. Nobody looks at it before the head has passed it.
+        // Relaxed: A publishes it, and E came before it.
+        ring.word(start).store(RecordWord::of(kind, len).raw(), Ordering::Relaxed);
+        Ok(Reserved { start, kind, len })
     }
 
     /// Ends a reservation and holds the record back until the next publish. `len` bytes of it
@@ -187,9 +192,12 @@ impl Writer {
 
     #[inline(always)]
     fn end(&mut self, ring: Ring<'_>, reserved: Reserved, len: usize) {
-        let word = RecordWord::of(reserved.kind, len.min(reserved.len));
-        // Relaxed: A publishes it.
-        ring.word(reserved.start).store(word.raw(), Ordering::Relaxed);
+        let len = len.min(reserved.len);
+        let word = RecordWord::of(reserved.kind, len);
+        if len != reserved.len {
+            // Relaxed: A publishes it.
+            ring.word(reserved.start).store(word.raw(), Ordering::Relaxed);
+        }
         self.since += ONE_RECORD + word.size();
     }
 

@@ -103,15 +103,10 @@ impl MappedReader {
                 }
             }
             if let Some(frame) = frame {
-                // Each line of a record is waited for in turn unless it was asked for before.
-                if frame.size <= AHEAD {
-                    if reader.known() > AHEAD {
-                        self.map.prefetch(frame.pos + AHEAD);
-                    }
-                } else if reader.known() > 256 {
-                    for line in [0, 64, 128, 192] {
-                        self.map.prefetch(frame.pos + frame.size + line);
-                    }
+                // Small records come faster than a core that looks at each can ask for their lines;
+                // within a large one it needs no help, and is in the producer's way with more.
+                if frame.size <= AHEAD && reader.known() > AHEAD {
+                    self.map.prefetch(frame.pos + AHEAD);
                 }
                 // SAFETY: as in `read_any`.
                 let bytes = unsafe { self.map.pinned(&frame) };
