@@ -116,11 +116,14 @@ impl Writer {
     ///
     /// As `end` is within a book's interval of the book, which is at most a quarter of the ring,
     /// the tail stays behind the book.
-    #[inline(always)]
-    pub(crate) fn evict_few(&mut self, ring: Ring<'_>, end: u64) -> bool {
+    ///
+    /// Not in line: a caller that keeps its own in registers does not spill it for this.
+    #[inline(never)]
+    pub(crate) fn evict_few(&mut self, header: &Header, data: &[AtomicU64], end: u64) -> bool {
         if end > self.evict_limit {
             return false;
         }
+        let ring = Ring::new(header, data);
         // No further than the head: what a batch holds back is not published yet, so not evicted.
         let before = self.tail;
         self.walk(ring, end);

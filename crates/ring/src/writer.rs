@@ -156,7 +156,7 @@ impl Writer {
         }
         let size = record_size(len);
         let end = self.pos() + size;
-        if end > self.limit && !self.evict_few(ring, end) {
+        if end > self.limit && !self.evict_few(ring.header, ring.data, end) {
             self.make_room(ring.header, ring.data, size)?;
         }
         let start = self.pos();
