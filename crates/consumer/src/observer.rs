@@ -11,8 +11,12 @@ use std::time::{Duration, Instant};
 /// The longest pause between two looks of a waiting observer.
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 
-/// Watches a ring through a read-only mapping: nobody can tell, and nobody is slowed. Any number
-/// at a time. Every record is a copy that was checked to be whole.
+/// Watches a ring through a read-only mapping, which nobody can tell. Any number at a time. Every
+/// record is a copy that was checked to be whole.
+///
+/// It waits for nobody and nobody waits for it; but it shares cache lines with the producer, and
+/// one that follows a producer publishing as fast as it can slows that producer
+/// (`benches/RESULTS.md` has by how much). A producer below its limit does not feel it.
 ///
 /// An observer that is too slow is lapped: it gets an [`Item::Lost`] with the exact number of
 /// records and bytes, and goes on from the oldest valid record.

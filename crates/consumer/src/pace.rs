@@ -52,7 +52,7 @@ impl Distance {
         Distance { pauses: 0, far: 64, most: data_size / 8, cursor: 0 }
     }
 
-    /// Of an observer, which is to slow nobody: eight times as far.
+    /// Of an observer, which is to cost a producer little: eight times as far.
     pub(crate) fn of_observer(data_size: u64) -> Self {
         Distance { far: 512, ..Distance::of_consumer(data_size) }
     }

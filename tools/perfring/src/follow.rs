@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Show records without touching the ring
 ///
-/// Reads as an observer: needs read permission, moves nothing, slows nobody. One that is too slow
+/// Reads as an observer: needs read permission, moves nothing. One that is too slow
 /// for an overwrite ring is told how much it missed.
 ///
 /// Example: perfring tail -f --format json /dev/shm/ticks
