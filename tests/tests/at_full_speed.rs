@@ -95,11 +95,11 @@ fn a_drop_ring_loses_only_what_it_tells() {
         let totals = Stat::read(&ring).unwrap().totals.unwrap();
         let book = totals.producer;
         println!("{size} bytes, {len} a record: {tally:?}; {said}");
-        assert_eq!(RECORDS, book.written.records + book.full.records);
+        assert_eq!(RECORDS, book.written.records + book.refused.full.records);
         assert_eq!(book.written.records, tally.read + totals.present.records);
         assert_eq!(totals.present.records, 0);
         assert_eq!(totals.consumer.read, book.written);
-        assert_eq!(book.full.records, tally.told + totals.untold().records);
+        assert_eq!(book.refused.full.records, tally.told + totals.untold().records);
         assert_eq!(tally.lapped, 0);
     }
 }

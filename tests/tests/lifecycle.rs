@@ -330,7 +330,7 @@ fn a_batch_is_published_in_one_piece() {
             assert!(read.iter().copied().eq(number - (round * 7) % 110..number));
             consumer.release();
         }
-        assert_eq!(producer.book().full.records, 0);
+        assert_eq!(producer.book().refused.full.records, 0);
     }
 }
 

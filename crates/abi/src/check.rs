@@ -3,7 +3,8 @@
 use crate::page::HeaderPage;
 use crate::{
     ABI_COMPAT, ABI_VERSION, DATA_SIZE_MAX, DATA_SIZE_MIN, ENDIAN_MARK, Evict,
-    FEATURES_REQUIRED_KNOWN, MAGIC, PERF_CAPABILITIES, PERF_HEADER_SIZE, Policy, SLOT_SIZE, Tell,
+    FEATURES_REQUIRED_KNOWN, MAGIC, PERF_CAPABILITIES, PERF_HEADER_SIZE, Policy, Producers,
+    SLOT_SIZE, SLOTS_MAX, Tell,
 };
 use bytemuck::Zeroable;
 use core::fmt;
@@ -21,7 +22,9 @@ pub struct Layout {
     pub evict: Evict,
     /// Where losses are told.
     pub tell: Tell,
-    /// Producer slots: 1 for an exclusive ring.
+    /// Whether one producer at a time, or many.
+    pub producers: Producers,
+    /// Producer slots: 1 for an exclusive ring, the most producers at a time for a shared one.
     pub slots: u32,
     /// When the ring was made: `CLOCK_REALTIME`, ns.
     pub created_ns: u64,
@@ -167,7 +170,7 @@ impl Layout {
             page_size: self.page_size,
             endian: ENDIAN_MARK,
             policy: self.policy.code(),
-            producers: 1,
+            producers: self.producers.code(),
             evict: self.evict.code(),
             tell: self.tell.code(),
             slot_count: self.slots,
@@ -228,10 +231,11 @@ impl Layout {
         let Some(tell) = Tell::from_code(page.tell) else {
             return field("tell", page.tell.into());
         };
-        if page.producers != 1 {
+        let Some(producers) = Producers::from_code(page.producers) else {
             return field("producers", page.producers.into());
-        }
-        if page.slot_count == 0 || page.slot_count > 4096 {
+        };
+        let most = if producers == Producers::One { 1 } else { SLOTS_MAX };
+        if page.slot_count == 0 || page.slot_count > most {
             return field("slot_count", page.slot_count.into());
         }
         if u64::from(page.slot_size) != SLOT_SIZE {
@@ -243,6 +247,7 @@ impl Layout {
             policy,
             evict,
             tell,
+            producers,
             slots: page.slot_count,
             created_ns: page.created_ns,
             creator_pid: page.creator_pid,

@@ -28,12 +28,14 @@ mod record;
 
 pub use check::{BadRing, Layout};
 pub use live::{
-    CONSUMER_BOOK, Header, Holder, Latch, NAME_WORDS, PRODUCER_BOOK, Slot, SpaceLine, TAIL_MARK,
-    WaitLine, consumer_book, producer_book,
+    CONSUMER_BOOK, Header, Holder, LEDGER, Latch, NAME_WORDS, PRODUCER_BOOK, SLOT_BASE,
+    SLOT_LOSSES, SLOT_WRITTEN, SharedLine, Slot, SpaceLine, TAIL_MARK, WaitLine, consumer_book,
+    ledger, producer_book, slot_losses,
 };
 pub use page::{FIELDS, Field, HeaderPage};
 pub use record::{
-    HEADER_LEN, LOST_SIZE, MISC_PAD, RECORD_ALIGN, RecordType, RecordWord, SIZE_MAX, record_size,
+    HEADER_LEN, Hole, LOST_SIZE, MISC_PAD, RECORD_ALIGN, RecordType, RecordWord, SIZE_MAX,
+    record_size,
 };
 
 /// `b"perfring"`, as the file's own byte order reads it: written last, checked first.
@@ -51,9 +53,16 @@ pub const DATA_SIZE_MIN: u64 = 4096;
 /// The largest data area: 1 TiB.
 pub const DATA_SIZE_MAX: u64 = 1 << 40;
 /// Bytes of one producer slot.
-pub const SLOT_SIZE: u64 = 512;
+pub const SLOT_SIZE: u64 = 1024;
+/// The most producer slots that a ring can have.
+pub const SLOTS_MAX: u32 = 4096;
+/// Producer slots of a shared ring, unless its maker asks for another number.
+pub const SLOTS_DEFAULT: u32 = 64;
 /// The byte of the ring file whose open-file-description lock the consumer holds.
 pub const CONSUMER_LOCK_BYTE: u64 = page::offsets::CONSUMER;
+/// The byte of the ring file whose open-file-description lock they hold who recover a ring without
+/// being a producer of it.
+pub const RECOVER_LOCK_BYTE: u64 = page::offsets::SHARED + 248;
 /// The `capabilities` of a real perf page without hardware counters: only
 /// `cap_bit0_is_deprecated`.
 pub const PERF_CAPABILITIES: u64 = 2;
@@ -95,6 +104,46 @@ impl Policy {
         match self {
             Policy::Drop => "drop",
             Policy::Overwrite => "overwrite",
+        }
+    }
+}
+
+/// How many producers a ring takes at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Producers {
+    /// One, with plain stores: the fast way.
+    #[default]
+    One,
+    /// As many as the ring has slots, in any processes, in one order.
+    Many,
+}
+
+impl Producers {
+    /// The number in the file.
+    #[must_use]
+    pub const fn code(self) -> u32 {
+        match self {
+            Producers::One => 1,
+            Producers::Many => 2,
+        }
+    }
+
+    /// What this number stands for.
+    #[must_use]
+    pub const fn from_code(code: u32) -> Option<Self> {
+        match code {
+            1 => Some(Producers::One),
+            2 => Some(Producers::Many),
+            _ => None,
+        }
+    }
+
+    /// `one` or `many`, as the command line spells it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Producers::One => "one",
+            Producers::Many => "many",
         }
     }
 }
@@ -176,11 +225,19 @@ pub enum Cause {
     TooLarge,
     /// An observer, or the consumer of an overwrite ring, was too slow: it was lapped.
     Lapped,
+    /// A shared ring's lock was held for longer than a producer waits for it.
+    Contended,
+    /// A shared ring had no room because an older reservation was still open.
+    Pending,
     /// A `PERF_RECORD_LOST` that another writer made: its `id` is not one of ours.
     Foreign,
 }
 
 impl Cause {
+    /// Why a producer's record is refused, in the order in which losses are told and counted.
+    pub const REFUSED: [Cause; 4] =
+        [Cause::Full, Cause::TooLarge, Cause::Contended, Cause::Pending];
+
     /// The number in the `id` field of a `PERF_RECORD_LOST`.
     #[must_use]
     pub const fn code(self) -> u64 {
@@ -188,6 +245,8 @@ impl Cause {
             Cause::Full => 1,
             Cause::TooLarge => 2,
             Cause::Lapped => 3,
+            Cause::Contended => 4,
+            Cause::Pending => 5,
             Cause::Foreign => 0,
         }
     }
@@ -199,6 +258,8 @@ impl Cause {
             1 => Cause::Full,
             2 => Cause::TooLarge,
             3 => Cause::Lapped,
+            4 => Cause::Contended,
+            5 => Cause::Pending,
             _ => Cause::Foreign,
         }
     }
@@ -210,6 +271,8 @@ impl Cause {
             Cause::Full => "full",
             Cause::TooLarge => "too_large",
             Cause::Lapped => "lapped",
+            Cause::Contended => "contended",
+            Cause::Pending => "pending",
             Cause::Foreign => "foreign",
         }
     }

@@ -24,9 +24,18 @@ pub struct Latch<const WORDS: usize> {
 /// is the number of the write as well).
 pub const TAIL_MARK: usize = 4;
 /// Words of a copy of the producer's book.
-pub const PRODUCER_BOOK: usize = 16;
+pub const PRODUCER_BOOK: usize = 28;
 /// Words of a copy of the consumer's book.
 pub const CONSUMER_BOOK: usize = 8;
+/// Words of a copy of what a slot's producers have written: number, position, records, bytes,
+/// number.
+pub const SLOT_WRITTEN: usize = 5;
+/// Words of a copy of what a slot's producers have given back and lost.
+pub const SLOT_LOSSES: usize = 24;
+/// Words of what stood in a slot when its producer attached.
+pub const SLOT_BASE: usize = 16;
+/// Words of the ledger.
+pub const LEDGER: usize = 13;
 /// 64-bit words of a holder's name.
 pub const NAME_WORDS: usize = 8;
 
@@ -43,24 +52,43 @@ pub mod producer_book {
     pub const DISCARDED_RECORDS: usize = 4;
     /// The bytes of their holes.
     pub const DISCARDED_BYTES: usize = 5;
-    /// Records refused because a drop ring was full.
-    pub const FULL_RECORDS: usize = 6;
-    /// Their bytes.
-    pub const FULL_BYTES: usize = 7;
-    /// Records refused because of their size.
-    pub const TOO_LARGE_RECORDS: usize = 8;
-    /// Their bytes.
-    pub const TOO_LARGE_BYTES: usize = 9;
-    /// Of the refused ones, those already told in the stream for being refused by a full ring.
-    pub const TOLD_FULL_RECORDS: usize = 10;
-    /// Their bytes.
-    pub const TOLD_FULL_BYTES: usize = 11;
-    /// Of the refused ones, those already told in the stream for their size.
-    pub const TOLD_TOO_LARGE_RECORDS: usize = 12;
-    /// Their bytes.
-    pub const TOLD_TOO_LARGE_BYTES: usize = 13;
+    /// Reservations whose producer died.
+    pub const RECLAIMED_RECORDS: usize = 6;
+    /// The bytes of their holes.
+    pub const RECLAIMED_BYTES: usize = 7;
+    /// Records refused, and their bytes, for each cause in the order of [`crate::Cause::REFUSED`].
+    /// In a shared ring these are zero: the slots have them.
+    pub const REFUSED: usize = 8;
+    /// Of the refused ones, those told in the stream: as [`REFUSED`].
+    pub const TOLD: usize = 16;
     /// `PERF_RECORD_LOST` records in the stream.
-    pub const LOST_MARKERS: usize = 14;
+    pub const LOST_MARKERS: usize = 24;
+}
+
+/// Where each figure stands in the ledger of a shared ring.
+pub mod ledger {
+    /// Reservations given back.
+    pub const DISCARDED_RECORDS: usize = 0;
+    /// Reservations whose producer died.
+    pub const RECLAIMED_RECORDS: usize = 2;
+    /// Refused records told in the stream, as [`super::producer_book::TOLD`].
+    pub const TOLD: usize = 4;
+    /// `PERF_RECORD_LOST` records in the stream.
+    pub const LOST_MARKERS: usize = 12;
+}
+
+/// Where each figure stands in a copy of a slot's losses.
+pub mod slot_losses {
+    /// The position of the record whose end the newest of the figures counts.
+    pub const POS: usize = 1;
+    /// Reservations given back.
+    pub const DISCARDED_RECORDS: usize = 2;
+    /// Reservations whose producer died.
+    pub const RECLAIMED_RECORDS: usize = 4;
+    /// Records refused, and their bytes, for each cause in the order of [`crate::Cause::REFUSED`].
+    pub const REFUSED: usize = 6;
+    /// Of the refused ones, those told in the stream.
+    pub const TOLD: usize = 14;
 }
 
 /// Where each figure stands in a copy of the consumer's book.
@@ -125,6 +153,30 @@ pub struct SpaceLine {
     _own_line2: Gap<7>,
 }
 
+/// What the producers of a shared ring share. All but `ledger_stale` belongs to whoever holds
+/// `lock`; in an exclusive ring all of it is zero.
+#[repr(C)]
+#[derive(Debug)]
+pub struct SharedLine {
+    /// 0, or who holds the lock: slot + 1 in the low 16 bits, the slot's epoch in the others.
+    pub lock: AtomicU64,
+    /// End of the last reservation.
+    pub producer_pos: AtomicU64,
+    /// Records written before `producer_pos`, if every open reservation is committed as one.
+    pub ledger_written: AtomicU64,
+    /// Not 0: some reservation ended as something else, and the ledger is to be counted anew.
+    pub ledger_stale: AtomicU64,
+    _own_line: Gap<12>,
+    /// The rest of the producers' book as of `producer_pos`.
+    pub ledger: [AtomicU64; LEDGER],
+    /// The `data_head` at which a producer found that it did not move on.
+    pub stuck_pos: AtomicU64,
+    /// `CLOCK_BOOTTIME` of that, ns.
+    pub stuck_since_ns: AtomicU64,
+    /// Its first byte is the lock byte of whoever recovers the ring and is no producer.
+    pub recover_byte: AtomicU64,
+}
+
 /// Who holds, or last held, the consumer's place or a producer's slot. Hints for people: who is
 /// alive is told by the lock on the holder's first byte, never by a pid.
 #[repr(C)]
@@ -149,7 +201,15 @@ pub struct Holder {
 pub struct Slot {
     /// Who has it.
     pub holder: Holder,
-    _rest: Gap<48>,
+    /// Records that producers in this slot have committed: position of the last, records, bytes.
+    pub written: Latch<SLOT_WRITTEN>,
+    _written_rest: Gap<6>,
+    /// What they gave back, left behind or were refused.
+    pub losses: Latch<SLOT_LOSSES>,
+    /// What both held when the present producer attached: written, then the words of `losses`
+    /// from [`slot_losses::DISCARDED_RECORDS`] on.
+    pub base: [AtomicU64; SLOT_BASE],
+    _rest: Gap<32>,
 }
 
 /// The fields of the first page that change while the ring is in use.
@@ -169,6 +229,7 @@ pub struct Header {
     _tail_mark_rest: Gap<8>,
     /// What producers have written and lost, true at a recent `data_head`.
     pub producer: Latch<PRODUCER_BOOK>,
+    _producer_rest: Gap<8>,
     /// The consumer's sleep.
     pub wait: WaitLine,
     /// A waiting producer's sleep.
@@ -177,7 +238,9 @@ pub struct Header {
     pub consumer: Latch<CONSUMER_BOOK>,
     /// Who the consumer is.
     pub consumer_holder: Holder,
-    _reserved: Gap<224>,
+    /// What the producers of a shared ring share.
+    pub shared: SharedLine,
+    _reserved: Gap<160>,
 }
 
 #[cfg(not(loom))]
@@ -206,6 +269,27 @@ impl Holder {
     }
 }
 
+impl Slot {
+    /// A slot of zeros: what a ring on the heap starts from.
+    #[must_use]
+    pub fn new() -> Self {
+        Slot {
+            holder: Holder::new(),
+            written: Latch::new(),
+            _written_rest: zeros!(6),
+            losses: Latch::new(),
+            base: core::array::from_fn(|_| AtomicU64::new(0)),
+            _rest: zeros!(32),
+        }
+    }
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Slot::new()
+    }
+}
+
 impl Header {
     /// A header of zeros: what a ring on the heap starts from.
     #[must_use]
@@ -219,6 +303,7 @@ impl Header {
             tail_mark: Latch::new(),
             _tail_mark_rest: zeros!(8),
             producer: Latch::new(),
+            _producer_rest: zeros!(8),
             wait: WaitLine {
                 armed: AtomicU32::new(0),
                 _pad: AtomicU32::new(0),
@@ -240,7 +325,18 @@ impl Header {
             },
             consumer: Latch::new(),
             consumer_holder: Holder::new(),
-            _reserved: zeros!(224),
+            shared: SharedLine {
+                lock: AtomicU64::new(0),
+                producer_pos: AtomicU64::new(0),
+                ledger_written: AtomicU64::new(0),
+                ledger_stale: AtomicU64::new(0),
+                _own_line: zeros!(12),
+                ledger: core::array::from_fn(|_| AtomicU64::new(0)),
+                stuck_pos: AtomicU64::new(0),
+                stuck_since_ns: AtomicU64::new(0),
+                recover_byte: AtomicU64::new(0),
+            },
+            _reserved: zeros!(160),
         }
     }
 }
@@ -275,5 +371,12 @@ mod agree {
         assert!(offset_of!(Header, consumer) == offsets::CONSUMER_BOOK as usize);
         assert!(offset_of!(Header, consumer_holder) == offsets::CONSUMER as usize);
         assert!(offset_of!(Header, consumer_holder) % 128 == 0);
+        assert!(offset_of!(Header, shared) == offsets::SHARED as usize);
+        assert!(offset_of!(Header, shared.ledger) == offsets::SHARED as usize + 128);
+        assert!(offset_of!(Header, shared.recover_byte) == crate::RECOVER_LOCK_BYTE as usize);
+        assert!(size_of::<SharedLine>() == 256);
+        assert!(offset_of!(Slot, written) == 128);
+        assert!(offset_of!(Slot, losses) == 256);
+        assert!(offset_of!(Slot, base) == 640);
     };
 }

@@ -8,11 +8,12 @@ use core::mem::offset_of;
 pub(crate) mod offsets {
     pub(crate) const TAIL_MARK: u64 = 1408;
     pub(crate) const PRODUCER: u64 = 1536;
-    pub(crate) const WAIT: u64 = 1792;
-    pub(crate) const SPACE: u64 = 1920;
-    pub(crate) const CONSUMER_BOOK: u64 = 2048;
-    pub(crate) const CONSUMER: u64 = 2176;
-    pub(crate) const END: u64 = 2304;
+    pub(crate) const WAIT: u64 = 2048;
+    pub(crate) const SPACE: u64 = 2176;
+    pub(crate) const CONSUMER_BOOK: u64 = 2304;
+    pub(crate) const CONSUMER: u64 = 2432;
+    pub(crate) const SHARED: u64 = 2560;
+    pub(crate) const END: u64 = 2816;
 }
 
 /// The first 4,096 bytes of a ring file. What is named here and not live (everything but
@@ -71,8 +72,8 @@ pub struct HeaderPage {
     pub(crate) uuid: [u8; 16],
     pub(crate) boot_id: [u8; 16],
     pub(crate) identity_rest: [u64; 15],
-    pub(crate) live: [u64; 112],
-    pub(crate) tail: [u64; 224],
+    pub(crate) live: [u64; 176],
+    pub(crate) tail: [u64; 160],
 }
 
 /// One named field of the header page.
@@ -107,7 +108,7 @@ fields! {
     slot_count: 4, slot_size: 4, control_offset: 8, control_size: 8, file_size: 8, created_ns: 8,
     creator_pid: 4, creator_uid: 4, uuid: 16, boot_id: 16;
     "tail_mark" @ offsets::TAIL_MARK, 64;
-    "producer_book" @ offsets::PRODUCER, 256;
+    "producer_book" @ offsets::PRODUCER, 448;
     "wait_armed" @ offsets::WAIT, 4;
     "wait_wake_pos" @ offsets::WAIT + 8, 8;
     "wait_wake_records" @ offsets::WAIT + 16, 8;
@@ -121,6 +122,14 @@ fields! {
     "consumer_pid" @ offsets::CONSUMER + 16, 4;
     "consumer_uid" @ offsets::CONSUMER + 20, 4;
     "consumer_name" @ offsets::CONSUMER + 24, 64;
+    "shared_lock" @ offsets::SHARED, 8;
+    "producer_pos" @ offsets::SHARED + 8, 8;
+    "ledger_written" @ offsets::SHARED + 16, 8;
+    "ledger_stale" @ offsets::SHARED + 24, 8;
+    "ledger" @ offsets::SHARED + 128, 104;
+    "stuck_pos" @ offsets::SHARED + 232, 8;
+    "stuck_since_ns" @ offsets::SHARED + 240, 8;
+    "recover_byte" @ offsets::SHARED + 248, 8;
 }
 
 const _: () = {

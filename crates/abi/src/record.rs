@@ -13,6 +13,42 @@ pub const MISC_PAD: u16 = 0x7;
 /// where the kernel may put a `sample_id` the bytes that were lost.
 pub const LOST_SIZE: u32 = 32;
 
+/// What a hole was, in its `misc`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hole {
+    /// A reservation that its producer gave back.
+    Discarded,
+    /// A reservation whose producer died.
+    Reclaimed,
+    /// What a record of a shared ring left over that was committed shorter than reserved.
+    Rest,
+}
+
+impl Hole {
+    const RECLAIMED: u16 = 1 << 3;
+    const REST: u16 = 1 << 4;
+
+    const fn misc(self) -> u16 {
+        match self {
+            Hole::Discarded => 0,
+            Hole::Reclaimed => Self::RECLAIMED,
+            Hole::Rest => Self::REST,
+        }
+    }
+
+    /// What a hole with this `misc` was.
+    #[must_use]
+    pub const fn of(misc: u16) -> Self {
+        if misc & Self::RECLAIMED != 0 {
+            Hole::Reclaimed
+        } else if misc & Self::REST != 0 {
+            Hole::Rest
+        } else {
+            Hole::Discarded
+        }
+    }
+}
+
 /// A record type that an application may publish.
 ///
 /// The kernel's types are below 64, perfring's own in `0x5046_0000..=0x5046_FFFF`. All else is the
@@ -36,6 +72,8 @@ impl RecordType {
     pub const SAMPLE: RecordType = RecordType(9);
     /// A hole: a reservation that was given back. Readers skip it.
     pub const NOP: u32 = 0x5046_0001;
+    /// A reservation of a shared ring that has not ended. Never before `data_head`.
+    pub const BUSY: u32 = 0x5046_0002;
     /// Bytes of which nothing more is known; the command line's default.
     pub const BYTES: RecordType = RecordType(4096);
 
@@ -98,8 +136,22 @@ impl RecordWord {
     /// The word of a hole of `size` bytes.
     #[must_use]
     #[inline]
-    pub const fn nop(size: u64) -> Self {
-        Self::pack(RecordType::NOP, 0, size as u16)
+    pub const fn nop(size: u64, hole: Hole) -> Self {
+        Self::pack(RecordType::NOP, hole.misc(), size as u16)
+    }
+
+    /// The word of an open reservation of `size` bytes by the producer in this slot.
+    #[must_use]
+    #[inline]
+    pub const fn busy(size: u64, slot: u32) -> Self {
+        Self::pack(RecordType::BUSY, (slot << 3) as u16, size as u16)
+    }
+
+    /// The slot whose reservation is open here, if one is.
+    #[must_use]
+    #[inline]
+    pub const fn owner(self) -> Option<u32> {
+        if self.kind() == RecordType::BUSY { Some(self.misc() as u32 >> 3) } else { None }
     }
 
     /// The word of a `PERF_RECORD_LOST`.
@@ -154,11 +206,12 @@ impl RecordWord {
         }
     }
 
-    /// Whether the record is one that an application published, and not a hole or a loss.
+    /// Whether the record is one that an application published, and not a hole or a loss (or
+    /// open, which nobody sees).
     #[must_use]
     #[inline]
     pub const fn is_data(self) -> bool {
-        self.kind() != RecordType::NOP && self.kind() != RecordType::LOST
+        self.kind() & !7 != RecordType::NOP & !7 && self.kind() != RecordType::LOST
     }
 }
 
@@ -195,8 +248,23 @@ mod tests {
     }
 
     #[test]
+    fn holes_and_open_reservations_say_what_they_are() {
+        for hole in [Hole::Discarded, Hole::Reclaimed, Hole::Rest] {
+            let word = RecordWord::nop(4096, hole);
+            assert_eq!((word.size(), word.payload_len()), (4096, Some(4088)));
+            assert_eq!((Hole::of(word.misc()), word.owner()), (hole, None));
+            assert!(!word.is_data());
+        }
+        for slot in [0, 1, 63, 4095] {
+            let word = RecordWord::busy(65_528, slot);
+            assert_eq!((word.owner(), word.size()), (Some(slot), 65_528));
+            assert!(!word.is_data());
+        }
+    }
+
+    #[test]
     fn reserved_types_are_refused() {
-        for raw in [0, 1, 2, 8, 10, 11, 63, RecordType::NOP, 0x5046_ffff] {
+        for raw in [0, 1, 2, 8, 10, 11, 63, RecordType::NOP, RecordType::BUSY, 0x5046_ffff] {
             assert_eq!(RecordType::new(raw), None, "{raw:#x}");
         }
         for raw in [9, 64, 4096, 0x5045_ffff, 0x5047_0000, u32::MAX] {

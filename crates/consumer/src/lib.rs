@@ -41,10 +41,11 @@ mod stat;
 pub use consumer::Consumer;
 pub use observer::Observer;
 pub use pace::Pace;
-pub use perfring_abi::{Cause, Evict, Layout, Policy, RecordType, Tell};
+pub use perfring_abi::{Cause, Evict, Layout, Policy, Producers, RecordType, Tell};
 pub use perfring_ring::{
-    ConsumerBook, Corrupt, Count, Lost, ProducerBook, Saved, Start, Totals, WakeAt, Who,
+    ConsumerBook, Corrupt, Count, Lost, ProducerBook, Recovered, Refused, Saved, SlotFigures,
+    Start, Totals, WakeAt, Who,
 };
-pub use perfring_shm::{AttachError, Home, Item, Pinned, Record};
+pub use perfring_shm::{AttachError, Home, Item, Pinned, Record, recover};
 pub use snapshot::{Items, Snapshot};
-pub use stat::{Holding, Stat};
+pub use stat::{HeldUp, Holding, Member, Stat};

@@ -1,8 +1,9 @@
 //! What can be said of a ring from outside.
 
-use perfring_abi::Layout;
-use perfring_ring::{Totals, Who};
-use perfring_shm::{AttachError, Home, MappedObserver, Place, RingFile};
+use perfring_abi::{Layout, Producers};
+use perfring_ring::{SlotFigures, Totals, Who};
+use perfring_shm::{AttachError, Home, MappedObserver, Place, RingFile, SlotsSeen};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Who holds a place, and whether it is alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +14,32 @@ pub struct Holding {
     pub who: Who,
 }
 
+/// One of the producers of a shared ring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The kernel says that it lives.
+    pub alive: bool,
+    /// Who it is, and what it did.
+    pub figures: SlotFigures,
+}
+
+/// An open reservation that nothing younger can pass, or a lock that is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldUp {
+    /// The slot of the producer.
+    pub slot: u32,
+    /// It lives: it is slow, or stopped. A dead one's reservation is ended by the next who needs
+    /// it, or by `perfring recover`.
+    pub alive: bool,
+    /// For how long other producers, or the caller, have found it so; at least.
+    pub since: Duration,
+    /// It holds the lock, too: nobody can reserve.
+    pub locked: bool,
+}
+
+/// How long a ring is looked at before it is said that it is held up.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// A ring's figures at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
@@ -20,8 +47,13 @@ pub struct Stat {
     pub layout: Layout,
     /// The books; `None` if the header says what no producer leaves.
     pub totals: Option<Totals>,
-    /// The producer's place.
+    /// The producer's place; of a shared ring, that of its first slot.
     pub producer: Holding,
+    /// The producers of a shared ring, dead and alive, that still have their slots, with their
+    /// figures since they attached.
+    pub producers: Vec<Member>,
+    /// What holds a shared ring up, if anything does.
+    pub held_up: Option<HeldUp>,
     /// The consumer's place.
     pub consumer: Holding,
 }
@@ -40,11 +72,59 @@ impl Stat {
         let holding = |place| -> Result<Holding, AttachError> {
             Ok(Holding { alive: file.is_held(place)?, who: file.holder(place)? })
         };
+        let seen = MappedObserver::slots(file.home())?;
+        let held_up = HeldUp::look(file, &seen)?;
+        let member = |(alive, figures)| Member { alive, figures };
         Ok(Stat {
             layout: *file.layout(),
             totals,
-            producer: holding(Place::Producer)?,
+            producer: holding(Place::Producer(0))?,
+            producers: seen.figures.into_iter().map(member).collect(),
+            held_up,
             consumer: holding(Place::Consumer)?,
         })
+    }
+
+    /// Rises whenever a producer attaches: with the ring's `uuid`, it tells a reader that a
+    /// producer has restarted.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        match self.layout.producers {
+            Producers::One => self.producer.who.epoch,
+            Producers::Many => self.producers.iter().map(|member| member.figures.who.epoch).sum(),
+        }
+    }
+}
+
+impl HeldUp {
+    /// A reservation is open at most moments of a busy ring, and the lock held: it is only said to
+    /// hold the ring up if it is there for a while.
+    fn look(file: &RingFile, first: &SlotsSeen) -> Result<Option<Self>, AttachError> {
+        let of = |seen: &SlotsSeen| seen.locked_by.or(seen.held_up);
+        let Some(slot) = of(first) else { return Ok(None) };
+        let since = Instant::now();
+        let place = |seen: &SlotsSeen| {
+            let figures = seen.figures.iter().find(|(_, figures)| figures.slot == slot);
+            figures.map(|(_, figures)| (figures.written, figures.discarded))
+        };
+        loop {
+            let now = MappedObserver::slots(file.home())?;
+            if of(&now) != Some(slot) || place(&now) != place(first) {
+                return Ok(None);
+            }
+            if since.elapsed() >= LOOK {
+                let noted = now.held_up_since_ns.map_or(Duration::ZERO, |then| {
+                    let then = UNIX_EPOCH + Duration::from_nanos(then);
+                    SystemTime::now().duration_since(then).unwrap_or_default()
+                });
+                return Ok(Some(HeldUp {
+                    slot,
+                    alive: file.is_held(Place::Producer(slot))?,
+                    since: noted.max(since.elapsed()),
+                    locked: now.locked_by == Some(slot),
+                }));
+            }
+            std::thread::sleep(LOOK / 4);
+        }
     }
 }

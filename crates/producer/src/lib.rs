@@ -40,13 +40,18 @@
 
 use std::time::Duration;
 
-pub use perfring_abi::{Evict, Layout, Policy, RecordType, Tell};
-pub use perfring_ring::{Count, ProducerBook, Wake};
+mod shared;
+
+pub use perfring_abi::{
+    Evict, Layout, Policy, Producers, RecordType, SLOTS_DEFAULT, Tell, record_size,
+};
+pub use perfring_ring::{Count, ProducerBook, Refused, Wake};
 use perfring_shm::MappedWriter;
 pub use perfring_shm::{
     AttachError, Batch, CreateError, Home, Removal, Reservation, ReserveError,
-    RingOptions as Options, create, remove,
+    RingOptions as Options, SharedBatch, SharedReservation, create, remove,
 };
+pub use shared::SharedProducer;
 
 /// The one producer of a ring.
 ///

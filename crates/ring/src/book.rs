@@ -1,6 +1,6 @@
 //! The books: what was written, read and lost, so that `written = read + lost + still there`.
 
-use perfring_abi::{CONSUMER_BOOK, PRODUCER_BOOK, consumer_book as c, producer_book as p};
+use perfring_abi::{CONSUMER_BOOK, Cause, PRODUCER_BOOK, consumer_book as c, producer_book as p};
 
 /// Records and the bytes they take in the ring, headers and padding included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +38,80 @@ impl Count {
     }
 }
 
+/// Refused records by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// A drop ring was full.
+    pub full: Count,
+    /// Too large for the ring.
+    pub too_large: Count,
+    /// The lock of a shared ring was not to be had.
+    pub contended: Count,
+    /// In a shared ring, an older reservation was still open.
+    pub pending: Count,
+}
+
+impl Refused {
+    /// The counts in the order of [`Cause::REFUSED`].
+    #[must_use]
+    pub fn all(&self) -> [Count; Cause::REFUSED.len()] {
+        [self.full, self.too_large, self.contended, self.pending]
+    }
+
+    /// Of all causes together.
+    #[must_use]
+    pub fn total(&self) -> Count {
+        self.all().into_iter().fold(Count::default(), Count::plus)
+    }
+
+    /// What this has more than `other`, cause by cause.
+    #[must_use]
+    pub fn since(self, other: Refused) -> Refused {
+        Refused {
+            full: self.full.since(other.full),
+            too_large: self.too_large.since(other.too_large),
+            contended: self.contended.since(other.contended),
+            pending: self.pending.since(other.pending),
+        }
+    }
+
+    /// The sums, cause by cause.
+    #[must_use]
+    pub fn plus(self, other: Refused) -> Refused {
+        Refused {
+            full: self.full.plus(other.full),
+            too_large: self.too_large.plus(other.too_large),
+            contended: self.contended.plus(other.contended),
+            pending: self.pending.plus(other.pending),
+        }
+    }
+
+    /// Of the producers' causes; all others count as `full`, as what another writer told does.
+    pub(crate) fn of_mut(&mut self, cause: Cause) -> &mut Count {
+        match cause {
+            Cause::TooLarge => &mut self.too_large,
+            Cause::Contended => &mut self.contended,
+            Cause::Pending => &mut self.pending,
+            Cause::Full | Cause::Lapped | Cause::Foreign => &mut self.full,
+        }
+    }
+
+    pub(crate) fn to_words(self, words: &mut [u64]) {
+        for (to, count) in words.chunks_exact_mut(2).zip(self.all()) {
+            to.copy_from_slice(&[count.records, count.bytes]);
+        }
+    }
+
+    pub(crate) fn from_words(words: &[u64]) -> Self {
+        let mut counts = words.chunks_exact(2).map(|two| Count { records: two[0], bytes: two[1] });
+        let mut next = || counts.next().unwrap_or_default();
+        Refused { full: next(), too_large: next(), contended: next(), pending: next() }
+    }
+}
+
+/// Words of [`Refused`].
+pub(crate) const REFUSED: usize = 2 * Cause::REFUSED.len();
+
 /// What producers have done since the ring was made, true at `pos`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProducerBook {
@@ -47,14 +121,12 @@ pub struct ProducerBook {
     pub written: Count,
     /// Reserved and given back.
     pub discarded: Count,
-    /// Refused by a full ring.
-    pub full: Count,
-    /// Refused for their size.
-    pub too_large: Count,
-    /// Of `full`, already told in the stream.
-    pub told_full: Count,
-    /// Of `too_large`, already told in the stream.
-    pub told_too_large: Count,
+    /// Reserved by a producer of a shared ring that died.
+    pub reclaimed: Count,
+    /// Refused.
+    pub refused: Refused,
+    /// Of `refused`, already told in the stream.
+    pub told: Refused,
     /// `PERF_RECORD_LOST` records in the stream.
     pub lost_markers: u64,
 }
@@ -67,14 +139,13 @@ impl ProducerBook {
         for (at, count) in [
             (p::WRITTEN_RECORDS, self.written),
             (p::DISCARDED_RECORDS, self.discarded),
-            (p::FULL_RECORDS, self.full),
-            (p::TOO_LARGE_RECORDS, self.too_large),
-            (p::TOLD_FULL_RECORDS, self.told_full),
-            (p::TOLD_TOO_LARGE_RECORDS, self.told_too_large),
+            (p::RECLAIMED_RECORDS, self.reclaimed),
         ] {
             words[at] = count.records;
             words[at + 1] = count.bytes;
         }
+        self.refused.to_words(&mut words[p::REFUSED..][..REFUSED]);
+        self.told.to_words(&mut words[p::TOLD..][..REFUSED]);
         words
     }
 
@@ -84,10 +155,9 @@ impl ProducerBook {
             pos: words[p::POS],
             written: count(p::WRITTEN_RECORDS),
             discarded: count(p::DISCARDED_RECORDS),
-            full: count(p::FULL_RECORDS),
-            too_large: count(p::TOO_LARGE_RECORDS),
-            told_full: count(p::TOLD_FULL_RECORDS),
-            told_too_large: count(p::TOLD_TOO_LARGE_RECORDS),
+            reclaimed: count(p::RECLAIMED_RECORDS),
+            refused: Refused::from_words(&words[p::REFUSED..][..REFUSED]),
+            told: Refused::from_words(&words[p::TOLD..][..REFUSED]),
             lost_markers: words[p::LOST_MARKERS],
         }
     }

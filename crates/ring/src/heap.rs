@@ -1,15 +1,16 @@
 //! A ring on the heap: for property tests, loom and Miri, which know no mappings.
 
-use crate::Ring;
+use crate::{Ring, Shared};
 use alloc::boxed::Box;
 use perfring_abi::atomic::AtomicU64;
-use perfring_abi::{Evict, Header, Layout, Policy, Tell};
+use perfring_abi::{Evict, Header, Layout, Policy, Producers, Slot, Tell};
 
 /// A header and a data area of any power of two of words.
 #[derive(Debug)]
 pub struct HeapRing {
     header: Box<Header>,
     data: Box<[AtomicU64]>,
+    slots: Box<[Slot]>,
     layout: Layout,
 }
 
@@ -23,12 +24,14 @@ impl HeapRing {
         Some(HeapRing {
             header: Box::new(Header::new()),
             data: (0..data_size / 8).map(|_| AtomicU64::new(0)).collect(),
+            slots: Box::default(),
             layout: Layout {
                 page_size: 4096,
                 data_size,
                 policy,
                 evict: Evict::Exact,
                 tell: Tell::InStream,
+                producers: Producers::One,
                 slots: 1,
                 created_ns: 0,
                 creator_pid: 0,
@@ -51,6 +54,20 @@ impl HeapRing {
     pub fn tell(mut self, tell: Tell) -> Self {
         self.layout.tell = tell;
         self
+    }
+
+    /// The same ring for so many producers at a time.
+    #[must_use]
+    pub fn many(mut self, slots: u32) -> Self {
+        self.slots = (0..slots).map(|_| Slot::new()).collect();
+        (self.layout.producers, self.layout.slots) = (Producers::Many, slots);
+        self
+    }
+
+    /// What the producers of a shared ring work on.
+    #[must_use]
+    pub fn shared(&self) -> Shared<'_> {
+        Shared::new(self.ring(), &self.slots)
     }
 
     /// What the algorithm works on.

@@ -9,14 +9,24 @@ use perfring_abi::{Cause, Evict, Header, LOST_SIZE, Policy, RecordWord, SIZE_MAX
 /// no more than this many bytes of records.
 const BOOK_INTERVAL_MAX: u64 = 64 << 10;
 
-fn book_interval(ring: Ring<'_>) -> u64 {
+pub(crate) fn book_interval(ring: Ring<'_>) -> u64 {
     (ring.data_size() / 4).min(BOOK_INTERVAL_MAX)
 }
 
 /// How far past its book a producer can have written: up to an interval, and then one record with
-/// the markers before it; and never over the book's own position.
+/// the markers before it; and never over the book's own position. In a shared ring an open
+/// reservation holds the head and the book back, so that alone is sure.
 pub(crate) fn reach(ring: Ring<'_>) -> u64 {
+    // Relaxed: never zero again once a shared ring has had a record, and always in any other.
+    if ring.header.shared.producer_pos.load(Ordering::Relaxed) != 0 {
+        return ring.data_size() - 1;
+    }
     (book_interval(ring) + u64::from(SIZE_MAX) + 2 * u64::from(LOST_SIZE)).min(ring.data_size() - 1)
+}
+
+/// A `PERF_RECORD_LOST`.
+pub(crate) fn lost_words(cause: Cause, lost: Count) -> [u64; (LOST_SIZE / 8) as usize] {
+    [RecordWord::lost().raw(), cause.code(), lost.records, lost.bytes]
 }
 
 impl Writer {
@@ -206,30 +216,28 @@ impl Writer {
         if self.tell == Tell::CountersOnly {
             return 0;
         }
-        u64::from(self.book.full != self.book.told_full)
-            + u64::from(self.book.too_large != self.book.told_too_large)
+        // An exclusive ring knows no other cause.
+        let (refused, told) = (&self.book.refused, &self.book.told);
+        u64::from(refused.full != told.full) + u64::from(refused.too_large != told.too_large)
     }
 
     /// Writes the markers; the next publish brings them with it. A producer that dies before that
     /// has told nothing, as the book in the page then still says.
     fn tell_losses(&mut self, ring: Ring<'_>) {
         self.hold();
-        let full = self.book.full.since(self.book.told_full);
-        let too_large = self.book.too_large.since(self.book.told_too_large);
-        for (cause, lost) in [(Cause::Full, full), (Cause::TooLarge, too_large)] {
+        let untold = self.book.refused.since(self.book.told);
+        for (cause, lost) in [(Cause::Full, untold.full), (Cause::TooLarge, untold.too_large)] {
             if lost == Count::default() {
                 continue;
             }
-            let words = [RecordWord::lost().raw(), cause.code(), lost.records, lost.bytes];
-            for (at, word) in words.into_iter().enumerate() {
+            for (at, word) in lost_words(cause, lost).into_iter().enumerate() {
                 // Relaxed: A publishes it.
                 ring.word(self.pos() + at as u64 * 8).store(word, Ordering::Relaxed);
             }
             self.skip(LOST_SIZE.into());
             self.book.lost_markers = self.book.lost_markers.wrapping_add(1);
         }
-        self.book.told_full = self.book.full;
-        self.book.told_too_large = self.book.too_large;
+        self.book.told = self.book.refused;
     }
 
     /// Publishes the book, true at the head. Everything committed must be published.

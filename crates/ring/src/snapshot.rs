@@ -1,8 +1,8 @@
 //! The snapshot: a copy of everything intact, while producers run at full speed.
 
 use crate::reader::{Found, Frame, lost_of};
-use crate::totals::Totals;
-use crate::{Corrupt, Ring};
+use crate::totals::{Stranded, Totals};
+use crate::{Corrupt, Ring, Shared};
 use alloc::vec::Vec;
 use perfring_abi::{HEADER_LEN, Policy, RecordType, RecordWord};
 
@@ -31,7 +31,22 @@ impl Snapshot {
     /// # Errors
     /// [`Corrupt`] if the positions are such as no producer leaves.
     pub fn take(ring: Ring<'_>, policy: Policy) -> Result<Self, Corrupt> {
-        let totals = Totals::read(ring, policy).ok_or(Corrupt { pos: ring.tail() })?;
+        Self::of(Shared::new(ring, &[]), policy, |_| false)
+    }
+
+    /// As [`Snapshot::take`], for a ring with slots: what is committed behind reservations that
+    /// dead producers left open is in it too. `is_dead` says whether a slot's producer is.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if the positions are such as no producer leaves.
+    pub fn of(
+        at: Shared<'_>,
+        policy: Policy,
+        is_dead: impl Fn(u32) -> bool,
+    ) -> Result<Self, Corrupt> {
+        let ring = at.ring();
+        let totals = Totals::of(at, policy, &is_dead).ok_or(Corrupt { pos: ring.tail() })?;
+        let copy = |ring| copy(ring, Stranded::find(at, &is_dead).upto);
         let (mut start, mut words) = copy(ring)?;
         for _ in 1..TRIES {
             if !words.is_empty() || ring.tail() >= ring.head() {
@@ -83,6 +98,7 @@ impl Snapshot {
                 let lost = lost_of(body, cursor).ok_or(bad)?;
                 return Ok(Some((Found::Lost(lost), &[], after)));
             }
+            // A hole, or what a dead producer left open.
             cursor = after;
         }
         Ok(None)
@@ -91,8 +107,7 @@ impl Snapshot {
 
 /// Where the oldest record stood, and everything from there to the head. Nothing, if the producer
 /// came round once while the first chunk was copied.
-fn copy(ring: Ring<'_>) -> Result<(u64, Vec<u64>), Corrupt> {
-    let head = ring.head();
+fn copy(ring: Ring<'_>, head: u64) -> Result<(u64, Vec<u64>), Corrupt> {
     let mut tail = ring.tail();
     if !head.is_multiple_of(8) || !tail.is_multiple_of(8) || head > crate::POS_MAX {
         return Err(Corrupt { pos: tail });

@@ -5,9 +5,9 @@ use crate::book::{ConsumerBook, Count, ProducerBook};
 use crate::observer::oldest;
 use crate::reader::lost_at;
 use crate::room::reach;
-use crate::{Corrupt, POS_MAX, Ring, latch};
+use crate::{Corrupt, POS_MAX, Ring, Shared, latch};
 use perfring_abi::atomic::{Ordering, spin_loop};
-use perfring_abi::{Cause, Policy, RecordType, RecordWord};
+use perfring_abi::{Hole, Policy, RecordType, RecordWord};
 
 /// How often a walk is begun again because the producer was faster.
 const TRIES: u32 = if cfg!(loom) { 2 } else { 100 };
@@ -27,6 +27,9 @@ pub struct Totals {
     pub overwritten: Count,
     /// Written and neither released nor overwritten.
     pub present: Count,
+    /// In a shared ring: committed, and not among the written, because a reservation before it is
+    /// open whose producer is dead. Readers see it once the ring is recovered.
+    pub stranded: Count,
 }
 
 impl Totals {
@@ -34,10 +37,19 @@ impl Totals {
     /// and of nearly the same moment together; on one at rest they are exact.
     #[must_use]
     pub fn read(ring: Ring<'_>, policy: Policy) -> Option<Self> {
+        Self::of(Shared::new(ring, &[]), policy, |_| false)
+    }
+
+    /// As [`Totals::read`], for a ring with slots; `is_dead` says whether a slot's producer is.
+    #[must_use]
+    pub fn of(at: Shared<'_>, policy: Policy, is_dead: impl Fn(u32) -> bool) -> Option<Self> {
+        let ring = at.ring();
         // In the order of a record's life turned round: what is read or gone was written before.
         let consumer = latch::find(&ring.header.consumer)?;
         let place = oldest(ring, policy).ok()?;
-        let producer = newest_book(ring).ok()?;
+        let mut producer = newest_book(ring).ok()?;
+        producer.refused = producer.refused.plus(crate::slot::refused(at.slots));
+        let stranded = Stranded::find(at, is_dead).written;
         let (consumer, overwritten) = match policy {
             Policy::Overwrite => (ConsumerBook::from_words(&consumer.words), place.before),
             // After a death between the book and the tail, the book that fits the tail counts;
@@ -59,14 +71,49 @@ impl Totals {
             consumer,
             overwritten,
             present: producer.written.since(place.before),
+            stranded,
         })
     }
 
     /// Losses that the counters know and the stream does not tell yet.
     #[must_use]
     pub fn untold(&self) -> Count {
-        let full = self.producer.full.since(self.producer.told_full);
-        full.plus(self.producer.too_large.since(self.producer.told_too_large))
+        self.producer.refused.since(self.producer.told).total()
+    }
+}
+
+/// What is committed behind reservations that dead producers left open.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stranded {
+    /// Where `data_head` would be if the ring were recovered.
+    pub(crate) upto: u64,
+    pub(crate) written: Count,
+}
+
+impl Stranded {
+    pub(crate) fn find(at: Shared<'_>, is_dead: impl Fn(u32) -> bool) -> Self {
+        let (ring, head) = (at.ring(), at.ring().head());
+        let end = at.producer_pos();
+        let mut found = Stranded { upto: head, written: Count::default() };
+        if end <= head || end - head >= ring.data_size() {
+            return found;
+        }
+        let (mut pos, mut counted) = (head, Count::default());
+        while pos < end {
+            let word = RecordWord::from_raw(ring.word(pos).load(Ordering::Acquire)); // N
+            let size = word.size();
+            let alive = word.owner().is_some_and(|owner| !is_dead(owner));
+            if alive || word.payload_len().is_none() || size > end - pos {
+                break;
+            }
+            pos += size;
+            if word.is_data() {
+                counted.add(size);
+                // Holes after the last record bring nobody anything.
+                found = Stranded { upto: pos, written: counted };
+            }
+        }
+        found
     }
 }
 
@@ -75,7 +122,8 @@ pub(crate) fn producer_book(ring: Ring<'_>) -> Option<ProducerBook> {
     latch::find(&ring.header.producer).map(|whole| ProducerBook::from_words(&whole.words))
 }
 
-/// The book as it was when `head` was published: walks the records since.
+/// The book as it was when `head` was published: walks the records since. Beyond `data_head`, where
+/// only a shared ring's producers look, an open reservation counts as a record.
 pub(crate) fn bring_up(
     ring: Ring<'_>,
     mut book: ProducerBook,
@@ -92,14 +140,16 @@ pub(crate) fn bring_up(
             return Err(Corrupt { pos: book.pos });
         }
         match word.kind() {
-            RecordType::NOP => book.discarded.add(size),
+            RecordType::NOP => match Hole::of(word.misc()) {
+                Hole::Discarded => book.discarded.add(size),
+                Hole::Reclaimed => book.reclaimed.add(size),
+                Hole::Rest => book.discarded.bytes = book.discarded.bytes.wrapping_add(size),
+            },
             RecordType::LOST => {
                 let lost = lost_at(ring, book.pos, size).ok_or(Corrupt { pos: book.pos })?;
                 let count = Count { records: lost.records, bytes: lost.bytes };
-                match lost.cause {
-                    Cause::TooLarge => book.told_too_large = book.told_too_large.plus(count),
-                    _ => book.told_full = book.told_full.plus(count),
-                }
+                let told = book.told.of_mut(lost.cause);
+                *told = told.plus(count);
                 book.lost_markers = book.lost_markers.wrapping_add(1);
             }
             _ => book.written.add(size),

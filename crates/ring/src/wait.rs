@@ -126,20 +126,21 @@ impl Ring<'_> {
     pub fn prepare_space_sleep(&self, target: u64, heavy: impl FnOnce()) -> Option<u32> {
         let line = &self.header.space;
         let seq = line.seq.load(Ordering::Acquire);
-        line.wake_pos.store(target, Ordering::Relaxed);
-        line.armed.store(1, Ordering::Release); // L, pairs with K
+        // Armed first, and then the lowest of all sleepers' targets: whoever wakes resets them in
+        // the opposite order, so a target that is wiped out belongs to a sleeper who is woken.
+        line.armed.store(1, Ordering::SeqCst); // L, pairs with K
+        line.wake_pos.fetch_min(target, Ordering::SeqCst);
         heavy(); // L
-        if self.header.data_tail.load(Ordering::Acquire) >= target {
-            line.armed.store(0, Ordering::Relaxed);
-            return None;
-        }
-        Some(seq)
+        (self.header.data_tail.load(Ordering::Acquire) < target).then_some(seq)
     }
 
-    /// After a producer's sleep, for whatever reason it ended.
-    pub fn end_space_sleep(&self) {
-        // Relaxed, as in `end_sleep`.
-        self.header.space.armed.store(0, Ordering::Relaxed);
+    /// Wakes a consumer that sleeps, whatever for. Returns whether there is one, to be woken on
+    /// [`Ring::wait_word`].
+    pub fn force_wake(&self) -> bool {
+        fence(Ordering::SeqCst); // I, in full
+        // Relaxed: I orders it.
+        self.header.wait.armed.load(Ordering::Relaxed) != 0
+            && claim_wake(&self.header.wait, Wake::Force, 0, 0)
     }
 
     /// The word that a consumer sleeps on.
@@ -174,7 +175,12 @@ pub(crate) fn claim_wake(line: &WaitLine, wake: Wake, head: u64, records: u64) -
 #[cold]
 pub(crate) fn claim_space_wake(line: &SpaceLine, tail: u64) -> bool {
     fence(Ordering::Acquire); // pairs with the release store of `armed`
-    if tail < line.wake_pos.load(Ordering::Relaxed) || line.armed.swap(0, Ordering::AcqRel) == 0 {
+    if tail < line.wake_pos.load(Ordering::Relaxed) {
+        return false;
+    }
+    // The targets before the flag, see `prepare_space_sleep`. Whoever still sleeps arms anew.
+    line.wake_pos.swap(u64::MAX, Ordering::SeqCst);
+    if line.armed.swap(0, Ordering::SeqCst) == 0 {
         return false;
     }
     line.seq.fetch_add(1, Ordering::Release);

@@ -10,7 +10,7 @@ use crate::wait::claim_wake;
 use crate::{Corrupt, Fences, Ring, Wake};
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{
-    Evict, HEADER_LEN, LOST_SIZE, Layout, Policy, RecordType, RecordWord, Tell, record_size,
+    Evict, HEADER_LEN, Hole, LOST_SIZE, Layout, Policy, RecordType, RecordWord, Tell, record_size,
 };
 
 /// Why a reservation was refused.
@@ -24,6 +24,16 @@ pub enum Refusal {
         len: usize,
         /// The longest that fits.
         max: usize,
+    },
+    /// A shared ring's lock is held, and its holder lives.
+    Contended {
+        /// The holder's slot.
+        slot: u32,
+    },
+    /// A shared ring has no room because an older reservation is open, and its producer lives.
+    Pending {
+        /// The producer's slot.
+        slot: u32,
     },
     /// `data_tail` is where no consumer can have put it: somebody writes over the header.
     Corrupt {
@@ -235,7 +245,7 @@ impl Writer {
     /// positions do not depend on what was thought better of.
     pub fn discard(&mut self, ring: Ring<'_>, reserved: Reserved) {
         self.hold();
-        let word = RecordWord::nop(record_size(reserved.len));
+        let word = RecordWord::nop(record_size(reserved.len), Hole::Discarded);
         // Relaxed: A publishes it.
         ring.word(reserved.start).store(word.raw(), Ordering::Relaxed);
         self.skip(word.size());
@@ -263,14 +273,7 @@ impl Writer {
 
     /// Copies a payload into its reservation, word by word. A mapping has a quicker way.
     pub fn fill(&self, ring: Ring<'_>, reserved: &Reserved, payload: &[u8]) {
-        let mut pos = reserved.payload_pos();
-        for chunk in payload[..payload.len().min(reserved.len)].chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            // Relaxed: A publishes it, and E came before it.
-            ring.word(pos).store(u64::from_ne_bytes(word), Ordering::Relaxed);
-            pos += 8;
-        }
+        fill(ring, reserved, payload);
     }
 
     /// Counts a refusal, to be told in the stream before the next record that fits. Returns
@@ -278,8 +281,8 @@ impl Writer {
     #[cold]
     pub fn refuse(&mut self, ring: Ring<'_>, refusal: Refusal, len: usize) -> bool {
         let cause = match refusal {
-            Refusal::TooLarge { .. } => &mut self.book.too_large,
-            Refusal::Full | Refusal::Corrupt { .. } => &mut self.book.full,
+            Refusal::TooLarge { .. } => &mut self.book.refused.too_large,
+            _ => &mut self.book.refused.full,
         };
         cause.add(record_size(len));
         // The next reservation comes by `make_room`, which tells the loss.
@@ -341,8 +344,19 @@ impl Writer {
     }
 }
 
+pub(crate) fn fill(ring: Ring<'_>, reserved: &Reserved, payload: &[u8]) {
+    let mut pos = reserved.payload_pos();
+    for chunk in payload[..payload.len().min(reserved.len)].chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        // Relaxed: A publishes it, and E came before it.
+        ring.word(pos).store(u64::from_ne_bytes(word), Ordering::Relaxed);
+        pos += 8;
+    }
+}
+
 /// What [`Layout::max_len`] says, from the ring in hand: models have rings smaller than a page.
-fn max_len(ring: Ring<'_>) -> usize {
+pub(crate) fn max_len(ring: Ring<'_>) -> usize {
     let size = (ring.data_size() - 8).min(perfring_abi::SIZE_MAX.into());
     (size - u64::from(HEADER_LEN)) as usize
 }

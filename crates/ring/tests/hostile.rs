@@ -5,7 +5,7 @@
 
 use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_abi::{
-    Evict, Policy, RecordType, RecordWord, TAIL_MARK, Tell, consumer_book, producer_book,
+    Evict, Hole, Policy, RecordType, RecordWord, TAIL_MARK, Tell, consumer_book, producer_book,
 };
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
@@ -320,8 +320,8 @@ fn nasty(old: u64) -> impl Iterator<Item = u64> {
         record(0, SIZE as u16),
         record(0, u16::MAX),
         record(0, 65_528),
-        RecordWord::nop(8).raw(),
-        RecordWord::nop(0).raw(),
+        RecordWord::nop(8, Hole::Discarded).raw(),
+        RecordWord::nop(0, Hole::Discarded).raw(),
         RecordWord::pack(RecordType::LOST, 0, 16).raw(),
         RecordWord::pack(RecordType::LOST, 0, 24).raw(),
         RecordWord::lost().raw(),
@@ -423,7 +423,7 @@ fn a_ring_of_holes_keeps_nobody_for_ever() {
             let heap = HeapRing::new(SIZE, policy).unwrap();
             let lie = || {
                 for word in heap.data() {
-                    word.store(RecordWord::nop(8).raw(), Ordering::Relaxed);
+                    word.store(RecordWord::nop(8, Hole::Discarded).raw(), Ordering::Relaxed);
                 }
                 heap.header().data_head.store(head, Ordering::Relaxed);
                 heap.header().data_tail.store(tail, Ordering::Relaxed);

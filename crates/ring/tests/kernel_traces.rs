@@ -1,8 +1,9 @@
 //! Operations that were run against the BPF ring buffer of a real kernel, replayed: our ring must
 //! grant, refuse and stand where the kernel did.
 //!
-//! The kernel's one thread held both reservations of a row open at once; our exclusive producer
-//! has one open at a time, and ends A before it reserves B. That changes no position.
+//! The kernel's one thread held both reservations of a row open at once, and so do the producers of
+//! a shared ring here: A is one's and B another's. An exclusive producer has one open at a time, and
+//! ends A before it reserves B, which changes no position.
 //!
 //! The traces are not part of this repository: `PERFRING_KERNEL_TRACES` names their folder, and
 //! without it the folder `shared/kernel-traces` beside the checkout is read.
@@ -11,7 +12,10 @@
 
 use perfring_abi::{Policy, RecordType, Tell, record_size};
 use perfring_ring::heap::HeapRing;
-use perfring_ring::{Count, Fences, Found, Reader, Refusal, Ring, Wake, Writer};
+use perfring_ring::{
+    Count, Fences, Found, Peers, Reader, Refusal, Reserved, Ring, Shared, SharedWriter, Wake, Who,
+    Writer,
+};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -77,6 +81,137 @@ fn one(writer: &mut Writer, ring: Ring<'_>, len: usize, commit: bool, fill: u8) 
             false
         }
     }
+}
+
+/// Nobody dies here, and nobody waits.
+struct Alone;
+
+impl Peers for Alone {
+    fn is_alive(&self, _slot: u32) -> bool {
+        true
+    }
+
+    fn relax(&self, _round: u32) {}
+
+    fn now_ns(&self) -> u64 {
+        1
+    }
+}
+
+/// Who offers A, and who B.
+struct Two<'a> {
+    at: Shared<'a>,
+    producers: [SharedWriter; 2],
+}
+
+impl<'a> Two<'a> {
+    fn attach(heap: &'a HeapRing) -> Self {
+        let at = heap.shared();
+        let attach = |slot| {
+            let who = Who::default();
+            SharedWriter::attach(at, heap.layout(), Fences::Full, slot, &who, &Alone).unwrap()
+        };
+        Two { at, producers: [attach(0), attach(1)] }
+    }
+
+    /// Reserves and fills, or counts the refusal.
+    fn reserve(&mut self, of: usize, len: usize) -> Option<Reserved> {
+        let (at, writer) = (self.at, &mut self.producers[of]);
+        match writer.try_reserve(at, &Alone, RecordType::BYTES, len) {
+            Ok(reserved) => {
+                writer.fill(at, &reserved, &vec![[0xaa, 0xbb][of]; len]);
+                Some(reserved)
+            }
+            Err(refusal) => {
+                let (max, ring) = (writer.max_len(), at.ring());
+                let expected = match refusal {
+                    Refusal::TooLarge { .. } => len > max,
+                    // Only A can be in B's way.
+                    Refusal::Pending { slot } => of == 1 && slot == 0,
+                    other => other == Refusal::Full && ring.head() - ring.tail() <= SIZE,
+                };
+                assert!(expected, "{refusal:?} for {len} bytes");
+                let _ = writer.refuse(at, refusal, len);
+                None
+            }
+        }
+    }
+
+    fn end(&mut self, of: usize, reserved: Reserved, commit: bool) {
+        let (at, writer) = (self.at, &mut self.producers[of]);
+        let len = reserved.len();
+        let _ = if commit {
+            writer.commit(at, &Alone, reserved, len, Wake::Auto)
+        } else {
+            writer.discard(at, &Alone, reserved)
+        };
+    }
+}
+
+/// As [`replay`], with A and B open at once, and ended in the order that the row says.
+fn replay_shared(name: &str, text: &str) -> (usize, usize, usize) {
+    let policy = if name.starts_with("overwrite") { Policy::Overwrite } else { Policy::Drop };
+    let heap = HeapRing::new(SIZE, policy).unwrap().tell(Tell::CountersOnly).many(2);
+    let ring = heap.ring();
+    let mut two = Two::attach(&heap);
+    let mut reader = (policy == Policy::Drop).then(|| Reader::attach(ring, Fences::Full).unwrap());
+    let (mut granted, mut refused) = (0, 0);
+    let rows = rows(text);
+    for row in &rows {
+        let op = row.text("op");
+        if let Some(reader) = &mut reader {
+            let target = ring.tail() + row.number("advance");
+            advance_to(reader, ring, target);
+        }
+        let stood = ring.head();
+        let mut open: [Option<(Reserved, bool)>; 2] = [None, None];
+        for (of, record) in ["a", "b"].into_iter().enumerate() {
+            let Some(len) = row.maybe(&format!("{record}_len")) else { continue };
+            let commit = match row.text(&format!("{record}_end")) {
+                "commit" => true,
+                "discard" => false,
+                other => panic!("{name} {op}: {other}"),
+            };
+            open[of] = two.reserve(of, len as usize).map(|reserved| (reserved, commit));
+            let kernel = row.number(&format!("{record}_ok")) == 1;
+            assert_eq!(open[of].is_some(), kernel, "{name} {op}: granted {record} or not");
+            *if kernel { &mut granted } else { &mut refused } += 1;
+        }
+        let number = |column: &str| row.number(column);
+        assert_eq!(producer_pos(&heap), number("reserved_producer_pos"), "{name} {op}");
+        assert_eq!(ring.head(), stood, "{name} {op}: nothing is published while it is open");
+        if policy == Policy::Overwrite {
+            assert_eq!(ring.tail(), number("reserved_overwrite_pos"), "{name} {op}");
+        }
+        let both = open.iter().all(Option::is_some);
+        let order = match row.text("order") {
+            "ba" => [1, 0],
+            "ab" | "a" | "" => [0, 1],
+            other => panic!("{name} {op}: order {other}"),
+        };
+        for (nth, of) in order.into_iter().enumerate() {
+            let Some((reserved, commit)) = open[of].take() else { continue };
+            two.end(of, reserved, commit);
+            // B's end is not seen before A's.
+            if both && nth == 0 && of == 1 {
+                assert_eq!(ring.head(), stood, "{name} {op}: B ended, A is open");
+            }
+        }
+        assert_eq!(producer_pos(&heap), number("ended_producer_pos"), "{name} {op}");
+        // The kernel advances its pending position at the next reserve; ours stands at the end.
+        assert_eq!(ring.head(), number("ended_producer_pos"), "{name} {op}");
+        match policy {
+            Policy::Overwrite => {
+                assert_eq!(ring.tail(), number("ended_overwrite_pos"), "{name} {op}");
+            }
+            Policy::Drop => assert_eq!(ring.tail(), number("ended_consumer_pos"), "{name} {op}"),
+        }
+    }
+    (rows.len(), granted, refused)
+}
+
+fn producer_pos(heap: &HeapRing) -> u64 {
+    heap.header().shared.producer_pos.load(std::sync::atomic::Ordering::Relaxed)
 }
 
 /// Replays one trace. Returns how many rows, grants and refusals it had.
@@ -170,8 +305,12 @@ fn the_ring_grants_refuses_and_stands_where_the_kernel_did() {
     assert!(!files.is_empty(), "no *.csv in {}", folder.display());
     for path in files {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let (rows, granted, refused) = replay(&name, &std::fs::read_to_string(&path).unwrap());
-        println!("{name}: {rows} rows replayed, {granted} granted, {refused} refused");
-        assert!(rows > 0 && granted > 0);
+        let text = std::fs::read_to_string(&path).unwrap();
+        for (kind, (rows, granted, refused)) in
+            [("exclusive", replay(&name, &text)), ("shared", replay_shared(&name, &text))]
+        {
+            println!("{name}, {kind}: {rows} rows, {granted} granted, {refused} refused");
+            assert!(rows > 0 && granted > 0);
+        }
     }
 }

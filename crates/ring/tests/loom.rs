@@ -126,7 +126,7 @@ fn a_drop_rings_record_is_never_torn_and_no_loss_uncounted() {
         let _ = reader.release(heap.ring());
         assert!(got.is_sorted() && got.len() as u64 + refused == 2, "{got:?}, {refused} refused");
         let totals = Totals::read(heap.ring(), Policy::Drop).unwrap();
-        assert_eq!(totals.producer.full.records, refused);
+        assert_eq!(totals.producer.refused.full.records, refused);
         assert_eq!(totals.consumer.read.records, got.len() as u64);
         if got.len() == 2 {
             wraps.fetch_add(1, Relaxed);

@@ -365,7 +365,7 @@ impl<'a> Model<'a> {
         let (cause, tally) = match refusal {
             Refusal::Full => (&mut self.full, &self.tally.full),
             Refusal::TooLarge { .. } => (&mut self.too_large, &self.tally.too_large),
-            Refusal::Corrupt { .. } => panic!("nobody lied"),
+            other => panic!("nobody lied, and nobody shares: {other:?}"),
         };
         cause.records += 1;
         cause.bytes += record_size(len);
@@ -803,17 +803,20 @@ impl<'a> Model<'a> {
         let book = writer.book();
         assert_eq!((book.pos, book.written), (self.pos, written));
         assert_eq!(book.discarded, self.holes(self.pos));
-        assert_eq!((book.full, book.too_large), (self.full, self.too_large));
+        assert_eq!((book.refused.full, book.refused.too_large), (self.full, self.too_large));
 
         let totals = Totals::read(ring, self.case.policy).unwrap();
         assert_eq!((totals.head, totals.tail), (self.head, self.tail));
         let producer = totals.producer;
         assert_eq!((producer.pos, producer.written), (self.head, self.data(0, self.head)));
         assert_eq!(producer.discarded, self.holes(self.head));
-        assert_eq!((producer.full, producer.too_large), (self.full, self.too_large));
+        assert_eq!(
+            (producer.refused.full, producer.refused.too_large),
+            (self.full, self.too_large)
+        );
         let (told_full, full_markers) = self.told(Cause::Full, self.head);
         let (told_too_large, too_large_markers) = self.told(Cause::TooLarge, self.head);
-        assert_eq!((producer.told_full, producer.told_too_large), (told_full, told_too_large));
+        assert_eq!((producer.told.full, producer.told.too_large), (told_full, told_too_large));
         assert_eq!(producer.lost_markers, full_markers + too_large_markers);
         assert_eq!(totals.present, self.data(self.tail, self.head));
         let gone = self.data(0, self.tail);

@@ -75,7 +75,7 @@ fn produce(heap: &HeapRing, done: &AtomicBool, pause: u64) -> Totals {
     let _ = writer.detach(ring);
     let book = writer.book();
     done.store(true, Ordering::Release);
-    assert_eq!(book.written.records + book.full.records, id, "attempts = written + full");
+    assert_eq!(book.written.records + book.refused.full.records, id, "attempts = written + full");
     Totals { producer: book, overwritten: writer.overwritten(), ..Totals::default() }
 }
 
@@ -237,7 +237,7 @@ fn everybody(name: &str, size: u64, policy: Policy, evict: Evict, pause: u64) {
         "{name}: {} written, {} full, {} overwritten; observers read {:?} and lost {:?} in {:?} \
          laps; {} snapshots of {} records, {} empty; {:?}",
         book.written.records,
-        book.full.records,
+        book.refused.full.records,
         produced.overwritten.records,
         watched.each_ref().map(|it| it.read.records),
         watched.each_ref().map(|it| it.lapped.records),
@@ -253,7 +253,7 @@ fn everybody(name: &str, size: u64, policy: Policy, evict: Evict, pause: u64) {
         assert_eq!(totals.consumer.read, read);
         assert_eq!(totals.present, Count::default());
         let untold = totals.untold().records;
-        assert_eq!(offered + untold, book.written.records + book.full.records);
+        assert_eq!(offered + untold, book.written.records + book.refused.full.records);
     }
     if let Some(kept) = kept {
         println!("{name}: the keeper read {}", kept.read.records);

@@ -7,7 +7,10 @@ use crate::file::{Place, host_page_size};
 use crate::{AttachError, CreateError, Home, RingFile, Role};
 use nix::errno::Errno;
 use nix::fcntl::posix_fallocate;
-use perfring_abi::{DATA_SIZE_MAX, DATA_SIZE_MIN, Evict, Layout, MAGIC, Policy, Tell};
+use perfring_abi::{
+    DATA_SIZE_MAX, DATA_SIZE_MIN, Evict, Layout, MAGIC, Policy, Producers, SLOTS_DEFAULT,
+    SLOTS_MAX, Tell,
+};
 use shared_memory::{ShmemConf, ShmemError};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
@@ -33,6 +36,10 @@ pub struct RingOptions {
     pub evict: Evict,
     /// Where losses are told. Default [`Tell::InStream`].
     pub tell: Tell,
+    /// Whether one producer at a time, or many. Default [`Producers::One`].
+    pub producers: Producers,
+    /// The most producers at a time, where they are many: 1 to 4096. Default 64.
+    pub slots: u32,
     /// The file's mode bits, whatever the umask. Default `0o600`; `0o640` lets a group observe.
     pub mode: u32,
 }
@@ -44,8 +51,18 @@ impl Default for RingOptions {
             policy: Policy::Drop,
             evict: Evict::Exact,
             tell: Tell::InStream,
+            producers: Producers::One,
+            slots: SLOTS_DEFAULT,
             mode: 0o600,
         }
+    }
+}
+
+impl RingOptions {
+    /// A ring for many producers at a time.
+    #[must_use]
+    pub fn many() -> Self {
+        RingOptions { producers: Producers::Many, ..RingOptions::default() }
     }
 }
 
@@ -63,6 +80,9 @@ pub fn create(home: impl Into<Home>, options: &RingOptions) -> Result<(), Create
     if options.mode & !0o777 != 0 {
         return Err(CreateError::Mode { mode: options.mode });
     }
+    if !(1..=SLOTS_MAX).contains(&options.slots) {
+        return Err(CreateError::Slots { slots: options.slots });
+    }
     if let Home::Segment(name) = &home
         && !home.is_valid()
     {
@@ -74,7 +94,8 @@ pub fn create(home: impl Into<Home>, options: &RingOptions) -> Result<(), Create
         policy: options.policy,
         evict: options.evict,
         tell: options.tell,
-        slots: 1,
+        producers: options.producers,
+        slots: if options.producers == Producers::One { 1 } else { options.slots },
         created_ns: now_ns(),
         creator_pid: std::process::id(),
         creator_uid: nix::unistd::Uid::current().as_raw(),
@@ -125,11 +146,12 @@ pub fn remove(home: impl Into<Home>, removal: Removal) -> Result<(), AttachError
     let home = home.into();
     let ring = RingFile::open(home.clone(), crate::file::Access::Read)?;
     if removal == Removal::IfFree {
-        for place in [Place::Producer, Place::Consumer] {
+        let producers = (0..ring.layout.slots).map(Place::Producer);
+        for place in producers.chain([Place::Consumer]) {
             if ring.is_held(place)? {
                 let holder = ring.holder(place)?;
                 let role = match place {
-                    Place::Producer => Role::Producer,
+                    Place::Producer(_) => Role::Producer,
                     Place::Consumer => Role::Consumer,
                 };
                 return Err(AttachError::Busy { home, role, holder });

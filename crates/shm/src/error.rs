@@ -44,6 +44,12 @@ pub enum CreateError {
         /// The name.
         name: String,
     },
+    /// More producers than a ring can have, or none.
+    #[error("a ring cannot have {slots} producers: 1 to 4096")]
+    Slots {
+        /// The number asked for.
+        slots: u32,
+    },
     /// Mode bits beyond `0o777`.
     #[error("mode {mode:#o} has bits beyond 0777")]
     Mode {
@@ -130,6 +136,45 @@ pub enum AttachError {
         /// Who holds it.
         holder: Who,
     },
+    /// A shared ring has as many producers as slots.
+    #[error(
+        "{home} has {slots} producers already, and room for no more: wait until one ends, or make \
+         the ring with more slots"
+    )]
+    Slots {
+        /// The name.
+        home: Home,
+        /// How many.
+        slots: u32,
+    },
+    /// The ring is for the other kind of producers.
+    #[error(
+        "{home} is made for {} at a time: attach to it as such",
+        match .producers {
+            perfring_abi::Producers::One => "one producer",
+            perfring_abi::Producers::Many => "many producers",
+        }
+    )]
+    Kind {
+        /// The name.
+        home: Home,
+        /// What it is made for.
+        producers: perfring_abi::Producers,
+    },
+    /// The lock of a shared ring is held by a producer that lives and does not go on.
+    #[error(
+        "{home} is held up by its producer in slot {slot}, which is alive and does not go on: {}, \
+         pid {} (in its own pid namespace), uid {}; continue it or end it",
+        if .holder.name.is_empty() { "unnamed" } else { &.holder.name }, .holder.pid, .holder.uid
+    )]
+    HeldUp {
+        /// The name.
+        home: Home,
+        /// Its slot.
+        slot: u32,
+        /// Who it is.
+        holder: Who,
+    },
     /// The ring's pages are smaller than this machine's.
     #[error(
         "{home} was made with pages of {ring} bytes and this machine has pages of {host}: it can \
@@ -172,8 +217,25 @@ pub enum ReserveError {
         /// The longest that the ring takes.
         max: usize,
     },
-    /// `data_tail` is where no consumer can have put it.
-    #[error("data_tail is {tail}, where no consumer can have put it: somebody damages the ring")]
+    /// The lock of a shared ring was held for longer than a producer waits for it, by one that
+    /// lives. `perfring stat` says who that is.
+    #[error("the ring's lock is held by the producer in slot {slot}")]
+    Contended {
+        /// Its slot.
+        slot: u32,
+    },
+    /// A shared ring has no room because an older reservation is still open, and its producer
+    /// lives. `perfring stat` says who that is.
+    #[error("the ring waits for a reservation of the producer in slot {slot} to end")]
+    Pending {
+        /// Its slot.
+        slot: u32,
+    },
+    /// This process is a forked child of the one that attached. Nothing is counted.
+    #[error("this process was forked from the one that attached: attach anew")]
+    Forked,
+    /// The positions are such as no producer and consumer leave.
+    #[error("data_tail is {tail}, where nobody of ours can have put it: somebody damages the ring")]
     Corrupt {
         /// What it says.
         tail: u64,

@@ -3,7 +3,7 @@
 use crate::create::now_ns;
 use crate::lock::{self, ByteLock};
 use crate::{AttachError, Home, Role};
-use perfring_abi::{CONSUMER_LOCK_BYTE, HeaderPage, Layout};
+use perfring_abi::{CONSUMER_LOCK_BYTE, HeaderPage, Layout, Producers};
 use perfring_ring::{Corrupt, Who};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,8 +20,8 @@ pub(crate) enum Access {
 /// A place that one process at a time can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The exclusive producer's slot.
-    Producer,
+    /// A producer's slot: 0 in an exclusive ring.
+    Producer(u32),
     /// The consumer's place.
     Consumer,
 }
@@ -91,7 +91,7 @@ impl RingFile {
 
     fn lock_byte(&self, place: Place) -> u64 {
         match place {
-            Place::Producer => self.layout.slot_lock_byte(0),
+            Place::Producer(slot) => self.layout.slot_lock_byte(slot),
             Place::Consumer => CONSUMER_LOCK_BYTE,
         }
     }
@@ -111,6 +111,14 @@ impl RingFile {
     /// [`AttachError::Io`] if the file cannot be mapped.
     pub fn holder(&self, place: Place) -> Result<Who, AttachError> {
         Ok(crate::map::Plain::map(self)?.holder(place))
+    }
+
+    /// Refuses a ring of the other kind.
+    pub(crate) fn expect(&self, producers: Producers) -> Result<(), AttachError> {
+        if self.layout.producers == producers {
+            return Ok(());
+        }
+        Err(AttachError::Kind { home: self.home.clone(), producers: self.layout.producers })
     }
 
     /// Takes a place, or says who has it.

@@ -22,18 +22,24 @@
 mod create;
 mod error;
 mod file;
+mod fork;
 mod futex;
 mod home;
 mod lock;
 mod map;
 mod observer;
+mod peers;
 mod reader;
+mod recover;
+mod shared;
 mod writer;
 
 pub use create::{Removal, RingOptions, create, remove};
 pub use error::{AttachError, CreateError, ReserveError, Role};
 pub use file::{Place, RingFile};
 pub use home::Home;
-pub use observer::{MappedObserver, bytes_of};
+pub use observer::{MappedObserver, SlotsSeen, bytes_of};
 pub use reader::{Item, MappedReader, Pinned, Record};
+pub use recover::recover;
+pub use shared::{MappedShared, SharedBatch, SharedReservation};
 pub use writer::{Batch, MappedWriter, Reservation};

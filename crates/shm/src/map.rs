@@ -7,7 +7,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{Header, Slot};
-use perfring_ring::{Frame, Reserved, Ring, Who};
+use perfring_ring::{Frame, Reserved, Ring, Shared, Who};
 use std::ffi::c_void;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
@@ -32,6 +32,7 @@ pub(crate) struct Mirror {
     data_size: usize,
     len: usize,
     control: MmapRaw,
+    slots: usize,
 }
 
 // SAFETY: the mapping belongs to no thread. All access to shared memory through `&Mirror` is by
@@ -104,7 +105,8 @@ impl Mirror {
         let control = map_control(ring, access)?;
         // SAFETY: `page` is less than `len`, so the sum stays inside the reserved range.
         let data = unsafe { base.cast::<u8>().add(page) };
-        Ok(Mirror { base: base.cast(), data, data_size, len, control })
+        let slots = ring.layout.slots as usize;
+        Ok(Mirror { base: base.cast(), data, data_size, len, control, slots })
     }
 
     /// The ring as the algorithm sees it.
@@ -173,9 +175,9 @@ impl Mirror {
     /// of another. To be called before the payload is written.
     ///
     /// # Safety
-    /// As for [`Mirror::reserved`].
+    /// As for [`Mirror::reserved`], or [`Mirror::fill_open`].
     #[inline(always)]
-    pub(crate) unsafe fn zero_last_word(&mut self, reserved: &Reserved) {
+    pub(crate) unsafe fn zero_last_word(&self, reserved: &Reserved) {
         let len = reserved.len();
         if len & 7 != 0 {
             let at = self.at(reserved.payload_pos() + (len as u64 & !7));
@@ -227,9 +229,73 @@ impl Mirror {
         let _ = pos;
     }
 
-    /// The slot of the exclusive producer.
-    pub(crate) fn slot(&self) -> &Slot {
-        slot(self.control.as_ptr())
+    /// The producers' slots.
+    #[inline]
+    pub(crate) fn slots(&self) -> &[Slot] {
+        slots(self.control.as_ptr(), self.slots)
+    }
+
+    /// The ring and its slots.
+    #[inline]
+    pub(crate) fn shared(&self) -> Shared<'_> {
+        Shared::new(self.ring(), self.slots())
+    }
+
+    /// Where the header, the data and the data once more are mapped.
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Bytes of them.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The bytes of one of several open reservations.
+    ///
+    /// # Safety
+    /// The pointer may be used while the reservation, of this mirror, is open.
+    #[inline]
+    pub(crate) unsafe fn open_bytes(&self, reserved: &Reserved) -> NonNull<[u8]> {
+        let at = self.at(reserved.payload_pos());
+        // SAFETY: `at` points into the mapping, which is not at address zero. A writer reserves at
+        // most `data_size - 8` bytes with the header, so the slice ends inside the second copy.
+        let at = unsafe { NonNull::new_unchecked(at) };
+        NonNull::slice_from_raw_parts(at, reserved.len())
+    }
+
+    /// Copies a payload into an open reservation, and zeroes the padding.
+    ///
+    /// # Safety
+    /// The reservation is this mirror's and open, as long as the payload, and no slice of it lives.
+    #[inline(always)]
+    pub(crate) unsafe fn fill_open(&self, reserved: &Reserved, payload: &[u8]) {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.zero_last_word(reserved) };
+        // SAFETY: as in `open_bytes`; the payload is not in the mapping but by the reader of a
+        // handle of its own, whose records are pinned and so no part of what is free.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                payload.as_ptr(),
+                self.at(reserved.payload_pos()),
+                payload.len(),
+            );
+        }
+    }
+
+    /// Zeroes what pads the first `len` bytes of an open reservation to whole words.
+    ///
+    /// # Safety
+    /// As for [`Mirror::fill_open`]; `len` is no more than was reserved.
+    #[inline(always)]
+    pub(crate) unsafe fn pad_open(&self, reserved: &Reserved, len: usize) {
+        if len & 7 != 0 {
+            let start = reserved.payload_pos() + (len as u64 & !7);
+            let kept = len & 7;
+            // SAFETY: payloads begin at a multiple of eight and records end at one, so up to seven
+            // bytes after the payload belong to the same reservation.
+            unsafe { std::ptr::write_bytes(self.at(start).add(kept), 0, 8 - kept) };
+        }
     }
 }
 
@@ -249,11 +315,12 @@ fn map_control(ring: &RingFile, access: DataAccess) -> Result<MmapRaw, AttachErr
     .map_err(|source| ring.io("mapping its control pages", source))
 }
 
-/// The first slot of mapped control pages.
-fn slot<'a>(control: *const u8) -> &'a Slot {
-    // SAFETY: control pages are page-aligned and hold at least one slot (`Layout::check`), all
+/// The slots of mapped control pages.
+#[inline]
+fn slots<'a>(control: *const u8, count: usize) -> &'a [Slot] {
+    // SAFETY: control pages are page-aligned and hold so many slots (`Layout::check`), all
     // atomics. The callers bind the lifetime to the mapping.
-    unsafe { &*control.cast::<Slot>() }
+    unsafe { slice::from_raw_parts(control.cast::<Slot>(), count) }
 }
 
 /// The whole file, read-only, each byte once.
@@ -263,6 +330,7 @@ pub(crate) struct Plain {
     data_offset: usize,
     data_size: usize,
     control_offset: usize,
+    slots: usize,
 }
 
 impl Plain {
@@ -277,6 +345,7 @@ impl Plain {
             data_offset: layout.data_offset() as usize,
             data_size: layout.data_size as usize,
             control_offset: layout.control_offset() as usize,
+            slots: layout.slots as usize,
         })
     }
 
@@ -302,12 +371,21 @@ impl Plain {
         Ring::new(header, data)
     }
 
-    /// Who holds a place, or held it last.
-    pub(crate) fn holder(&self, place: Place) -> Who {
+    /// The ring and its slots; only loads are allowed on them.
+    pub(crate) fn shared(&self) -> Shared<'_> {
         // SAFETY: `Layout::check` found the control pages inside the file.
         let control = unsafe { self.map.as_ptr().add(self.control_offset) };
+        Shared::new(self.ring(), slots(control, self.slots))
+    }
+
+    /// Who holds a place, or held it last; nobody, if there is no such place.
+    pub(crate) fn holder(&self, place: Place) -> Who {
         match place {
-            Place::Producer => Who::read(&slot(control).holder),
+            Place::Producer(slot) => self
+                .shared()
+                .slots()
+                .get(slot as usize)
+                .map_or_else(Who::default, |slot| Who::read(&slot.holder)),
             Place::Consumer => Who::read(&self.ring().header().consumer_holder),
         }
     }

@@ -2,10 +2,13 @@
 
 use crate::file::{Place, RingFile};
 use crate::map::Plain;
+use crate::shared::is_dead;
 use crate::{AttachError, Home, Item, Record};
 use bytemuck::cast_slice;
-use perfring_abi::Layout;
-use perfring_ring::{Corrupt, Count, Observer, Saved, Seen, Snapshot, Start, Totals, Who};
+use perfring_abi::{Layout, Producers};
+use perfring_ring::{
+    Corrupt, Count, Observer, Saved, Seen, SlotFigures, Snapshot, Start, Totals, Who,
+};
 
 /// A read-only view of a ring, dead or alive, with a cursor of its own.
 #[derive(Debug)]
@@ -34,8 +37,36 @@ impl MappedObserver {
     /// See [`AttachError`].
     pub fn peek(home: impl Into<Home>) -> Result<(RingFile, Option<Totals>), AttachError> {
         let (ring, map) = Plain::open(home.into())?;
-        let totals = Totals::read(map.ring(), ring.layout.policy);
+        let totals = Totals::of(map.shared(), ring.layout.policy, is_dead(&ring));
         Ok((ring, totals))
+    }
+
+    /// The producers of a shared ring, dead and alive, that still have their slots; of any other
+    /// nobody.
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn slots(home: impl Into<Home>) -> Result<SlotsSeen, AttachError> {
+        let (ring, map) = Plain::open(home.into())?;
+        if ring.layout.producers == Producers::One {
+            return Ok(SlotsSeen::default());
+        }
+        let (at, is_dead) = (map.shared(), is_dead(&ring));
+        let figures: Vec<_> = SlotFigures::all(at)
+            .into_iter()
+            .map(|figures| (!is_dead(figures.slot), figures))
+            .collect();
+        let line = &at.ring().header().shared;
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        let held_up = at.held_up();
+        let since = line.stuck_since_ns.load(relaxed);
+        let noted = since != 0 && line.stuck_pos.load(relaxed) == at.ring().head();
+        Ok(SlotsSeen {
+            figures,
+            locked_by: at.locked_by(),
+            held_up,
+            held_up_since_ns: (held_up.is_some() && noted).then_some(since),
+        })
     }
 
     /// The open file.
@@ -87,13 +118,13 @@ impl MappedObserver {
     /// # Errors
     /// [`Corrupt`].
     pub fn snapshot(&self) -> Result<Snapshot, Corrupt> {
-        Snapshot::take(self.map.ring(), self.ring.layout.policy)
+        Snapshot::of(self.map.shared(), self.ring.layout.policy, is_dead(&self.ring))
     }
 
     /// The ring's books.
     #[must_use]
     pub fn totals(&self) -> Option<Totals> {
-        Totals::read(self.map.ring(), self.ring.layout.policy)
+        Totals::of(self.map.shared(), self.ring.layout.policy, is_dead(&self.ring))
     }
 
     /// Who holds a place, or held it last.
@@ -101,6 +132,19 @@ impl MappedObserver {
     pub fn holder(&self, place: Place) -> Who {
         self.map.holder(place)
     }
+}
+
+/// What can be seen of a shared ring's producers.
+#[derive(Clone, Debug, Default)]
+pub struct SlotsSeen {
+    /// Whether each lives, and its figures.
+    pub figures: Vec<(bool, SlotFigures)>,
+    /// Who holds the ring's lock at this moment.
+    pub locked_by: Option<u32>,
+    /// Whose open reservation `data_head` stands before.
+    pub held_up: Option<u32>,
+    /// `CLOCK_REALTIME` of the first time that another producer found it so, ns.
+    pub held_up_since_ns: Option<u64>,
 }
 
 /// An observer's find as an item, and the bytes that it takes in the ring.

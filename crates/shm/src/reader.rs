@@ -2,11 +2,14 @@
 //! ring.
 
 use crate::file::{Access, Place, RingFile};
+use crate::fork::NotForChildren;
 use crate::lock::ByteLock;
 use crate::map::{DataAccess, Mirror};
 use crate::observer::item_of;
+use crate::recover::recover_file;
+use crate::shared::is_dead;
 use crate::{AttachError, Home, Role, futex};
-use perfring_abi::{Layout, Policy};
+use perfring_abi::{Layout, Policy, Producers};
 use perfring_ring::{Corrupt, Count, Found, Frame, Lost, Observer, Reader, WakeAt, Who};
 use std::cell::Cell;
 use std::time::Duration;
@@ -45,6 +48,8 @@ enum Cursor {
 /// The one consumer of a ring, for as long as it lives.
 #[derive(Debug)]
 pub struct MappedReader {
+    // First, so that it is dropped first: what a forked child is cut off from.
+    children: NotForChildren,
     map: Mirror,
     cursor: Cursor,
     ring: RingFile,
@@ -69,7 +74,8 @@ impl MappedReader {
         }
         .map_err(|source| ring.corrupt(source))?;
         RingFile::me(name).sign(&map.ring().header().consumer_holder);
-        Ok(MappedReader { map, cursor, ring, _lock: lock })
+        let children = NotForChildren::new(map.base(), map.len(), &ring.file);
+        Ok(MappedReader { children, map, cursor, ring, _lock: lock })
     }
 
     /// The open file.
@@ -218,8 +224,21 @@ impl MappedReader {
 
     /// Sleeps until a producer publishes what `at` asks for, for at most `limit`. May return
     /// early; releases first.
-    pub fn sleep(&mut self, at: WakeAt, limit: Duration) {
+    ///
+    /// In a shared ring, what a dead producer left open is ended here, so that those who published
+    /// behind it are read: nobody else may be there to do it.
+    pub fn sleep(&mut self, at: WakeAt, mut limit: Duration) {
         self.release();
+        if self.ring.layout.producers == Producers::Many {
+            let shared = self.map.shared();
+            if let Some(slot) = shared.held_up() {
+                if is_dead(&self.ring)(slot) {
+                    // It fails while a live producer is stopped with the lock: then later.
+                    let _ = recover_file(&self.ring);
+                }
+                limit = limit.min(futex::SLICE);
+            }
+        }
         let ring = self.map.ring();
         let passed = match &self.cursor {
             Cursor::Pinned(reader) => reader.passed().records,
@@ -256,13 +275,15 @@ impl MappedReader {
     /// # Errors
     /// [`AttachError::Io`] if the file cannot be mapped.
     pub fn producer(&self) -> Result<Who, AttachError> {
-        self.ring.holder(Place::Producer)
+        self.ring.holder(Place::Producer(0))
     }
 }
 
 impl Drop for MappedReader {
     fn drop(&mut self) {
-        self.release();
+        if !self.children.forked() {
+            self.release();
+        }
     }
 }
 

@@ -1,10 +1,11 @@
 //! The exclusive producer on a mapping.
 
 use crate::file::{Access, Place, RingFile};
+use crate::fork::NotForChildren;
 use crate::lock::ByteLock;
 use crate::map::{DataAccess, Mirror};
 use crate::{AttachError, Home, ReserveError, Role, futex};
-use perfring_abi::{Layout, RecordType};
+use perfring_abi::{Layout, Producers, RecordType};
 use perfring_ring::{Count, ProducerBook, Refusal, Reserved, Wake, Writer};
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
@@ -18,6 +19,8 @@ const SPIN_PAUSES: u32 = 32;
 /// The one producer of a ring, for as long as it lives.
 #[derive(Debug)]
 pub struct MappedWriter {
+    // In the order in which they are to go: first what a forked child is cut off from.
+    children: NotForChildren,
     map: Mirror,
     writer: Writer,
     ring: RingFile,
@@ -31,12 +34,14 @@ impl MappedWriter {
     /// See [`AttachError`]; [`AttachError::Busy`] while another process is attached.
     pub fn attach(home: impl Into<Home>, name: &str) -> Result<Self, AttachError> {
         let ring = RingFile::open(home.into(), Access::Write)?;
-        let lock = ring.take(Place::Producer, Role::Producer)?;
+        ring.expect(Producers::One)?;
+        let lock = ring.take(Place::Producer(0), Role::Producer)?;
         let map = Mirror::map(&ring, DataAccess::Write)?;
         let writer = Writer::attach(map.ring(), &ring.layout, futex::fences())
             .map_err(|source| ring.corrupt(source))?;
-        RingFile::me(name).sign(&map.slot().holder);
-        Ok(MappedWriter { map, writer, ring, _lock: lock })
+        RingFile::me(name).sign(&map.slots()[0].holder);
+        let children = NotForChildren::new(map.base(), map.len(), &ring.file);
+        Ok(MappedWriter { children, map, writer, ring, _lock: lock })
     }
 
     /// The open file.
@@ -93,6 +98,9 @@ impl MappedWriter {
         len: usize,
         timeout: Duration,
     ) -> Result<Reservation<'_>, ReserveError> {
+        if self.children.forked() {
+            return Err(ReserveError::Forked);
+        }
         let reserved = loop {
             // Here and not where it waits: what is reserved is then known where it is used.
             match self.writer.try_reserve(self.map.ring(), kind, len) {
@@ -152,7 +160,6 @@ impl MappedWriter {
             futex::heavy();
         }) {
             futex::sleep(ring.space_word(), value, limit.min(futex::SLICE));
-            ring.end_space_sleep();
         }
     }
 
@@ -165,6 +172,9 @@ impl MappedWriter {
 
     #[inline(always)]
     fn try_reserve(&mut self, kind: RecordType, len: usize) -> Result<Reserved, ReserveError> {
+        if self.children.forked() {
+            return Err(ReserveError::Forked);
+        }
         match self.writer.try_reserve(self.map.ring(), kind, len) {
             Ok(reserved) => {
                 // SAFETY: the writer is this mirror's and just made the reservation.
@@ -204,11 +214,7 @@ impl MappedWriter {
         if self.writer.refuse(self.map.ring(), refusal, len) {
             futex::wake(self.map.ring().wait_word());
         }
-        match refusal {
-            Refusal::Full => ReserveError::Full,
-            Refusal::TooLarge { len, max } => ReserveError::TooLarge { len, max },
-            Refusal::Corrupt { tail } => ReserveError::Corrupt { tail },
-        }
+        refusal.into()
     }
 
     /// What was written, given back and refused since the ring was made.
@@ -232,6 +238,9 @@ impl MappedWriter {
 
 impl Drop for MappedWriter {
     fn drop(&mut self) {
+        if self.children.forked() {
+            return;
+        }
         if self.writer.detach(self.map.ring()) {
             futex::wake(self.map.ring().wait_word());
         }

@@ -158,7 +158,10 @@ fn produce(count: u64, len: usize, ring: &str) -> Outcome {
         }
     }
     let book = producer.book();
-    println!("written {} refused {refused} full {}", book.written.records, book.full.records);
+    println!(
+        "written {} refused {refused} full {}",
+        book.written.records, book.refused.full.records
+    );
     Ok(())
 }
 

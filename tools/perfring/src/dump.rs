@@ -74,8 +74,8 @@ fn damaged(home: &Home, error: Corrupt, records: u64) -> Failure {
 fn counters(totals: &Totals, records: u64) {
     let producer = &totals.producer;
     let lost = [
-        ("full", producer.full.records),
-        ("too_large", producer.too_large.records),
+        ("full", producer.refused.full.records),
+        ("too_large", producer.refused.too_large.records),
         ("overwritten", totals.overwritten.records),
         ("lapped", totals.consumer.lapped.records),
         ("discarded", producer.discarded.records),

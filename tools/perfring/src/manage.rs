@@ -4,7 +4,7 @@ use crate::args;
 use crate::failure::Failure;
 use clap::ValueEnum;
 use perfring_consumer::{AttachError, Home};
-use perfring_producer::{Evict, Options, Policy, Removal, Tell};
+use perfring_producer::{Evict, Options, Policy, Producers, Removal, SLOTS_DEFAULT, Tell};
 
 /// Make a ring
 ///
@@ -61,13 +61,6 @@ enum LossesArg {
 }
 
 pub(crate) fn create(args: &CreateArgs) -> Result<(), Failure> {
-    if args.producers == ProducersArg::Many {
-        return Err(Failure::Usage(
-            "rings with many producers do not exist yet: make one ring per producer, which is also \
-             the faster shape"
-                .to_owned(),
-        ));
-    }
     if args.evict == EvictArg::Half && args.policy == PolicyArg::Drop {
         return Err(Failure::Usage(
             "--evict half is for overwrite rings: add --policy overwrite".to_owned(),
@@ -87,6 +80,11 @@ pub(crate) fn create(args: &CreateArgs) -> Result<(), Failure> {
             LossesArg::Stream => Tell::InStream,
             LossesArg::Counters => Tell::CountersOnly,
         },
+        producers: match args.producers {
+            ProducersArg::One => Producers::One,
+            ProducersArg::Many => Producers::Many,
+        },
+        slots: SLOTS_DEFAULT,
         mode: args.mode,
     };
     perfring_producer::create(&args.ring, &options)?;

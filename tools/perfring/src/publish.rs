@@ -156,8 +156,8 @@ impl Report {
     fn between(before: &ProducerBook, after: &ProducerBook) -> Self {
         Report {
             published: after.written.since(before.written).records,
-            full: after.full.since(before.full).records,
-            too_large: after.too_large.since(before.too_large).records,
+            full: after.refused.full.since(before.refused.full).records,
+            too_large: after.refused.too_large.since(before.refused.too_large).records,
         }
     }
 

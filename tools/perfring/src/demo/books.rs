@@ -56,7 +56,7 @@ impl Account {
         };
         let producer = &totals.producer;
         account.written = producer.written.records;
-        account.refused = producer.full.plus(producer.too_large).records;
+        account.refused = producer.refused.total().records;
         account.overwritten = totals.overwritten.records;
         account.present = totals.present.records;
         // The observer of an overwrite ring frees nothing, and has read to the end.

@@ -87,7 +87,7 @@ impl Seen {
                 let count = match cause {
                     Cause::Lapped => &mut self.lapped,
                     Cause::TooLarge => &mut self.too_large,
-                    Cause::Full | Cause::Foreign => &mut self.full,
+                    _ => &mut self.full,
                 };
                 *count = count.plus(Count { records, bytes });
             }

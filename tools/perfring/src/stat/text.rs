@@ -104,9 +104,9 @@ fn counts(policy: Policy, totals: &Totals) -> Vec<(&'static str, Count)> {
         counts.push(("lapped", totals.consumer.lapped));
     }
     if policy == Policy::Drop {
-        counts.push(("full", producer.full));
+        counts.push(("full", producer.refused.full));
     }
-    counts.push(("too_large", producer.too_large));
+    counts.push(("too_large", producer.refused.too_large));
     counts.push(("untold", totals.untold()));
     counts.push(("discarded", producer.discarded));
     counts

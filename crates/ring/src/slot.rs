@@ -1,0 +1,216 @@
+//! What the producers of one slot have done: two latches, each counted *before* the store that it
+//! counts.
+//!
+//! A producer killed between the two has counted a record that never was, or an end that never
+//! came. So each copy names the position that its newest figure is about, and whether that has
+//! happened can be seen there: see [`happened`]. Whoever sweeps the slot settles it for good.
+
+use crate::book::{Count, REFUSED, Refused};
+use crate::latch::{self, LatchWriter, Whole};
+use crate::{Shared, Who};
+use alloc::vec::Vec;
+use perfring_abi::atomic::Ordering;
+use perfring_abi::{Latch, RecordWord, SLOT_LOSSES, SLOT_WRITTEN, Slot, slot_losses as l};
+
+/// The position in a copy whose figures are true whatever stands in the ring.
+pub(crate) const NOWHERE: u64 = u64::MAX;
+
+/// Where the position stands in a copy of either latch.
+const POS: usize = l::POS;
+
+/// Whether the record at `pos` has been published, or ended, by the producer of this slot. Only
+/// for the newest copy of its latch, and only as long as nobody else reserves at `pos`.
+fn happened(at: Shared<'_>, index: u32, pos: u64) -> bool {
+    if pos == NOWHERE {
+        return true;
+    }
+    let head = at.ring.header.data_head.load(Ordering::Acquire);
+    if pos < head {
+        return true;
+    }
+    pos < at.producer_pos()
+        && RecordWord::from_raw(at.ring.word(pos).load(Ordering::Acquire)).owner() != Some(index)
+}
+
+/// The copy of a slot's latch that is true.
+fn true_copy<const N: usize>(at: Shared<'_>, index: u32, latch: &Latch<N>) -> Option<Whole<N>> {
+    let newest = latch::find(latch)?;
+    if happened(at, index, newest.words[POS]) {
+        return Some(newest);
+    }
+    let number = newest.words[0];
+    // The copy before it was true, or it would not have been written.
+    latch::find_where(latch, |words| words[0] < number).or(Some(newest))
+}
+
+/// Makes the true copy the newest, for good.
+pub(crate) fn settle<const N: usize>(at: Shared<'_>, index: u32, latch: &Latch<N>) {
+    let Some(kept) = true_copy(at, index, latch) else { return };
+    if kept.words[POS] == NOWHERE && latch::find(latch).is_some_and(|n| n.words == kept.words) {
+        return;
+    }
+    let mut words = kept.words;
+    words[POS] = NOWHERE;
+    LatchWriter::after(latch, Some(&kept)).write(latch, &words);
+}
+
+/// What a slot's producers gave back, left behind and were refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Losses {
+    pub(crate) discarded: Count,
+    pub(crate) reclaimed: Count,
+    pub(crate) refused: Refused,
+    pub(crate) told: Refused,
+}
+
+impl Losses {
+    pub(crate) fn from_words(words: &[u64; SLOT_LOSSES]) -> Self {
+        let count = |at: usize| Count { records: words[at], bytes: words[at + 1] };
+        Losses {
+            discarded: count(l::DISCARDED_RECORDS),
+            reclaimed: count(l::RECLAIMED_RECORDS),
+            refused: Refused::from_words(&words[l::REFUSED..][..REFUSED]),
+            told: Refused::from_words(&words[l::TOLD..][..REFUSED]),
+        }
+    }
+
+    pub(crate) fn to_words(self, pos: u64) -> [u64; SLOT_LOSSES] {
+        let mut words = [0; SLOT_LOSSES];
+        words[l::POS] = pos;
+        for (at, count) in
+            [(l::DISCARDED_RECORDS, self.discarded), (l::RECLAIMED_RECORDS, self.reclaimed)]
+        {
+            words[at..at + 2].copy_from_slice(&[count.records, count.bytes]);
+        }
+        self.refused.to_words(&mut words[l::REFUSED..][..REFUSED]);
+        self.told.to_words(&mut words[l::TOLD..][..REFUSED]);
+        words
+    }
+
+    /// What stands in a slot, true at this moment.
+    pub(crate) fn load(at: Shared<'_>, index: u32) -> Self {
+        let slot = &at.slots[index as usize];
+        true_copy(at, index, &slot.losses)
+            .map_or(Losses::default(), |whole| Losses::from_words(&whole.words))
+    }
+
+    /// The newest figures, one of which may still be about to come true.
+    pub(crate) fn newest(slot: &Slot) -> Self {
+        latch::find(&slot.losses)
+            .map_or(Losses::default(), |whole| Losses::from_words(&whole.words))
+    }
+
+    /// Writes them for a slot that is being swept.
+    pub(crate) fn store(&self, at: Shared<'_>, index: u32, pos: u64) {
+        let slot = &at.slots[index as usize];
+        let newest = latch::find(&slot.losses);
+        LatchWriter::after(&slot.losses, newest.as_ref()).write(&slot.losses, &self.to_words(pos));
+    }
+}
+
+/// What a slot's producers have committed.
+pub(crate) fn written_of(words: &[u64; SLOT_WRITTEN]) -> Count {
+    Count { records: words[2], bytes: words[3] }
+}
+
+/// The figures of one producer of a shared ring, since it attached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlotFigures {
+    /// Which slot it has, or had.
+    pub slot: u32,
+    /// Who it is.
+    pub who: Who,
+    /// Committed.
+    pub written: Count,
+    /// Given back.
+    pub discarded: Count,
+    /// Left open when it died.
+    pub reclaimed: Count,
+    /// Refused.
+    pub refused: Refused,
+    /// Of the refused, told in the stream.
+    pub told: Refused,
+    /// Reserved and not ended.
+    pub open: Count,
+}
+
+impl SlotFigures {
+    /// The figures of all slots that anybody ever had.
+    #[must_use]
+    pub fn all(at: Shared<'_>) -> Vec<SlotFigures> {
+        let mut figures: Vec<_> = (0..at.slots.len() as u32)
+            .map(|index| Self::of(at, index))
+            .filter(|figures| figures.who.epoch != 0)
+            .collect();
+        for (owner, size) in open(at) {
+            if let Some(found) = figures.iter_mut().find(|figures| figures.slot == owner) {
+                found.open.add(size);
+            }
+        }
+        figures
+    }
+
+    fn of(at: Shared<'_>, index: u32) -> Self {
+        let slot = &at.slots[index as usize];
+        let base = slot.base.each_ref().map(|word| word.load(Ordering::Relaxed));
+        let written = true_copy(at, index, &slot.written)
+            .map_or(Count::default(), |whole| written_of(&whole.words));
+        let now = Losses::load(at, index);
+        let then = Losses::from_words(&base_losses(&base));
+        SlotFigures {
+            slot: index,
+            who: Who::read(&slot.holder),
+            written: written.since(Count { records: base[0], bytes: base[1] }),
+            discarded: now.discarded.since(then.discarded),
+            reclaimed: now.reclaimed.since(then.reclaimed),
+            refused: now.refused.since(then.refused),
+            told: now.told.since(then.told),
+            open: Count::default(),
+        }
+    }
+}
+
+/// Open reservations: whose, and how large. Of a ring in use, roughly.
+fn open(at: Shared<'_>) -> Vec<(u32, u64)> {
+    let (mut pos, end) = (at.ring.head(), at.producer_pos());
+    let mut found = Vec::new();
+    if end.saturating_sub(pos) >= at.ring.data_size() {
+        return found;
+    }
+    while pos < end {
+        let word = RecordWord::from_raw(at.ring.word(pos).load(Ordering::Relaxed));
+        if let Some(owner) = word.owner() {
+            found.push((owner, word.size()));
+        }
+        if word.size() < 8 {
+            break;
+        }
+        pos += word.size();
+    }
+    found
+}
+
+/// A slot's base as words of its losses: what follows the two that it has of the written. The
+/// refusals told are not among them: they begin where they stood, which is what was refused.
+fn base_losses(base: &[u64]) -> [u64; SLOT_LOSSES] {
+    let mut words = [0; SLOT_LOSSES];
+    words[l::DISCARDED_RECORDS..l::TOLD]
+        .copy_from_slice(&base[2..2 + l::TOLD - l::DISCARDED_RECORDS]);
+    words
+}
+
+/// Notes in the slot where its figures stand as a producer attaches.
+pub(crate) fn set_base(slot: &Slot, written: Count, losses: &Losses) {
+    let words = losses.to_words(NOWHERE);
+    let figures = [written.records, written.bytes];
+    let all = figures.iter().chain(&words[l::DISCARDED_RECORDS..l::TOLD]);
+    for (to, word) in slot.base.iter().zip(all) {
+        // Relaxed: figures for people.
+        to.store(*word, Ordering::Relaxed);
+    }
+}
+
+/// What was refused in all slots since the ring was made.
+pub(crate) fn refused(slots: &[Slot]) -> Refused {
+    slots.iter().fold(Refused::default(), |sum, slot| sum.plus(Losses::newest(slot).refused))
+}

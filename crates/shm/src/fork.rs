@@ -1,0 +1,113 @@
+//! Forks. A child of `fork(2)` has its parent's mappings and, what is worse, its open file
+//! descriptions, and with them the locks that say that the parent lives.
+//!
+//! So a handler in the child (`pthread_atfork(3)`, which every `fork` of libc runs) cuts it off: it
+//! raises the number by which handles know that they are another process's, puts private memory in
+//! the place of each mapping that the process could write through, and `/dev/null` in the place of
+//! each descriptor that holds a lock. The parent's ring, and its death, are then out of reach of
+//! the child. (`clone(2)` called by hand runs no handler.)
+
+use nix::libc;
+use std::os::fd::{AsRawFd, RawFd};
+use std::ptr::{NonNull, null_mut};
+use std::sync::Once;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+
+/// Raised in every forked child.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// Handles that can be cut off; those beyond are only told apart.
+const ENTRIES: usize = 1024;
+
+struct Entry {
+    /// 0 free, 1 being filled, else in use.
+    state: AtomicU32,
+    base: AtomicPtr<u8>,
+    len: AtomicUsize,
+    fd: AtomicI32,
+}
+
+static TABLE: [Entry; ENTRIES] = [const {
+    Entry {
+        state: AtomicU32::new(0),
+        base: AtomicPtr::new(null_mut()),
+        len: AtomicUsize::new(0),
+        fd: AtomicI32::new(-1),
+    }
+}; ENTRIES];
+
+extern "C" fn in_child() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    // Everything here is async-signal-safe: system calls and loads.
+    // SAFETY: a literal path, no memory of ours.
+    let null = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+    for entry in &TABLE {
+        if entry.state.load(Ordering::Acquire) != 2 {
+            continue;
+        }
+        let (base, len) = (entry.base.load(Ordering::Relaxed), entry.len.load(Ordering::Relaxed));
+        let (prot, flags) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+        );
+        // SAFETY: the range is a mapping that this process registered and has not removed (it
+        // would have freed the entry first); in the child, whose only thread is here, nothing uses
+        // it at this moment. What reads it afterwards sees zeros, which any ring code survives.
+        unsafe { libc::mmap(base.cast(), len, prot, flags, -1, 0) };
+        let fd = entry.fd.load(Ordering::Relaxed);
+        if null >= 0 {
+            // SAFETY: the number stays an open descriptor, so whoever owns it can close it.
+            unsafe { libc::dup3(null, fd, libc::O_CLOEXEC) };
+        }
+    }
+    if null >= 0 {
+        // SAFETY: opened above.
+        unsafe { libc::close(null) };
+    }
+}
+
+/// A mapping and a locked descriptor that a forked child is to lose.
+#[derive(Debug)]
+pub(crate) struct NotForChildren {
+    generation: u32,
+    entry: Option<usize>,
+}
+
+impl NotForChildren {
+    /// Registers `len` bytes from `base`, and the descriptor. To be dropped before either goes.
+    pub(crate) fn new(base: NonNull<u8>, len: usize, fd: &impl AsRawFd) -> Self {
+        static HANDLER: Once = Once::new();
+        HANDLER.call_once(|| {
+            // SAFETY: the handler is a function of this program, which is never unloaded: a
+            // shared library that links this code and is closed would have to keep itself open,
+            // as glibc does for it.
+            let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        });
+        let generation = GENERATION.load(Ordering::Relaxed);
+        let entry = TABLE.iter().position(|entry| {
+            entry.state.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        });
+        if let Some(at) = entry {
+            let fd: RawFd = fd.as_raw_fd();
+            TABLE[at].base.store(base.as_ptr(), Ordering::Relaxed);
+            TABLE[at].len.store(len, Ordering::Relaxed);
+            TABLE[at].fd.store(fd, Ordering::Relaxed);
+            TABLE[at].state.store(2, Ordering::Release);
+        }
+        NotForChildren { generation, entry }
+    }
+
+    /// Whether this process is a child of the one that registered.
+    #[inline(always)]
+    pub(crate) fn forked(&self) -> bool {
+        self.generation != GENERATION.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for NotForChildren {
+    fn drop(&mut self) {
+        if let Some(at) = self.entry {
+            TABLE[at].state.store(0, Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What the algorithm of shared rings asks of the system.
+
+use crate::create::now_ns;
+use crate::lock;
+use perfring_abi::{Layout, RECOVER_LOCK_BYTE};
+use perfring_ring::Peers;
+use std::fs::File;
+use std::sync::Arc;
+
+/// Rounds in which a waiting producer spins; after that it lets others run, as the holder of the
+/// lock may be one that had to stop for it.
+const SPIN_ROUNDS: u32 = 16;
+
+/// Asks the kernel who holds the locks on the slots of one ring.
+#[derive(Clone, Debug)]
+pub(crate) struct Kernel {
+    file: Arc<File>,
+    layout: Layout,
+}
+
+impl Kernel {
+    pub(crate) fn new(file: &Arc<File>, layout: &Layout) -> Self {
+        Kernel { file: Arc::clone(file), layout: *layout }
+    }
+}
+
+impl Peers for Kernel {
+    fn is_alive(&self, slot: u32) -> bool {
+        let byte = match slot.cmp(&self.layout.slots) {
+            std::cmp::Ordering::Less => self.layout.slot_lock_byte(slot),
+            std::cmp::Ordering::Equal => RECOVER_LOCK_BYTE,
+            // No such slot: somebody damages the ring. Nobody is robbed for that.
+            std::cmp::Ordering::Greater => return true,
+        };
+        // A file system without such locks has no shared rings; if it fails, nobody is robbed.
+        lock::is_held(&self.file, byte).unwrap_or(true)
+    }
+
+    #[inline]
+    fn relax(&self, round: u32) {
+        if round < SPIN_ROUNDS {
+            for _ in 0..(1u32 << (round / 2).min(6)) {
+                std::hint::spin_loop();
+            }
+        } else {
+            std::thread::yield_now();
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        now_ns()
+    }
+}

@@ -1,0 +1,508 @@
+//! A producer of a shared ring on a mapping.
+
+use crate::file::{Access, Place, RingFile};
+use crate::fork::NotForChildren;
+use crate::lock::ByteLock;
+use crate::map::{DataAccess, Mirror};
+use crate::peers::Kernel;
+use crate::{AttachError, Home, ReserveError, futex};
+use perfring_abi::{HEADER_LEN, Layout, Producers, RecordType};
+use perfring_ring::{
+    Count, Group, Peers, Refusal, Refused, Reserved, SharedWriter, Unattached, Wake, Who,
+};
+use std::cell::RefCell;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+use std::time::{Duration, Instant};
+
+/// Payloads up to this size are written and published under the lock: one locked instruction
+/// instead of three.
+const UNDER_LOCK_MAX: usize = 512;
+/// Tries to attach while somebody holds the ring's lock.
+const ATTACH_TRIES: u32 = 200;
+/// The first sleep of who waits for an open reservation to end, whom nobody wakes; it doubles.
+const NAP: Duration = Duration::from_micros(20);
+
+/// One producer of a shared ring, for as long as it lives.
+///
+/// Any number of reservations can be open at a time, and end in any order.
+#[derive(Debug)]
+pub struct MappedShared {
+    // In the order in which they are to go: first what a forked child is cut off from.
+    children: NotForChildren,
+    map: Mirror,
+    writer: RefCell<SharedWriter>,
+    peers: Kernel,
+    ring: RingFile,
+    _lock: ByteLock,
+}
+
+impl MappedShared {
+    /// Attaches as one of the producers, in a slot that nobody holds, and signs with `name`.
+    ///
+    /// # Errors
+    /// See [`AttachError`]; [`AttachError::Slots`] when there are as many producers as slots.
+    pub fn attach(home: impl Into<Home>, name: &str) -> Result<Self, AttachError> {
+        let ring = RingFile::open(home.into(), Access::Write)?;
+        ring.expect(Producers::Many)?;
+        let map = Mirror::map(&ring, DataAccess::Write)?;
+        let (index, lock) = take_slot(&ring, &map)?;
+        let peers = Kernel::new(&ring.file, &ring.layout);
+        let me = RingFile::me(name);
+        let children = NotForChildren::new(map.base(), map.len(), &ring.file);
+        let mut tries = 0;
+        let writer = loop {
+            let (at, fences) = (map.shared(), futex::fences());
+            match SharedWriter::attach(at, &ring.layout, fences, index, &me, &peers) {
+                Ok(writer) => break writer,
+                Err(Unattached::Corrupt(source)) => return Err(ring.corrupt(source)),
+                Err(Unattached::Contended { slot }) => {
+                    tries += 1;
+                    if tries == ATTACH_TRIES {
+                        let holder = ring.holder(Place::Producer(slot))?;
+                        return Err(AttachError::HeldUp { home: ring.home.clone(), slot, holder });
+                    }
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        };
+        Ok(MappedShared { children, map, writer: RefCell::new(writer), peers, ring, _lock: lock })
+    }
+
+    /// The open file.
+    #[must_use]
+    pub fn file(&self) -> &RingFile {
+        &self.ring
+    }
+
+    /// The ring's shape.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.ring.layout
+    }
+
+    /// Publishes one record.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the refusal is counted.
+    #[inline(always)]
+    pub fn publish(
+        &self,
+        kind: RecordType,
+        payload: &[u8],
+        wake: Wake,
+    ) -> Result<(), ReserveError> {
+        if self.children.forked() {
+            return Err(ReserveError::Forked);
+        }
+        if payload.len() > UNDER_LOCK_MAX {
+            return self.publish_large(kind, payload, wake);
+        }
+        let at = self.map.shared();
+        let published = self.writer.borrow_mut().publish(
+            at,
+            &self.peers,
+            kind,
+            payload.len(),
+            wake,
+            |reserved| {
+                // SAFETY: the algorithm has just reserved the space for this producer, under the
+                // ring's lock; it is as long as the payload.
+                unsafe { self.map.fill_open(reserved, payload) };
+            },
+        );
+        match published {
+            Ok(false) => Ok(()),
+            Ok(true) => {
+                futex::wake(at.ring().wait_word());
+                Ok(())
+            }
+            Err(refusal) => Err(self.refused(refusal, payload.len())),
+        }
+    }
+
+    #[inline(never)]
+    fn publish_large(
+        &self,
+        kind: RecordType,
+        payload: &[u8],
+        wake: Wake,
+    ) -> Result<(), ReserveError> {
+        let record = self.reserve(kind, payload.len())?;
+        // SAFETY: reserved for this producer just now, of this length, and not ended.
+        unsafe { self.map.fill_open(&record.reserved, payload) };
+        record.commit_with(wake);
+        Ok(())
+    }
+
+    /// Space for one record, in place.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the refusal is counted.
+    #[inline]
+    pub fn reserve(
+        &self,
+        kind: RecordType,
+        len: usize,
+    ) -> Result<SharedReservation<'_>, ReserveError> {
+        match self.try_reserve(kind, len) {
+            Ok(reserved) => Ok(SharedReservation { owner: self, reserved }),
+            Err(refusal) => Err(self.refused(refusal, len)),
+        }
+    }
+
+    #[inline]
+    fn try_reserve(&self, kind: RecordType, len: usize) -> Result<Reserved, Refusal> {
+        if self.children.forked() {
+            return Err(Refusal::Full); // told apart in `refused`
+        }
+        let at = self.map.shared();
+        let reserved = self.writer.borrow_mut().try_reserve(at, &self.peers, kind, len)?;
+        // SAFETY: reserved for this producer just now.
+        unsafe { self.map.zero_last_word(&reserved) };
+        Ok(reserved)
+    }
+
+    /// As [`MappedShared::reserve`], waiting for at most `timeout`: for space, for an older
+    /// reservation that is in the way to end, for the lock. Only a refusal at the end is counted.
+    ///
+    /// # Errors
+    /// See [`ReserveError`].
+    pub fn reserve_timeout(
+        &self,
+        kind: RecordType,
+        len: usize,
+        timeout: Duration,
+    ) -> Result<SharedReservation<'_>, ReserveError> {
+        let reserved = self.wait_for(len, timeout, || self.try_reserve(kind, len))?;
+        Ok(SharedReservation { owner: self, reserved })
+    }
+
+    fn wait_for<T>(
+        &self,
+        len: usize,
+        timeout: Duration,
+        mut attempt: impl FnMut() -> Result<T, Refusal>,
+    ) -> Result<T, ReserveError> {
+        let since = Instant::now();
+        let mut nap = NAP;
+        loop {
+            let refusal = match attempt() {
+                Ok(got) => return Ok(got),
+                Err(refusal) => refusal,
+            };
+            let left = timeout.saturating_sub(since.elapsed());
+            if left.is_zero() || self.children.forked() {
+                return Err(self.refused(refusal, len));
+            }
+            match refusal {
+                Refusal::Full => self.wait_for_space(len, left),
+                Refusal::Contended { .. } | Refusal::Pending { .. } => {
+                    std::thread::sleep(nap.min(left));
+                    nap = (nap * 2).min(futex::SLICE / 10);
+                }
+                Refusal::TooLarge { .. } | Refusal::Corrupt { .. } => {
+                    return Err(self.refused(refusal, len));
+                }
+            }
+        }
+    }
+
+    fn wait_for_space(&self, len: usize, limit: Duration) {
+        let at = self.map.shared();
+        let ring = at.ring();
+        // A consumer that sleeps for a watermark would not make room.
+        if ring.force_wake() {
+            futex::wake(ring.wait_word());
+        }
+        let target = self.writer.borrow().tail_for(at, len);
+        if let Some(value) = ring.prepare_space_sleep(target, || {
+            futex::heavy();
+        }) {
+            futex::sleep(ring.space_word(), value, limit.min(futex::SLICE));
+        }
+    }
+
+    /// Room for records of `bytes` in all, headers and padding included
+    /// ([`record_size`](perfring_abi::record_size) of each), in one reservation: they are published
+    /// at once. What they do not take becomes a hole.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the refusal is counted, as one record.
+    #[inline]
+    pub fn batch(&self, bytes: usize) -> Result<SharedBatch<'_>, ReserveError> {
+        let len = bytes.saturating_sub(HEADER_LEN as usize);
+        if self.children.forked() {
+            return Err(ReserveError::Forked);
+        }
+        let at = self.map.shared();
+        let group = self.writer.borrow_mut().try_reserve_group(at, &self.peers, bytes as u64);
+        match group {
+            Ok(group) => Ok(SharedBatch { owner: self, group, wake: Wake::Auto }),
+            Err(refusal) => Err(self.refused(refusal, len)),
+        }
+    }
+
+    #[cold]
+    fn refused(&self, refusal: Refusal, len: usize) -> ReserveError {
+        if self.children.forked() {
+            return ReserveError::Forked;
+        }
+        let at = self.map.shared();
+        if self.writer.borrow_mut().refuse(at, refusal, len) {
+            futex::wake(at.ring().wait_word());
+        }
+        ReserveError::from(refusal)
+    }
+
+    /// What producers of this slot have committed since the ring was made.
+    #[must_use]
+    pub fn written(&self) -> Count {
+        self.writer.borrow().written()
+    }
+
+    /// What producers of this slot were refused since the ring was made.
+    #[must_use]
+    pub fn refused_counts(&self) -> Refused {
+        self.writer.borrow().refused()
+    }
+
+    /// The slot.
+    #[must_use]
+    pub fn slot(&self) -> u32 {
+        self.writer.borrow().index()
+    }
+
+    /// The longest payload that the ring takes.
+    #[must_use]
+    pub fn max_len(&self) -> usize {
+        self.writer.borrow().max_len()
+    }
+
+    #[inline]
+    fn owed(&self, wake: bool) {
+        if wake {
+            futex::wake(self.map.ring().wait_word());
+        }
+    }
+}
+
+impl Drop for MappedShared {
+    fn drop(&mut self) {
+        if !self.children.forked() {
+            let told = self.writer.borrow_mut().detach(self.map.shared(), &self.peers);
+            self.owed(told);
+        }
+    }
+}
+
+/// A slot that nobody holds: rather one that nobody ever held, so that what is known of the dead
+/// stays to be seen for as long as it can.
+fn take_slot(ring: &RingFile, map: &Mirror) -> Result<(u32, ByteLock), AttachError> {
+    let fresh = |slot: &u32| Who::read(&map.slots()[*slot as usize].holder).epoch == 0;
+    let all = 0..ring.layout.slots;
+    for slot in all.clone().filter(fresh).chain(all) {
+        let byte = ring.layout.slot_lock_byte(slot);
+        let taken = ByteLock::take(&ring.file, byte);
+        if let Some(lock) = taken.map_err(|source| ring.io("locking a slot", source))? {
+            return Ok((slot, lock));
+        }
+    }
+    Err(AttachError::Slots { home: ring.home.clone(), slots: ring.layout.slots })
+}
+
+/// The bytes of one record of a shared ring: write them, then commit. Dropped, it is discarded.
+///
+/// The bytes are what the ring last held there, not zeros. While it is open, nothing younger is
+/// published: keep it short.
+#[derive(Debug)]
+#[must_use = "a reservation that is dropped is discarded"]
+pub struct SharedReservation<'a> {
+    owner: &'a MappedShared,
+    reserved: Reserved,
+}
+
+impl SharedReservation<'_> {
+    /// Commits the record. It is published as soon as nothing older is open.
+    #[inline(always)]
+    pub fn commit(self) {
+        self.commit_with(Wake::Auto);
+    }
+
+    /// As [`SharedReservation::commit`], choosing whether to wake a sleeping consumer.
+    #[inline(always)]
+    pub fn commit_with(self, wake: Wake) {
+        let len = self.reserved.len();
+        self.end(len, wake);
+    }
+
+    /// Commits the first `len` bytes; the rest becomes a hole. A `len` beyond the reservation
+    /// commits all of it.
+    #[inline]
+    pub fn commit_len(self, len: usize) {
+        self.end(len, Wake::Auto);
+    }
+
+    /// Gives the space back as a hole that readers skip.
+    #[inline]
+    pub fn discard(self) {}
+
+    /// The position of the record in the stream.
+    #[must_use]
+    pub fn pos(&self) -> u64 {
+        self.reserved.payload_pos() - u64::from(HEADER_LEN)
+    }
+
+    #[inline]
+    fn end(self, len: usize, wake: Wake) {
+        // Not `drop`, which would discard.
+        let this = ManuallyDrop::new(self);
+        // SAFETY: read once, from what is never dropped or used again but for its owner.
+        let reserved = unsafe { std::ptr::read(&this.reserved) };
+        let owner = this.owner;
+        if owner.children.forked() {
+            return;
+        }
+        let len = len.min(reserved.len());
+        if len < reserved.len() {
+            // SAFETY: the reservation is open and this producer's; no slice of it is left.
+            unsafe { owner.map.pad_open(&reserved, len) };
+        }
+        let (at, mut writer) = (owner.map.shared(), owner.writer.borrow_mut());
+        let wake = writer.commit(at, &owner.peers, reserved, len, wake);
+        drop(writer);
+        owner.owed(wake);
+    }
+}
+
+impl Deref for SharedReservation<'_> {
+    type Target = [u8];
+
+    #[inline(always)]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: as in `deref_mut`, for reading: `&self` keeps every `&mut` away.
+        unsafe { self.owner.map.open_bytes(&self.reserved).as_ref() }
+    }
+}
+
+impl DerefMut for SharedReservation<'_> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the reservation is open and this producer's, and no other overlaps it: positions
+        // are given out once, and the space between `data_tail` and `producer_pos` is less than a
+        // ring. `&mut self` makes this the only slice of it. In a forked child it is private memory.
+        unsafe { self.owner.map.open_bytes(&self.reserved).as_mut() }
+    }
+}
+
+impl Drop for SharedReservation<'_> {
+    fn drop(&mut self) {
+        let owner = self.owner;
+        if owner.children.forked() {
+            return;
+        }
+        // SAFETY: read once, from what is being dropped; a token has no drop of its own.
+        let reserved = unsafe { std::ptr::read(&self.reserved) };
+        let at = owner.map.shared();
+        let wake = owner.writer.borrow_mut().discard(at, &owner.peers, reserved);
+        owner.owed(wake);
+    }
+}
+
+/// Several records in one reservation, published at once when it is dropped.
+#[derive(Debug)]
+#[must_use = "a batch is published when it is dropped"]
+pub struct SharedBatch<'a> {
+    owner: &'a MappedShared,
+    group: Group,
+    wake: Wake,
+}
+
+impl SharedBatch<'_> {
+    /// Adds one record. Returns whether there was room for it; if not, nothing has happened, and
+    /// nothing is counted: publish this batch, and begin another.
+    #[inline]
+    #[must_use = "a record that did not fit is not in the batch"]
+    pub fn push(&mut self, kind: RecordType, payload: &[u8]) -> bool {
+        match self.fill(kind, payload.len()) {
+            Some(reserved) => {
+                // SAFETY: a part of this producer's open reservation, of this length.
+                unsafe { self.owner.map.fill_open(&reserved, payload) };
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Adds one record of `len` bytes, to be written in place; `None` if there is no room for it.
+    /// It is part of the batch as soon as this returns; its bytes are what the ring last held
+    /// there.
+    #[inline]
+    pub fn next(&mut self, kind: RecordType, len: usize) -> Option<&mut [u8]> {
+        let reserved = self.fill(kind, len)?;
+        // SAFETY: a part of this producer's open reservation that no other record has; `&mut self`
+        // lasts as long as the slice.
+        Some(unsafe { self.owner.map.open_bytes(&reserved).as_mut() })
+    }
+
+    #[inline]
+    fn fill(&mut self, kind: RecordType, len: usize) -> Option<Reserved> {
+        let at = self.owner.map.shared();
+        let reserved = self.owner.writer.borrow().next_in_group(at, &mut self.group, kind, len)?;
+        // SAFETY: a part of this producer's open reservation.
+        unsafe { self.owner.map.zero_last_word(&reserved) };
+        Some(reserved)
+    }
+
+    /// Records in the batch.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.group.records()
+    }
+
+    /// Bytes that are left, headers and padding included.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.group.left() as usize
+    }
+
+    /// Publishes the batch.
+    pub fn publish(self) {}
+
+    /// Publishes the batch, choosing whether to wake a sleeping consumer.
+    pub fn publish_with(mut self, wake: Wake) {
+        self.wake = wake;
+    }
+}
+
+impl Drop for SharedBatch<'_> {
+    fn drop(&mut self) {
+        let owner = self.owner;
+        if owner.children.forked() {
+            return;
+        }
+        let group = std::mem::take(&mut self.group);
+        let (at, mut writer) = (owner.map.shared(), owner.writer.borrow_mut());
+        let wake = writer.commit_group(at, &owner.peers, group, self.wake);
+        drop(writer);
+        owner.owed(wake);
+    }
+}
+
+impl From<Refusal> for ReserveError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Full => ReserveError::Full,
+            Refusal::TooLarge { len, max } => ReserveError::TooLarge { len, max },
+            Refusal::Contended { slot } => ReserveError::Contended { slot },
+            Refusal::Pending { slot } => ReserveError::Pending { slot },
+            Refusal::Corrupt { tail } => ReserveError::Corrupt { tail },
+        }
+    }
+}
+
+/// Whether the producer in a slot lives, as the kernel says.
+pub(crate) fn is_dead(ring: &RingFile) -> impl Fn(u32) -> bool + use<> {
+    let peers = Kernel::new(&ring.file, &ring.layout);
+    move |slot| !peers.is_alive(slot)
+}
