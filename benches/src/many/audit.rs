@@ -103,7 +103,8 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    fn attempts(&self) -> u64 {
+    /// What was tried.
+    pub(crate) fn attempts(&self) -> u64 {
         self.published + self.refused.total()
     }
 

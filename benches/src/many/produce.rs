@@ -30,7 +30,7 @@ pub(crate) fn now_ns() -> Result<u64, BenchError> {
 pub(crate) struct Ran {
     pub(crate) tally: Tally,
     pub(crate) end_ns: u64,
-    /// By how much the ring's figures of this producer differ from its own.
+    /// By how much the ring's figures of this producer, or its numbers, differ from its own count.
     pub(crate) bad: u64,
 }
 
@@ -96,6 +96,7 @@ fn laps(
         ran.tally = tally;
         ran.end_ns = now_ns()?;
         if ran.end_ns >= stop_ns || attempts(number) >= race.limit.records {
+            ran.bad = attempts(number).abs_diff(tally.attempts());
             return Ok(ran);
         }
     }

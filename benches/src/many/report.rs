@@ -20,6 +20,8 @@ const QUOTED: [(Shape, usize, usize, f64); 6] = [
     (Shape::Lossy, 8, 2, 12.6),
     (Shape::Lossy, 64, 2, 9.1),
 ];
+const PLACEMENT_NOTE: &str = "apart: all producers on one core, the consumer, if any, on the \
+                              other; spread: on both in turn";
 const QUOTED_NOTE: &str = "quoted: the kernel's BPF ring buffer with a libbpf consumer, another \
                            run on a machine of this kind; back to back 20.8 at best; overwriting, \
                            as published for an EPYC 9654, 32 with one producer and 9.6 with two";
@@ -266,7 +268,7 @@ pub(crate) fn write(
             Shape::Lossless => {}
         }
     }
-    writeln!(out, "\n{QUOTED_NOTE}")?;
+    writeln!(out, "\n{PLACEMENT_NOTE}\n{QUOTED_NOTE}")?;
     match &found.no_bpf {
         None => writeln!(
             out,
