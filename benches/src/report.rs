@@ -90,15 +90,18 @@ pub(crate) fn write(
             bench: &'static str,
             #[serde(flatten)]
             machine: &'a Machine,
+            /// Whether the kernel's ring takes part among many producers.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            bpf: Option<many::Bpf<'a>>,
         }
-        line(out, &First { bench: "machine", machine })?;
+        let bpf = options.parts.contains(&Part::Many).then(|| many::Bpf::of(found));
+        line(out, &First { bench: "machine", machine, bpf })?;
         for group in groups {
             for row in singles(group, options).into_iter().chain(medians(group, options)) {
                 line(out, &row)?;
             }
         }
         if options.parts.contains(&Part::Many) {
-            line(out, &many::Bpf::of(found))?;
             for row in many::rows(found, options) {
                 line(out, &row)?;
             }

@@ -231,10 +231,9 @@ const HEAD: [&str; 20] = [
     "bad",
 ];
 
-/// Whether the kernel's ring was measured: a line of its own.
+/// Whether the kernel's ring was measured.
 #[derive(Debug, Serialize)]
 pub(crate) struct Bpf<'a> {
-    bench: &'static str,
     measured: bool,
     why_not: Option<&'a str>,
 }
@@ -242,7 +241,7 @@ pub(crate) struct Bpf<'a> {
 impl<'a> Bpf<'a> {
     pub(crate) fn of(found: &'a Found) -> Self {
         let why_not = found.no_bpf.as_deref();
-        Bpf { bench: "bpf", measured: why_not.is_none(), why_not }
+        Bpf { measured: why_not.is_none(), why_not }
     }
 }
 
