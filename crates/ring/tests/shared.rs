@@ -101,7 +101,10 @@ enum Kind {
     /// Open: whose, and which of its open ones.
     Open(u32),
     /// Records, that many.
-    Data { records: u64, bytes: u64 },
+    Data {
+        records: u64,
+        bytes: u64,
+    },
     Discarded,
     Reclaimed,
     Marker,
@@ -279,8 +282,8 @@ impl<'a> Model<'a> {
                             let _ = writer.next_in_group(at, &mut group, RecordType::BYTES, 40);
                         }
                         let end = at.ring().data_size();
-                        let start = self.heap.header().shared.producer_pos.load(Ordering::Relaxed)
-                            - size;
+                        let start =
+                            self.heap.header().shared.producer_pos.load(Ordering::Relaxed) - size;
                         assert!(size < end);
                         self.granted(start, size, Kind::Open(slot));
                         self.open.push((slot, start, Held::Many(group)));
@@ -382,9 +385,13 @@ impl<'a> Model<'a> {
         assert_eq!((head, end), (self.head(), self.end()));
         assert!(tail <= head && end - tail < ring.data_size());
         if self.policy == Policy::Overwrite {
-            assert!(tail == 0 || self.parts.iter().any(|part| part.pos == tail) || tail == end
-                || self.parts.iter().any(|part| part.pos < tail && tail < part.pos + part.size),
-                "the tail is in no record");
+            assert!(
+                tail == 0
+                    || self.parts.iter().any(|part| part.pos == tail)
+                    || tail == end
+                    || self.parts.iter().any(|part| part.pos < tail && tail < part.pos + part.size),
+                "the tail is in no record"
+            );
         }
         let count = |from: u64, to: u64| {
             let mut sums = [Count::default(); 4];
