@@ -231,8 +231,9 @@ impl MappedReader {
         self.release();
         if self.ring.layout.producers == Producers::Many {
             let shared = self.map.shared();
-            if let Some(slot) = shared.held_up() {
-                if is_dead(&self.ring)(slot) {
+            if shared.is_behind() {
+                // Nothing open: a producer is about to publish what has ended, or died before.
+                if shared.held_up().is_none_or(is_dead(&self.ring)) {
                     // It fails while a live producer is stopped with the lock: then later.
                     let _ = recover_file(&self.ring);
                 }
