@@ -16,6 +16,10 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 /// Raised in every forked child.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
+/// `/dev/null`, opened before there is any child: it may have no more descriptors to be had, or no
+/// `/dev`.
+static NULL: AtomicI32 = AtomicI32::new(-1);
+
 /// Ranges that can be cut off; handles beyond are only told apart.
 const ENTRIES: usize = 2048;
 
@@ -39,8 +43,7 @@ static TABLE: [Entry; ENTRIES] = [const {
 extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
     // Everything here is async-signal-safe: system calls and loads.
-    // SAFETY: a literal path, no memory of ours.
-    let null = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+    let null = NULL.load(Ordering::Relaxed);
     for entry in &TABLE {
         if entry.state.load(Ordering::Acquire) != 2 {
             continue;
@@ -60,10 +63,21 @@ extern "C" fn in_child() {
             unsafe { libc::dup3(null, fd, libc::O_CLOEXEC) };
         }
     }
-    if null >= 0 {
-        // SAFETY: opened above.
-        unsafe { libc::close(null) };
-    }
+}
+
+/// Which process this is, of those that are forks of one another.
+pub(crate) fn generation() -> u32 {
+    static HANDLER: Once = Once::new();
+    HANDLER.call_once(|| {
+        // SAFETY: a literal path, no memory of ours.
+        let null = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+        NULL.store(null, Ordering::Relaxed);
+        // SAFETY: the handler is a function of this program, which is never unloaded: a
+        // shared library that links this code and is closed would have to keep itself open,
+        // as glibc does for it.
+        let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    });
+    GENERATION.load(Ordering::Relaxed)
 }
 
 /// Mappings and a locked descriptor that a forked child is to lose.
@@ -76,14 +90,7 @@ pub(crate) struct NotForChildren {
 impl NotForChildren {
     /// Registers ranges of whole pages, and the descriptor. To be dropped before any of them goes.
     pub(crate) fn new(ranges: [(NonNull<u8>, usize); 2], fd: &impl AsRawFd) -> Self {
-        static HANDLER: Once = Once::new();
-        HANDLER.call_once(|| {
-            // SAFETY: the handler is a function of this program, which is never unloaded: a
-            // shared library that links this code and is closed would have to keep itself open,
-            // as glibc does for it.
-            let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-        });
-        let generation = GENERATION.load(Ordering::Relaxed);
+        let generation = generation();
         let fd: RawFd = fd.as_raw_fd();
         let entries = ranges.map(|(base, len)| {
             let at = TABLE.iter().position(|entry| {
