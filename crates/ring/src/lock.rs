@@ -73,6 +73,14 @@ impl<'a> Shared<'a> {
         (word != 0).then(|| Owner::slot_of(word))
     }
 
+    /// Whether something is reserved or ended and not published. In a ring in use that is so at
+    /// many moments; in one at rest it means that a reservation is open, or that a producer died
+    /// between the end of a record and the store of `data_head`.
+    #[must_use]
+    pub fn lags(&self) -> bool {
+        self.ring.head() < self.producer_pos()
+    }
+
     /// The slot whose open reservation holds `data_head` back, if there is one.
     #[must_use]
     pub fn held_up(&self) -> Option<u32> {
@@ -296,6 +304,9 @@ pub fn recover<P: Peers>(at: Shared<'_>, epoch: u64, peers: &P) -> Result<Recove
     while let Some(slot) = next_dead(at, peers) {
         owner.sweep(at, slot);
     }
+    // One that died between the end of a record and this: nothing is open, and nothing published.
+    fence(Ordering::SeqCst); // O
+    advance(at);
     owner.unlock(at);
     let swept = at.slots.iter().zip(old).enumerate().filter_map(|(index, (slot, old))| {
         let more = counts(slot).saturating_sub(old);

@@ -39,6 +39,8 @@ pub struct SharedWriter {
     pub(crate) owner: Owner,
     /// A reservation that ends here or before needs no look at anything but the lock's line.
     pub(crate) limit: u64,
+    /// An overwrite ring need do no more than evict for a reservation that ends here or before.
+    pub(crate) evict_limit: u64,
     max_len: usize,
     pub(crate) fences: Fences,
     pub(crate) policy: Policy,
@@ -133,6 +135,7 @@ impl SharedWriter {
         Ok(SharedWriter {
             owner,
             limit: 0,
+            evict_limit: 0,
             max_len: crate::writer::max_len(at.ring),
             fences,
             policy: layout.policy,
@@ -235,7 +238,8 @@ impl SharedWriter {
         self.owner.lock(at, peers)?;
         // Relaxed: M orders it.
         let mut start = at.ring.header.shared.producer_pos.load(Ordering::Relaxed);
-        if start.wrapping_add(size) > self.limit {
+        let end = start.wrapping_add(size);
+        if end > self.limit && !self.evict_few(at, end) {
             start = match self.make_room(at, peers, size) {
                 Ok(start) => start,
                 Err(refusal) => {
@@ -465,7 +469,7 @@ impl SharedWriter {
         self.losses.refused.of_mut(cause).add(record_size(len));
         self.count_losses(at, NOWHERE);
         // The next reservation comes by `make_room`, which tells the loss.
-        self.limit = 0;
+        (self.limit, self.evict_limit) = (0, 0);
         self.wake(at, Wake::Force, at.ring.head(), 0)
     }
 
