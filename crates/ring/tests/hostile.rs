@@ -666,6 +666,7 @@ impl Tally {
                 0 => writer
                     .publish(at, peers, RecordType::BYTES, len, Wake::Auto, |reserved| {
                         assert!(reserved.len() < SIZE as usize);
+                        assert!(reserved.payload_pos().is_multiple_of(8));
                     })
                     .err(),
                 1 => match writer.try_reserve_group(at, peers, len as u64) {
@@ -678,6 +679,8 @@ impl Tally {
                 },
                 _ => match writer.try_reserve(at, peers, RecordType::BYTES, len) {
                     Ok(reserved) => {
+                        // A mapping writes whole words there.
+                        assert!(reserved.payload_pos().is_multiple_of(8));
                         writer.fill(at, &reserved, &vec![7; len]);
                         open.push(reserved);
                         None
@@ -768,6 +771,14 @@ fn busy(old: u64) -> impl Iterator<Item = u64> {
     ])
 }
 
+/// Whether a word is a position, or the lock.
+fn is_key(heap: &HeapRing, at: usize) -> bool {
+    let header = heap.header();
+    let keys =
+        [&header.data_head, &header.data_tail, &header.shared.producer_pos, &header.shared.lock];
+    keys.into_iter().any(|key| core::ptr::eq(key, word(heap, at)))
+}
+
 #[test]
 fn no_word_of_a_shared_ring_can_make_anybody_panic_or_loop() {
     let (started, mut tally) = (Instant::now(), Tally::default());
@@ -777,6 +788,8 @@ fn no_word_of_a_shared_ring_can_make_anybody_panic_or_loop() {
         for at in 0..shape.header.len() + shape.data.len() {
             shape.restore(&heap);
             let old = word(&heap, at).load(Ordering::Relaxed);
+            // All that there are for what everybody looks at first, and for all else some.
+            let part = if is_key(&heap, at) { 1 } else { part };
             let lies = busy(old).enumerate().skip((turn + at) % part).step_by(part);
             for (index, lie) in lies {
                 tally.shared_sides(&shape, &heap, turn + at + index / part, || {
@@ -887,7 +900,8 @@ fn a_word_of_a_shared_ring_that_changes_under_way_makes_nobody_panic_or_loop() {
         for at in 0..shape.header.len() + shape.data.len() {
             shape.restore(&heap);
             let old = word(&heap, at).load(Ordering::Relaxed);
-            for (index, lie) in busy(old).enumerate().skip((turn + at) % 5).step_by(5) {
+            let part = if is_key(&heap, at) { 1 } else { 5 };
+            for (index, lie) in busy(old).enumerate().skip((turn + at) % part).step_by(part) {
                 shape.restore(&heap);
                 // With a lock that is free, or nobody gets in.
                 heap.header().shared.lock.store(0, Ordering::Relaxed);
@@ -908,6 +922,22 @@ fn a_word_of_a_shared_ring_that_changes_under_way_makes_nobody_panic_or_loop() {
                 }
                 tally.look(&heap, peers.alive);
             }
+        }
+        // Where a producer has a reservation open it gets no other, wherever positions go.
+        for lie in (0..4 * SIZE).step_by(4) {
+            shape.restore(&heap);
+            let (at, header) = (heap.shared(), heap.header());
+            header.shared.lock.store(0, Ordering::Relaxed);
+            let peers = MadeUp::new(|_| true);
+            let Some(mut writer) = join(&heap, 0, &peers) else { continue };
+            let Ok(first) = writer.try_reserve(at, &peers, RecordType::BYTES, 24) else { continue };
+            header.shared.producer_pos.store(lie, Ordering::Relaxed);
+            if let Ok(second) = writer.try_reserve(at, &peers, RecordType::BYTES, 24) {
+                let apart = second.payload_pos().wrapping_sub(first.payload_pos()) % SIZE;
+                assert!(apart.is_multiple_of(8) && (32..=SIZE - 32).contains(&apart), "{lie}");
+                let _ = writer.commit(at, &peers, second, 24, Wake::Auto);
+            }
+            let _ = writer.commit(at, &peers, first, 20, Wake::Auto);
         }
         // All positions go back, and fit each other.
         for end in [0, 8, 64, 128] {
