@@ -4,6 +4,10 @@
 //! and property tests run on a heap ring (`heap` feature) the very code that runs on a mapping.
 //! Nothing here makes a system call, and nothing on the way of a record allocates.
 //!
+//! Who has what: `writer` and `room` are the exclusive producer, `shared`, `shared_room`, `lock` and
+//! `slot` one of many; `reader`, `observer` and `snapshot` read both kinds of rings; `totals` are
+//! the books, `latch` and `book` how they are kept, `wait` who sleeps and who wakes.
+//!
 //! # Orderings
 //!
 //! The only crate with an `Ordering`. Each site carries its letter; `proto/ABI.md` and

@@ -241,14 +241,10 @@ impl Mirror {
         Shared::new(self.ring(), self.slots())
     }
 
-    /// Where the header, the data and the data once more are mapped.
-    pub(crate) fn base(&self) -> NonNull<u8> {
-        self.base
-    }
-
-    /// Bytes of them.
-    pub(crate) fn len(&self) -> usize {
-        self.len
+    /// What is mapped where: the header and the data twice, and the control pages.
+    pub(crate) fn ranges(&self) -> [(NonNull<u8>, usize); 2] {
+        let control = NonNull::new(self.control.as_mut_ptr()).unwrap_or(NonNull::dangling());
+        [(self.base, self.len), (control, self.control.len())]
     }
 
     /// The bytes of one of several open reservations. They may be looked at while it is open.

@@ -76,7 +76,7 @@ impl MappedReader {
         }
         .map_err(|source| ring.corrupt(source))?;
         RingFile::me(name).sign(&map.ring().header().consumer_holder);
-        let children = NotForChildren::new(map.base(), map.len(), &ring.file);
+        let children = NotForChildren::new(map.ranges(), &ring.file);
         Ok(MappedReader { children, map, cursor, lagged_at: None, ring, _lock: lock })
     }
 

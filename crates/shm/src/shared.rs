@@ -49,7 +49,7 @@ impl MappedShared {
         let (index, lock) = take_slot(&ring, &map)?;
         let peers = Kernel::new(&ring.file, &ring.layout);
         let me = RingFile::me(name);
-        let children = NotForChildren::new(map.base(), map.len(), &ring.file);
+        let children = NotForChildren::new(map.ranges(), &ring.file);
         let mut tries = 0;
         let writer = loop {
             let (at, fences) = (map.shared(), futex::fences());
