@@ -47,9 +47,11 @@
  *  N       N       a reservation of a shared ring is ended by a swap of its header word (release),
  *                  and whoever looks at a word that may be open loads it (acquire): a record that
  *                  is seen to have ended is whole
- *  O       O       a producer of a shared ring has ended a record, or has published producer_pos;
- *                  a full fence, then it loads data_head and the header words from there on: of an
- *                  older record that ends and a younger one that has ended, one side sees the other
+ *  O       O       a producer of a shared ring has ended a record, or has stored producer_pos
+ *                  (release); a full fence, then it loads data_head, producer_pos (acquire) and the
+ *                  header words from there on: of an older record that ends and a younger one that
+ *                  has ended, one side sees the other; and no word before producer_pos is an older
+ *                  one
  *
  * The heavy fence is membarrier(2), MEMBARRIER_CMD_GLOBAL_EXPEDITED, and a full fence. The light
  * fence is a compiler fence in a process that has registered with

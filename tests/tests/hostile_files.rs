@@ -528,9 +528,9 @@ fn any_value_in_any_word_that_the_producers_of_a_shared_ring_share() {
         let places = [positions, shared.clone(), marks, slot_at(&file, 0), slot_at(&file, 1)];
         // Looking whether something that is open stays so takes its time.
         let step = match base {
-            "shared_drop" => 2,
+            "shared_drop" => 3,
             "shared_overwrite_lapped" => 5,
-            _ => 25,
+            _ => 40,
         };
         for offset in places.into_iter().flatten().step_by(8).step_by(step) {
             let value = get(&file, offset, 8);
