@@ -28,8 +28,9 @@ impl SharedWriter {
         size: u64,
     ) -> Result<u64, Refusal> {
         let mut found = self.find_room(at, size)?;
-        // Each turn ends what one dead producer left open.
-        for _ in 0..at.slots.len() {
+        // Each turn ends what one dead producer left open, or finds that somebody has just ended
+        // what was in the way.
+        for _ in 0..=at.slots.len() {
             let Err(stand) = found else { break };
             self.unblock(at, peers, stand)?;
             found = self.find_room(at, size)?;
@@ -171,11 +172,17 @@ impl SharedWriter {
         (self.tail, self.overwritten) = (tail, overwritten);
     }
 
-    /// Ends what holds the room back, if its owner is dead.
+    /// Ends what holds the room back, if its owner is dead. Returns when it is worth another look.
     fn unblock<P: Peers>(&self, at: Shared<'_>, peers: &P, stand: Stand) -> Result<(), Refusal> {
         match self.blocker(at, stand) {
             Some(slot) if slot != self.index() && !peers.is_alive(slot) => {
                 self.owner.sweep(at, slot);
+                Ok(())
+            }
+            // It has ended since: whoever did that is about to move the head.
+            None if stand.head != stand.end => {
+                fence(Ordering::SeqCst); // O
+                advance(at);
                 Ok(())
             }
             _ => Err(self.no_room(at, peers, stand)),
@@ -198,6 +205,9 @@ impl SharedWriter {
                 self.note_stuck(at, peers, stand.head);
                 Refusal::Pending { slot }
             }
+            // An overwrite ring is never full: one reservation after another ended just before it
+            // was looked at, and the next was in the way.
+            _ if self.policy == Policy::Overwrite => Refusal::Pending { slot: self.index() },
             _ => Refusal::Full,
         }
     }
