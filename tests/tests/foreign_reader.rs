@@ -4,11 +4,15 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{Item, Observer, Start, Stat};
-use perfring_producer::{Options, Producer, RecordType, ReserveError};
+use perfring_producer::{
+    Options, Producer, RecordType, ReserveError, SharedProducer, SharedReservation,
+};
+use perfring_tests::shared::{Driven, Raw, balance, until};
 use perfring_tests::{numbered, ring_dir, skip, workspace};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 const RECORDS: u64 = 1_100_000; // some are lost: a million and more arrive
 
@@ -38,6 +42,41 @@ fn sample(number: u64, words: usize) -> Vec<u8> {
     payload
 }
 
+/// libbcc's reader at work on a ring of 16 pages.
+struct Foreign {
+    child: Child,
+    out: BufReader<ChildStdout>,
+}
+
+impl Foreign {
+    fn start(ring: &Path, reader: &Path, records: u64) -> Self {
+        let mut child = Command::new(reader)
+            .arg(ring)
+            .args(["16", &records.to_string()])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null()) // it complains of each hole, and goes on
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        Foreign { child, out }
+    }
+
+    /// Records, lost, markers, gaps, torn, once it has the last one.
+    fn figures(mut self) -> [u64; 5] {
+        let status = self.child.wait().unwrap();
+        let mut line = String::new();
+        self.out.read_to_string(&mut line).unwrap();
+        assert!(status.success(), "{line}");
+        print!("libbcc: {line}");
+        let figures: Vec<u64> =
+            line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        figures.try_into().unwrap_or_else(|_| panic!("{line}"))
+    }
+}
+
 #[test]
 fn libbcc_reads_a_million_records_without_a_gap() {
     let Some(library) = libbcc() else {
@@ -50,17 +89,7 @@ fn libbcc_reads_a_million_records_without_a_gap() {
     let mut producer =
         Producer::create(&ring, &Options { size: 64 << 10, ..Options::default() }).unwrap();
     let mut observer = Observer::open(&ring, Start::Oldest).unwrap();
-    let mut child = Command::new(&reader)
-        .arg(&ring)
-        .args(["16", &RECORDS.to_string()])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null()) // it complains of each hole, and goes on
-        .spawn()
-        .unwrap();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    out.read_line(&mut line).unwrap();
-    assert_eq!(line, "ready\n");
+    let foreign = Foreign::start(&ring, &reader, RECORDS);
 
     let mut discarded = 0;
     let mut refused = 0u64;
@@ -93,13 +122,8 @@ fn libbcc_reads_a_million_records_without_a_gap() {
             }
         }
     }
-    let status = child.wait().unwrap();
-    line.clear();
-    out.read_to_string(&mut line).unwrap();
-    assert!(status.success(), "{line}");
-    println!("libbcc: {}; {discarded} holes; {refused} refused", line.trim());
-    let figures: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    let [records, lost, markers, gaps, torn] = figures[..] else { panic!("{line}") };
+    let [records, lost, markers, gaps, torn] = foreign.figures();
+    println!("{discarded} holes; {refused} refused");
     assert_eq!((gaps, torn), (0, 0));
     assert!(markers > 0, "no loss: the test would not see a LOST record");
     assert_eq!(lost, refused);
@@ -112,4 +136,73 @@ fn libbcc_reads_a_million_records_without_a_gap() {
     assert_eq!(totals.producer.written.records, records);
     assert_eq!(totals.present.records, 0);
     assert_eq!(observed + observer.lapped().records, records);
+}
+
+/// Three producers, whose reservations end in another order than they began, and a fourth that dies
+/// with one open.
+#[test]
+fn libbcc_reads_what_many_producers_publish() {
+    const RECORDS: u64 = 300_000;
+    const LIMIT: Duration = Duration::from_secs(60);
+    let Some(library) = libbcc() else {
+        return skip("libbcc.so.0 is not installed (Debian: libbpfcc)");
+    };
+    let dir = ring_dir();
+    let (ring, reader) = (dir.path().join("ring"), dir.path().join("bcc_reader"));
+    compile(&library, &reader);
+    let options = Options { size: 64 << 10, ..Options::many() };
+    let one = SharedProducer::create(&ring, &options).unwrap();
+    let attach = || SharedProducer::attach(&ring).unwrap();
+    let producers = [one, attach(), attach()];
+    let exe = env!("CARGO_BIN_EXE_sharer");
+    let (mut dies, _) = Driven::start(exe, &["drive", "dies"], &ring);
+    let foreign = Foreign::start(&ring, &reader, RECORDS);
+
+    let (mut who, mut refused, mut open) = (0, 0, None::<SharedReservation<'_>>);
+    for number in 0..RECORDS {
+        let payload = sample(number, 1 + number as usize % 12);
+        // Now and then the reader is let catch up; the last must arrive.
+        let waits = number % 64 == 63 || number + 1 == RECORDS;
+        if waits || number % 5 == 2 || number == RECORDS / 2 {
+            open.take().map(SharedReservation::commit);
+        }
+        if number == RECORDS / 2 {
+            // With room for it: a loss of its own would be told where no number is missing.
+            until("all is read", || {
+                let raw = Raw::read(&ring);
+                raw.head() == raw.tail()
+            });
+            assert_eq!(dies.ask("reserve 1 1 0 100"), "ok");
+            dies.kill();
+        }
+        let producer = &producers[who];
+        let outcome = if waits {
+            producer.publish_timeout(RecordType::SAMPLE, &payload, LIMIT)
+        } else if number % 5 == 0 {
+            producer.reserve(RecordType::SAMPLE, payload.len()).map(|mut record| {
+                record.copy_from_slice(&payload);
+                open = Some(record); // until others stand behind it
+            })
+        } else {
+            producer.publish(RecordType::SAMPLE, &payload)
+        };
+        match outcome {
+            Ok(()) => who = (who + 1) % 3,
+            // Who was refused is the next to publish: the loss is told where the number is missing.
+            Err(ReserveError::Full | ReserveError::Pending { .. }) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let [records, lost, markers, gaps, torn] = foreign.figures();
+    println!("{refused} refused");
+    assert_eq!((gaps, torn), (0, 0));
+    assert!(markers > 0, "no loss: the test would not see a LOST record");
+    assert_eq!(lost, refused);
+    assert_eq!(records + lost, RECORDS);
+    drop(open);
+    drop(producers);
+    let totals = Stat::read(&ring).unwrap().totals.unwrap();
+    assert_eq!(totals.producer.written.records, records);
+    assert_eq!((totals.present.records, totals.producer.reclaimed.records), (0, 1));
+    balance(&ring, true);
 }

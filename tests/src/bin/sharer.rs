@@ -2,6 +2,7 @@
 //!
 //! `sharer drive NAME RING` does as each line on its stdin says, and answers with a line.
 //! `sharer step SCENARIO RING` stops itself, does one thing, stops itself again.
+//! `sharer storm WHO SEED LOG RING` publishes in all ways at random until it is told to end.
 //! `sharer fork KIND RING` forks while it has a ring of that kind.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -13,10 +14,12 @@ use perfring_producer::{
     AttachError, Producer, ReserveError, SharedProducer, SharedReservation, record_size,
 };
 use perfring_tests::NUMBERED;
-use perfring_tests::shared::said;
+use perfring_tests::shared::{Random, said};
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::{BufRead, Write};
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -27,6 +30,7 @@ fn main() -> Outcome {
     match args[..] {
         ["drive", name, ring] => drive(name, ring),
         ["step", scenario, ring] => step(scenario, ring),
+        ["storm", who, seed, log, ring] => storm(who.parse()?, seed.parse()?, log, ring),
         ["fork", "shared", ring] => fork_shared(ring),
         ["fork", "exclusive", ring] => fork_exclusive(ring),
         _ => Err(format!("unknown arguments: {args:?}").into()),
@@ -194,7 +198,7 @@ fn all_forked(answers: &[Option<ReserveError>]) -> Outcome {
 fn tighten(tight: bool) -> Outcome {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
-    let free = std::fs::File::open("/dev/null")?.as_raw_fd() as u64;
+    let free = File::open("/dev/null")?.as_raw_fd() as u64;
     Ok(setrlimit(Resource::RLIMIT_NOFILE, if tight { free } else { hard }, hard)?)
 }
 
@@ -302,4 +306,73 @@ fn fork_exclusive(ring: &str) -> Outcome {
         say("ok")?;
     }
     Ok(())
+}
+
+/// Publishes in every way, at random. After each call that was taken, the first word of `log` says
+/// how many records are committed; not 0 in the second word ends it.
+fn storm(who: u64, seed: u64, log: &str, ring: &str) -> Outcome {
+    let log = File::options().read(true).write(true).open(log)?;
+    let producer = SharedProducer::attach_as(ring, "storm")?;
+    let mut random = Random(seed);
+    let (mut seq, mut round) = (0, 0u64);
+    loop {
+        let len = match random.below(4) {
+            0 => 513 + random.below(1500),
+            _ => 8 + random.below(400),
+        } as usize;
+        let payload = said(who, seq, len);
+        let outcome = match random.below(8) {
+            0..=2 => producer.publish(NUMBERED, &payload).map(|()| 1),
+            3 => producer.publish_timeout(NUMBERED, &payload, Duration::from_millis(2)).map(|()| 1),
+            4 => producer.reserve(NUMBERED, len + random.below(100) as usize).map(|mut record| {
+                record[..len].copy_from_slice(&payload);
+                record.commit_len(len);
+                1
+            }),
+            5 => producer.reserve(NUMBERED, len).map(|mut record| {
+                record.copy_from_slice(&payload);
+                record.discard();
+                0
+            }),
+            6 => {
+                let (count, len) = (2 + random.below(16), 8 + random.below(60) as usize);
+                let room = (count + random.below(2)) * record_size(len);
+                producer.batch(room as usize).map(|mut batch| {
+                    for seq in seq..seq + count {
+                        assert!(batch.push(NUMBERED, &said(who, seq, len)));
+                    }
+                    count
+                })
+            }
+            // Two at a time, the younger first; nothing is reported before both have ended.
+            _ => producer.reserve(NUMBERED, len).map(|mut elder| {
+                let other = said(who, seq + 1, 100);
+                let younger = producer.reserve(NUMBERED, other.len()).map(|mut younger| {
+                    younger.copy_from_slice(&other);
+                    younger.commit();
+                });
+                elder.copy_from_slice(&payload);
+                elder.commit();
+                1 + u64::from(younger.is_ok())
+            }),
+        };
+        match outcome {
+            Ok(records) => {
+                seq += records;
+                log.write_all_at(&seq.to_ne_bytes(), 0)?;
+            }
+            Err(
+                ReserveError::Full | ReserveError::Pending { .. } | ReserveError::Contended { .. },
+            ) => std::thread::yield_now(),
+            Err(error) => return Err(error.into()),
+        }
+        round += 1;
+        if round.is_multiple_of(16) {
+            let mut end = [0; 8];
+            log.read_exact_at(&mut end, 8)?;
+            if end != [0; 8] {
+                return Ok(());
+            }
+        }
+    }
 }

@@ -1,0 +1,209 @@
+//! Producers and the consumer of one ring in different pid and user namespaces, and of different
+//! users: the group's permission on the file is all that they share. Who lives is the kernel's to
+//! say, through the lock on the file, and no pid is asked.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use perfring_consumer::{Consumer, Count, Stat};
+use perfring_producer::{Options, SharedProducer, create};
+use perfring_tests::shared::{Driven, Raw, Told, balance, said, until};
+use perfring_tests::{NUMBERED, ring_dir, skip};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// A user and a group that own nothing.
+const STRANGER: u32 = 65_534;
+const GROUP: u32 = 64_042;
+
+/// A directory that everybody may enter, with the programs in it, and a ring of the group's.
+struct Yard {
+    dir: TempDir,
+    ring: PathBuf,
+}
+
+impl Yard {
+    /// `None`, and why is said, where this cannot be tried.
+    fn new(mode: u32) -> Option<Self> {
+        if !nix::unistd::Uid::effective().is_root() {
+            skip("only root can become another user to try");
+            return None;
+        }
+        let dir = ring_dir();
+        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        for (name, exe) in
+            [("sharer", env!("CARGO_BIN_EXE_sharer")), ("actor", env!("CARGO_BIN_EXE_actor"))]
+        {
+            std::fs::copy(exe, dir.path().join(name)).unwrap();
+        }
+        let ring = dir.path().join("ring");
+        create(&ring, &Options { size: 1 << 14, mode, ..Options::many() }).unwrap();
+        chown(&ring, Some(0), Some(GROUP)).unwrap();
+        Some(Yard { dir, ring })
+    }
+
+    /// A program as this user and group, in namespaces of its own if `inside`.
+    fn command(&self, inside: bool, who: (u32, u32), program: &str, args: &[&str]) -> Command {
+        let path = self.dir.path().join(program);
+        let mut command = if inside {
+            let mut command = Command::new("unshare");
+            // What is inside dies with the unshare(1) that is driven.
+            command
+                .args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child"])
+                .arg(path);
+            command
+        } else {
+            Command::new(path)
+        };
+        command.args(args).arg(&self.ring).uid(who.0).gid(who.1).current_dir("/");
+        command
+    }
+
+    /// Whether a user of no account may have namespaces here.
+    fn can_unshare(&self) -> bool {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "true"]);
+        let output = command.uid(STRANGER).gid(GROUP).current_dir("/").output();
+        match output {
+            Ok(output) if output.status.success() => true,
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                skip(&format!("no namespaces of our own: {}", said.trim()));
+                false
+            }
+            Err(_) => {
+                skip("there is no unshare(1) (Debian: util-linux)");
+                false
+            }
+        }
+    }
+
+    fn drive(&self, inside: bool, who: (u32, u32), name: &str) -> (Driven, u32) {
+        let (driven, line) = Driven::of(&mut self.command(inside, who, "sharer", &["drive", name]));
+        let slot = line.strip_prefix("attached ").unwrap_or_else(|| panic!("{line}"));
+        (driven, slot.parse().unwrap())
+    }
+
+    fn alive(&self, slot: u32) -> bool {
+        let stat = Stat::read(&self.ring).unwrap();
+        stat.producers.iter().any(|one| one.figures.slot == slot && one.alive)
+    }
+
+    fn reclaimed(&self) -> Count {
+        Stat::read(&self.ring).unwrap().totals.unwrap().producer.reclaimed
+    }
+}
+
+const MEMBER: (u32, u32) = (STRANGER, GROUP);
+const ROOT: (u32, u32) = (0, 0);
+
+#[test]
+fn a_death_in_a_container_is_noticed_outside_and_the_other_way_round() {
+    let Some(yard) = Yard::new(0o660) else { return };
+    if !yard.can_unshare() {
+        return;
+    }
+    // Two containers, each of its own, and somebody outside.
+    let (mut one, one_slot) = yard.drive(true, MEMBER, "one");
+    let (mut two, _) = yard.drive(true, MEMBER, "two");
+    let (mut three, three_slot) = yard.drive(false, ROOT, "three");
+    let own = SharedProducer::attach(&yard.ring).unwrap();
+    let stat = Stat::read(&yard.ring).unwrap();
+    let who: Vec<_> = stat.producers.iter().map(|one| &one.figures.who).collect();
+    // Each is the first process of its own world, and root there.
+    assert_eq!((who[0].pid, who[0].uid, who[1].pid, who[1].uid), (1, 0, 1, 0));
+    assert!(stat.producers.iter().all(|one| one.alive));
+
+    // Inside dies; outside goes on.
+    assert_eq!(one.ask("reserve 1 1 0 100"), "ok");
+    own.publish(NUMBERED, &said(4, 0, 100)).unwrap();
+    let mut consumer = Consumer::attach(&yard.ring).unwrap();
+    assert!(!consumer.wait(std::time::Duration::from_millis(30)), "not before it ends");
+    assert!(yard.alive(one_slot));
+    one.kill();
+    until("the kernel says so", || !yard.alive(one_slot));
+    let mut told = Told::default();
+    assert!(consumer.wait(std::time::Duration::from_secs(60)));
+    told.drain(&mut consumer);
+    assert_eq!((told.by(1), told.by(4)), (&[][..], &[0][..]));
+    assert_eq!(yard.reclaimed().records, 1);
+    drop(consumer);
+
+    // Outside dies; inside goes on, and nobody else acts.
+    assert_eq!(three.ask("reserve 1 3 0 100"), "ok");
+    assert_eq!(two.ask("publish 2 0 100"), "ok");
+    let head = Raw::read(&yard.ring).head();
+    three.kill();
+    assert!(!yard.alive(three_slot));
+    for seq in 1..=64 {
+        assert_eq!(two.ask(&format!("publish 2 {seq} 10")), "ok");
+    }
+    assert!(Raw::read(&yard.ring).head() > head);
+    assert_eq!(yard.reclaimed().records, 2);
+
+    // From one container to another: the consumer is in one of its own.
+    let (mut four, four_slot) = yard.drive(true, MEMBER, "four");
+    let mut command = yard.command(true, MEMBER, "actor", &["hold", "consumer"]);
+    let (mut consumer, line) = Driven::of(&mut command);
+    assert_eq!(line, "attached");
+    consumer.tell("66");
+    for seq in 0..65 {
+        assert_eq!(consumer.line(), ((2u64 << 32) + seq).to_string());
+    }
+    assert_eq!(four.ask("reserve 1 5 0 100"), "ok");
+    assert_eq!(two.ask("publish 2 65 100"), "ok");
+    four.kill();
+    assert_eq!(consumer.line(), ((2u64 << 32) + 65).to_string());
+    assert_eq!(consumer.line(), "done");
+    until("the kernel says so", || !yard.alive(four_slot));
+    assert_eq!(yard.reclaimed().records, 3);
+    two.end();
+    consumer.end();
+    drop(own);
+    balance(&yard.ring, true);
+}
+
+#[test]
+fn permission_on_the_file_is_what_it_takes() {
+    let Some(yard) = Yard::new(0o640) else { return };
+    let own = SharedProducer::attach(&yard.ring).unwrap();
+    own.publish(NUMBERED, &said(0, 7, 100)).unwrap();
+    // The group may look.
+    let run = |who, program: &str, args: &[&str]| {
+        let output = yard.command(false, who, program, args).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        (output.status.success(), text(&output.stdout), text(&output.stderr))
+    };
+    assert_eq!(run(MEMBER, "actor", &["observe"]), (true, "7".to_owned(), String::new()));
+    // It may not publish, and is told why.
+    let refused = |path: &Path, wanted: &str| {
+        format!("refused: no permission to open {} for {wanted}", path.display())
+    };
+    let (_, said_of, _) = run(MEMBER, "sharer", &["drive", "member"]);
+    println!("{said_of}");
+    assert!(said_of.starts_with(&refused(&yard.ring, "reading and writing")), "{said_of}");
+    // Who is not of the group may neither.
+    let nobody = (STRANGER, STRANGER);
+    let (looked, ..) = run(nobody, "actor", &["observe"]);
+    assert!(!looked);
+    // With write permission it may, beside root, and its death is root's to notice.
+    std::fs::set_permissions(&yard.ring, PermissionsExt::from_mode(0o660)).unwrap();
+    let (_, said_of, _) = run(nobody, "sharer", &["drive", "nobody"]);
+    assert!(said_of.starts_with(&refused(&yard.ring, "reading and writing")), "{said_of}");
+    let (mut member, slot) = yard.drive(false, MEMBER, "member");
+    assert_eq!(Stat::read(&yard.ring).unwrap().producers[1].figures.who.uid, STRANGER);
+    assert_eq!(member.ask("reserve 1 1 0 100"), "ok");
+    assert_eq!(member.ask("publish 1 1 100"), "ok");
+    member.kill();
+    assert!(!yard.alive(slot));
+    let mut told = Told::default();
+    let mut consumer = Consumer::attach(&yard.ring).unwrap();
+    while told.records < 2 {
+        assert!(consumer.wait(std::time::Duration::from_secs(60)));
+        told.drain(&mut consumer);
+    }
+    assert_eq!((told.by(0), told.by(1)), (&[7][..], &[1][..]));
+    drop((own, consumer));
+    assert_eq!(balance(&yard.ring, true).totals.unwrap().producer.reclaimed.records, 1);
+}
