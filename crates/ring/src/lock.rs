@@ -62,8 +62,10 @@ impl<'a> Shared<'a> {
     #[inline(always)]
     pub(crate) fn producer_pos(&self) -> u64 {
         // Acquire: what was written before the position was published stands (O). Under the lock
-        // that orders it anyway.
-        self.ring.header.shared.producer_pos.load(Ordering::Acquire)
+        // that orders it anyway. By a fence, as the page may be read-only.
+        let pos = self.ring.header.shared.producer_pos.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        pos
     }
 
     /// The slot of whoever holds the lock at this moment.
@@ -88,7 +90,14 @@ impl<'a> Shared<'a> {
         if head >= self.producer_pos() {
             return None;
         }
-        RecordWord::from_raw(self.ring.word(head).load(Ordering::Acquire)).owner()
+        self.look(head).owner()
+    }
+
+    /// The header word at `pos`, beyond `data_head`: of a record that has ended, all stands.
+    pub(crate) fn look(&self, pos: u64) -> RecordWord {
+        let word = self.ring.word(pos).load(Ordering::Relaxed);
+        fence(Ordering::Acquire); // N; a fence, as the page may be read-only
+        RecordWord::from_raw(word)
     }
 }
 
@@ -303,7 +312,9 @@ pub fn recover<P: Peers>(at: Shared<'_>, epoch: u64, peers: &P) -> Result<Recove
     let old: alloc::vec::Vec<u64> = slots.clone().map(counts).collect();
     let lock = owner.lock(at, peers)?;
     // Only slots with something open: asking the system for each of hundreds is slow.
-    while let Some(slot) = next_dead(at, peers) {
+    // Each turn ends all that one of them left open.
+    for _ in 0..at.slots.len() {
+        let Some(slot) = next_dead(at, peers) else { break };
         owner.sweep(at, slot);
     }
     // One that died between the end of a record and this: nothing is open, and nothing published.
@@ -324,6 +335,9 @@ fn next_dead<P: Peers>(at: Shared<'_>, peers: &P) -> Option<u32> {
     while pos < end && end - pos < at.ring.data_size() {
         let word = RecordWord::from_raw(at.ring.word(pos).load(Ordering::Acquire)); // N
         let size = word.size();
+        if size < 8 || !size.is_multiple_of(8) {
+            return None; // damaged: nobody can end it
+        }
         if let Some(owner) = word.owner()
             && alive != Some(owner)
             && (owner as usize) < at.slots.len()
@@ -332,9 +346,6 @@ fn next_dead<P: Peers>(at: Shared<'_>, peers: &P) -> Option<u32> {
                 return Some(owner);
             }
             alive = Some(owner);
-        }
-        if size < 8 || !size.is_multiple_of(8) {
-            return None;
         }
         pos = pos.saturating_add(size);
     }

@@ -37,6 +37,8 @@ pub enum Unattached {
 #[derive(Debug)]
 pub struct SharedWriter {
     pub(crate) owner: Owner,
+    /// End of this producer's last reservation: none begins before it.
+    pub(crate) floor: u64,
     /// A reservation that ends here or before needs no look at anything but the lock's line.
     pub(crate) limit: u64,
     /// An overwrite ring need do no more than evict for a reservation that ends here or before.
@@ -134,6 +136,7 @@ impl SharedWriter {
         owner.unlock(at);
         Ok(SharedWriter {
             owner,
+            floor: 0,
             limit: 0,
             evict_limit: 0,
             max_len: crate::writer::max_len(at.ring),
@@ -216,8 +219,8 @@ impl SharedWriter {
         peers: &P,
         bytes: u64,
     ) -> Result<Group, Refusal> {
-        let bytes = bytes.next_multiple_of(8).max(HEADER_LEN.into());
-        let len = (bytes - u64::from(HEADER_LEN)) as usize;
+        let bytes = (bytes.saturating_add(7) & !7).max(HEADER_LEN.into());
+        let len = usize::try_from(bytes - u64::from(HEADER_LEN)).unwrap_or(usize::MAX);
         let (start, end) = self.begin(at, peers, len)?;
         self.open(at, start, end);
         Ok(Group { start, size: end - start, used: 0, records: 0, first: RecordWord::from_raw(0) })
@@ -238,8 +241,10 @@ impl SharedWriter {
         self.owner.lock(at, peers)?;
         // Relaxed: M orders it.
         let mut start = at.ring.header.shared.producer_pos.load(Ordering::Relaxed);
-        let end = start.wrapping_add(size);
-        if end > self.limit && !self.evict_few(at, end) {
+        let there_is_room = self.fits(start, size, self.limit)
+            || (self.fits(start, size, self.evict_limit)
+                && self.evict_few(at, start.wrapping_add(size)));
+        if !there_is_room {
             start = match self.make_room(at, peers, size) {
                 Ok(start) => start,
                 Err(refusal) => {
@@ -251,7 +256,18 @@ impl SharedWriter {
         // E, pairs with F: whoever moved the tail over what is written over now, M has it seen
         // here, and this passes it on.
         fence(Ordering::Release);
-        Ok((start, start.wrapping_add(size)))
+        self.floor = start + size;
+        Ok((start, self.floor))
+    }
+
+    /// Whether a record of so many bytes ends at `limit` or before. One that begins where none can,
+    /// at no multiple of eight or before the end of this producer's last, does not: the page is
+    /// not believed in that.
+    #[inline(always)]
+    fn fits(&self, start: u64, size: u64, limit: u64) -> bool {
+        // What is no multiple of eight becomes a huge number of words, as what is negative does.
+        let words = start.wrapping_sub(self.floor).rotate_right(3);
+        words.saturating_add(size >> 3) <= limit.saturating_sub(self.floor) >> 3
     }
 
     #[inline(always)]

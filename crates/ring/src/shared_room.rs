@@ -122,6 +122,7 @@ impl SharedWriter {
         if !crate::sane(ring, stand.end, stand.tail)
             || !(stand.tail..=stand.end).contains(&stand.head)
             || !stand.head.is_multiple_of(8)
+            || stand.end < self.floor
         {
             return Err(Refusal::Corrupt { tail: stand.tail });
         }
@@ -225,6 +226,10 @@ impl SharedWriter {
         let damaged = Refusal::Corrupt { tail: stand.tail };
         let must =
             |book: u64| end - book > mask || (self.policy == Policy::Overwrite && tail > book);
+        // What was seen once does not go back, or somebody damages the ring.
+        if self.book_pos > stand.head {
+            return Err(damaged);
+        }
         if end - self.book_pos < interval && !must(self.book_pos) {
             return Ok(());
         }
