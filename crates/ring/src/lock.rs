@@ -210,9 +210,9 @@ impl Owner {
         // Its counts may be half changed.
         line.ledger_stale.store(1, Ordering::Relaxed);
         // It published a record by `data_head` and had not moved `producer_pos` after it.
-        let head = at.ring.header.data_head.load(Ordering::Acquire);
+        let head = at.ring.header.data_head.load(Ordering::Acquire); // B
         if at.producer_pos() < head {
-            line.producer_pos.store(head, Ordering::Release);
+            line.producer_pos.store(head, Ordering::Release); // O
         }
         if (dead as usize) < at.slots.len() {
             self.sweep(at, dead);
@@ -228,7 +228,7 @@ impl Owner {
         slot::settle(at, dead, &slot.written);
         slot::settle(at, dead, &slot.losses);
         let mut figures = slot::Losses::load(at, dead);
-        let (mut pos, end) = (at.ring.header.data_head.load(Ordering::Acquire), at.producer_pos());
+        let (mut pos, end) = (at.ring.head(), at.producer_pos());
         let mut swept = 0;
         while pos < end && end - pos < at.ring.data_size() {
             let word = RecordWord::from_raw(at.ring.word(pos).load(Ordering::Acquire)); // N
@@ -330,7 +330,7 @@ pub fn recover<P: Peers>(at: Shared<'_>, epoch: u64, peers: &P) -> Result<Recove
 
 /// The slot of the first open reservation whose owner is dead.
 fn next_dead<P: Peers>(at: Shared<'_>, peers: &P) -> Option<u32> {
-    let (mut pos, end) = (at.ring.header.data_head.load(Ordering::Acquire), at.producer_pos());
+    let (mut pos, end) = (at.ring.head(), at.producer_pos());
     let mut alive = None;
     while pos < end && end - pos < at.ring.data_size() {
         let word = RecordWord::from_raw(at.ring.word(pos).load(Ordering::Acquire)); // N

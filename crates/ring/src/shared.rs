@@ -179,10 +179,10 @@ impl SharedWriter {
         fill(&Reserved { start, kind, len });
         self.count_written(at, start, 1, word.size());
         self.count_in_ledger(at, 1);
-        // Nothing is open before it: nobody else can move the head, but to where it goes anyway.
+        // Nothing is open before it: nobody else can move the head, but to where it goes anyway. (B)
         if header.data_head.load(Ordering::Acquire) == start {
             header.data_head.store(end, Ordering::Release); // A, pairs with B: it is committed
-            header.shared.producer_pos.store(end, Ordering::Release);
+            header.shared.producer_pos.store(end, Ordering::Release); // O
             self.owner.unlock(at);
             return Ok(self.wake(at, wake, end));
         }

@@ -168,8 +168,8 @@ impl SharedWriter {
         // and fits the tail.
         let mark = [tail, overwritten.records, overwritten.bytes, tail];
         self.tail_latch.write_as(&ring.header.tail_mark, tail, &mark);
-        // Release: under the lock a fence follows anyway (E), but a marker may come first.
-        ring.header.data_tail.store(tail, Ordering::Release); // E, pairs with F
+        // Relaxed: a fence orders it before anything is written over the old records.
+        ring.header.data_tail.store(tail, Ordering::Relaxed); // E, pairs with F
         (self.tail, self.overwritten) = (tail, overwritten);
     }
 
@@ -295,9 +295,10 @@ impl SharedWriter {
         for (word, more) in header.shared.ledger[ledger::TOLD..].iter().zip(more) {
             word.store(word.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
         }
+        // B: what is before it is published by this store too.
         if header.data_head.load(Ordering::Acquire) == stand.end {
             header.data_head.store(pos, Ordering::Release); // A, pairs with B
-            header.shared.producer_pos.store(pos, Ordering::Release);
+            header.shared.producer_pos.store(pos, Ordering::Release); // O
         } else {
             header.shared.producer_pos.store(pos, Ordering::Release);
             fence(Ordering::SeqCst); // O
