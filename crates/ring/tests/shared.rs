@@ -544,12 +544,12 @@ fn crowd(policy: Policy) {
         next[of] = number + 1;
     };
     let written: u64 = std::thread::scope(|scope| {
-        let threads: Vec<_> = writers.into_iter().map(|w| scope.spawn(|| produce(w))).collect();
         let mut done = false;
         let ring = heap.ring();
         let mut reader = Reader::attach(ring, Fences::Full).unwrap();
         let mut observer =
             perfring_ring::Observer::new(ring, policy, perfring_ring::Start::Oldest).unwrap();
+        let threads: Vec<_> = writers.into_iter().map(|w| scope.spawn(|| produce(w))).collect();
         loop {
             let empty = match policy {
                 Policy::Drop => match reader.next(ring).unwrap().0 {
@@ -578,7 +578,9 @@ fn crowd(policy: Policy) {
                 std::thread::yield_now();
             }
         }
-        let _ = reader.release(ring);
+        if policy == Policy::Drop {
+            let _ = reader.release(ring);
+        }
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
     let totals = totals(heap.shared());
