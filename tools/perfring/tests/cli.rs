@@ -416,7 +416,10 @@ fn wrong_usage_is_one_sentence_and_help_is_no_error() {
     run(&["publish", "x", "--type", "2"], b"").refuses(2, "kernel");
     run(&["tail", "x", "--timeout", "-1"], b"").refuses(2, "see `perfring tail --help`");
     run(&["bench", "--frob"], b"").refuses(2, "--frob");
-    for command in ["create", "rm", "publish", "tail", "consume", "dump", "stat", "bench", "demo"] {
+    for command in [
+        "create", "rm", "publish", "tail", "consume", "dump", "stat", "recover", "bench",
+        "demo",
+    ] {
         let help = run(&[command, "--help"], b"");
         assert_eq!((help.code(), help.err().as_str()), (0, ""));
         assert!(help.out().contains("Example: "), "{command} has no example");
