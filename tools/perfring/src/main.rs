@@ -5,6 +5,7 @@ mod args;
 mod bench;
 mod columns;
 mod demo;
+mod doctor;
 mod dump;
 mod failure;
 mod follow;
@@ -45,6 +46,7 @@ enum Command {
     Dump(dump::Args),
     Stat(stat::Args),
     Recover(recover::Args),
+    Doctor(doctor::Args),
     Bench(bench::Args),
     #[command(name = perfring_bench::CHILD_ARG, hide = true)]
     BenchChild(bench::ChildArgs),
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::Dump(args) => dump::run(&args),
         Command::Stat(args) => stat::run(&args),
         Command::Recover(args) => recover::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::BenchChild(args) => bench::child(&args),
         Command::DemoChild(args) => demo::child(&args),
