@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
+pub mod shared;
+
 /// The type of numbered records.
 pub const NUMBERED: RecordType = RecordType::new(7001).unwrap();
 

@@ -73,6 +73,14 @@ impl<'a> Shared<'a> {
         (word != 0).then(|| Owner::slot_of(word))
     }
 
+    /// Whether something is reserved or ended and not published. In a ring in use that is so at
+    /// many moments; in one at rest it means that a reservation is open, or that a producer died
+    /// between the end of a record and the store of `data_head`.
+    #[must_use]
+    pub fn lags(&self) -> bool {
+        self.ring.head() < self.producer_pos()
+    }
+
     /// The slot whose open reservation holds `data_head` back, if there is one.
     #[must_use]
     pub fn held_up(&self) -> Option<u32> {
@@ -289,17 +297,22 @@ pub struct Recovered {
 /// [`Refusal::Contended`] if the ring's lock is held by somebody who lives.
 pub fn recover<P: Peers>(at: Shared<'_>, epoch: u64, peers: &P) -> Result<Recovered, Refusal> {
     let owner = Owner::new(at.slots.len() as u32, epoch);
-    let counts = |slot: &Slot| slot::Losses::newest(slot).reclaimed.records;
-    let old: alloc::vec::Vec<u64> = at.slots.iter().map(counts).collect();
+    // Of a dead heir the newest figure may be of a hole that it did not come to make.
+    let counts = |index| slot::Losses::load(at, index).reclaimed.records;
+    let slots = 0..at.slots.len() as u32;
+    let old: alloc::vec::Vec<u64> = slots.clone().map(counts).collect();
     let lock = owner.lock(at, peers)?;
     // Only slots with something open: asking the system for each of hundreds is slow.
     while let Some(slot) = next_dead(at, peers) {
         owner.sweep(at, slot);
     }
+    // One that died between the end of a record and this: nothing is open, and nothing published.
+    fence(Ordering::SeqCst); // O
+    advance(at);
     owner.unlock(at);
-    let swept = at.slots.iter().zip(old).enumerate().filter_map(|(index, (slot, old))| {
-        let more = counts(slot).saturating_sub(old);
-        (more > 0).then_some((index as u32, more))
+    let swept = slots.zip(old).filter_map(|(index, old)| {
+        let more = counts(index).saturating_sub(old);
+        (more > 0).then_some((index, more))
     });
     Ok(Recovered { swept: swept.collect(), lock })
 }

@@ -39,6 +39,8 @@ pub struct SharedWriter {
     pub(crate) owner: Owner,
     /// A reservation that ends here or before needs no look at anything but the lock's line.
     pub(crate) limit: u64,
+    /// An overwrite ring need do no more than evict for a reservation that ends here or before.
+    pub(crate) evict_limit: u64,
     max_len: usize,
     pub(crate) fences: Fences,
     pub(crate) policy: Policy,
@@ -133,6 +135,7 @@ impl SharedWriter {
         Ok(SharedWriter {
             owner,
             limit: 0,
+            evict_limit: 0,
             max_len: crate::writer::max_len(at.ring),
             fences,
             policy: layout.policy,
@@ -172,13 +175,13 @@ impl SharedWriter {
         at.ring.word(start).store(word.raw(), Ordering::Relaxed);
         fill(&Reserved { start, kind, len });
         self.count_written(at, start, 1, word.size());
-        let records = self.count_in_ledger(at, 1);
+        self.count_in_ledger(at, 1);
         // Nothing is open before it: nobody else can move the head, but to where it goes anyway.
         if header.data_head.load(Ordering::Acquire) == start {
             header.data_head.store(end, Ordering::Release); // A, pairs with B: it is committed
             header.shared.producer_pos.store(end, Ordering::Release);
             self.owner.unlock(at);
-            return Ok(self.wake(at, wake, end, records));
+            return Ok(self.wake(at, wake, end));
         }
         header.shared.producer_pos.store(end, Ordering::Release); // O: it is committed
         self.owner.unlock(at);
@@ -235,7 +238,8 @@ impl SharedWriter {
         self.owner.lock(at, peers)?;
         // Relaxed: M orders it.
         let mut start = at.ring.header.shared.producer_pos.load(Ordering::Relaxed);
-        if start.wrapping_add(size) > self.limit {
+        let end = start.wrapping_add(size);
+        if end > self.limit && !self.evict_few(at, end) {
             start = match self.make_room(at, peers, size) {
                 Ok(start) => start,
                 Err(refusal) => {
@@ -397,11 +401,9 @@ impl SharedWriter {
             self.wait_behind(at, peers, head);
             // Whoever sleeps will not be woken by what is published here: it is to look whether
             // the one that holds it up is dead.
-            return self.wake(at, if wake == Wake::No { wake } else { Wake::Force }, head, 0);
+            return self.wake(at, if wake == Wake::No { wake } else { Wake::Force }, head);
         }
-        // Relaxed: a threshold in records is a wish.
-        let records = at.ring.header.shared.ledger_written.load(Ordering::Relaxed);
-        self.wake(at, wake, head, records)
+        self.wake(at, wake, head)
     }
 
     /// Asks now and then whether the owner of the reservation that holds up the head is alive.
@@ -441,15 +443,13 @@ impl SharedWriter {
     }
 
     #[inline(always)]
-    fn wake(&self, at: Shared<'_>, wake: Wake, head: u64, records: u64) -> bool {
-        let header = at.ring.header;
+    fn wake(&self, at: Shared<'_>, wake: Wake, head: u64) -> bool {
         if wake == Wake::No {
             return false;
         }
         self.fences.light(); // I, pairs with J
         // Relaxed: I orders it.
-        header.wait.armed.load(Ordering::Relaxed) != 0
-            && claim_wake(&header.wait, wake, head, records)
+        at.ring.header.wait.armed.load(Ordering::Relaxed) != 0 && claim(at, wake, head)
     }
 
     /// Counts a refusal, to be told in the stream before the next record of this producer that
@@ -465,8 +465,8 @@ impl SharedWriter {
         self.losses.refused.of_mut(cause).add(record_size(len));
         self.count_losses(at, NOWHERE);
         // The next reservation comes by `make_room`, which tells the loss.
-        self.limit = 0;
-        self.wake(at, Wake::Force, at.ring.head(), 0)
+        (self.limit, self.evict_limit) = (0, 0);
+        self.wake(at, Wake::Force, at.ring.head())
     }
 
     /// Before the producer goes: tells losses that are still to be told, if there is room. Returns
@@ -497,12 +497,10 @@ impl SharedWriter {
     }
 
     #[inline(always)]
-    fn count_in_ledger(&self, at: Shared<'_>, records: u64) -> u64 {
+    fn count_in_ledger(&self, at: Shared<'_>, records: u64) {
         // Relaxed, and no addition in one: the lock orders it.
         let written = &at.ring.header.shared.ledger_written;
-        let sum = written.load(Ordering::Relaxed).wrapping_add(records);
-        written.store(sum, Ordering::Relaxed);
-        sum
+        written.store(written.load(Ordering::Relaxed).wrapping_add(records), Ordering::Relaxed);
     }
 
     /// The tail that would let a record of `len` bytes in now: what to wait for.
@@ -547,4 +545,18 @@ impl SharedWriter {
     pub fn fill(&self, at: Shared<'_>, reserved: &Reserved, payload: &[u8]) {
         crate::writer::fill(at.ring, reserved, payload);
     }
+}
+
+/// A producer of a shared ring saw a sleeper. How many records there are is known to nobody just
+/// now: what the ledger says counts open ones too, so a sleeper who waits for so many may be woken
+/// somewhat early; and where it is stale, at once.
+#[cold]
+fn claim(at: Shared<'_>, wake: Wake, head: u64) -> bool {
+    let line = &at.ring.header.shared;
+    // Relaxed: a threshold in records is a wish.
+    let records = match line.ledger_stale.load(Ordering::Relaxed) {
+        0 => line.ledger_written.load(Ordering::Relaxed),
+        _ => u64::MAX,
+    };
+    claim_wake(&at.ring.header.wait, wake, head, records)
 }

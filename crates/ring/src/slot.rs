@@ -164,7 +164,8 @@ impl SlotFigures {
             discarded: now.discarded.since(then.discarded),
             reclaimed: now.reclaimed.since(then.reclaimed),
             refused: now.refused.since(then.refused),
-            told: now.told.since(then.told),
+            // What the slot's last holder left untold its heir tells: that is none of its own.
+            told: now.told.since(then.refused),
             open: Count::default(),
         }
     }
@@ -191,7 +192,7 @@ fn open(at: Shared<'_>) -> Vec<(u32, u64)> {
 }
 
 /// A slot's base as words of its losses: what follows the two that it has of the written. The
-/// refusals told are not among them: they begin where they stood, which is what was refused.
+/// refusals told are not among them: a producer's own begin where those refused stood.
 fn base_losses(base: &[u64]) -> [u64; SLOT_LOSSES] {
     let mut words = [0; SLOT_LOSSES];
     words[l::DISCARDED_RECORDS..l::TOLD]

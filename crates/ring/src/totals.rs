@@ -107,7 +107,7 @@ impl Stranded {
                 break;
             }
             pos += size;
-            if word.is_data() {
+            if word.is_data() && word.owner().is_none() {
                 counted.add(size);
                 // Holes after the last record bring nobody anything.
                 found = Stranded { upto: pos, written: counted };

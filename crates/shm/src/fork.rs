@@ -16,8 +16,12 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 /// Raised in every forked child.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// Handles that can be cut off; those beyond are only told apart.
-const ENTRIES: usize = 1024;
+/// `/dev/null`, opened before there is any child: it may have no more descriptors to be had, or no
+/// `/dev`.
+static NULL: AtomicI32 = AtomicI32::new(-1);
+
+/// Ranges that can be cut off; handles beyond are only told apart.
+const ENTRIES: usize = 2048;
 
 struct Entry {
     /// 0 free, 1 being filled, else in use.
@@ -39,8 +43,7 @@ static TABLE: [Entry; ENTRIES] = [const {
 extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
     // Everything here is async-signal-safe: system calls and loads.
-    // SAFETY: a literal path, no memory of ours.
-    let null = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+    let null = NULL.load(Ordering::Relaxed);
     for entry in &TABLE {
         if entry.state.load(Ordering::Acquire) != 2 {
             continue;
@@ -60,41 +63,46 @@ extern "C" fn in_child() {
             unsafe { libc::dup3(null, fd, libc::O_CLOEXEC) };
         }
     }
-    if null >= 0 {
-        // SAFETY: opened above.
-        unsafe { libc::close(null) };
-    }
 }
 
-/// A mapping and a locked descriptor that a forked child is to lose.
+/// Which process this is, of those that are forks of one another.
+pub(crate) fn generation() -> u32 {
+    static HANDLER: Once = Once::new();
+    HANDLER.call_once(|| {
+        // SAFETY: a literal path, no memory of ours.
+        let null = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+        NULL.store(null, Ordering::Relaxed);
+        // SAFETY: the handler is a function of this program, which is never unloaded: a
+        // shared library that links this code and is closed would have to keep itself open,
+        // as glibc does for it.
+        let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    });
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// Mappings and a locked descriptor that a forked child is to lose.
 #[derive(Debug)]
 pub(crate) struct NotForChildren {
     generation: u32,
-    entry: Option<usize>,
+    entries: [Option<usize>; 2],
 }
 
 impl NotForChildren {
-    /// Registers `len` bytes from `base`, and the descriptor. To be dropped before either goes.
-    pub(crate) fn new(base: NonNull<u8>, len: usize, fd: &impl AsRawFd) -> Self {
-        static HANDLER: Once = Once::new();
-        HANDLER.call_once(|| {
-            // SAFETY: the handler is a function of this program, which is never unloaded: a
-            // shared library that links this code and is closed would have to keep itself open,
-            // as glibc does for it.
-            let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-        });
-        let generation = GENERATION.load(Ordering::Relaxed);
-        let entry = TABLE.iter().position(|entry| {
-            entry.state.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
-        });
-        if let Some(at) = entry {
-            let fd: RawFd = fd.as_raw_fd();
+    /// Registers ranges of whole pages, and the descriptor. To be dropped before any of them goes.
+    pub(crate) fn new(ranges: [(NonNull<u8>, usize); 2], fd: &impl AsRawFd) -> Self {
+        let generation = generation();
+        let fd: RawFd = fd.as_raw_fd();
+        let entries = ranges.map(|(base, len)| {
+            let at = TABLE.iter().position(|entry| {
+                entry.state.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            })?;
             TABLE[at].base.store(base.as_ptr(), Ordering::Relaxed);
             TABLE[at].len.store(len, Ordering::Relaxed);
             TABLE[at].fd.store(fd, Ordering::Relaxed);
             TABLE[at].state.store(2, Ordering::Release);
-        }
-        NotForChildren { generation, entry }
+            Some(at)
+        });
+        NotForChildren { generation, entries }
     }
 
     /// Whether this process is a child of the one that registered.
@@ -106,7 +114,7 @@ impl NotForChildren {
 
 impl Drop for NotForChildren {
     fn drop(&mut self) {
-        if let Some(at) = self.entry {
+        for at in self.entries.into_iter().flatten() {
             TABLE[at].state.store(0, Ordering::Release);
         }
     }

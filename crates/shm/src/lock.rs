@@ -4,6 +4,7 @@
 //! by any death, in whatever pid namespace or container. A forked child shares the description and
 //! keeps it: see `fcntl(2)`.
 
+use crate::fork;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
@@ -11,11 +12,13 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-/// A held byte. Given back when dropped, also if a forked child still has the description.
+/// A held byte. Given back when dropped, also if a forked child still has the description; but not
+/// by such a child.
 #[derive(Debug)]
 pub(crate) struct ByteLock {
     file: Arc<File>,
     byte: u64,
+    generation: u32,
 }
 
 fn range(kind: libc::c_int, byte: u64) -> libc::flock {
@@ -31,8 +34,9 @@ fn range(kind: libc::c_int, byte: u64) -> libc::flock {
 impl ByteLock {
     /// Takes the byte, or says that somebody has it.
     pub(crate) fn take(file: &Arc<File>, byte: u64) -> io::Result<Option<Self>> {
+        let generation = fork::generation();
         match fcntl(file.as_ref(), FcntlArg::F_OFD_SETLK(&range(libc::F_WRLCK, byte))) {
-            Ok(_) => Ok(Some(ByteLock { file: Arc::clone(file), byte })),
+            Ok(_) => Ok(Some(ByteLock { file: Arc::clone(file), byte, generation })),
             Err(Errno::EAGAIN | Errno::EACCES) => Ok(None),
             Err(errno) => Err(errno.into()),
         }
@@ -41,6 +45,9 @@ impl ByteLock {
 
 impl Drop for ByteLock {
     fn drop(&mut self) {
+        if self.generation != fork::generation() {
+            return; // its parent's
+        }
         // Cannot fail on a lock that is held; closing the file would free it as well.
         let unlock = range(libc::F_UNLCK, self.byte);
         let _ = fcntl(self.file.as_ref(), FcntlArg::F_OFD_SETLK(&unlock));

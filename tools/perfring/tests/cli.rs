@@ -438,7 +438,7 @@ fn a_short_bench_loses_nothing_and_speaks_json() {
         for key in ["bench", "payload", "producers", "policy", "records_per_s", "bytes_per_s"] {
             assert!(!sample[key].is_null(), "{key} in {line}");
         }
-        if sample["policy"] == "drop" {
+        if sample["policy"] == "drop" && sample["shape"] != "lossy" {
             assert_eq!(sample["lost"], 0, "{line}");
         }
         assert_eq!(sample["bad"], 0, "{line}");

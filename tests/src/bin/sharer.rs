@@ -1,0 +1,305 @@
+//! A producer of a shared ring, to be driven, stepped, stopped and killed.
+//!
+//! `sharer drive NAME RING` does as each line on its stdin says, and answers with a line.
+//! `sharer step SCENARIO RING` stops itself, does one thing, stops itself again.
+//! `sharer fork KIND RING` forks while it has a ring of that kind.
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{Signal, raise};
+use nix::unistd::{ForkResult, fork};
+use perfring_consumer::Consumer;
+use perfring_producer::{
+    AttachError, Producer, ReserveError, SharedProducer, SharedReservation, record_size,
+};
+use perfring_tests::NUMBERED;
+use perfring_tests::shared::said;
+use std::collections::HashMap;
+use std::io::{BufRead, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+fn main() -> Outcome {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[..] {
+        ["drive", name, ring] => drive(name, ring),
+        ["step", scenario, ring] => step(scenario, ring),
+        ["fork", "shared", ring] => fork_shared(ring),
+        ["fork", "exclusive", ring] => fork_exclusive(ring),
+        _ => Err(format!("unknown arguments: {args:?}").into()),
+    }
+}
+
+fn say(what: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{what}").and_then(|()| out.flush())
+}
+
+fn said_of<T>(outcome: Result<T, ReserveError>) -> String {
+    outcome.map_or_else(|error| format!("{error:?}"), |_| "ok".to_owned())
+}
+
+/// `publish WHO SEQ LEN`, `wait MS WHO SEQ LEN`, `reserve ID WHO SEQ LEN`, `batch COUNT WHO SEQ
+/// LEN`, `commit ID`, `short ID LEN`, `discard ID`, `detach`.
+fn drive(name: &str, ring: &str) -> Outcome {
+    let producer = match SharedProducer::attach_as(ring, name) {
+        Ok(producer) => producer,
+        Err(error) => return Ok(say(&format!("refused: {error}"))?),
+    };
+    say(&format!("attached {}", producer.slot()))?;
+    let mut open: HashMap<u64, SharedReservation<'_>> = HashMap::new();
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let mut words = line.split_whitespace();
+        let what = words.next().unwrap_or_default();
+        let numbers: Vec<u64> = words.map(str::parse).collect::<Result<_, _>>()?;
+        let answer = match (what, &numbers[..]) {
+            ("publish", &[who, seq, len]) => {
+                said_of(producer.publish(NUMBERED, &said(who, seq, len as usize)))
+            }
+            ("wait", &[ms, who, seq, len]) => {
+                let limit = Duration::from_millis(ms);
+                said_of(producer.publish_timeout(NUMBERED, &said(who, seq, len as usize), limit))
+            }
+            ("reserve", &[id, who, seq, len]) => match producer.reserve(NUMBERED, len as usize) {
+                Ok(mut record) => {
+                    record.copy_from_slice(&said(who, seq, len as usize));
+                    open.insert(id, record);
+                    "ok".to_owned()
+                }
+                Err(error) => format!("{error:?}"),
+            },
+            ("batch", &[count, who, seq, len]) => {
+                match producer.batch((count * record_size(len as usize)) as usize) {
+                    Ok(mut batch) => {
+                        for seq in seq..seq + count {
+                            assert!(batch.push(NUMBERED, &said(who, seq, len as usize)));
+                        }
+                        "ok".to_owned()
+                    }
+                    Err(error) => format!("{error:?}"),
+                }
+            }
+            ("commit" | "short" | "discard", &[id, ..]) => {
+                let record = open.remove(&id).ok_or("no such reservation")?;
+                match what {
+                    "commit" => record.commit(),
+                    "short" => record.commit_len(numbers[1] as usize),
+                    _ => record.discard(),
+                }
+                "ok".to_owned()
+            }
+            ("detach", []) => break,
+            _ => return Err(format!("unknown: {line}").into()),
+        };
+        say(&answer)?;
+    }
+    drop(open);
+    drop(producer);
+    say("detached")?;
+    Ok(())
+}
+
+/// Who steps, among those whose payloads name them.
+const VICTIM: u64 = 9;
+
+/// One thing between two stops, by producer 9, whose records are numbered from 0.
+fn step(scenario: &str, ring: &str) -> Outcome {
+    nix::sys::ptrace::traceme()?;
+    // Made before the first stop: only the ring's own steps count.
+    let payloads: Vec<Vec<u8>> = (0..3).map(|seq| said(VICTIM, seq, 100)).collect();
+    let large = said(VICTIM, 0, 1500);
+    if scenario == "attach" {
+        raise(Signal::SIGSTOP)?;
+        let producer = SharedProducer::attach_as(ring, "victim")?;
+        raise(Signal::SIGSTOP)?;
+        drop(producer);
+        return Ok(());
+    }
+    let producer = SharedProducer::attach_as(ring, "victim")?;
+    // The ring is full, or held up: a loss that is to be told as soon as there is room.
+    if matches!(scenario, "tell" | "detach") {
+        assert_ne!(producer.publish(NUMBERED, &payloads[0]), Ok(()));
+    }
+    raise(Signal::SIGSTOP)?;
+    match scenario {
+        "publish" | "tell" => {
+            let _ = std::hint::black_box(producer.publish(NUMBERED, &payloads[0]));
+        }
+        "large" => {
+            let _ = std::hint::black_box(producer.publish(NUMBERED, &large));
+        }
+        "commit" => {
+            if let Ok(mut record) = producer.reserve(NUMBERED, 100) {
+                record.copy_from_slice(&payloads[0]);
+                record.commit();
+            }
+        }
+        "shorter" => {
+            if let Ok(mut record) = producer.reserve(NUMBERED, 300) {
+                record[..100].copy_from_slice(&payloads[0]);
+                record.commit_len(100);
+            }
+        }
+        "discard" => {
+            if let Ok(mut record) = producer.reserve(NUMBERED, 100) {
+                record.copy_from_slice(&payloads[0]);
+                record.discard();
+            }
+        }
+        "batch" => {
+            // Room for one more than there are.
+            if let Ok(mut batch) = producer.batch(4 * record_size(100) as usize) {
+                for payload in &payloads {
+                    let _ = std::hint::black_box(batch.push(NUMBERED, payload));
+                }
+                batch.publish();
+            }
+        }
+        "detach" => {
+            drop(producer);
+            raise(Signal::SIGSTOP)?;
+            return Ok(());
+        }
+        _ => return Err("unknown scenario".into()),
+    }
+    raise(Signal::SIGSTOP)?;
+    Ok(())
+}
+
+/// The end of a forked child: it says how it went, and lives on until whoever drives its parent
+/// ends their input, which it does not read.
+fn end_of_child(outcome: Outcome) -> ! {
+    let failed = outcome.is_err();
+    let line = outcome.map_or_else(|error| format!("child failed: {error}"), |()| "child".into());
+    let stdin = std::io::stdin();
+    let mut fds = [PollFd::new(stdin.as_fd(), PollFlags::empty())];
+    let done = say(&line).is_ok() && poll(&mut fds, PollTimeout::NONE).is_ok();
+    std::process::exit(i32::from(failed || !done));
+}
+
+/// Whether a list of refusals says that this process was forked, and nothing else.
+fn all_forked(answers: &[Option<ReserveError>]) -> Outcome {
+    if answers.iter().all(|answer| *answer == Some(ReserveError::Forked)) {
+        return Ok(());
+    }
+    Err(format!("{answers:?}").into())
+}
+
+/// Limits the numbers of files to those that are taken, so that a forked child gets none to be cut
+/// off with; and back.
+fn tighten(tight: bool) -> Outcome {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
+    let free = std::fs::File::open("/dev/null")?.as_raw_fd() as u64;
+    Ok(setrlimit(Resource::RLIMIT_NOFILE, if tight { free } else { hard }, hard)?)
+}
+
+/// Holds two reservations, a batch and the consumer's place, and forks; the child tries everything
+/// with what it inherited, drops it, and attaches anew. The parent then publishes and commits as
+/// told.
+fn fork_shared(ring: &str) -> Outcome {
+    let producer = SharedProducer::attach_as(ring, "parent")?;
+    let mut consumer = Consumer::attach_as(ring, "parent")?;
+    say(&format!("attached {}", producer.slot()))?;
+    let mut one = producer.reserve(NUMBERED, 100)?;
+    one.copy_from_slice(&said(1, 0, 100));
+    let mut two = producer.reserve(NUMBERED, 100)?;
+    two.copy_from_slice(&said(1, 1, 100));
+    let mut batch = producer.batch(record_size(100) as usize)?;
+    assert!(batch.push(NUMBERED, &said(1, 2, 100)));
+    let tight = std::env::var_os("PERFRING_NO_FILES").is_some();
+    if tight {
+        tighten(true)?;
+    }
+    // SAFETY: this process has one thread.
+    if let ForkResult::Child = unsafe { fork() }? {
+        let tried = || -> Outcome {
+            if tight {
+                tighten(false)?;
+            }
+            let limit = Duration::from_secs(60);
+            all_forked(&[
+                producer.publish(NUMBERED, &said(1, 3, 100)).err(),
+                producer.publish(NUMBERED, &said(1, 3, 1000)).err(),
+                producer.reserve(NUMBERED, 100).err(),
+                producer.reserve_timeout(NUMBERED, 100, limit).err(),
+                producer.publish_timeout(NUMBERED, &said(1, 3, 100), limit).err(),
+                producer.batch(100).err(),
+            ])
+        };
+        let tried = tried();
+        one.fill(0xaa);
+        one.commit();
+        two.fill(0xaa);
+        two.discard();
+        let _ = batch.push(NUMBERED, &[0xaa; 8]);
+        batch.publish();
+        // It may find anything but the parent's ring.
+        let _ = std::hint::black_box(consumer.read());
+        consumer.release();
+        consumer.sleep(Duration::from_millis(1));
+        drop((consumer, producer));
+        let anew = || -> Outcome {
+            let producer = SharedProducer::attach_as(ring, "child")?;
+            producer.publish(NUMBERED, &said(2, 0, 100))?;
+            // It lives on, attached.
+            std::mem::forget(producer);
+            Ok(())
+        };
+        end_of_child(tried.and_then(|()| anew()));
+    }
+    if tight {
+        tighten(false)?;
+    }
+    let (mut one, mut two, mut batch) = (Some(one), Some(two), Some(batch));
+    let mut seq = 3;
+    for line in std::io::stdin().lock().lines() {
+        match line?.as_str() {
+            "publish" => {
+                producer.publish(NUMBERED, &said(1, seq, 100))?;
+                seq += 1;
+            }
+            // The oldest last.
+            "commit" => {
+                drop(batch.take());
+                two.take().into_iter().chain(one.take()).for_each(SharedReservation::commit);
+            }
+            other => return Err(other.into()),
+        }
+        say("ok")?;
+    }
+    Ok(())
+}
+
+/// As [`fork_shared`], of the one producer of a ring.
+fn fork_exclusive(ring: &str) -> Outcome {
+    let mut producer = Producer::attach_as(ring, "parent")?;
+    say("attached")?;
+    // SAFETY: this process has one thread.
+    if let ForkResult::Child = unsafe { fork() }? {
+        let payload = said(1, 9, 100);
+        let tried = all_forked(&[
+            producer.publish(NUMBERED, &payload).err(),
+            producer.reserve(NUMBERED, 100).err(),
+            producer.reserve_timeout(NUMBERED, 100, Duration::from_secs(60)).err(),
+            producer.batch().push(NUMBERED, &payload).err(),
+        ]);
+        drop(producer);
+        let refused = match Producer::attach(ring) {
+            Ok(_) => Err("the parent's place was free".into()),
+            Err(AttachError::Busy { .. }) => Ok(()),
+            Err(other) => Err(other.into()),
+        };
+        end_of_child(tried.and(refused));
+    }
+    for (line, seq) in std::io::stdin().lock().lines().zip(0..) {
+        line?;
+        producer.publish(NUMBERED, &said(1, seq, 100))?;
+        say("ok")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,361 @@
+//! What the tests of shared rings have in common: payloads that name their producer, the file as a
+//! stranger reads it, the sums that a ring at rest must give, and a producer process that is driven
+//! line by line.
+
+use crate::{actor, number_of, numbered};
+use perfring_abi::{FIELDS, RecordWord};
+use perfring_consumer::{Cause, Consumer, Count, Item, Observer, Policy, Refused, Stat};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::time::{Duration, Instant};
+
+/// Numbers that each producer has for itself.
+const EACH: u64 = 1 << 32;
+
+/// A payload that names its producer and the number of the record among that one's.
+#[must_use]
+pub fn said(who: u64, seq: u64, len: usize) -> Vec<u8> {
+    numbered(who * EACH + seq, len)
+}
+
+/// Whose payload it is, and which.
+///
+/// # Panics
+/// If it is torn.
+#[must_use]
+pub fn teller(bytes: &[u8]) -> (u64, u64) {
+    let number = number_of(bytes);
+    (number / EACH, number % EACH)
+}
+
+/// What a reader was told, producer by producer, in the order of the stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// The numbers of each producer's records.
+    pub of: BTreeMap<u64, Vec<u64>>,
+    /// Records, all in all.
+    pub records: u64,
+    /// Records told lost, by the cause's name.
+    pub lost: BTreeMap<&'static str, u64>,
+}
+
+impl Told {
+    /// Takes one item down.
+    ///
+    /// # Panics
+    /// If a record is torn.
+    pub fn note(&mut self, item: Item<'_>) {
+        match item {
+            Item::Record(record) => {
+                let (who, seq) = teller(record.bytes);
+                self.of.entry(who).or_default().push(seq);
+                self.records += 1;
+            }
+            Item::Lost(lost) => *self.lost.entry(lost.cause.name()).or_default() += lost.records,
+        }
+    }
+
+    /// Everything that a consumer finds now.
+    ///
+    /// # Panics
+    /// If the ring is damaged.
+    pub fn drain(&mut self, consumer: &mut Consumer) {
+        while let Some(item) = consumer.read().expect("an intact ring") {
+            self.note(item);
+        }
+        consumer.release();
+    }
+
+    /// Everything that an observer finds now.
+    ///
+    /// # Panics
+    /// If the ring is damaged.
+    pub fn watch(&mut self, observer: &mut Observer) {
+        while let Some(item) = observer.read().expect("an intact ring") {
+            self.note(item);
+        }
+    }
+
+    /// The numbers of one producer.
+    #[must_use]
+    pub fn by(&self, who: u64) -> &[u64] {
+        self.of.get(&who).map_or(&[], Vec::as_slice)
+    }
+
+    /// Records told lost for a cause.
+    #[must_use]
+    pub fn lost(&self, cause: Cause) -> u64 {
+        self.lost.get(cause.name()).copied().unwrap_or_default()
+    }
+}
+
+/// The bytes of a ring file at one moment, read without any code of the ring's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Raw {
+    /// All of it.
+    pub bytes: Vec<u8>,
+}
+
+impl Raw {
+    /// Reads a file.
+    ///
+    /// # Panics
+    /// If it cannot be read.
+    #[must_use]
+    pub fn read(ring: &Path) -> Self {
+        Raw { bytes: std::fs::read(ring).expect("a ring file") }
+    }
+
+    /// Reads an open file again.
+    ///
+    /// # Panics
+    /// If it cannot be read.
+    pub fn again(&mut self, ring: &File) {
+        ring.read_exact_at(&mut self.bytes, 0).expect("a ring file");
+    }
+
+    /// 64 bits at a place.
+    ///
+    /// # Panics
+    /// Beyond the end.
+    #[must_use]
+    pub fn at(&self, offset: usize) -> u64 {
+        u64::from_ne_bytes(self.bytes[offset..offset + 8].try_into().expect("eight bytes"))
+    }
+
+    /// A field of 64 bits.
+    ///
+    /// # Panics
+    /// If there is none of that name.
+    #[must_use]
+    pub fn field(&self, name: &str) -> u64 {
+        let field = FIELDS.iter().find(|field| field.name == name).expect("a field of that name");
+        self.at(field.offset)
+    }
+
+    /// `data_head`, where perf has it.
+    #[must_use]
+    pub fn head(&self) -> u64 {
+        self.at(1024)
+    }
+
+    /// `data_tail`, where perf has it.
+    #[must_use]
+    pub fn tail(&self) -> u64 {
+        self.at(1032)
+    }
+
+    /// The slot that the ring's lock names.
+    #[must_use]
+    pub fn locked_by(&self) -> Option<u32> {
+        let word = self.field("shared_lock");
+        (word != 0).then(|| (word & 0xffff) as u32 - 1)
+    }
+
+    /// What is reserved and not published: where, and the header word.
+    #[must_use]
+    pub fn beyond(&self) -> Vec<(u64, RecordWord)> {
+        let (mut pos, end) = (self.head(), self.field("producer_pos"));
+        let (offset, size) = (self.field("data_offset"), self.field("data_size"));
+        let mut found = Vec::new();
+        while pos < end {
+            let word = RecordWord::from_raw(self.at((offset + (pos & (size - 1))) as usize));
+            found.push((pos, word));
+            pos += word.size().max(8);
+        }
+        found
+    }
+
+    /// The open reservations of a slot.
+    #[must_use]
+    pub fn open(&self, slot: u32) -> u64 {
+        self.beyond().iter().filter(|(_, word)| word.owner() == Some(slot)).count() as u64
+    }
+
+    /// The named field, or the part of the file, that a byte belongs to.
+    #[must_use]
+    pub fn part(&self, offset: usize) -> &'static str {
+        let (data, size) = (self.field("data_offset") as usize, self.field("data_size") as usize);
+        if offset >= data + size {
+            return match (offset - data - size) % 1024 {
+                0..128 => "slot holder",
+                128..256 => "slot written",
+                256..640 => "slot losses",
+                _ => "slot base",
+            };
+        }
+        if offset >= data {
+            return "data";
+        }
+        let inside = |field: &&perfring_abi::Field| {
+            (field.offset..field.offset + field.size).contains(&offset)
+        };
+        FIELDS.iter().find(inside).map_or("?", |field| field.name)
+    }
+}
+
+/// Adds up what was refused.
+#[must_use]
+pub fn sum(counts: impl IntoIterator<Item = Refused>) -> Refused {
+    counts.into_iter().fold(Refused::default(), |a, b| Refused {
+        full: a.full.plus(b.full),
+        too_large: a.too_large.plus(b.too_large),
+        contended: a.contended.plus(b.contended),
+        pending: a.pending.plus(b.pending),
+    })
+}
+
+/// The books of a ring of which all reservations have ended: they balance to the byte. Where no
+/// slot had two holders (`fresh`), the slots' figures make up the ring's.
+///
+/// # Panics
+/// If they do not.
+#[expect(clippy::must_use_candidate, reason = "what it is for is to panic")]
+pub fn balance(ring: &Path, fresh: bool) -> Stat {
+    let (stat, raw) = (Stat::read(ring).expect("the ring's figures"), Raw::read(ring));
+    let totals = stat.totals.expect("figures that can be believed");
+    let p = totals.producer;
+    assert_eq!((raw.field("shared_lock"), raw.beyond()), (0, vec![]), "locked, or open");
+    assert_eq!((p.pos, totals.tail), (raw.head(), raw.tail()));
+    assert_eq!(
+        p.pos,
+        p.written.bytes + p.discarded.bytes + p.reclaimed.bytes + 32 * p.lost_markers,
+        "positions are made of records, holes and markers: {p:?}"
+    );
+    assert_eq!(totals.stranded, Count::default());
+    let gone = match stat.layout.policy {
+        Policy::Drop => totals.consumer.read,
+        Policy::Overwrite => totals.overwritten,
+    };
+    assert_eq!(p.written, gone.plus(totals.present), "{totals:?}");
+    assert_eq!(stat.held_up, None);
+    let figures = || stat.producers.iter().map(|member| &member.figures);
+    assert!(figures().all(|figures| figures.open == Count::default()));
+    if fresh {
+        let count = |of: fn(&perfring_consumer::SlotFigures) -> Count| {
+            figures().map(of).fold(Count::default(), Count::plus)
+        };
+        assert_eq!(count(|figures| figures.written), p.written, "{stat:#?}");
+        assert_eq!(count(|figures| figures.reclaimed), p.reclaimed, "{stat:#?}");
+        // The rest of a record that was committed shorter is nobody's discard.
+        let discarded = count(|figures| figures.discarded);
+        assert_eq!(discarded.records, p.discarded.records, "{stat:#?}");
+        assert!(discarded.bytes <= p.discarded.bytes);
+        assert_eq!(sum(figures().map(|figures| figures.refused)), p.refused);
+        assert_eq!(sum(figures().map(|figures| figures.told)), p.told);
+    }
+    stat
+}
+
+/// Looks at a condition until it holds.
+///
+/// # Panics
+/// After a minute.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !holds() {
+        assert!(since.elapsed() < Duration::from_secs(60), "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A process that answers a line for each line that it is told.
+#[derive(Debug)]
+pub struct Driven {
+    /// The process.
+    pub child: Child,
+    to: Option<ChildStdin>,
+    from: BufReader<ChildStdout>,
+}
+
+impl Driven {
+    /// Starts `exe ARGS RING` and waits for its first line, which is returned.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[must_use]
+    pub fn start(exe: &str, args: &[&str], ring: &Path) -> (Self, String) {
+        Self::of(&mut actor(exe, args, ring))
+    }
+
+    /// As [`Driven::start`], of any command.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[must_use]
+    pub fn of(command: &mut std::process::Command) -> (Self, String) {
+        let mut driven = Self::spawn(command);
+        let line = driven.line();
+        (driven, line)
+    }
+
+    /// As [`Driven::of`], without waiting.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[must_use]
+    pub fn spawn(command: &mut std::process::Command) -> Self {
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a process");
+        let to = child.stdin.take();
+        let from = BufReader::new(child.stdout.take().expect("its stdout"));
+        Driven { child, to, from }
+    }
+
+    /// Tells it something.
+    ///
+    /// # Panics
+    /// If it does not listen.
+    pub fn tell(&mut self, what: &str) {
+        writeln!(self.to.as_mut().expect("its stdin"), "{what}").expect("the process listens");
+    }
+
+    /// Its next line; empty if it is gone.
+    ///
+    /// # Panics
+    /// If nothing can be read.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.from.read_line(&mut line).expect("the process answers");
+        line.trim().to_owned()
+    }
+
+    /// Tells it something, and returns its answer.
+    ///
+    /// # Panics
+    /// As [`Driven::tell`].
+    pub fn ask(&mut self, what: &str) -> String {
+        self.tell(what);
+        self.line()
+    }
+
+    /// Kills it, and waits for its death.
+    ///
+    /// # Panics
+    /// If it cannot be killed.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("a kill");
+        self.child.wait().expect("a death");
+    }
+
+    /// Ends its input, and waits until it ends by itself.
+    ///
+    /// # Panics
+    /// If it fails.
+    pub fn end(&mut self) {
+        self.to = None;
+        assert!(self.child.wait().expect("an end").success());
+    }
+}
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        // Of a test that failed: nothing is left behind.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
