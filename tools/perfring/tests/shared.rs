@@ -4,8 +4,10 @@
 mod command;
 
 use command::{Done, Live, Place, check, json_lines, perfring, publish, run, until};
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
 use nix::sys::signal::Signal;
-use perfring_abi::FIELDS;
+use perfring_abi::{FIELDS, RECOVER_LOCK_BYTE};
 use perfring_consumer::Stat;
 use perfring_producer::{RecordType, SharedProducer};
 use serde_json::{Value, json};
@@ -135,7 +137,7 @@ fn two_publish_into_one_ring_and_no_line_is_lost() {
     let place = Place::new();
     let ring = place.ring(&["--producers", "many", "--size", "64K"]);
     let all = (2 * EACH).to_string();
-    let reader = Live::start(&["consume", "-n", &all, "--timeout", "120", &ring]);
+    let reader = Live::start(&["consume", "-n", &all, "--timeout", "30", &ring]);
     let publish = |name: &str| {
         let lines: String = (0..EACH).map(|n| format!("{name} {n}\n")).collect();
         let args = ["publish", "--wait", "60", "--fail-on-loss", "--name", name, &ring];
@@ -382,6 +384,33 @@ fn a_lock_that_is_kept_is_said_and_a_dead_ones_is_freed() {
     publish(&ring, b"last\n");
     let tail = run(&["tail", &ring], b"");
     assert_eq!(tail.out(), "first\nlast\n");
+}
+
+#[test]
+fn a_recovery_that_is_stopped_holds_the_ring_up_too() {
+    let place = Place::new();
+    let ring = place.ring(&["--producers", "many", "--slots", "4"]);
+    publish(&ring, b"x\n");
+    // As a recovery does: a byte is locked for it, and the place after the last slot is its.
+    let file = fs::File::options().read(true).write(true).open(&ring).unwrap();
+    let byte = libc::flock {
+        l_type: libc::F_WRLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: RECOVER_LOCK_BYTE as libc::off_t,
+        l_len: 1,
+        l_pid: 0,
+    };
+    fcntl(&file, FcntlArg::F_OFD_SETLK(&byte)).unwrap();
+    take_lock(&ring, 4);
+    let text = run(&["stat", &ring], b"").out();
+    let says = "by a recovery of the ring, alive, for at least ";
+    assert!(text.contains(says), "{text}");
+    run(&["recover", &ring], b"").refuses(1, says);
+    // Killed, it is as any other that died with the lock.
+    drop(file);
+    let done = run(&["recover", &ring], b"");
+    let freed = "the lock was left by a recovery of the ring, dead: freed\n";
+    assert_eq!((done.code(), done.out().as_str()), (0, freed), "{}", done.err());
 }
 
 #[test]
