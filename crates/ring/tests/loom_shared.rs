@@ -216,6 +216,7 @@ fn ends_that_meet_leave_nothing_behind() {
         let world = World::new(128, Policy::Drop);
         let mut writers = [world.attach(0), world.attach(1)];
         let (at, peers) = (world.heap.shared(), &world.peers);
+        let mut reader = Reader::attach(world.heap.ring(), Fences::Full).unwrap();
         let mut open = Vec::new();
         for writer in &mut writers {
             open.push(writer.try_reserve(at, peers, RecordType::BYTES, 16).unwrap());
@@ -223,17 +224,24 @@ fn ends_that_meet_leave_nothing_behind() {
         let threads: Vec<_> = writers
             .into_iter()
             .zip(open)
-            .map(|(mut writer, reserved)| {
+            .zip(1u64..)
+            .map(|((mut writer, reserved), id)| {
                 let world = Arc::clone(&world);
                 thread::spawn(move || {
                     let at = world.heap.shared();
+                    let words = [id, !id].map(u64::to_ne_bytes);
+                    writer.fill(at, &reserved, words.as_flattened());
                     let _ = writer.commit(at, &world.peers, reserved, 16, Wake::Auto);
                     world.heap.ring().head()
                 })
             })
             .collect();
+        // Whoever publishes a record, it is whole: also one whose producer left that to the other.
+        let mut got: Vec<u64> = (0..2).filter_map(|_| read(&mut reader, &world.heap)).collect();
         let heads: Vec<u64> = threads.into_iter().map(|t| t.join().unwrap()).collect();
         assert_eq!(world.heap.ring().head(), 48, "both are published");
+        got.extend((got.len()..2).filter_map(|_| read(&mut reader, &world.heap)));
+        assert_eq!(got, [1, 2]);
         hits.fetch_add(u64::from(heads == [48, 0]), Relaxed);
     });
 }
