@@ -164,7 +164,7 @@ fn libbcc_reads_what_many_producers_publish() {
         // Now and then the reader is let catch up; the last must arrive.
         let waits = number % 64 == 63 || number + 1 == RECORDS;
         if waits || number % 5 == 2 || number == RECORDS / 2 {
-            open.take().map(SharedReservation::commit);
+            open.take().into_iter().for_each(SharedReservation::commit);
         }
         if number == RECORDS / 2 {
             // With room for it: a loss of its own would be told where no number is missing.

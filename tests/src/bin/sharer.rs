@@ -311,6 +311,8 @@ fn fork_exclusive(ring: &str) -> Outcome {
 /// Publishes in every way, at random. After each call that was taken, the first word of `log` says
 /// how many records are committed; not 0 in the second word ends it.
 fn storm(who: u64, seed: u64, log: &str, ring: &str) -> Outcome {
+    // It does not outlive a test that is killed.
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     let log = File::options().read(true).write(true).open(log)?;
     let producer = SharedProducer::attach_as(ring, "storm")?;
     let mut random = Random(seed);
