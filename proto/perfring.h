@@ -13,7 +13,7 @@
  * All numbers are in the byte order of the machine that made the ring (`endian` tells).
  *
  * Positions are 64-bit byte counts that only grow: offset = position & (data_size - 1).
- * data_tail <= data_head, and data_head - data_tail < data_size, always.
+ * data_tail <= data_head <= producer_pos, and producer_pos - data_tail < data_size, always.
  *
  * Fields are plain integers here. Those that change while the ring is in use are shared between
  * processes: load and store them with atomics (`__atomic_load_n`, `_Atomic`, `std::atomic_ref`) in
@@ -42,6 +42,16 @@
  *  K       L       the consumer stores data_tail, a light fence, loads space_armed
  *  L       K       a producer stores space_armed, a heavy fence, loads data_tail: it never sleeps
  *                  past free space
+ *  M       M       a producer of a shared ring takes the lock word by compare-and-swap (acquire) and
+ *                  gives it back (release): it sees all that was written under the lock before
+ *  N       N       a reservation of a shared ring is ended by a swap of its header word (release),
+ *                  and whoever looks at a word that may be open loads it (acquire): a record that
+ *                  is seen to have ended is whole
+ *  O       O       a producer of a shared ring has ended a record, or has stored producer_pos
+ *                  (release); a full fence, then it loads data_head, producer_pos (acquire) and the
+ *                  header words from there on: of an older record that ends and a younger one that
+ *                  has ended, one side sees the other; and no word before producer_pos is an older
+ *                  one
  *
  * The heavy fence is membarrier(2), MEMBARRIER_CMD_GLOBAL_EXPEDITED, and a full fence. The light
  * fence is a compiler fence in a process that has registered with
@@ -72,16 +82,24 @@
 #define PERFRING_HEADER_PAGE_LEN 4096
 #define PERFRING_DATA_SIZE_MIN 4096
 #define PERFRING_DATA_SIZE_MAX 1099511627776 /* 1 TiB */
-#define PERFRING_SLOT_SIZE 512
+#define PERFRING_SLOT_SIZE 1024
+#define PERFRING_SLOTS_MAX 4096
+#define PERFRING_SLOTS_DEFAULT 64 /* of a shared ring */
 #define PERFRING_NAME_LEN 64
 
 /* The byte of the file whose open-file-description lock the consumer holds. The holder of producer
- * slot n holds the one at control_offset + n * PERFRING_SLOT_SIZE. */
-#define PERFRING_CONSUMER_LOCK_BYTE 2176
+ * slot n holds the one at control_offset + n * PERFRING_SLOT_SIZE; whoever recovers a shared ring
+ * and is no producer of it holds the other one here. */
+#define PERFRING_CONSUMER_LOCK_BYTE 2432
+#define PERFRING_RECOVER_LOCK_BYTE 2808
 
 /* `policy`: what a full ring does. */
 #define PERFRING_POLICY_DROP 0
 #define PERFRING_POLICY_OVERWRITE 1
+
+/* `producers`: how many at a time. */
+#define PERFRING_PRODUCERS_ONE 1
+#define PERFRING_PRODUCERS_MANY 2
 
 /* `evict`: how an overwrite ring makes room. */
 #define PERFRING_EVICT_EXACT 0
@@ -96,6 +114,8 @@
 #define PERFRING_CAUSE_FULL 1
 #define PERFRING_CAUSE_TOO_LARGE 2
 #define PERFRING_CAUSE_LAPPED 3
+#define PERFRING_CAUSE_CONTENDED 4
+#define PERFRING_CAUSE_PENDING 5
 
 /* Records. */
 #define PERFRING_HEADER_LEN 8
@@ -109,12 +129,27 @@
 #define PERFRING_TYPE_SAMPLE 9
 #define PERFRING_TYPE_BYTES 4096
 #define PERFRING_TYPE_NOP 0x50460001
+#define PERFRING_TYPE_BUSY 0x50460002 /* never before data_head */
 
-/* Words of one copy of each latch, and where each figure stands in it. Word 0 and the last word are
- * the number of the write. */
+/* `misc` of a PERFRING_TYPE_NOP: what the hole was; 0 for a reservation that was given back. */
+#define PERFRING_HOLE_RECLAIMED 0x8 /* its producer died */
+#define PERFRING_HOLE_REST 0x10     /* left over by a record that was committed shorter */
+
+/* `misc` of a PERFRING_TYPE_BUSY, shifted right by this: the slot whose reservation is open. */
+#define PERFRING_BUSY_SLOT_SHIFT 3
+
+/* `shared_lock`: 0, or slot + 1 in so many low bits and the slot's epoch in the others. */
+#define PERFRING_LOCK_SLOT_BITS 16
+
+/* Words of one copy of each latch, of the ledger and of a slot's base, and where each figure stands
+ * in it. Word 0 and the last word of a latch's copy are the number of the write. */
 #define PERFRING_TAIL_MARK_WORDS 4
-#define PERFRING_PRODUCER_BOOK_WORDS 16
+#define PERFRING_PRODUCER_BOOK_WORDS 28
 #define PERFRING_CONSUMER_BOOK_WORDS 8
+#define PERFRING_SLOT_WRITTEN_WORDS 5
+#define PERFRING_SLOT_LOSSES_WORDS 24
+#define PERFRING_SLOT_BASE_WORDS 16
+#define PERFRING_LEDGER_WORDS 13
 
 #define PERFRING_TAIL_MARK_POS 0 /* is the number as well */
 #define PERFRING_TAIL_MARK_RECORDS 1
@@ -125,21 +160,88 @@
 #define PERFRING_PRODUCER_BOOK_WRITTEN_BYTES 3
 #define PERFRING_PRODUCER_BOOK_DISCARDED_RECORDS 4
 #define PERFRING_PRODUCER_BOOK_DISCARDED_BYTES 5
-#define PERFRING_PRODUCER_BOOK_FULL_RECORDS 6
-#define PERFRING_PRODUCER_BOOK_FULL_BYTES 7
-#define PERFRING_PRODUCER_BOOK_TOO_LARGE_RECORDS 8
-#define PERFRING_PRODUCER_BOOK_TOO_LARGE_BYTES 9
-#define PERFRING_PRODUCER_BOOK_TOLD_FULL_RECORDS 10
-#define PERFRING_PRODUCER_BOOK_TOLD_FULL_BYTES 11
-#define PERFRING_PRODUCER_BOOK_TOLD_TOO_LARGE_RECORDS 12
-#define PERFRING_PRODUCER_BOOK_TOLD_TOO_LARGE_BYTES 13
-#define PERFRING_PRODUCER_BOOK_LOST_MARKERS 14
+#define PERFRING_PRODUCER_BOOK_RECLAIMED_RECORDS 6
+#define PERFRING_PRODUCER_BOOK_RECLAIMED_BYTES 7
+#define PERFRING_PRODUCER_BOOK_FULL_RECORDS 8
+#define PERFRING_PRODUCER_BOOK_FULL_BYTES 9
+#define PERFRING_PRODUCER_BOOK_TOO_LARGE_RECORDS 10
+#define PERFRING_PRODUCER_BOOK_TOO_LARGE_BYTES 11
+#define PERFRING_PRODUCER_BOOK_CONTENDED_RECORDS 12
+#define PERFRING_PRODUCER_BOOK_CONTENDED_BYTES 13
+#define PERFRING_PRODUCER_BOOK_PENDING_RECORDS 14
+#define PERFRING_PRODUCER_BOOK_PENDING_BYTES 15
+#define PERFRING_PRODUCER_BOOK_TOLD_FULL_RECORDS 16
+#define PERFRING_PRODUCER_BOOK_TOLD_FULL_BYTES 17
+#define PERFRING_PRODUCER_BOOK_TOLD_TOO_LARGE_RECORDS 18
+#define PERFRING_PRODUCER_BOOK_TOLD_TOO_LARGE_BYTES 19
+#define PERFRING_PRODUCER_BOOK_TOLD_CONTENDED_RECORDS 20
+#define PERFRING_PRODUCER_BOOK_TOLD_CONTENDED_BYTES 21
+#define PERFRING_PRODUCER_BOOK_TOLD_PENDING_RECORDS 22
+#define PERFRING_PRODUCER_BOOK_TOLD_PENDING_BYTES 23
+#define PERFRING_PRODUCER_BOOK_LOST_MARKERS 24
 
 #define PERFRING_CONSUMER_BOOK_POS 1
 #define PERFRING_CONSUMER_BOOK_READ_RECORDS 2
 #define PERFRING_CONSUMER_BOOK_READ_BYTES 3
 #define PERFRING_CONSUMER_BOOK_LAPPED_RECORDS 4
 #define PERFRING_CONSUMER_BOOK_LAPPED_BYTES 5
+
+/* The position of the newest figure of a slot's latch; PERFRING_NOWHERE: it counts in any case. */
+#define PERFRING_NOWHERE 0xffffffffffffffff
+#define PERFRING_SLOT_WRITTEN_POS 1
+#define PERFRING_SLOT_WRITTEN_RECORDS 2
+#define PERFRING_SLOT_WRITTEN_BYTES 3
+
+#define PERFRING_SLOT_LOSSES_POS 1
+#define PERFRING_SLOT_LOSSES_DISCARDED_RECORDS 2
+#define PERFRING_SLOT_LOSSES_DISCARDED_BYTES 3
+#define PERFRING_SLOT_LOSSES_RECLAIMED_RECORDS 4
+#define PERFRING_SLOT_LOSSES_RECLAIMED_BYTES 5
+#define PERFRING_SLOT_LOSSES_FULL_RECORDS 6
+#define PERFRING_SLOT_LOSSES_FULL_BYTES 7
+#define PERFRING_SLOT_LOSSES_TOO_LARGE_RECORDS 8
+#define PERFRING_SLOT_LOSSES_TOO_LARGE_BYTES 9
+#define PERFRING_SLOT_LOSSES_CONTENDED_RECORDS 10
+#define PERFRING_SLOT_LOSSES_CONTENDED_BYTES 11
+#define PERFRING_SLOT_LOSSES_PENDING_RECORDS 12
+#define PERFRING_SLOT_LOSSES_PENDING_BYTES 13
+#define PERFRING_SLOT_LOSSES_TOLD_FULL_RECORDS 14
+#define PERFRING_SLOT_LOSSES_TOLD_FULL_BYTES 15
+#define PERFRING_SLOT_LOSSES_TOLD_TOO_LARGE_RECORDS 16
+#define PERFRING_SLOT_LOSSES_TOLD_TOO_LARGE_BYTES 17
+#define PERFRING_SLOT_LOSSES_TOLD_CONTENDED_RECORDS 18
+#define PERFRING_SLOT_LOSSES_TOLD_CONTENDED_BYTES 19
+#define PERFRING_SLOT_LOSSES_TOLD_PENDING_RECORDS 20
+#define PERFRING_SLOT_LOSSES_TOLD_PENDING_BYTES 21
+
+#define PERFRING_SLOT_BASE_WRITTEN_RECORDS 0
+#define PERFRING_SLOT_BASE_WRITTEN_BYTES 1
+#define PERFRING_SLOT_BASE_DISCARDED_RECORDS 2
+#define PERFRING_SLOT_BASE_DISCARDED_BYTES 3
+#define PERFRING_SLOT_BASE_RECLAIMED_RECORDS 4
+#define PERFRING_SLOT_BASE_RECLAIMED_BYTES 5
+#define PERFRING_SLOT_BASE_FULL_RECORDS 6
+#define PERFRING_SLOT_BASE_FULL_BYTES 7
+#define PERFRING_SLOT_BASE_TOO_LARGE_RECORDS 8
+#define PERFRING_SLOT_BASE_TOO_LARGE_BYTES 9
+#define PERFRING_SLOT_BASE_CONTENDED_RECORDS 10
+#define PERFRING_SLOT_BASE_CONTENDED_BYTES 11
+#define PERFRING_SLOT_BASE_PENDING_RECORDS 12
+#define PERFRING_SLOT_BASE_PENDING_BYTES 13
+
+#define PERFRING_LEDGER_DISCARDED_RECORDS 0
+#define PERFRING_LEDGER_DISCARDED_BYTES 1
+#define PERFRING_LEDGER_RECLAIMED_RECORDS 2
+#define PERFRING_LEDGER_RECLAIMED_BYTES 3
+#define PERFRING_LEDGER_TOLD_FULL_RECORDS 4
+#define PERFRING_LEDGER_TOLD_FULL_BYTES 5
+#define PERFRING_LEDGER_TOLD_TOO_LARGE_RECORDS 6
+#define PERFRING_LEDGER_TOLD_TOO_LARGE_BYTES 7
+#define PERFRING_LEDGER_TOLD_CONTENDED_RECORDS 8
+#define PERFRING_LEDGER_TOLD_CONTENDED_BYTES 9
+#define PERFRING_LEDGER_TOLD_PENDING_RECORDS 10
+#define PERFRING_LEDGER_TOLD_PENDING_BYTES 11
+#define PERFRING_LEDGER_LOST_MARKERS 12
 
 /* Offsets of perfring's own fields. */
 #define PERFRING_OFF_MAGIC 1152
@@ -165,19 +267,27 @@
 #define PERFRING_OFF_BOOT_ID 1272
 #define PERFRING_OFF_TAIL_MARK 1408
 #define PERFRING_OFF_PRODUCER_BOOK 1536
-#define PERFRING_OFF_WAIT_ARMED 1792
-#define PERFRING_OFF_WAIT_WAKE_POS 1800
-#define PERFRING_OFF_WAIT_WAKE_RECORDS 1808
-#define PERFRING_OFF_WAIT_SEQ 1856
-#define PERFRING_OFF_SPACE_ARMED 1920
-#define PERFRING_OFF_SPACE_WAKE_POS 1928
-#define PERFRING_OFF_SPACE_SEQ 1984
-#define PERFRING_OFF_CONSUMER_BOOK 2048
-#define PERFRING_OFF_CONSUMER_EPOCH 2176
-#define PERFRING_OFF_CONSUMER_ATTACHED_NS 2184
-#define PERFRING_OFF_CONSUMER_PID 2192
-#define PERFRING_OFF_CONSUMER_UID 2196
-#define PERFRING_OFF_CONSUMER_NAME 2200
+#define PERFRING_OFF_WAIT_ARMED 2048
+#define PERFRING_OFF_WAIT_WAKE_POS 2056
+#define PERFRING_OFF_WAIT_WAKE_RECORDS 2064
+#define PERFRING_OFF_WAIT_SEQ 2112
+#define PERFRING_OFF_SPACE_ARMED 2176
+#define PERFRING_OFF_SPACE_WAKE_POS 2184
+#define PERFRING_OFF_SPACE_SEQ 2240
+#define PERFRING_OFF_CONSUMER_BOOK 2304
+#define PERFRING_OFF_CONSUMER_EPOCH 2432
+#define PERFRING_OFF_CONSUMER_ATTACHED_NS 2440
+#define PERFRING_OFF_CONSUMER_PID 2448
+#define PERFRING_OFF_CONSUMER_UID 2452
+#define PERFRING_OFF_CONSUMER_NAME 2456
+#define PERFRING_OFF_SHARED_LOCK 2560
+#define PERFRING_OFF_PRODUCER_POS 2568
+#define PERFRING_OFF_LEDGER_WRITTEN 2576
+#define PERFRING_OFF_LEDGER_STALE 2584
+#define PERFRING_OFF_LEDGER 2688
+#define PERFRING_OFF_STUCK_POS 2792
+#define PERFRING_OFF_STUCK_SINCE_NS 2800
+#define PERFRING_OFF_RECOVER_BYTE 2808
 
 /* struct perf_event_header: one aligned 64-bit word, stored and loaded as such. */
 struct perfring_record {
@@ -208,6 +318,12 @@ struct perfring_producer_book {
 struct perfring_consumer_book {
 	uint64_t copies[2][PERFRING_CONSUMER_BOOK_WORDS];
 };
+struct perfring_slot_written {
+	uint64_t copies[2][PERFRING_SLOT_WRITTEN_WORDS];
+};
+struct perfring_slot_losses {
+	uint64_t copies[2][PERFRING_SLOT_LOSSES_WORDS];
+};
 
 /* Who holds, or last held, a place. Hints for people: the lock on its first byte says who lives. */
 struct perfring_holder {
@@ -219,10 +335,15 @@ struct perfring_holder {
 	uint8_t rest[40];
 };
 
-/* A producer's place in the control pages. */
+/* A producer's place in the control pages. In an exclusive ring all but the holder is zero. Members
+ * named gap_* are zero. */
 struct perfring_slot {
 	struct perfring_holder holder;
-	uint8_t rest[384];
+	struct perfring_slot_written written; /* live: what its producers have committed */
+	uint8_t gap_written[48];
+	struct perfring_slot_losses losses; /* live: what they gave back and were refused */
+	uint64_t base[PERFRING_SLOT_BASE_WORDS]; /* what stood there as the holder attached */
+	uint8_t gap_slot[256];
 };
 
 /* The first 4096 bytes of the file. Members named gap_* are zero. */
@@ -284,6 +405,7 @@ struct perfring_header {
 	struct perfring_tail_mark tail_mark;
 	uint8_t gap_tail_mark[64];
 	struct perfring_producer_book producer_book;
+	uint8_t gap_producer_book[64];
 
 	/* Live: how a sleeping consumer is woken. */
 	uint32_t wait_armed;
@@ -294,7 +416,7 @@ struct perfring_header {
 	uint32_t wait_seq; /* futex, not private */
 	uint8_t gap_wait_seq[60];
 
-	/* Live: how a producer that waits for space is woken. */
+	/* Live: how producers that wait for space are woken. */
 	uint32_t space_armed;
 	uint32_t gap_space_armed;
 	uint64_t space_wake_pos;
@@ -311,7 +433,19 @@ struct perfring_header {
 	char consumer_name[PERFRING_NAME_LEN];
 	uint8_t gap_consumer[40];
 
-	uint8_t gap_end[1792];
+	/* Live: what the producers of a shared ring share (zero in an exclusive one). All but
+	 * ledger_stale is written by whoever holds the lock. */
+	uint64_t shared_lock; /* 0, or who holds it: see PERFRING_LOCK_SLOT_BITS */
+	uint64_t producer_pos; /* end of the last reservation */
+	uint64_t ledger_written;
+	uint64_t ledger_stale;
+	uint8_t gap_ledger[96];
+	uint64_t ledger[PERFRING_LEDGER_WORDS];
+	uint64_t stuck_pos;
+	uint64_t stuck_since_ns; /* CLOCK_REALTIME */
+	uint64_t recover_byte;
+
+	uint8_t gap_end[1280];
 };
 
 PERFRING_ASSERT(sizeof(struct perfring_record) == PERFRING_HEADER_LEN);
@@ -319,6 +453,10 @@ PERFRING_ASSERT(sizeof(struct perfring_lost) == PERFRING_LOST_SIZE);
 PERFRING_ASSERT(sizeof(struct perfring_holder) == 128);
 PERFRING_ASSERT(sizeof(struct perfring_slot) == PERFRING_SLOT_SIZE);
 PERFRING_ASSERT(sizeof(struct perfring_header) == PERFRING_HEADER_PAGE_LEN);
+
+PERFRING_ASSERT(offsetof(struct perfring_slot, written) == 128);
+PERFRING_ASSERT(offsetof(struct perfring_slot, losses) == 256);
+PERFRING_ASSERT(offsetof(struct perfring_slot, base) == 640);
 
 /* The perf part, as the kernel has it. */
 PERFRING_ASSERT(offsetof(struct perfring_header, capabilities) == 40);
@@ -367,9 +505,18 @@ PERFRING_ASSERT_OFF(consumer_attached_ns, PERFRING_OFF_CONSUMER_ATTACHED_NS);
 PERFRING_ASSERT_OFF(consumer_pid, PERFRING_OFF_CONSUMER_PID);
 PERFRING_ASSERT_OFF(consumer_uid, PERFRING_OFF_CONSUMER_UID);
 PERFRING_ASSERT_OFF(consumer_name, PERFRING_OFF_CONSUMER_NAME);
+PERFRING_ASSERT_OFF(shared_lock, PERFRING_OFF_SHARED_LOCK);
+PERFRING_ASSERT_OFF(producer_pos, PERFRING_OFF_PRODUCER_POS);
+PERFRING_ASSERT_OFF(ledger_written, PERFRING_OFF_LEDGER_WRITTEN);
+PERFRING_ASSERT_OFF(ledger_stale, PERFRING_OFF_LEDGER_STALE);
+PERFRING_ASSERT_OFF(ledger, PERFRING_OFF_LEDGER);
+PERFRING_ASSERT_OFF(stuck_pos, PERFRING_OFF_STUCK_POS);
+PERFRING_ASSERT_OFF(stuck_since_ns, PERFRING_OFF_STUCK_SINCE_NS);
+PERFRING_ASSERT_OFF(recover_byte, PERFRING_OFF_RECOVER_BYTE);
 #undef PERFRING_ASSERT_OFF
 
 /* The consumer's place is a holder, on the byte that it locks. */
+PERFRING_ASSERT(PERFRING_OFF_RECOVER_BYTE == PERFRING_RECOVER_LOCK_BYTE);
 PERFRING_ASSERT(PERFRING_OFF_CONSUMER_EPOCH == PERFRING_CONSUMER_LOCK_BYTE);
 PERFRING_ASSERT(PERFRING_OFF_CONSUMER_ATTACHED_NS - PERFRING_OFF_CONSUMER_EPOCH ==
 		offsetof(struct perfring_holder, attached_ns));

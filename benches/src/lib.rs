@@ -1,7 +1,7 @@
 //! How fast a ring is between two processes, beside the least code that moves the same bytes.
 //!
-//! Two real processes on two cores: this one reads, measures and reports; a child, the same
-//! executable run again, produces. Every record that is counted was verified by the reader, all of
+//! Real processes on two cores: this one reads, measures and reports; children, the same
+//! executable run again, produce. Every record that is counted was verified by the reader, all of
 //! its bytes. The contestants take turns within each repetition, and each sample is kept with the
 //! core distance before and after it, because the virtual cores of one machine may drift apart
 //! from one second to the next and rates then fall several-fold: ratios are formed among samples
@@ -12,6 +12,8 @@
 //! * `overwrite`: what a record costs the producer, in drop mode with a keen reader, in overwrite
 //!   mode with no reader, and with an observer that follows.
 //! * `latency`: half a round trip over two rings, beside that of a bare cache line.
+//! * `many`: shared rings with many producer processes, alone and with a consumer, beside the ring
+//!   of one producer and, where it may be used, the kernel's BPF ring buffer.
 //!
 //! `cargo bench` runs it, and so does `perfring bench`. A program that calls [`run`] must hand
 //! [`CHILD_ARG`] to [`child`]:
@@ -28,10 +30,13 @@
 //! ```
 #![deny(unsafe_code)]
 
+#[allow(unsafe_code, reason = "the kernel's ring without a library: system calls and mappings")]
+mod bpf;
 mod contest;
 mod cores;
 mod drive;
 mod machine;
+mod many;
 mod measure;
 mod options;
 mod payload;
@@ -81,13 +86,13 @@ pub enum BenchError {
         /// What it said.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Records were lost where none may be, or were not what was sent. Reported with the rest,
-    /// after the table.
-    #[error("{lost} records lost in drop mode, {bad} damaged")]
+    /// Records were lost where none may be, or were not what was sent, or counts do not agree.
+    /// Reported with the rest, after the table.
+    #[error("{lost} records lost where producers wait, {bad} damaged or wrongly counted")]
     Damaged {
-        /// Lost in drop mode.
+        /// Lost where producers wait for room.
         lost: u64,
-        /// Not what the producer had written.
+        /// Not what the producer had written, or not counted as it should be.
         bad: u64,
     },
 }

@@ -6,8 +6,7 @@ use crate::drive::{Limit, ask, ask_line, consume, copy};
 use crate::machine::Machine;
 use crate::payload::{Check, sized};
 use crate::peer::{Peer, Step};
-use crate::report;
-use crate::{BenchError, Options, Part};
+use crate::{BenchError, Options, Part, many, report};
 use hdrhistogram::Histogram;
 use std::io::Write;
 use std::time::Instant;
@@ -16,7 +15,7 @@ use std::time::Instant;
 pub(crate) const SMALL: usize = 64;
 /// Rounds, as a multiple of the repetitions, after which there is no more trying for as many
 /// samples of one distance: the machine may never settle.
-const MAX_ROUNDS: usize = 3;
+pub(crate) const MAX_ROUNDS: usize = 3;
 /// Round trips before those that count.
 const WARM_UP: u32 = 1000;
 
@@ -63,6 +62,7 @@ impl Sample {
             Part::Throughput => self.records_per_s,
             Part::Overwrite => self.ns_per_record,
             Part::Latency => self.latency.map_or(f64::NAN, |latency| latency.p50),
+            Part::Many => f64::NAN,
         }
     }
 }
@@ -123,6 +123,7 @@ fn groups(options: &Options) -> Vec<Group> {
             Part::Latency => groups.push(Group::new(
                 [Line, Floor, Perfring].map(|who| case(who, SMALL, Policy::Drop, Keen)),
             )),
+            Part::Many => {} // has samples of its own kind
         }
     }
     groups
@@ -153,20 +154,27 @@ pub(crate) fn run(
         }
     }
     drop(bench);
-    report::write(&machine, options, &groups, out)?;
-    judge(&groups)
+    let found = if options.parts.contains(&Part::Many) {
+        many::run(options, cores, log)?
+    } else {
+        many::Found::default()
+    };
+    report::write(&machine, options, &groups, &found, out)?;
+    judge(&groups, &found)
 }
 
-/// Nothing may be lost in drop mode, and nothing damaged at all.
-fn judge(groups: &[Group]) -> Result<(), BenchError> {
+/// Nothing may be lost where producers wait, and nothing damaged at all.
+fn judge(groups: &[Group], found: &many::Found) -> Result<(), BenchError> {
     let all = || {
         groups.iter().flat_map(|group| {
             group.cases.iter().flat_map(|(case, samples)| samples.iter().map(move |s| (case, s)))
         })
     };
-    let lost =
+    let mut lost: u64 =
         all().filter(|(case, _)| case.policy == Policy::Drop).map(|(_, sample)| sample.lost).sum();
-    let bad = all().map(|(_, sample)| sample.bad).sum();
+    let mut bad: u64 = all().map(|(_, sample)| sample.bad).sum();
+    lost += found.lost_while_waiting();
+    bad += found.bad();
     if lost == 0 && bad == 0 { Ok(()) } else { Err(BenchError::Damaged { lost, bad }) }
 }
 

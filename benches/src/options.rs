@@ -1,6 +1,7 @@
 //! What to measure, and for how long.
 
 use crate::BenchError;
+use crate::many::PRODUCERS_MAX;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
@@ -15,7 +16,8 @@ Measures perfring between two processes, beside the least code that moves the sa
   --seconds-per-sample S   [0.3]
   --payloads N,N           of 8, 64, 256, 1024, 4096, 16384 [all]
   --reader PACE            latency, throughput or adaptive, for everybody [adaptive]
-  --only PART,PART         of throughput, overwrite, latency [all]
+  --only PART,PART         of throughput, overwrite, latency, many [all]
+  --producers N,N          processes of many, 1 to 64 each [1,2,4,8]
   --data-size BYTES        of each ring, a power of two [1048576]
   --short                  a few records of each kind, to see that it works
   --json                   one JSON object a line
@@ -44,6 +46,16 @@ impl Pace {
     }
 }
 
+impl From<Pace> for perfring_consumer::Pace {
+    fn from(pace: Pace) -> Self {
+        match pace {
+            Pace::Latency => perfring_consumer::Pace::Latency,
+            Pace::Throughput => perfring_consumer::Pace::Throughput,
+            Pace::Adaptive => perfring_consumer::Pace::Adaptive,
+        }
+    }
+}
+
 impl FromStr for Pace {
     type Err = BenchError;
 
@@ -55,7 +67,7 @@ impl FromStr for Pace {
     }
 }
 
-/// One of the three benchmarks.
+/// One of the benchmarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Records a second from one process to the other.
@@ -64,14 +76,20 @@ pub enum Part {
     Overwrite,
     /// Half a round trip.
     Latency,
+    /// Many producer processes and one ring.
+    Many,
 }
 
 impl Part {
+    /// In the order of the report.
+    const ALL: [Part; 4] = [Part::Throughput, Part::Overwrite, Part::Latency, Part::Many];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Part::Throughput => "throughput",
             Part::Overwrite => "overwrite",
             Part::Latency => "latency",
+            Part::Many => "many",
         }
     }
 }
@@ -80,7 +98,7 @@ impl FromStr for Part {
     type Err = BenchError;
 
     fn from_str(text: &str) -> Result<Self, BenchError> {
-        [Part::Throughput, Part::Overwrite, Part::Latency]
+        Part::ALL
             .into_iter()
             .find(|part| part.name() == text)
             .ok_or_else(|| BenchError::Usage(format!("no such part: {text}")))
@@ -104,6 +122,8 @@ pub struct Options {
     pub reader: Pace,
     /// Which benchmarks to run.
     pub parts: Vec<Part>,
+    /// How many producers, in [`Part::Many`]: 1 to 64.
+    pub producers: Vec<usize>,
     /// Bytes of each ring's data area: a power of two, at least 64 KiB.
     pub data_size: u64,
     /// JSON lines instead of a table.
@@ -119,7 +139,8 @@ impl Default for Options {
             round_trips: 100_000,
             payloads: PAYLOADS.to_vec(),
             reader: Pace::default(),
-            parts: vec![Part::Throughput, Part::Overwrite, Part::Latency],
+            parts: Part::ALL.to_vec(),
+            producers: vec![1, 2, 4, 8],
             data_size: 1 << 20,
             json: false,
         }
@@ -136,6 +157,7 @@ impl Options {
             seconds_per_sample: 60.0,
             max_records: 20_480,
             round_trips: 1000,
+            producers: vec![1, 3],
             ..Options::default()
         }
     }
@@ -171,6 +193,10 @@ impl Options {
                     options.payloads =
                         value()?.split(',').map(|n| number(&name, n)).collect::<Result<_, _>>()?;
                 }
+                "--producers" => {
+                    options.producers =
+                        value()?.split(',').map(|n| number(&name, n)).collect::<Result<_, _>>()?;
+                }
                 "--only" => {
                     options.parts =
                         value()?.split(',').map(str::parse).collect::<Result<_, _>>()?;
@@ -197,6 +223,9 @@ impl Options {
         if !(self.seconds_per_sample > 0.0 && self.seconds_per_sample <= 3600.0) {
             return complain(format!("{} seconds per sample", self.seconds_per_sample));
         }
+        if let Some(n) = self.producers.iter().find(|n| !(1..=PRODUCERS_MAX).contains(*n)) {
+            return complain(format!("{n} producers: 1 to {PRODUCERS_MAX} can be measured"));
+        }
         if self.repetitions == 0 || self.round_trips == 0 {
             return complain("nothing to repeat".to_owned());
         }
@@ -221,10 +250,11 @@ mod tests {
     #[test]
     fn options_are_taken_and_nonsense_is_refused() {
         let options =
-            parse("--bench --json --payloads=8,64 --reader latency --only latency").unwrap();
+            parse("--bench --json --payloads=8,64 --reader latency --only latency,many").unwrap();
         assert!(options.json);
         assert_eq!((options.payloads, options.reader), (vec![8, 64], Pace::Latency));
-        assert_eq!(options.parts, [Part::Latency]);
+        assert_eq!(options.parts, [Part::Latency, Part::Many]);
+        assert_eq!(parse("--producers 1,16").unwrap().producers, [1, 16]);
         assert_eq!(parse("--repetitions 7 --short").unwrap().repetitions, 7);
         for bad in [
             "--payloads 7",
@@ -233,6 +263,8 @@ mod tests {
             "--data-size 100000",
             "--seconds-per-sample NaN",
             "--repetitions 0",
+            "--producers 0",
+            "--producers 1,65",
             "--frobnicate",
         ] {
             assert!(matches!(parse(bad), Err(BenchError::Usage(_))), "{bad}");

@@ -2,7 +2,7 @@
 
 /// An odd multiplier spreads a sequence number over all bits, so that a stale or torn record
 /// cannot pass for a newer one.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(crate) const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Calls a generic body with a payload's length as a constant; every payload of
 /// [`crate::PAYLOADS`] has its own code, as a program that knows its records would.

@@ -8,6 +8,7 @@ use crate::contest::{Contestant, Ring, Setup, ringed};
 use crate::cores::Pinned;
 use crate::drive::ask_line;
 use crate::drive::{Limit, answer, answer_line, look_until, produce, tick_ns};
+use crate::many::{Race, Ran, produce as produce_race};
 use crate::measure::SMALL;
 use crate::payload::sized;
 use crate::raw::Mapping;
@@ -21,15 +22,13 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
 
-/// Words of the shared page, each on lines of its own but for the last three, which the child
+/// Words of the shared page, each on lines of its own but for the last ones, which the child
 /// writes together.
 const READY: usize = 0;
 const GO: usize = 16;
 const LINE: usize = 32;
 const DONE: usize = 48;
-const RECORDS: usize = 49;
-const NS: usize = 50;
-const BAD: usize = 51;
+const RESULTS: usize = 49;
 /// The page's mapping has a data area, which nobody uses.
 const UNUSED: u64 = 1 << 16;
 /// Round trips of one measurement of the hop: batches, of which the median is taken, so that an
@@ -46,6 +45,8 @@ pub(crate) enum Step {
     Answer { contestant: Contestant, setup: Setup, trips: u32, ping: PathBuf, pong: PathBuf },
     /// Send a bare cache line back.
     Line { trips: u32 },
+    /// Be one of many producers.
+    Race(Race),
 }
 
 /// What the child says of a step.
@@ -54,6 +55,66 @@ pub(crate) struct Done {
     pub(crate) records: u64,
     pub(crate) ns: u64,
     pub(crate) bad: u64,
+}
+
+/// What goes over the shared page of it, or of [`Ran`].
+type Results = [u64; 7];
+
+impl Done {
+    fn words(self) -> Results {
+        [self.records, self.ns, self.bad, 0, 0, 0, 0]
+    }
+}
+
+impl From<Results> for Done {
+    fn from([records, ns, bad, ..]: Results) -> Self {
+        Done { records, ns, bad }
+    }
+}
+
+/// A page on which many producers see when to start: the number of the race, and the time.
+pub(crate) struct StartLine {
+    page: Mapping,
+}
+
+impl StartLine {
+    /// Makes the page.
+    pub(crate) fn create(path: &Path) -> Result<Self, BenchError> {
+        Mapping::create(path, UNUSED)?;
+        Self::open(path)
+    }
+
+    fn open(path: &Path) -> Result<Self, BenchError> {
+        Ok(StartLine { page: Mapping::open(path, UNUSED)? })
+    }
+
+    /// Says when this race starts.
+    pub(crate) fn start(&self, race: u64, at_ns: u64) {
+        let words = self.page.words();
+        words[LINE].store(at_ns, Ordering::Relaxed);
+        words[GO].store(race, Ordering::Release);
+    }
+
+    /// Waits until it is said.
+    fn wait(&self, race: u64) -> Result<u64, BenchError> {
+        let words = self.page.words();
+        look_until(|| words[GO].load(Ordering::Acquire) == race, &mut || Ok(()))?;
+        Ok(words[LINE].load(Ordering::Relaxed))
+    }
+}
+
+/// What tells that all of these have finished their steps, and what tells whether they still live.
+pub(crate) fn watch(
+    peers: &mut [Peer],
+) -> (impl Fn() -> bool + '_, impl FnMut() -> Result<(), BenchError> + '_) {
+    let (ends, mut children): (Vec<_>, Vec<_>) = peers
+        .iter_mut()
+        .map(|Peer { child, control, step, .. }| ((&control.words()[DONE], *step), child))
+        .unzip();
+    (
+        move || ends.iter().all(|(done, step)| done.load(Ordering::Acquire) == *step),
+        move || children.iter_mut().try_for_each(|child| alive(child)),
+    )
 }
 
 /// A child process; it is killed when this goes.
@@ -129,11 +190,23 @@ impl Peer {
 
     /// Waits until the child has finished the step.
     pub(crate) fn done(&mut self) -> Result<Done, BenchError> {
+        self.results().map(Done::from)
+    }
+
+    /// As [`Peer::done`], of a race.
+    pub(crate) fn ran(&mut self) -> Result<Ran, BenchError> {
+        self.results().map(Ran::from)
+    }
+
+    fn results(&mut self) -> Result<Results, BenchError> {
         let Peer { child, control, step, .. } = self;
         let words = control.words();
         look_until(|| words[DONE].load(Ordering::Acquire) == *step, &mut || alive(child))?;
-        let [records, ns, bad] = [RECORDS, NS, BAD].map(|word| words[word].load(Ordering::Relaxed));
-        Ok(Done { records, ns, bad })
+        let mut results = Results::default();
+        for (result, word) in results.iter_mut().zip(&words[RESULTS..]) {
+            *result = word.load(Ordering::Relaxed);
+        }
+        Ok(results)
     }
 
     /// Nanoseconds that a cache line takes from one process to the other: half the median round
@@ -195,10 +268,10 @@ pub(crate) fn child(args: &[String]) -> Result<(), BenchError> {
     let control = Mapping::open(Path::new(page), UNUSED)?;
     for (step, line) in (1..).zip(io::stdin().lock().lines()) {
         let meeting = Meeting { control: &control, step };
-        let done = meeting.take(serde_json::from_str(&line?)?)?;
+        let results = meeting.take(serde_json::from_str(&line?)?)?;
         let words = control.words();
-        for (word, value) in [(RECORDS, done.records), (NS, done.ns), (BAD, done.bad)] {
-            words[word].store(value, Ordering::Relaxed);
+        for (word, value) in words[RESULTS..].iter().zip(results) {
+            word.store(value, Ordering::Relaxed);
         }
         words[DONE].store(step, Ordering::Release);
     }
@@ -219,8 +292,20 @@ impl Meeting<'_> {
         look_until(|| words[GO].load(Ordering::Acquire) == self.step, &mut || Ok(()))
     }
 
-    fn take(&self, step: Step) -> Result<Done, BenchError> {
-        match step {
+    /// As [`Meeting::begin`], for one of many. Returns when the race starts.
+    fn line_up(&self, line: &StartLine, race: u64) -> Result<u64, BenchError> {
+        self.control.words()[READY].store(self.step, Ordering::Release);
+        line.wait(race)
+    }
+
+    fn take(&self, step: Step) -> Result<Results, BenchError> {
+        let done = match step {
+            Step::Race(race) => {
+                let _pinned = race.core.map(Pinned::to).transpose()?;
+                let line = StartLine::open(&race.line)?;
+                let ran = produce_race(&race, || self.line_up(&line, race.number))?;
+                return Ok(ran.words());
+            }
             Step::Produce { contestant, setup, limit, path } => ringed!(contestant, R => {
                 let mut sender = R::sender(&path, &setup)?;
                 let (records, ns) = sized!(setup.payload, N => {
@@ -242,6 +327,7 @@ impl Meeting<'_> {
                 answer_line(&self.control.words()[LINE], trips, &mut || Ok(()))?;
                 Ok(Done { records: u64::from(trips), ns: 0, bad: 0 })
             }
-        }
+        };
+        done.map(Done::words)
     }
 }

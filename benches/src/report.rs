@@ -5,7 +5,7 @@ use crate::cores::Distance;
 use crate::machine::Machine;
 use crate::measure::{Case, Group, Quantiles, Sample};
 use crate::stats::{median, range, ratio};
-use crate::{BenchError, Options, Part};
+use crate::{BenchError, Options, Part, many};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use std::io::Write;
@@ -13,7 +13,7 @@ use std::io::Write;
 /// Which sample a line is of.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(untagged)]
-enum Repetition {
+pub(crate) enum Repetition {
     Nth(usize),
     Median(&'static str),
 }
@@ -67,13 +67,13 @@ impl From<Quantiles> for Latency {
 
 /// What a line of medians says besides.
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Summary {
-    samples: usize,
+pub(crate) struct Summary {
+    pub(crate) samples: usize,
     /// Samples whose distance changed while they were taken.
-    left_out: usize,
+    pub(crate) left_out: usize,
     /// Of the figure that ratios are made of.
-    min: f64,
-    max: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
 }
 
 /// Writes the whole report.
@@ -81,6 +81,7 @@ pub(crate) fn write(
     machine: &Machine,
     options: &Options,
     groups: &[Group],
+    found: &many::Found,
     out: &mut dyn Write,
 ) -> Result<(), BenchError> {
     if options.json {
@@ -89,16 +90,29 @@ pub(crate) fn write(
             bench: &'static str,
             #[serde(flatten)]
             machine: &'a Machine,
+            /// Whether the kernel's ring takes part among many producers.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            bpf: Option<many::Bpf<'a>>,
         }
-        line(out, &First { bench: "machine", machine })?;
+        let bpf = options.parts.contains(&Part::Many).then(|| many::Bpf::of(found));
+        line(out, &First { bench: "machine", machine, bpf })?;
         for group in groups {
             for row in singles(group, options).into_iter().chain(medians(group, options)) {
+                line(out, &row)?;
+            }
+        }
+        if options.parts.contains(&Part::Many) {
+            for row in many::rows(found, options) {
                 line(out, &row)?;
             }
         }
     } else {
         writeln!(out, "{machine}")?;
         for part in &options.parts {
+            if *part == Part::Many {
+                many::write(found, options, out)?;
+                continue;
+            }
             let of_part = |group: &&Group| group.cases.iter().all(|(case, _)| case.part == *part);
             let rows: Vec<Row> =
                 groups.iter().filter(of_part).flat_map(|group| medians(group, options)).collect();
@@ -243,6 +257,7 @@ fn title(part: Part) -> &'static str {
         Part::Throughput => "Verified records from one process to another, drop mode",
         Part::Overwrite => "What a record costs the producer, 64 bytes",
         Part::Latency => "Half a round trip, looking all the time, 64 bytes",
+        Part::Many => "", // has tables of its own
     }
 }
 
@@ -292,15 +307,19 @@ fn table(part: Part, rows: &[Row]) -> String {
             "lost",
             "bad",
         ],
+        Part::Many => &[],
     };
+    aligned(head, rows.iter().map(|row| cells(part, row)))
+}
+
+/// A table whose columns are aligned to the right.
+pub(crate) fn aligned(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(head.iter().copied());
     for column in table.column_iter_mut() {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    for row in rows {
-        table.add_row(cells(part, row));
-    }
+    table.add_rows(rows);
     table.trim_fmt()
 }
 
@@ -368,5 +387,6 @@ fn cells(part: Part, row: &Row) -> Vec<String> {
                 bad,
             ]
         }
+        Part::Many => Vec::new(),
     }
 }

@@ -3,11 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::{
-    Cause, Evict, FIELDS, Policy, RecordType, Tell, consumer_book as consumer,
-    producer_book as producer,
+    Cause, Evict, FIELDS, Hole, Policy, Producers, RecordType, RecordWord, Slot, Tell,
+    consumer_book as consumer, ledger, producer_book as producer, slot_losses as losses,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -152,34 +153,96 @@ fn every_field_stands_where_the_document_has_it() {
     println!("{} fields agree between Rust and ABI.md", rows.len());
 }
 
-/// The figures of the books: name and word, as Rust has them.
-fn book_words() -> [(&'static str, &'static str, usize); 19] {
-    [
-        ("PRODUCER", "POS", producer::POS),
-        ("PRODUCER", "WRITTEN_RECORDS", producer::WRITTEN_RECORDS),
-        ("PRODUCER", "WRITTEN_BYTES", producer::WRITTEN_BYTES),
-        ("PRODUCER", "DISCARDED_RECORDS", producer::DISCARDED_RECORDS),
-        ("PRODUCER", "DISCARDED_BYTES", producer::DISCARDED_BYTES),
-        ("PRODUCER", "FULL_RECORDS", producer::FULL_RECORDS),
-        ("PRODUCER", "FULL_BYTES", producer::FULL_BYTES),
-        ("PRODUCER", "TOO_LARGE_RECORDS", producer::TOO_LARGE_RECORDS),
-        ("PRODUCER", "TOO_LARGE_BYTES", producer::TOO_LARGE_BYTES),
-        ("PRODUCER", "TOLD_FULL_RECORDS", producer::TOLD_FULL_RECORDS),
-        ("PRODUCER", "TOLD_FULL_BYTES", producer::TOLD_FULL_BYTES),
-        ("PRODUCER", "TOLD_TOO_LARGE_RECORDS", producer::TOLD_TOO_LARGE_RECORDS),
-        ("PRODUCER", "TOLD_TOO_LARGE_BYTES", producer::TOLD_TOO_LARGE_BYTES),
-        ("PRODUCER", "LOST_MARKERS", producer::LOST_MARKERS),
-        ("CONSUMER", "POS", consumer::POS),
-        ("CONSUMER", "READ_RECORDS", consumer::READ_RECORDS),
-        ("CONSUMER", "READ_BYTES", consumer::READ_BYTES),
-        ("CONSUMER", "LAPPED_RECORDS", consumer::LAPPED_RECORDS),
-        ("CONSUMER", "LAPPED_BYTES", consumer::LAPPED_BYTES),
-    ]
+/// Latches and tables of words: the C name, the heading in ABI.md, and how many words.
+const BOOKS: [(&str, &str, usize); 7] = [
+    ("TAIL_MARK", "`tail_mark`", perfring_abi::TAIL_MARK),
+    ("PRODUCER_BOOK", "`producer_book`", perfring_abi::PRODUCER_BOOK),
+    ("CONSUMER_BOOK", "`consumer_book`", perfring_abi::CONSUMER_BOOK),
+    ("SLOT_WRITTEN", "`written` of a slot", perfring_abi::SLOT_WRITTEN),
+    ("SLOT_LOSSES", "`losses` of a slot", perfring_abi::SLOT_LOSSES),
+    ("SLOT_BASE", "`base` of a slot", perfring_abi::SLOT_BASE),
+    ("LEDGER", "`ledger`", perfring_abi::LEDGER),
+];
+
+/// The figures in them: book, name and word, as Rust has them.
+fn book_words() -> BTreeMap<(&'static str, String), usize> {
+    let mut words = BTreeMap::new();
+    let mut add = |book, name: &str, word: usize| {
+        assert!(words.insert((book, name.to_uppercase()), word).is_none(), "{book} {name} twice");
+    };
+    // Word 0 of the mark is its position and its number; the golden files show it.
+    for (name, word) in [("pos", 0), ("overwritten_records", 1), ("overwritten_bytes", 2)] {
+        add("TAIL_MARK", name, word);
+    }
+    for (book, name, word) in [
+        ("PRODUCER_BOOK", "pos", producer::POS),
+        ("PRODUCER_BOOK", "written_records", producer::WRITTEN_RECORDS),
+        ("PRODUCER_BOOK", "written_bytes", producer::WRITTEN_BYTES),
+        ("PRODUCER_BOOK", "discarded_records", producer::DISCARDED_RECORDS),
+        ("PRODUCER_BOOK", "discarded_bytes", producer::DISCARDED_BYTES),
+        ("PRODUCER_BOOK", "reclaimed_records", producer::RECLAIMED_RECORDS),
+        ("PRODUCER_BOOK", "reclaimed_bytes", producer::RECLAIMED_BYTES),
+        ("PRODUCER_BOOK", "lost_markers", producer::LOST_MARKERS),
+        ("CONSUMER_BOOK", "pos", consumer::POS),
+        ("CONSUMER_BOOK", "read_records", consumer::READ_RECORDS),
+        ("CONSUMER_BOOK", "read_bytes", consumer::READ_BYTES),
+        ("CONSUMER_BOOK", "lapped_records", consumer::LAPPED_RECORDS),
+        ("CONSUMER_BOOK", "lapped_bytes", consumer::LAPPED_BYTES),
+        ("SLOT_WRITTEN", "pos", losses::POS),
+        ("SLOT_WRITTEN", "written_records", 2),
+        ("SLOT_WRITTEN", "written_bytes", 3),
+        ("SLOT_LOSSES", "pos", losses::POS),
+        ("SLOT_LOSSES", "discarded_records", losses::DISCARDED_RECORDS),
+        ("SLOT_LOSSES", "discarded_bytes", losses::DISCARDED_RECORDS + 1),
+        ("SLOT_LOSSES", "reclaimed_records", losses::RECLAIMED_RECORDS),
+        ("SLOT_LOSSES", "reclaimed_bytes", losses::RECLAIMED_RECORDS + 1),
+        // The base has the two of the written, then the losses without their position.
+        ("SLOT_BASE", "written_records", 0),
+        ("SLOT_BASE", "written_bytes", 1),
+        ("SLOT_BASE", "discarded_records", losses::DISCARDED_RECORDS),
+        ("SLOT_BASE", "discarded_bytes", losses::DISCARDED_RECORDS + 1),
+        ("SLOT_BASE", "reclaimed_records", losses::RECLAIMED_RECORDS),
+        ("SLOT_BASE", "reclaimed_bytes", losses::RECLAIMED_RECORDS + 1),
+        ("LEDGER", "discarded_records", ledger::DISCARDED_RECORDS),
+        ("LEDGER", "discarded_bytes", ledger::DISCARDED_RECORDS + 1),
+        ("LEDGER", "reclaimed_records", ledger::RECLAIMED_RECORDS),
+        ("LEDGER", "reclaimed_bytes", ledger::RECLAIMED_RECORDS + 1),
+        ("LEDGER", "lost_markers", ledger::LOST_MARKERS),
+    ] {
+        add(book, name, word);
+    }
+    for (book, prefix, first) in [
+        ("PRODUCER_BOOK", "", producer::REFUSED),
+        ("PRODUCER_BOOK", "told_", producer::TOLD),
+        ("SLOT_LOSSES", "", losses::REFUSED),
+        ("SLOT_LOSSES", "told_", losses::TOLD),
+        ("SLOT_BASE", "", losses::REFUSED),
+        ("LEDGER", "told_", ledger::TOLD),
+    ] {
+        for (index, cause) in Cause::REFUSED.into_iter().enumerate() {
+            let name = cause.name();
+            add(book, &format!("{prefix}{name}_records"), first + 2 * index);
+            add(book, &format!("{prefix}{name}_bytes"), first + 2 * index + 1);
+        }
+    }
+    words
+}
+
+/// The fields of a slot.
+const SLOT: [(&str, usize, usize); 4] = [
+    ("holder", offset_of!(Slot, holder), 128),
+    ("written", offset_of!(Slot, written), 2 * 8 * perfring_abi::SLOT_WRITTEN),
+    ("losses", offset_of!(Slot, losses), 2 * 8 * perfring_abi::SLOT_LOSSES),
+    ("base", offset_of!(Slot, base), 8 * perfring_abi::SLOT_BASE),
+];
+
+fn slot_rows() -> Vec<(String, Vec<u64>)> {
+    SLOT.iter().map(|&(name, at, size)| (name.to_owned(), vec![at as u64, size as u64])).collect()
 }
 
 /// Every number that `perfring.h` defines, as Rust has it.
 fn constants() -> BTreeMap<String, u64> {
-    let plain: [(&str, u64); 39] = [
+    let plain = [
         ("ABI_VERSION", perfring_abi::ABI_VERSION.into()),
         ("ABI_COMPAT", perfring_abi::ABI_COMPAT.into()),
         ("ENDIAN_MARK", perfring_abi::ENDIAN_MARK.into()),
@@ -191,7 +254,12 @@ fn constants() -> BTreeMap<String, u64> {
         ("DATA_SIZE_MAX", perfring_abi::DATA_SIZE_MAX),
         ("SLOT_SIZE", perfring_abi::SLOT_SIZE),
         ("NAME_LEN", perfring_abi::NAME_WORDS as u64 * 8),
+        ("SLOTS_MAX", perfring_abi::SLOTS_MAX.into()),
+        ("SLOTS_DEFAULT", perfring_abi::SLOTS_DEFAULT.into()),
         ("CONSUMER_LOCK_BYTE", perfring_abi::CONSUMER_LOCK_BYTE),
+        ("RECOVER_LOCK_BYTE", perfring_abi::RECOVER_LOCK_BYTE),
+        ("PRODUCERS_ONE", Producers::One.code().into()),
+        ("PRODUCERS_MANY", Producers::Many.code().into()),
         ("POLICY_DROP", Policy::Drop.code().into()),
         ("POLICY_OVERWRITE", Policy::Overwrite.code().into()),
         ("EVICT_EXACT", Evict::Exact.code().into()),
@@ -202,6 +270,8 @@ fn constants() -> BTreeMap<String, u64> {
         ("CAUSE_FULL", Cause::Full.code()),
         ("CAUSE_TOO_LARGE", Cause::TooLarge.code()),
         ("CAUSE_LAPPED", Cause::Lapped.code()),
+        ("CAUSE_CONTENDED", Cause::Contended.code()),
+        ("CAUSE_PENDING", Cause::Pending.code()),
         ("HEADER_LEN", perfring_abi::HEADER_LEN.into()),
         ("RECORD_ALIGN", perfring_abi::RECORD_ALIGN.into()),
         ("SIZE_MAX", perfring_abi::SIZE_MAX.into()),
@@ -211,20 +281,29 @@ fn constants() -> BTreeMap<String, u64> {
         ("TYPE_SAMPLE", RecordType::SAMPLE.get().into()),
         ("TYPE_BYTES", RecordType::BYTES.get().into()),
         ("TYPE_NOP", RecordType::NOP.into()),
-        ("TAIL_MARK_WORDS", perfring_abi::TAIL_MARK as u64),
-        ("PRODUCER_BOOK_WORDS", perfring_abi::PRODUCER_BOOK as u64),
-        ("CONSUMER_BOOK_WORDS", perfring_abi::CONSUMER_BOOK as u64),
-        // Word 0 of the mark is its position and its number; the golden files show it.
-        ("TAIL_MARK_POS", 0),
-        ("TAIL_MARK_RECORDS", 1),
-        ("TAIL_MARK_BYTES", 2),
+        ("TYPE_BUSY", RecordType::BUSY.into()),
+        ("HOLE_RECLAIMED", RecordWord::nop(8, Hole::Reclaimed).misc().into()),
+        ("HOLE_REST", RecordWord::nop(8, Hole::Rest).misc().into()),
+        ("BUSY_SLOT_SHIFT", RecordWord::busy(8, 1).misc().trailing_zeros().into()),
+        // These two are the algorithm's own; the golden files show them.
+        ("LOCK_SLOT_BITS", 16),
+        ("NOWHERE", u64::MAX),
         ("RECORD_SIZE(0)", perfring_abi::record_size(0)),
         ("RECORD_SIZE(65520)", perfring_abi::record_size(65520)),
     ];
     let mut all: BTreeMap<_, _> =
         plain.into_iter().map(|(name, value)| (format!("PERFRING_{name}"), value)).collect();
-    for (book, figure, word) in book_words() {
-        all.insert(format!("PERFRING_{book}_BOOK_{figure}"), word as u64);
+    for (book, _, words) in BOOKS {
+        all.insert(format!("PERFRING_{book}_WORDS"), words as u64);
+    }
+    for ((book, figure), word) in book_words() {
+        // A book of one kind of figure does not repeat its name.
+        let figure = match book {
+            "TAIL_MARK" => figure.trim_start_matches("OVERWRITTEN_"),
+            "SLOT_WRITTEN" => figure.trim_start_matches("WRITTEN_"),
+            _ => &figure,
+        };
+        all.insert(format!("PERFRING_{book}_{figure}"), word as u64);
     }
     for field in FIELDS.iter().filter(|field| field.offset >= OWN) {
         all.insert(format!("PERFRING_OFF_{}", field.name.to_uppercase()), field.offset as u64);
@@ -266,10 +345,10 @@ fn every_constant_of_the_c_header_is_rusts() {
 fn every_figure_of_the_books_stands_where_the_document_has_it() {
     let document = text("proto/ABI.md");
     let mut in_document = BTreeMap::new();
-    for (book, heading) in
-        [("PRODUCER", "\n`producer_book`, 16 words."), ("CONSUMER", "\n`consumer_book`, 8 words.")]
-    {
-        let table = document.split(heading).nth(1).unwrap();
+    for (book, heading, words) in BOOKS {
+        let heading = format!("\n{heading}, {words} words.");
+        let table = document.split(&heading).nth(1);
+        let table = table.unwrap_or_else(|| panic!("ABI.md does not say {heading:?}"));
         for line in table.lines().skip_while(|l| !l.starts_with("|---")).skip(1) {
             let Some(row) = line.strip_prefix('|') else { break };
             let cells: Vec<_> = row.split('|').map(str::trim).collect();
@@ -280,18 +359,50 @@ fn every_figure_of_the_books_stands_where_the_document_has_it() {
             }
         }
     }
-    let in_rust: BTreeMap<_, _> =
-        book_words().into_iter().map(|(b, name, word)| ((b, name.to_owned()), word)).collect();
+    let in_rust = book_words();
     assert_eq!(in_document, in_rust);
-
-    for (heading, words) in [
-        ("`tail_mark`, ", perfring_abi::TAIL_MARK),
-        ("`producer_book`, ", perfring_abi::PRODUCER_BOOK),
-        ("`consumer_book`, ", perfring_abi::CONSUMER_BOOK),
-    ] {
-        assert!(document.contains(&format!("\n{heading}{words} words.")), "{heading}{words}");
-    }
     println!("{} figures agree between Rust and ABI.md", in_rust.len());
+}
+
+#[test]
+fn every_field_of_a_slot_stands_where_c_and_the_document_have_it() {
+    let wanted: Vec<_> = SLOT.iter().map(|&(name, ..)| (name, name.to_owned())).collect();
+    let source = offsets_of("\"perfring.h\"", "perfring_slot", &wanted);
+    assert_eq!(printed(&root().join("proto"), &source), slot_rows());
+    let in_c: Vec<_> = members(&text("proto/perfring.h"), "perfring_slot")
+        .into_iter()
+        .filter(|name| !name.starts_with("gap_"))
+        .collect();
+    assert_eq!(in_c, SLOT.map(|(name, ..)| name));
+
+    let document = text("proto/ABI.md");
+    let table = document.split("| field | offset in the slot |").nth(1).unwrap();
+    let rows: Vec<_> = table
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with("| `"))
+        .map(|line| {
+            let cells: Vec<_> = line.split('|').map(str::trim).collect();
+            let numbers = [cells[2], cells[3]].map(|cell| cell.parse().unwrap());
+            (cells[1].trim_matches('`').to_owned(), numbers.to_vec())
+        })
+        .collect();
+    assert_eq!(rows, slot_rows());
+
+    // Of the holder, C has what the consumer's place has; the tables of it agree with that.
+    let place = FIELDS.iter().find(|f| f.name == "consumer_epoch").unwrap().offset;
+    let holder: Vec<_> = FIELDS
+        .iter()
+        .filter_map(|f| Some((f.name.strip_prefix("consumer_")?, f)))
+        .filter(|(_, field)| field.offset >= place)
+        .collect();
+    let wanted: Vec<_> = holder.iter().map(|&(name, _)| (name, name.to_owned())).collect();
+    let source = offsets_of("\"perfring.h\"", "perfring_holder", &wanted);
+    for ((name, at), (_, field)) in printed(&root().join("proto"), &source).into_iter().zip(holder)
+    {
+        assert_eq!(at, [(field.offset - place) as u64, field.size as u64], "{name}");
+    }
+    println!("{} fields of a slot agree between Rust, C and ABI.md", SLOT.len());
 }
 
 /// Our names of the kernel's fields.
@@ -403,7 +514,7 @@ fn the_letters_of_the_orderings_are_the_same_in_all_three() {
     let ring = letters_of_table(&text("crates/ring/src/lib.rs"), "//! ");
     let document = letters_of_table(&text("proto/ABI.md"), "");
     let header = letters_of_comment(&text("proto/perfring.h"));
-    assert!(ring.len() >= 12, "{ring:?}");
+    assert!(ring.len() >= 15, "{ring:?}");
     assert_eq!(document, ring, "ABI.md has other letters than crates/ring");
     assert_eq!(header, ring, "perfring.h has other letters than crates/ring");
     // A pair is one from both sides.

@@ -7,8 +7,10 @@
 #[path = "../src/golden.rs"]
 mod golden;
 
+use perfring_abi::Cause;
 use perfring_consumer::{
-    AttachError, Consumer, Count, Holding, Item, Observer, Snapshot, Start, Stat, Totals,
+    AttachError, Consumer, Count, Holding, Item, Member, Observer, Snapshot, Start, Stat, Totals,
+    recover,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -78,23 +80,57 @@ fn books(totals: &Totals) -> Value {
         "lost_markers": totals.producer.lost_markers,
         "consumer_pos": totals.consumer.pos,
     });
-    let counts: [(&str, Count); 10] = [
+    for (name, count) in [
         ("written", totals.producer.written),
         ("discarded", totals.producer.discarded),
-        ("full", totals.producer.refused.full),
-        ("too_large", totals.producer.refused.too_large),
-        ("told_full", totals.producer.told.full),
-        ("told_too_large", totals.producer.told.too_large),
+        ("reclaimed", totals.producer.reclaimed),
         ("read", totals.consumer.read),
         ("lapped", totals.consumer.lapped),
         ("overwritten", totals.overwritten),
         ("present", totals.present),
-    ];
-    for (name, count) in counts {
-        books[format!("{name}_records")] = count.records.into();
-        books[format!("{name}_bytes")] = count.bytes.into();
+        ("stranded", totals.stranded),
+    ] {
+        count_in(&mut books, name, count);
+    }
+    let (refused, told) = (totals.producer.refused.all(), totals.producer.told.all());
+    for (cause, (refused, told)) in Cause::REFUSED.into_iter().zip(refused.into_iter().zip(told)) {
+        count_in(&mut books, cause.name(), refused);
+        count_in(&mut books, &format!("told_{}", cause.name()), told);
     }
     books
+}
+
+fn count_in(books: &mut Value, name: &str, count: Count) {
+    books[format!("{name}_records")] = count.records.into();
+    books[format!("{name}_bytes")] = count.bytes.into();
+}
+
+/// The producers of a shared ring, as `Stat` gives them.
+fn slots(stat: &Stat) -> Value {
+    let member = |member: &Member| {
+        let figures = &member.figures;
+        let place = Holding { alive: member.alive, who: figures.who.clone() };
+        let mut found = holding(&place);
+        found["slot"] = figures.slot.into();
+        for (name, count) in [
+            ("written", figures.written),
+            ("discarded", figures.discarded),
+            ("reclaimed", figures.reclaimed),
+            ("open", figures.open),
+        ] {
+            count_in(&mut found, name, count);
+        }
+        for (cause, count) in Cause::REFUSED.into_iter().zip(figures.refused.all()) {
+            count_in(&mut found, cause.name(), count);
+        }
+        found
+    };
+    stat.producers.iter().map(member).collect()
+}
+
+/// Whether the file is a shared ring's.
+fn is_shared(expect: &Value) -> bool {
+    expect["layout"]["producers"] == "many"
 }
 
 fn holding(place: &Holding) -> Value {
@@ -131,9 +167,16 @@ fn snapshot_observer_and_stat_find_what_is_expected() {
 
         let snapshot = Snapshot::take(&path).unwrap();
         let items: Vec<_> = snapshot.iter().map(|found| item(found.unwrap())).collect();
-        assert_eq!(json!(items), expect["items"], "{name}: snapshot");
+        // What is stranded behind a dead producer's reservation is in a snapshot too.
+        let (mut all, mut upto) = (expect["items"].clone(), &expect["data_head"]);
+        if is_shared(&expect) {
+            let stranded = &expect["stranded"];
+            all.as_array_mut().unwrap().extend(stranded["items"].as_array().unwrap().clone());
+            upto = &stranded["upto"];
+        }
+        assert_eq!(json!(items), all, "{name}: snapshot");
         assert_eq!(json!(snapshot.span().start), expect["data_tail"], "{name}: span");
-        assert_eq!(json!(snapshot.span().end), expect["data_head"], "{name}: span");
+        assert_eq!(&json!(snapshot.span().end), upto, "{name}: span");
         assert_eq!(books(snapshot.totals()), expect["books"], "{name}: the snapshot's books");
 
         let mut observer = Observer::open(&path, Start::Oldest).unwrap();
@@ -166,12 +209,20 @@ fn snapshot_observer_and_stat_find_what_is_expected() {
         assert_eq!(json!(totals.head), expect["data_head"], "{name}");
         assert_eq!(holding(&stat.producer), expect["producer"], "{name}: producer");
         assert_eq!(holding(&stat.consumer), expect["consumer"], "{name}: consumer");
+        if is_shared(&expect) {
+            assert_eq!(slots(&stat), expect["slots"], "{name}: slots");
+            let held_up = stat.held_up.as_ref().map(
+                |held| json!({ "slot": held.slot, "alive": held.alive, "locked": held.locked }),
+            );
+            assert_eq!(json!(held_up), expect["held_up"], "{name}: held up");
+        }
         let layout = json!({
             "page_size": stat.layout.page_size,
             "data_size": stat.layout.data_size,
             "policy": stat.layout.policy.name(),
             "evict": format!("{:?}", stat.layout.evict).to_lowercase(),
             "tell": match stat.layout.tell.code() { 0 => "in_stream", _ => "counters_only" },
+            "producers": stat.layout.producers.name(),
             "slot_count": stat.layout.slots,
             "created_ns": stat.layout.created_ns,
             "creator_pid": stat.layout.creator_pid,
@@ -240,7 +291,7 @@ fn a_consumer_finds_what_is_unread_and_leaves_it_read() {
 
 #[test]
 fn a_producer_goes_on_where_the_file_ends() {
-    use perfring_producer::{Producer, RecordType};
+    use perfring_producer::{Producer, RecordType, SharedProducer};
     let dir = tempfile::tempdir().unwrap();
     for name in names() {
         let expect = expectation(&name);
@@ -249,16 +300,26 @@ fn a_producer_goes_on_where_the_file_ends() {
         if !readable(&copy) {
             return;
         }
-        let mut producer = match Producer::attach_as(&copy, "test") {
-            Err(AttachError::PageSize { .. }) => return,
-            attached => attached.unwrap(),
+        let refused = if is_shared(&expect) {
+            let producer = match SharedProducer::attach_as(&copy, "test") {
+                Err(AttachError::PageSize { .. }) => return,
+                attached => attached.unwrap(),
+            };
+            assert!(matches!(Producer::attach_as(&copy, "test"), Err(AttachError::Kind { .. })));
+            producer.publish(RecordType::BYTES, b"after").is_err()
+        } else {
+            let mut producer = match Producer::attach_as(&copy, "test") {
+                Err(AttachError::PageSize { .. }) => return,
+                attached => attached.unwrap(),
+            };
+            let written = expect["books"]["written_records"].as_u64().unwrap();
+            assert_eq!(producer.book().written.records, written, "{name}");
+            let other = SharedProducer::attach_as(&copy, "test");
+            assert!(matches!(other, Err(AttachError::Kind { .. })));
+            producer.publish(RecordType::BYTES, b"after").is_err()
         };
-        let written = expect["books"]["written_records"].as_u64().unwrap();
-        assert_eq!(producer.book().written.records, written, "{name}");
         // One ring is filled to the brim.
-        let refused = producer.publish(RecordType::BYTES, b"after").is_err();
         assert_eq!(refused, name == "drop_max_record", "{name}");
-        drop(producer);
         let snapshot = Snapshot::take(&copy).unwrap();
         let last = snapshot.iter().last().unwrap().unwrap();
         match last {
@@ -267,6 +328,84 @@ fn a_producer_goes_on_where_the_file_ends() {
         }
     }
     println!("a producer went on in {} golden files", names().len());
+}
+
+#[test]
+fn a_shared_ring_is_recovered_whoever_does_it() {
+    use perfring_producer::SharedProducer;
+    let dir = tempfile::tempdir().unwrap();
+    let mut reclaimed = 0;
+    for name in names() {
+        let mut expect = expectation(&name);
+        if !is_shared(&expect) {
+            continue;
+        }
+        let copy = dir.path().join(&name);
+        let original = folder().join(format!("{name}.perfring"));
+        fs::copy(&original, &copy).unwrap();
+        if !readable(&copy) {
+            return;
+        }
+        // By hand.
+        if let Err(AttachError::PageSize { .. }) = recover(&copy) {
+            return;
+        }
+        let wanted = &mut expect["recovered"];
+        let stat = Stat::read(&copy).unwrap();
+        assert_eq!(books(&stat.totals.unwrap()), wanted["books"], "{name}: recovered");
+        assert_eq!(slots(&stat), wanted["slots"], "{name}: recovered");
+        assert_eq!(stat.held_up, None, "{name}: recovered");
+        let file = fs::read(&copy).unwrap();
+        assert_eq!(golden::word(&file, "shared_lock"), 0, "{name}");
+        assert_eq!(json!(golden::word(&file, "producer_pos")), wanted["data_head"], "{name}");
+        let mut observer = Observer::open(&copy, Start::Oldest).unwrap();
+        let mut items = Vec::new();
+        while let Some(found) = observer.read().unwrap() {
+            items.push(item(found));
+        }
+        assert_eq!(json!(items), wanted["items"], "{name}: recovered");
+        assert_eq!(recover(&copy).unwrap().swept, [], "{name}: again");
+        assert_eq!(fs::read(&copy).unwrap(), file, "{name}: there is nothing more to recover");
+
+        // By a consumer that is about to sleep.
+        fs::copy(&original, &copy).unwrap();
+        let mut consumer = Consumer::attach_as(&copy, "test").unwrap();
+        let mut items = Vec::new();
+        // What is open the first time may be a slow one's.
+        for _ in 0..3 {
+            while let Some(found) = consumer.read().unwrap() {
+                items.push(item(found));
+            }
+            consumer.sleep(std::time::Duration::from_millis(1));
+        }
+        assert_eq!(json!(items), wanted["unread"], "{name}: consumer");
+        drop(consumer);
+
+        // By producers that take the slots of the dead.
+        fs::copy(&original, &copy).unwrap();
+        let all: Vec<_> = (0..stat.layout.slots)
+            .map(|_| SharedProducer::attach_as(&copy, "test").unwrap())
+            .collect();
+        let Err(full) = SharedProducer::attach_as(&copy, "test") else {
+            panic!("{name}: one producer too many");
+        };
+        assert!(matches!(full, AttachError::Slots { .. }), "{full}");
+        let wanted = &mut wanted["books"];
+        // What the dead had not told their successors tell as they go.
+        drop(all);
+        let found = books(&Stat::read(&copy).unwrap().totals.unwrap());
+        for (key, value) in wanted.as_object().unwrap() {
+            if !key.starts_with("told_") && key != "lost_markers" {
+                assert_eq!(&found[key], value, "{name}: {key}");
+            }
+        }
+        for cause in Cause::REFUSED.map(Cause::name) {
+            assert_eq!(found[format!("told_{cause}_records")], wanted[format!("{cause}_records")]);
+        }
+        reclaimed += wanted["reclaimed_records"].as_u64().unwrap();
+    }
+    assert!(reclaimed > 0);
+    println!("{reclaimed} reservations of the dead were reclaimed, in three ways each");
 }
 
 #[test]

@@ -8,12 +8,12 @@
 #[allow(dead_code, reason = "the generator is here for its names of fields alone")]
 mod golden;
 
-use golden::{at, word};
+use golden::{at, slot_at, word};
 use perfring_abi::{BadRing, FIELDS, MAGIC, RecordType, RecordWord};
 use perfring_consumer::{
-    AttachError, Consumer, Corrupt, Count, Item, Observer, Saved, Snapshot, Start, Stat,
+    AttachError, Consumer, Corrupt, Count, Item, Observer, Saved, Snapshot, Start, Stat, recover,
 };
-use perfring_producer::Producer;
+use perfring_producer::{Producer, SharedProducer};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -69,6 +69,13 @@ fn bases() -> Vec<(&'static str, Vec<u8>)> {
     ]
     .map(|name| (name, golden_file(name)))
     .into()
+}
+
+/// Shared rings to start from: the last has something open, which everybody looks after.
+fn shared_bases() -> Vec<(&'static str, Vec<u8>)> {
+    ["shared_drop", "shared_overwrite_lapped", "shared_killed_with_open"]
+        .map(|name| (name, golden_file(name)))
+        .into()
 }
 
 /// What is being tried, for the message of whoever finds that it takes too long.
@@ -161,7 +168,12 @@ impl Trial {
         self.consumer();
         fs::write(&self.path, bytes).unwrap();
         self.producer();
+        self.shared_producer();
         self.pinned();
+        if bytes.get(at("producers")).is_some_and(|field| field == 2u32.to_le_bytes()) {
+            fs::write(&self.path, bytes).unwrap();
+            self.recover();
+        }
     }
 
     fn read_only_doors(&mut self) {
@@ -206,6 +218,9 @@ impl Trial {
                 let _ = totals.untold();
             }
             assert!(!stat.producer.alive && !stat.consumer.alive);
+            assert!(stat.producers.iter().all(|member| !member.alive));
+            assert!(stat.producers.len() <= stat.layout.slots as usize);
+            let _ = stat.epoch();
             assert!(stat.consumer.who.name.len() <= 64 * 3, "each bad byte makes three");
         }
     }
@@ -252,6 +267,49 @@ impl Trial {
             batch.publish();
             let waited = producer.publish_timeout(RecordType::BYTES, b"waited", Duration::ZERO);
             let _ = (waited, producer.book(), producer.overwritten());
+        }
+    }
+
+    fn shared_producer(&mut self) {
+        if let Some(producer) = self.attach(SharedProducer::attach_as(&self.path, "hostile")) {
+            self.publish_shared(&producer);
+        }
+    }
+
+    fn publish_shared(&mut self, producer: &SharedProducer) {
+        let max = producer.max_len();
+        for len in [0, 1, 100, max / 3, max, max + 1, 8] {
+            if let Err(error) = producer.publish(RecordType::BYTES, &vec![b'x'; len]) {
+                sentence(&error);
+            }
+            let first = producer.reserve(RecordType::BYTES, len.min(61));
+            let second = producer.reserve(RecordType::BYTES, len.min(600));
+            if let Ok(mut record) = second {
+                record.fill(b'y');
+                record.commit_len(len / 2);
+            }
+            if let Ok(mut record) = first {
+                record.fill(b'z');
+                record.discard();
+            }
+        }
+        for bytes in [0, 700, usize::MAX] {
+            if let Ok(mut batch) = producer.batch(bytes) {
+                while batch.push(RecordType::BYTES, &[b'b'; 50]) {}
+                batch.publish();
+            }
+        }
+        let waited = producer.publish_timeout(RecordType::BYTES, b"waited", Duration::ZERO);
+        let _ = (waited, producer.written(), producer.refused());
+    }
+
+    fn recover(&mut self) {
+        if let Some(recovered) = self.attach(recover(&self.path)) {
+            assert!(recovered.swept.len() <= 4096);
+            if let Some(mut observer) = self.attach(Observer::open(&self.path, Start::Oldest)) {
+                let most = items_at_most(observer.layout().data_size);
+                self.read_all(most, || observer.read().map(|item| item.map(touch)));
+            }
         }
     }
 
@@ -442,6 +500,195 @@ fn any_value_in_any_field_of_the_header() {
     trial.end();
 }
 
+/// What stands in the place of an open reservation, a hole or a lock word.
+fn busy_words() -> Vec<u64> {
+    let busy = |size, slot| RecordWord::busy(size, slot).raw();
+    vec![
+        busy(0, 0),
+        busy(8, 0),
+        busy(12, 1),
+        busy(48, 1),
+        busy(48, 3),
+        busy(48, 4),
+        busy(4096, 2),
+        busy(65_528, 8191),
+        RecordWord::pack(RecordType::NOP, 0xffff, 48).raw(),
+        RecordWord::pack(RecordType::NOP, 0x10, 0).raw(),
+        RecordWord::pack(4096, 0, 48).raw(),
+    ]
+}
+
+#[test]
+fn any_value_in_any_word_that_the_producers_of_a_shared_ring_share() {
+    let mut trial = Trial::new();
+    let shared = at("shared_lock").start..at("recover_byte").end;
+    for (base, file) in shared_bases() {
+        let positions = at("data_head").start..at("data_tail").end;
+        let marks = at("tail_mark").start..at("producer_book").end;
+        let places = [positions, shared.clone(), marks, slot_at(&file, 0), slot_at(&file, 1)];
+        // Looking whether something that is open stays so takes its time.
+        let step = match base {
+            "shared_drop" => 3,
+            "shared_overwrite_lapped" => 5,
+            _ => 40,
+        };
+        for offset in places.into_iter().flatten().step_by(8).step_by(step) {
+            let value = get(&file, offset, 8);
+            let mut values = nasty_values(value, 64);
+            values.extend(busy_words());
+            // Locks of the living and of the dead, of slots that there are and are not.
+            values.extend([1 | 1 << 16, 2 | 1 << 16, 4, 5 | 9 << 16, 1 << 16]);
+            for nasty in values {
+                if offset == at("shared_lock").start && nasty & 0xffff > 5 {
+                    continue; // see below
+                }
+                let mut broken = file.clone();
+                set(&mut broken, offset, 8, nasty);
+                trial.file(format_args!("{base}: byte {offset} is {nasty:#x}"), &broken);
+            }
+        }
+    }
+    trial.end();
+}
+
+/// A slot that there is none of is nobody's to rob, so whoever needs the lock says who has it.
+#[test]
+fn a_lock_that_nobody_can_hold_is_an_error_and_no_hang() {
+    let mut trial = Trial::new();
+    for (base, file) in shared_bases() {
+        for lock in [6, 4097, 4098, 0xffff, u64::MAX, 0xffff | 1 << 16] {
+            let mut broken = file.clone();
+            set(&mut broken, at("shared_lock").start, 8, lock);
+            trial.case(format!("{base}: the lock is {lock:#x}"), |trial| {
+                fs::write(&trial.path, &broken).unwrap();
+                trial.read_only_doors();
+                for refused in [
+                    SharedProducer::attach_as(&trial.path, "hostile").err(),
+                    recover(&trial.path).err(),
+                ] {
+                    let error = refused.expect("refused");
+                    sentence(&error);
+                    assert!(matches!(error, AttachError::HeldUp { .. }), "{error}");
+                }
+                // It comes while somebody is attached.
+                fs::write(&trial.path, &file).unwrap();
+                let producer = SharedProducer::attach_as(&trial.path, "hostile").unwrap();
+                let open = producer.reserve(RecordType::BYTES, 8);
+                let ring = File::options().write(true).open(&trial.path).unwrap();
+                ring.write_all_at(&lock.to_le_bytes(), at("shared_lock").start as u64).unwrap();
+                trial.publish_shared(&producer);
+                drop(open);
+                trial.consumer();
+            });
+        }
+    }
+    trial.end();
+}
+
+#[test]
+fn any_value_in_any_word_of_the_data_of_a_shared_ring() {
+    let mut trial = Trial::new();
+    for (base, file) in shared_bases() {
+        let data = word(&file, "data_offset") as usize;
+        // What is open is at the end of what is written.
+        let end = data + word(&file, "producer_pos") as usize % 4096 + 256;
+        let places = if base == "shared_killed_with_open" {
+            data..end.min(data + 4096)
+        } else {
+            data..data + 4096
+        };
+        for (index, offset) in places.step_by(8).enumerate() {
+            for (turn, nasty) in busy_words().into_iter().enumerate() {
+                let mut broken = file.clone();
+                set(&mut broken, offset, 8, nasty);
+                // Now and then with a reservation that is open further on.
+                if (index + turn) % 3 == 0 {
+                    let end = word(&file, "producer_pos") + 64;
+                    set(&mut broken, at("producer_pos").start, 8, end);
+                }
+                if (index + turn) % 8 == 0 || base == "shared_overwrite_lapped" {
+                    trial.file(
+                        format_args!("{base}: data at {} is {nasty:#x}", offset - data),
+                        &broken,
+                    );
+                }
+            }
+        }
+    }
+    trial.end();
+}
+
+#[test]
+fn several_lies_about_a_shared_ring_that_fit_each_other() {
+    let mut trial = Trial::new();
+    let mut dice = Dice(0x2545_F491_4F6C_DD1D);
+    let bases = shared_bases();
+    for round in 0..800 {
+        let (base, file) = &bases[dice.roll(bases.len() as u64) as usize];
+        let mut broken = file.clone();
+        let data = word(file, "data_offset") as usize;
+        for _ in 0..=dice.roll(3) {
+            match dice.roll(6) {
+                0 => forge(&mut broken, &mut dice, "producer_book"),
+                1 => {
+                    // One of a slot's words, of any slot.
+                    let slot = slot_at(file, dice.roll(4) as u32).start;
+                    let at = slot + 8 * dice.roll(96) as usize;
+                    let old = get(&broken, at, 8);
+                    let nasty = dice.nasty(old);
+                    set(&mut broken, at, 8, nasty);
+                }
+                // All positions, in their order or not.
+                2 => {
+                    let tail = dice.roll(1 << 40) & !7;
+                    let head = tail + (dice.roll(4096) & !7);
+                    let end = head + (dice.roll(4096) & !7);
+                    for (field, value) in
+                        [("data_tail", tail), ("data_head", head), ("producer_pos", end)]
+                    {
+                        set(&mut broken, at(field).start, 8, value);
+                    }
+                    let mark = at("tail_mark").start;
+                    set(&mut broken, mark, 8, tail);
+                    set(&mut broken, mark + 24, 8, tail);
+                    for copy in [0, 224] {
+                        set(&mut broken, at("producer_book").start + copy + 8, 8, tail);
+                    }
+                }
+                3 => {
+                    for _ in 0..8 {
+                        let at = data + 8 * dice.roll(512) as usize;
+                        let slot = dice.roll(5) as u32;
+                        let lie = RecordWord::busy(8 * dice.roll(40), slot).raw();
+                        set(&mut broken, at, 8, lie);
+                    }
+                }
+                // All of it open reservations of the smallest size, or holes.
+                4 => {
+                    let slot = dice.roll(5) as u32;
+                    let hole = dice.roll(2) == 0;
+                    for at in (data..data + 4096).step_by(8) {
+                        let lie = if hole {
+                            RecordWord::pack(RecordType::NOP, 8, 8)
+                        } else {
+                            RecordWord::busy(8, slot)
+                        };
+                        set(&mut broken, at, 8, lie.raw());
+                    }
+                }
+                _ => {
+                    for (field, below) in [("producer_pos", 9000), ("shared_lock", 6)] {
+                        let value = dice.roll(below);
+                        set(&mut broken, at(field).start, 8, value & !u64::from(below > 6));
+                    }
+                }
+            }
+        }
+        trial.file(format_args!("{base}: round {round}"), &broken);
+    }
+    trial.end();
+}
+
 #[test]
 fn any_value_in_any_word_of_the_data() {
     let mut trial = Trial::new();
@@ -520,7 +767,7 @@ fn several_lies_that_fit_each_other() {
                     set(&mut broken, mark, 8, tail);
                     set(&mut broken, mark + 24, 8, tail);
                     let book = at("producer_book").start;
-                    for copy in [0, 128] {
+                    for copy in [0, 224] {
                         set(
                             &mut broken,
                             book + copy + 8,
@@ -699,7 +946,7 @@ fn a_header_that_is_wrong_is_refused_for_what_is_wrong() {
         ("evict", 2),
         ("tell", 2),
         ("producers", 0),
-        ("producers", 2),
+        ("producers", 3),
         ("slot_count", 0),
         ("slot_count", 4097),
         ("slot_size", 0),
@@ -880,14 +1127,21 @@ fn lies_that_change_while_they_are_read() {
     trial.live = true;
     let positions = at("data_head").start..at("data_tail").end;
     let live = at("tail_mark").start..at("consumer_name").end;
+    // All but the lock: for one of a slot that there is none of everybody would wait.
+    let shared = at("producer_pos").start..at("recover_byte").end;
     let mut lies = 0;
-    for (base, truth) in bases() {
+    for (base, truth) in bases().into_iter().chain(shared_bases()) {
         let data = word(&truth, "data_offset") as usize..word(&truth, "control_offset") as usize;
-        let all = [positions.clone(), live.clone(), data];
+        let mut all = vec![positions.clone(), live.clone()];
+        if truth[at("producers")] == 2u32.to_le_bytes() {
+            all.extend([shared.clone(), slot_at(&truth, 0), slot_at(&truth, 3)]);
+        }
+        let header = all.len();
+        all.push(data);
         // Who borrows records in place cannot have them written to by this very process: for the
         // producer and the consumer it is the header that lies.
         for (door, places) in
-            [("observers", &all[..]), ("producer", &all[..2]), ("consumer", &all[..2])]
+            [("observers", &all[..]), ("producer", &all[..header]), ("consumer", &all[..header])]
         {
             fs::write(&trial.path, &truth).unwrap();
             let path = trial.path.clone();
@@ -897,7 +1151,11 @@ fn lies_that_change_while_they_are_read() {
                 for round in 0..150 {
                     trial.case(format!("{base}: {door}, round {round}"), |trial| match door {
                         "observers" => trial.read_only_doors(),
-                        "producer" => trial.producer(),
+                        "producer" => {
+                            trial.producer();
+                            trial.shared_producer();
+                            trial.recover();
+                        }
                         _ => {
                             trial.consumer();
                             trial.pinned();

@@ -603,7 +603,9 @@ impl Stage<'_> {
         if !self.scene.heir {
             // The slots count what is committed and not yet published as well: single records, by
             // their words, and of the victim's batch either nothing or all.
-            let beyond = raw.beyond().iter().filter(|(_, word)| word.is_data()).count() as u64;
+            let beyond =
+                raw.beyond().iter().filter(|(_, w)| w.is_data() && w.owner().is_none()).count()
+                    as u64;
             let sum: u64 = stat.producers.iter().map(|one| one.figures.written.records).sum();
             assert_eq!(sum, p.written.records + beyond, "{stat:#?}");
         }
@@ -624,7 +626,8 @@ impl Stage<'_> {
     fn read_asleep(&self, others: &mut Others<'_>, slot: u32, at: At) {
         let raw = Raw::read(&self.ring);
         assert!(raw.beyond().iter().all(|(_, word)| word.owner().is_none_or(|by| by == slot)));
-        let behind = raw.beyond().iter().filter(|(_, word)| word.is_data()).count() as u64;
+        let behind =
+            raw.beyond().iter().filter(|(_, w)| w.is_data() && w.owner().is_none()).count() as u64;
         others.drain();
         let Some(consumer) = &mut others.consumer else { return };
         let want = others.told.records

@@ -23,7 +23,7 @@ impl Ring for Floor {
     }
 
     fn receiver(path: &Path, setup: &Setup) -> Result<Paced, BenchError> {
-        Ok(Paced { inner: FloorReceiver::open(path, setup)?, pace: setup.reader, pauses: 0 })
+        Ok(Paced { inner: FloorReceiver::open(path, setup)?, waits: Waits::new(setup.reader) })
     }
 }
 
@@ -39,9 +39,14 @@ impl Sender for FloorSender {
     }
 }
 
-/// The floor's reader with the same three paces, by the same rules, as perfring's.
+/// The floor's reader with its waits.
 pub(crate) struct Paced {
     inner: FloorReceiver,
+    waits: Waits,
+}
+
+/// The same three paces, by the same rules, as perfring's.
+pub(crate) struct Waits {
     pace: Pace,
     pauses: u32,
 }
@@ -61,6 +66,19 @@ impl Receiver for Paced {
 
     #[inline]
     fn wait(&mut self) {
+        let inner = &self.inner;
+        self.waits.wait(|| inner.is_behind());
+    }
+}
+
+impl Waits {
+    pub(crate) fn new(pace: Pace) -> Self {
+        Waits { pace, pauses: 0 }
+    }
+
+    /// Waits until `is_behind`, or for some microseconds.
+    #[inline]
+    pub(crate) fn wait(&mut self, is_behind: impl Fn() -> bool) {
         let pauses = match self.pace {
             Pace::Latency => 0,
             Pace::Throughput => FAR,
@@ -70,7 +88,7 @@ impl Receiver for Paced {
             for _ in 0..pauses {
                 spin_loop();
             }
-            if self.inner.is_behind() {
+            if is_behind() {
                 // Something came at the first looks: the sender is the faster one.
                 self.pauses = if look < NEAR_AFTER { (self.pauses * 2).clamp(1, FAR) } else { 0 };
                 return;

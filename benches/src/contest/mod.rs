@@ -4,7 +4,7 @@
 mod floor;
 mod perfring;
 
-pub(crate) use floor::Floor;
+pub(crate) use floor::{Floor, Waits};
 pub(crate) use perfring::Perfring;
 
 use crate::{BenchError, Pace};

@@ -1,7 +1,7 @@
 //! perfring, through its public doors.
 
 use super::{Contestant, Policy, Receiver, Ring, Sender, Setup, failed};
-use crate::{BenchError, Pace};
+use crate::BenchError;
 use perfring_consumer::{Consumer, Item, Observer, Start};
 use perfring_producer::{Evict, Options, Producer, RecordType, Reservation, ReserveError};
 use std::ops::Range;
@@ -39,11 +39,7 @@ impl Ring for Perfring {
     }
 
     fn receiver(path: &Path, setup: &Setup) -> Result<Reader, BenchError> {
-        let pace = match setup.reader {
-            Pace::Latency => perfring_consumer::Pace::Latency,
-            Pace::Throughput => perfring_consumer::Pace::Throughput,
-            Pace::Adaptive => perfring_consumer::Pace::Adaptive,
-        };
+        let pace = setup.reader.into();
         if setup.policy == Policy::Drop {
             let mut consumer = Consumer::attach(path).map_err(error)?;
             consumer.set_pace(pace);

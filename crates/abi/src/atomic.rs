@@ -1,5 +1,6 @@
 //! The atomics of every shared field, so that loom can run the real algorithm: with `--cfg loom`
-//! they are loom's, and nothing else changes.
+//! they are loom's, and nothing else changes but that a thread can be told to die, see
+//! `death` below.
 
 #[cfg(not(loom))]
 pub use core::hint::spin_loop;
@@ -8,8 +9,105 @@ pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fen
 #[cfg(loom)]
 pub use loom::hint::spin_loop;
 #[cfg(loom)]
-pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+pub use loom::sync::atomic::{AtomicU32, Ordering, fence};
+#[cfg(loom)]
+pub use mortal::{AtomicU64, death};
 
 /// Loom reorders nothing within a thread, so a compiler fence is a full one there.
 #[cfg(loom)]
 pub use loom::sync::atomic::fence as compiler_fence;
+
+/// 64-bit atomics whose stores a thread may not live to make.
+#[cfg(loom)]
+mod mortal {
+    use super::Ordering;
+
+    /// Death at a store: what another process sees of a process that is killed is which of its
+    /// stores it has made.
+    pub mod death {
+        extern crate std;
+        use core::cell::Cell;
+        use std::boxed::Box;
+        use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+        loom::thread_local! {
+            static LEFT: Cell<u64> = Cell::new(u64::MAX);
+        }
+
+        struct Killed;
+
+        /// Runs `life` in this thread until it would make its store number `stores` (from 0), and
+        /// returns its result, or `None` if it died.
+        ///
+        /// # Panics
+        /// If `life` does.
+        pub fn after<T>(stores: u64, life: impl FnOnce() -> T) -> Option<T> {
+            LEFT.with(|left| left.set(stores));
+            // Nothing that `life` leaves is looked at but by the algorithm, which is the point.
+            let lived = catch_unwind(AssertUnwindSafe(life));
+            LEFT.with(|left| left.set(u64::MAX));
+            match lived {
+                Ok(result) => Some(result),
+                Err(why) if why.is::<Killed>() => None,
+                Err(why) => resume_unwind(why),
+            }
+        }
+
+        pub(super) fn store() {
+            let left = LEFT.with(|left| left.replace(left.get().saturating_sub(1)));
+            if left == 0 {
+                // No panic hook: nobody is told.
+                resume_unwind(Box::new(Killed));
+            }
+            if left == u64::MAX {
+                LEFT.with(|left| left.set(u64::MAX));
+            }
+        }
+    }
+
+    /// As loom's, with a possible death before each store.
+    #[derive(Debug)]
+    pub struct AtomicU64(loom::sync::atomic::AtomicU64);
+
+    #[allow(missing_docs)]
+    impl AtomicU64 {
+        #[must_use]
+        pub fn new(value: u64) -> Self {
+            AtomicU64(loom::sync::atomic::AtomicU64::new(value))
+        }
+
+        pub fn load(&self, order: Ordering) -> u64 {
+            self.0.load(order)
+        }
+
+        pub fn store(&self, value: u64, order: Ordering) {
+            death::store();
+            self.0.store(value, order);
+        }
+
+        pub fn swap(&self, value: u64, order: Ordering) -> u64 {
+            death::store();
+            self.0.swap(value, order)
+        }
+
+        pub fn fetch_min(&self, value: u64, order: Ordering) -> u64 {
+            death::store();
+            self.0.fetch_min(value, order)
+        }
+
+        /// As the standard's.
+        ///
+        /// # Errors
+        /// The value that was there, if it was not `current`.
+        pub fn compare_exchange(
+            &self,
+            current: u64,
+            new: u64,
+            success: Ordering,
+            failure: Ordering,
+        ) -> Result<u64, u64> {
+            death::store();
+            self.0.compare_exchange(current, new, success, failure)
+        }
+    }
+}

@@ -171,7 +171,7 @@ pub struct SharedLine {
     pub ledger: [AtomicU64; LEDGER],
     /// The `data_head` at which a producer found that it did not move on.
     pub stuck_pos: AtomicU64,
-    /// `CLOCK_BOOTTIME` of that, ns.
+    /// `CLOCK_REALTIME` of that, ns.
     pub stuck_since_ns: AtomicU64,
     /// Its first byte is the lock byte of whoever recovers the ring and is no producer.
     pub recover_byte: AtomicU64,

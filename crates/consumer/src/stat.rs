@@ -91,7 +91,10 @@ impl Stat {
     pub fn epoch(&self) -> u64 {
         match self.layout.producers {
             Producers::One => self.producer.who.epoch,
-            Producers::Many => self.producers.iter().map(|member| member.figures.who.epoch).sum(),
+            Producers::Many => {
+                let epochs = self.producers.iter().map(|member| member.figures.who.epoch);
+                epochs.fold(0, u64::wrapping_add)
+            }
         }
     }
 }

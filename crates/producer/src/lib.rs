@@ -32,10 +32,16 @@
 //! A process that is killed at any instruction leaves every committed record readable and costs
 //! the one that it was writing. The next [`Producer::attach`] goes on where it stopped.
 //!
-//! # Threads and forks
+//! # Many producers
 //!
-//! A ring has one producer at a time; give each thread its own ring. A forked child must not use
-//! its parent's producer: attach anew after the parent has dropped it.
+//! A ring has one producer at a time, which is the fast way: give each thread and each process a
+//! ring of its own. Where all records must stand in one order, or one file is wanted, make the ring
+//! with [`Options::many`] and attach any number of [`SharedProducer`]s, one for each thread.
+//!
+//! # Forks
+//!
+//! A forked child is not its parent. What it inherits refuses with [`ReserveError::Forked`] and
+//! touches neither the parent's ring nor its place in it; the child attaches anew.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;

@@ -4,6 +4,10 @@
 //! and property tests run on a heap ring (`heap` feature) the very code that runs on a mapping.
 //! Nothing here makes a system call, and nothing on the way of a record allocates.
 //!
+//! Who has what: `writer` and `room` are the exclusive producer, `shared`, `shared_room`, `lock` and
+//! `slot` one of many; `reader`, `observer` and `snapshot` read both kinds of rings; `totals` are
+//! the books, `latch` and `book` how they are kept, `wait` who sleeps and who wakes.
+//!
 //! # Orderings
 //!
 //! The only crate with an `Ordering`. Each site carries its letter; `proto/ABI.md` and
@@ -23,6 +27,9 @@
 //! | J | a consumer stores `wait.armed`, a heavy fence, loads `data_head` | I | |
 //! | K | the consumer stores `data_tail`, a light fence, loads `space.armed` | L | a producer never sleeps past free space |
 //! | L | a producer stores `space.armed`, a heavy fence, loads `data_tail` | K | |
+//! | M | a producer of a shared ring takes the lock word by compare-and-swap (acquire) and gives it back (release) | M | whoever holds the lock sees all that was written under it before |
+//! | N | a reservation of a shared ring is ended by a swap of its header word (release); whoever looks at a word that may be open loads it (acquire) | N | a record that is seen to have ended is whole |
+//! | O | a producer of a shared ring has ended a record, or has stored `producer_pos` (release); a full fence, then it loads `data_head`, `producer_pos` (acquire) and the header words from there on | O | of an older record that ends and a younger one that has ended, one side sees the other; and no word before `producer_pos` is an older one |
 //!
 //! Light and heavy fences are the asymmetric pair of P1202 (Goldblatt, "Asymmetric Thread
 //! Fences"): the heavy side is `membarrier(2)` and costs microseconds, once per sleep; the light

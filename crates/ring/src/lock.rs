@@ -62,8 +62,10 @@ impl<'a> Shared<'a> {
     #[inline(always)]
     pub(crate) fn producer_pos(&self) -> u64 {
         // Acquire: what was written before the position was published stands (O). Under the lock
-        // that orders it anyway.
-        self.ring.header.shared.producer_pos.load(Ordering::Acquire)
+        // that orders it anyway. By a fence, as the page may be read-only.
+        let pos = self.ring.header.shared.producer_pos.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        pos
     }
 
     /// The slot of whoever holds the lock at this moment.
@@ -73,9 +75,11 @@ impl<'a> Shared<'a> {
         (word != 0).then(|| Owner::slot_of(word))
     }
 
-    /// Whether anything is reserved, or has ended, and is not published.
+    /// Whether something is reserved or ended and not published. In a ring in use that is so at
+    /// many moments; in one at rest it means that a reservation is open, or that a producer died
+    /// between the end of a record and the store of `data_head`.
     #[must_use]
-    pub fn is_behind(&self) -> bool {
+    pub fn lags(&self) -> bool {
         self.ring.head() < self.producer_pos()
     }
 
@@ -86,7 +90,14 @@ impl<'a> Shared<'a> {
         if head >= self.producer_pos() {
             return None;
         }
-        RecordWord::from_raw(self.ring.word(head).load(Ordering::Acquire)).owner()
+        self.look(head).owner()
+    }
+
+    /// The header word at `pos`, beyond `data_head`: of a record that has ended, all stands.
+    pub(crate) fn look(&self, pos: u64) -> RecordWord {
+        let word = self.ring.word(pos).load(Ordering::Relaxed);
+        fence(Ordering::Acquire); // N; a fence, as the page may be read-only
+        RecordWord::from_raw(word)
     }
 }
 
@@ -199,9 +210,9 @@ impl Owner {
         // Its counts may be half changed.
         line.ledger_stale.store(1, Ordering::Relaxed);
         // It published a record by `data_head` and had not moved `producer_pos` after it.
-        let head = at.ring.header.data_head.load(Ordering::Acquire);
+        let head = at.ring.header.data_head.load(Ordering::Acquire); // B
         if at.producer_pos() < head {
-            line.producer_pos.store(head, Ordering::Release);
+            line.producer_pos.store(head, Ordering::Release); // O
         }
         if (dead as usize) < at.slots.len() {
             self.sweep(at, dead);
@@ -217,7 +228,7 @@ impl Owner {
         slot::settle(at, dead, &slot.written);
         slot::settle(at, dead, &slot.losses);
         let mut figures = slot::Losses::load(at, dead);
-        let (mut pos, end) = (at.ring.header.data_head.load(Ordering::Acquire), at.producer_pos());
+        let (mut pos, end) = (at.ring.head(), at.producer_pos());
         let mut swept = 0;
         while pos < end && end - pos < at.ring.data_size() {
             let word = RecordWord::from_raw(at.ring.word(pos).load(Ordering::Acquire)); // N
@@ -301,11 +312,13 @@ pub fn recover<P: Peers>(at: Shared<'_>, epoch: u64, peers: &P) -> Result<Recove
     let old: alloc::vec::Vec<u64> = slots.clone().map(counts).collect();
     let lock = owner.lock(at, peers)?;
     // Only slots with something open: asking the system for each of hundreds is slow.
-    while let Some(slot) = next_dead(at, peers) {
+    // Each turn ends all that one of them left open.
+    for _ in 0..at.slots.len() {
+        let Some(slot) = next_dead(at, peers) else { break };
         owner.sweep(at, slot);
     }
-    // One that died between the end of its reservation and this leaves nothing to sweep.
-    fence(Ordering::SeqCst); // O, as at every end
+    // One that died between the end of a record and this: nothing is open, and nothing published.
+    fence(Ordering::SeqCst); // O
     advance(at);
     owner.unlock(at);
     let swept = slots.zip(old).filter_map(|(index, old)| {
@@ -317,11 +330,14 @@ pub fn recover<P: Peers>(at: Shared<'_>, epoch: u64, peers: &P) -> Result<Recove
 
 /// The slot of the first open reservation whose owner is dead.
 fn next_dead<P: Peers>(at: Shared<'_>, peers: &P) -> Option<u32> {
-    let (mut pos, end) = (at.ring.header.data_head.load(Ordering::Acquire), at.producer_pos());
+    let (mut pos, end) = (at.ring.head(), at.producer_pos());
     let mut alive = None;
     while pos < end && end - pos < at.ring.data_size() {
         let word = RecordWord::from_raw(at.ring.word(pos).load(Ordering::Acquire)); // N
         let size = word.size();
+        if size < 8 || !size.is_multiple_of(8) {
+            return None; // damaged: nobody can end it
+        }
         if let Some(owner) = word.owner()
             && alive != Some(owner)
             && (owner as usize) < at.slots.len()
@@ -330,9 +346,6 @@ fn next_dead<P: Peers>(at: Shared<'_>, peers: &P) -> Option<u32> {
                 return Some(owner);
             }
             alive = Some(owner);
-        }
-        if size < 8 || !size.is_multiple_of(8) {
-            return None;
         }
         pos = pos.saturating_add(size);
     }

@@ -160,9 +160,6 @@ impl Observer {
                 let lost = lost_of(&self.copy[body], pos).ok_or(Corrupt { pos })?;
                 return Ok(Some(Seen::Lost(lost)));
             }
-            if word.kind() != RecordType::NOP {
-                return Err(Corrupt { pos });
-            }
         }
         Ok(None)
     }

@@ -67,9 +67,6 @@ pub(crate) fn step(
                 None => Err(Corrupt { pos: cursor }),
             };
         }
-        if word.kind() != RecordType::NOP {
-            return Err(Corrupt { pos: cursor });
-        }
         cursor += size;
     }
     Ok(None)

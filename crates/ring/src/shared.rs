@@ -37,8 +37,12 @@ pub enum Unattached {
 #[derive(Debug)]
 pub struct SharedWriter {
     pub(crate) owner: Owner,
+    /// End of this producer's last reservation: none begins before it.
+    pub(crate) floor: u64,
     /// A reservation that ends here or before needs no look at anything but the lock's line.
     pub(crate) limit: u64,
+    /// An overwrite ring need do no more than evict for a reservation that ends here or before.
+    pub(crate) evict_limit: u64,
     max_len: usize,
     pub(crate) fences: Fences,
     pub(crate) policy: Policy,
@@ -132,7 +136,9 @@ impl SharedWriter {
         owner.unlock(at);
         Ok(SharedWriter {
             owner,
+            floor: 0,
             limit: 0,
+            evict_limit: 0,
             max_len: crate::writer::max_len(at.ring),
             fences,
             policy: layout.policy,
@@ -172,13 +178,13 @@ impl SharedWriter {
         at.ring.word(start).store(word.raw(), Ordering::Relaxed);
         fill(&Reserved { start, kind, len });
         self.count_written(at, start, 1, word.size());
-        let records = self.count_in_ledger(at, 1);
-        // Nothing is open before it: nobody else can move the head, but to where it goes anyway.
+        self.count_in_ledger(at, 1);
+        // Nothing is open before it: nobody else can move the head, but to where it goes anyway. (B)
         if header.data_head.load(Ordering::Acquire) == start {
             header.data_head.store(end, Ordering::Release); // A, pairs with B: it is committed
-            header.shared.producer_pos.store(end, Ordering::Release);
+            header.shared.producer_pos.store(end, Ordering::Release); // O
             self.owner.unlock(at);
-            return Ok(self.wake(at, wake, end, records));
+            return Ok(self.wake(at, wake, end));
         }
         header.shared.producer_pos.store(end, Ordering::Release); // O: it is committed
         self.owner.unlock(at);
@@ -213,8 +219,8 @@ impl SharedWriter {
         peers: &P,
         bytes: u64,
     ) -> Result<Group, Refusal> {
-        let bytes = bytes.next_multiple_of(8).max(HEADER_LEN.into());
-        let len = (bytes - u64::from(HEADER_LEN)) as usize;
+        let bytes = (bytes.saturating_add(7) & !7).max(HEADER_LEN.into());
+        let len = usize::try_from(bytes - u64::from(HEADER_LEN)).unwrap_or(usize::MAX);
         let (start, end) = self.begin(at, peers, len)?;
         self.open(at, start, end);
         Ok(Group { start, size: end - start, used: 0, records: 0, first: RecordWord::from_raw(0) })
@@ -235,7 +241,10 @@ impl SharedWriter {
         self.owner.lock(at, peers)?;
         // Relaxed: M orders it.
         let mut start = at.ring.header.shared.producer_pos.load(Ordering::Relaxed);
-        if start.wrapping_add(size) > self.limit {
+        let there_is_room = self.fits(start, size, self.limit)
+            || (self.fits(start, size, self.evict_limit)
+                && self.evict_few(at, start.wrapping_add(size)));
+        if !there_is_room {
             start = match self.make_room(at, peers, size) {
                 Ok(start) => start,
                 Err(refusal) => {
@@ -247,7 +256,18 @@ impl SharedWriter {
         // E, pairs with F: whoever moved the tail over what is written over now, M has it seen
         // here, and this passes it on.
         fence(Ordering::Release);
-        Ok((start, start.wrapping_add(size)))
+        self.floor = start + size;
+        Ok((start, self.floor))
+    }
+
+    /// Whether a record of so many bytes ends at `limit` or before. One that begins where none can,
+    /// at no multiple of eight or before the end of this producer's last, does not: the page is
+    /// not believed in that.
+    #[inline(always)]
+    fn fits(&self, start: u64, size: u64, limit: u64) -> bool {
+        // What is no multiple of eight becomes a huge number of words, as what is negative does.
+        let words = start.wrapping_sub(self.floor).rotate_right(3);
+        words.saturating_add(size >> 3) <= limit.saturating_sub(self.floor) >> 3
     }
 
     #[inline(always)]
@@ -397,11 +417,9 @@ impl SharedWriter {
             self.wait_behind(at, peers, head);
             // Whoever sleeps will not be woken by what is published here: it is to look whether
             // the one that holds it up is dead.
-            return self.wake(at, if wake == Wake::No { wake } else { Wake::Force }, head, 0);
+            return self.wake(at, if wake == Wake::No { wake } else { Wake::Force }, head);
         }
-        // Relaxed: a threshold in records is a wish.
-        let records = at.ring.header.shared.ledger_written.load(Ordering::Relaxed);
-        self.wake(at, wake, head, records)
+        self.wake(at, wake, head)
     }
 
     /// Asks now and then whether the owner of the reservation that holds up the head is alive.
@@ -441,15 +459,13 @@ impl SharedWriter {
     }
 
     #[inline(always)]
-    fn wake(&self, at: Shared<'_>, wake: Wake, head: u64, records: u64) -> bool {
-        let header = at.ring.header;
+    fn wake(&self, at: Shared<'_>, wake: Wake, head: u64) -> bool {
         if wake == Wake::No {
             return false;
         }
         self.fences.light(); // I, pairs with J
         // Relaxed: I orders it.
-        header.wait.armed.load(Ordering::Relaxed) != 0
-            && claim_wake(&header.wait, wake, head, records)
+        at.ring.header.wait.armed.load(Ordering::Relaxed) != 0 && claim(at, wake, head)
     }
 
     /// Counts a refusal, to be told in the stream before the next record of this producer that
@@ -465,8 +481,8 @@ impl SharedWriter {
         self.losses.refused.of_mut(cause).add(record_size(len));
         self.count_losses(at, NOWHERE);
         // The next reservation comes by `make_room`, which tells the loss.
-        self.limit = 0;
-        self.wake(at, Wake::Force, at.ring.head(), 0)
+        (self.limit, self.evict_limit) = (0, 0);
+        self.wake(at, Wake::Force, at.ring.head())
     }
 
     /// Before the producer goes: tells losses that are still to be told, if there is room. Returns
@@ -497,12 +513,10 @@ impl SharedWriter {
     }
 
     #[inline(always)]
-    fn count_in_ledger(&self, at: Shared<'_>, records: u64) -> u64 {
+    fn count_in_ledger(&self, at: Shared<'_>, records: u64) {
         // Relaxed, and no addition in one: the lock orders it.
         let written = &at.ring.header.shared.ledger_written;
-        let sum = written.load(Ordering::Relaxed).wrapping_add(records);
-        written.store(sum, Ordering::Relaxed);
-        sum
+        written.store(written.load(Ordering::Relaxed).wrapping_add(records), Ordering::Relaxed);
     }
 
     /// The tail that would let a record of `len` bytes in now: what to wait for.
@@ -547,4 +561,18 @@ impl SharedWriter {
     pub fn fill(&self, at: Shared<'_>, reserved: &Reserved, payload: &[u8]) {
         crate::writer::fill(at.ring, reserved, payload);
     }
+}
+
+/// A producer of a shared ring saw a sleeper. How many records there are is known to nobody just
+/// now: what the ledger says counts open ones too, so a sleeper who waits for so many may be woken
+/// somewhat early; and where it is stale, at once.
+#[cold]
+fn claim(at: Shared<'_>, wake: Wake, head: u64) -> bool {
+    let line = &at.ring.header.shared;
+    // Relaxed: a threshold in records is a wish.
+    let records = match line.ledger_stale.load(Ordering::Relaxed) {
+        0 => line.ledger_written.load(Ordering::Relaxed),
+        _ => u64::MAX,
+    };
+    claim_wake(&at.ring.header.wait, wake, head, records)
 }

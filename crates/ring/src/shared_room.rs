@@ -28,8 +28,9 @@ impl SharedWriter {
         size: u64,
     ) -> Result<u64, Refusal> {
         let mut found = self.find_room(at, size)?;
-        // Each turn ends what one dead producer left open.
-        for _ in 0..at.slots.len() {
+        // Each turn ends what one dead producer left open, or finds that somebody has just ended
+        // what was in the way.
+        for _ in 0..=at.slots.len() {
             let Err(stand) = found else { break };
             self.unblock(at, peers, stand)?;
             found = self.find_room(at, size)?;
@@ -46,14 +47,62 @@ impl SharedWriter {
             self.tell_losses(at, stand);
         } else if self.untold() != 0 {
             // They did not fit beside this record: the next one comes here too.
-            self.limit = 0;
+            (self.limit, self.evict_limit) = (0, 0);
             return Ok(start);
         }
         let interval = book_interval(at.ring);
         // An open reservation can keep the book back: then it is looked at now and then.
         let book = (self.book_pos + interval).max(end + interval / 8);
-        self.limit = book.min(self.book_pos + mask).min(tail.0 + mask);
+        let book = book.min(self.book_pos + mask);
+        self.limit = book.min(tail.0 + mask);
+        if self.policy == Policy::Overwrite && self.evict == Evict::Exact {
+            self.evict_limit = book;
+        }
         Ok(start)
+    }
+
+    /// What most reservations in a full overwrite ring need: the oldest go, and nothing else is
+    /// due. Returns whether that was so; if not, nothing has changed.
+    #[inline(never)]
+    pub(crate) fn evict_few(&mut self, at: Shared<'_>, end: u64) -> bool {
+        let (ring, mask) = (at.ring, at.ring.data_size() - 1);
+        let tail = ring.header.data_tail.load(Ordering::Acquire); // D, pairs with C
+        if end > self.evict_limit || (self.tail != tail && !self.know_tail(ring, tail)) {
+            return false;
+        }
+        let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
+        let (mut to, mut records, mut bytes) = (tail, 0, 0);
+        while end.wrapping_sub(to) > mask {
+            // Relaxed: B ordered it.
+            let word = RecordWord::from_raw(ring.word(to).load(Ordering::Relaxed));
+            let size = word.size();
+            // The other way finds out what is wrong, or whose reservation is in the way. The book
+            // is not behind: that would be due.
+            if to == head || to >= self.book_pos || size < 8 || !size.is_multiple_of(8) {
+                return false;
+            }
+            let data = u64::from(word.is_data());
+            (to, records, bytes) = (to + size, records + data, bytes + data * size);
+        }
+        if to != tail {
+            let overwritten = Count {
+                records: self.overwritten.records.wrapping_add(records),
+                bytes: self.overwritten.bytes.wrapping_add(bytes),
+            };
+            self.publish_tail(ring, (to, overwritten));
+        }
+        true
+    }
+
+    /// Takes over what is overwritten before a tail that somebody else has published. After a death
+    /// between the mark and `data_tail`, the mark that fits the tail counts.
+    fn know_tail(&mut self, ring: Ring<'_>, tail: u64) -> bool {
+        let mark = latch::find_where(&ring.header.tail_mark, |words| words[0] == tail);
+        let Some(mark) = mark else { return false };
+        self.overwritten = Count { records: mark.words[1], bytes: mark.words[2] };
+        self.tail_latch = LatchWriter::after(&ring.header.tail_mark, Some(&mark));
+        self.tail = tail;
+        true
     }
 
     /// Where the tail must go for a record of `size` bytes, what is overwritten before it, and the
@@ -73,6 +122,7 @@ impl SharedWriter {
         if !crate::sane(ring, stand.end, stand.tail)
             || !(stand.tail..=stand.end).contains(&stand.head)
             || !stand.head.is_multiple_of(8)
+            || stand.end < self.floor
         {
             return Err(Refusal::Corrupt { tail: stand.tail });
         }
@@ -89,14 +139,8 @@ impl SharedWriter {
     /// before it. Nothing is published. It stops at `data_head`: what is open, or behind it, stays.
     fn walk(&mut self, ring: Ring<'_>, stand: Stand, end: u64) -> Result<(u64, Count), Refusal> {
         let damaged = Refusal::Corrupt { tail: stand.tail };
-        if self.tail != stand.tail {
-            // Somebody else has moved it since. After a death between the mark and `data_tail`,
-            // the mark that fits the tail counts.
-            let mark = latch::find_where(&ring.header.tail_mark, |words| words[0] == stand.tail)
-                .ok_or(damaged)?;
-            self.overwritten = Count { records: mark.words[1], bytes: mark.words[2] };
-            self.tail_latch = LatchWriter::after(&ring.header.tail_mark, Some(&mark));
-            self.tail = stand.tail;
+        if self.tail != stand.tail && !self.know_tail(ring, stand.tail) {
+            return Err(damaged);
         }
         let mask = ring.data_size() - 1;
         let (mut tail, mut overwritten) = (stand.tail, self.overwritten);
@@ -124,16 +168,22 @@ impl SharedWriter {
         // and fits the tail.
         let mark = [tail, overwritten.records, overwritten.bytes, tail];
         self.tail_latch.write_as(&ring.header.tail_mark, tail, &mark);
-        // Release: under the lock a fence follows anyway (E), but a marker may come first.
-        ring.header.data_tail.store(tail, Ordering::Release); // E, pairs with F
+        // Relaxed: a fence orders it before anything is written over the old records.
+        ring.header.data_tail.store(tail, Ordering::Relaxed); // E, pairs with F
         (self.tail, self.overwritten) = (tail, overwritten);
     }
 
-    /// Ends what holds the room back, if its owner is dead.
+    /// Ends what holds the room back, if its owner is dead. Returns when it is worth another look.
     fn unblock<P: Peers>(&self, at: Shared<'_>, peers: &P, stand: Stand) -> Result<(), Refusal> {
         match self.blocker(at, stand) {
             Some(slot) if slot != self.index() && !peers.is_alive(slot) => {
                 self.owner.sweep(at, slot);
+                Ok(())
+            }
+            // It has ended since: whoever did that is about to move the head.
+            None if stand.head != stand.end => {
+                fence(Ordering::SeqCst); // O
+                advance(at);
                 Ok(())
             }
             _ => Err(self.no_room(at, peers, stand)),
@@ -156,6 +206,9 @@ impl SharedWriter {
                 self.note_stuck(at, peers, stand.head);
                 Refusal::Pending { slot }
             }
+            // An overwrite ring is never full: one reservation after another ended just before it
+            // was looked at, and the next was in the way.
+            _ if self.policy == Policy::Overwrite => Refusal::Pending { slot: self.index() },
             _ => Refusal::Full,
         }
     }
@@ -173,6 +226,10 @@ impl SharedWriter {
         let damaged = Refusal::Corrupt { tail: stand.tail };
         let must =
             |book: u64| end - book > mask || (self.policy == Policy::Overwrite && tail > book);
+        // What was seen once does not go back, or somebody damages the ring.
+        if self.book_pos > stand.head {
+            return Err(damaged);
+        }
         if end - self.book_pos < interval && !must(self.book_pos) {
             return Ok(());
         }
@@ -238,9 +295,10 @@ impl SharedWriter {
         for (word, more) in header.shared.ledger[ledger::TOLD..].iter().zip(more) {
             word.store(word.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
         }
+        // B: what is before it is published by this store too.
         if header.data_head.load(Ordering::Acquire) == stand.end {
             header.data_head.store(pos, Ordering::Release); // A, pairs with B
-            header.shared.producer_pos.store(pos, Ordering::Release);
+            header.shared.producer_pos.store(pos, Ordering::Release); // O
         } else {
             header.shared.producer_pos.store(pos, Ordering::Release);
             fence(Ordering::SeqCst); // O

@@ -24,12 +24,10 @@ fn happened(at: Shared<'_>, index: u32, pos: u64) -> bool {
     if pos == NOWHERE {
         return true;
     }
-    let head = at.ring.header.data_head.load(Ordering::Acquire);
-    if pos < head {
-        return true;
+    if pos < at.ring.head() {
+        return true; // B
     }
-    pos < at.producer_pos()
-        && RecordWord::from_raw(at.ring.word(pos).load(Ordering::Acquire)).owner() != Some(index)
+    pos < at.producer_pos() && at.look(pos).owner() != Some(index) // N
 }
 
 /// The copy of a slot's latch that is true.
@@ -183,7 +181,7 @@ fn open(at: Shared<'_>) -> Vec<(u32, u64)> {
         if let Some(owner) = word.owner() {
             found.push((owner, word.size()));
         }
-        if word.size() < 8 {
+        if word.size() < 8 || word.size() > end - pos {
             break;
         }
         pos += word.size();

@@ -89,7 +89,7 @@ impl Snapshot {
             let len = word.payload_len().ok_or(bad)?;
             let body = self.words.get(at + 1..at + (size / 8) as usize).ok_or(bad)?;
             let after = cursor + size;
-            if word.is_data() {
+            if word.is_data() && word.owner().is_none() {
                 let frame = Frame { pos: cursor, kind: word.kind(), len, size };
                 debug_assert_eq!(frame.payload_pos(), cursor + u64::from(HEADER_LEN));
                 return Ok(Some((Found::Record(frame), body, after)));

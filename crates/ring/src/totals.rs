@@ -100,18 +100,22 @@ impl Stranded {
         }
         let (mut pos, mut counted) = (head, Count::default());
         while pos < end {
-            let word = RecordWord::from_raw(ring.word(pos).load(Ordering::Acquire)); // N
+            let word = at.look(pos); // N
             let size = word.size();
             let alive = word.owner().is_some_and(|owner| !is_dead(owner));
             if alive || word.payload_len().is_none() || size > end - pos {
                 break;
             }
             pos += size;
-            if word.is_data() {
+            if word.is_data() && word.owner().is_none() {
                 counted.add(size);
                 // Holes after the last record bring nobody anything.
                 found = Stranded { upto: pos, written: counted };
             }
+        }
+        // What is written over behind the eyes of who looks was no such record.
+        if ring.tail() > head {
+            found = Stranded { upto: ring.head(), written: Count::default() }; // F
         }
         found
     }

@@ -174,7 +174,7 @@ pub(crate) fn claim_wake(line: &WaitLine, wake: Wake, head: u64, records: u64) -
 /// The consumer saw `space.armed`: as [`claim_wake`].
 #[cold]
 pub(crate) fn claim_space_wake(line: &SpaceLine, tail: u64) -> bool {
-    fence(Ordering::Acquire); // pairs with the release store of `armed`
+    // Relaxed: K orders it. Who arms after that looks at the tail again, see there.
     if tail < line.wake_pos.load(Ordering::Relaxed) {
         return false;
     }

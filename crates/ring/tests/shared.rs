@@ -479,3 +479,126 @@ proptest! {
         model.finish();
     }
 }
+
+/// Everybody at once: producers in threads, in a ring so small that they are always in each other's
+/// way, and an observer or a consumer.
+fn crowd(policy: Policy) {
+    const PRODUCERS: u32 = 3;
+    const EACH: u64 = if cfg!(miri) { 50 } else { 150_000 };
+    let heap = HeapRing::new(512, policy).unwrap().many(PRODUCERS);
+    let peers = Told::default();
+    let writers: Vec<_> = (0..PRODUCERS).map(|slot| attach(&heap, &peers, slot)).collect();
+    // `Told` is for one thread; here nobody dies.
+    struct Alive;
+    impl Peers for Alive {
+        fn is_alive(&self, _slot: u32) -> bool {
+            true
+        }
+        fn relax(&self, _round: u32) {
+            std::thread::yield_now();
+        }
+        fn now_ns(&self) -> u64 {
+            1
+        }
+    }
+    let produce = |mut writer: SharedWriter| {
+        let at = heap.shared();
+        let (mut number, mut refused) = (0, 0);
+        for turn in 0..EACH {
+            let word = u64::from(writer.index()) << 56 | number;
+            let granted = if turn % 2 == 0 {
+                let data = heap.data();
+                let put = |reserved: &Reserved| {
+                    let at = (reserved.payload_pos() / 8) as usize % data.len();
+                    data[at].store(word, Ordering::Relaxed);
+                };
+                writer.publish(at, &Alive, RecordType::BYTES, 8, Wake::Auto, put).map(drop)
+            } else {
+                writer.try_reserve(at, &Alive, RecordType::BYTES, 8).map(|reserved| {
+                    writer.fill(at, &reserved, &word.to_ne_bytes());
+                    if turn % 16 == 1 {
+                        std::thread::yield_now(); // long enough to be in the others' way
+                    }
+                    let _ = writer.commit(at, &Alive, reserved, 8, Wake::Auto);
+                })
+            };
+            match granted {
+                Ok(()) => number += 1,
+                Err(refusal) => {
+                    assert!(policy == Policy::Drop || refusal != Refusal::Full, "never full");
+                    let _ = writer.refuse(at, refusal, 8);
+                    refused += 1;
+                }
+            }
+        }
+        let _ = writer.detach(at, &Alive);
+        assert_eq!(number + refused, EACH);
+        number
+    };
+    let totals = |at| Totals::of(at, policy, |_| false).unwrap();
+    let mut next = [0; PRODUCERS as usize];
+    let mut see = |word: u64| {
+        let (of, number) = ((word >> 56) as usize, word << 8 >> 8);
+        assert!(number >= next[of], "in order, and once");
+        assert!(policy == Policy::Overwrite || number == next[of], "without a gap");
+        next[of] = number + 1;
+    };
+    let written: u64 = std::thread::scope(|scope| {
+        let mut done = false;
+        let ring = heap.ring();
+        let mut reader = Reader::attach(ring, Fences::Full).unwrap();
+        let mut observer =
+            perfring_ring::Observer::new(ring, policy, perfring_ring::Start::Oldest).unwrap();
+        let threads: Vec<_> = writers.into_iter().map(|w| scope.spawn(|| produce(w))).collect();
+        loop {
+            let empty = match policy {
+                Policy::Drop => match reader.next(ring).unwrap().0 {
+                    Some(Found::Record(frame)) => {
+                        let at = (frame.payload_pos() / 8) as usize % heap.data().len();
+                        see(heap.data()[at].load(Ordering::Relaxed));
+                        false
+                    }
+                    Some(Found::Lost(_)) => false,
+                    None => true,
+                },
+                Policy::Overwrite => match observer.next(ring).unwrap() {
+                    Some(perfring_ring::Seen::Record(_, words)) => {
+                        see(words[0]);
+                        false
+                    }
+                    Some(perfring_ring::Seen::Lost(_)) => false,
+                    None => true,
+                },
+            };
+            if empty && done {
+                break;
+            }
+            done = threads.iter().all(|thread| thread.is_finished());
+            if empty {
+                std::thread::yield_now();
+            }
+        }
+        if policy == Policy::Drop {
+            let _ = reader.release(ring);
+        }
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    let totals = totals(heap.shared());
+    assert_eq!(totals.producer.written.records, written);
+    assert_eq!(u64::from(PRODUCERS) * EACH, written + totals.producer.refused.total().records);
+    assert_eq!(heap.ring().head(), stands(&heap)[2], "everything is published");
+    if policy == Policy::Drop {
+        assert_eq!(totals.consumer.read.records, written);
+        assert_eq!(next.iter().sum::<u64>(), written);
+    }
+}
+
+#[test]
+fn a_crowd_in_a_drop_ring() {
+    crowd(Policy::Drop);
+}
+
+#[test]
+fn a_crowd_in_an_overwrite_ring() {
+    crowd(Policy::Overwrite);
+}

@@ -3,7 +3,7 @@
 use crate::create::now_ns;
 use crate::lock::{self, ByteLock};
 use crate::{AttachError, Home, Role};
-use perfring_abi::{CONSUMER_LOCK_BYTE, HeaderPage, Layout, Producers};
+use perfring_abi::{CONSUMER_LOCK_BYTE, HeaderPage, Layout, Producers, RECOVER_LOCK_BYTE};
 use perfring_ring::{Corrupt, Who};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -91,6 +91,8 @@ impl RingFile {
 
     fn lock_byte(&self, place: Place) -> u64 {
         match place {
+            // The slot after the last one stands for whoever recovers the ring.
+            Place::Producer(slot) if slot == self.layout.slots => RECOVER_LOCK_BYTE,
             Place::Producer(slot) => self.layout.slot_lock_byte(slot),
             Place::Consumer => CONSUMER_LOCK_BYTE,
         }

@@ -20,8 +20,8 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 /// `/dev`.
 static NULL: AtomicI32 = AtomicI32::new(-1);
 
-/// Handles that can be cut off; those beyond are only told apart.
-const ENTRIES: usize = 1024;
+/// Ranges that can be cut off; handles beyond are only told apart.
+const ENTRIES: usize = 2048;
 
 struct Entry {
     /// 0 free, 1 being filled, else in use.
@@ -80,28 +80,29 @@ pub(crate) fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// A mapping and a locked descriptor that a forked child is to lose.
+/// Mappings and a locked descriptor that a forked child is to lose.
 #[derive(Debug)]
 pub(crate) struct NotForChildren {
     generation: u32,
-    entry: Option<usize>,
+    entries: [Option<usize>; 2],
 }
 
 impl NotForChildren {
-    /// Registers `len` bytes from `base`, and the descriptor. To be dropped before either goes.
-    pub(crate) fn new(base: NonNull<u8>, len: usize, fd: &impl AsRawFd) -> Self {
+    /// Registers ranges of whole pages, and the descriptor. To be dropped before any of them goes.
+    pub(crate) fn new(ranges: [(NonNull<u8>, usize); 2], fd: &impl AsRawFd) -> Self {
         let generation = generation();
-        let entry = TABLE.iter().position(|entry| {
-            entry.state.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
-        });
-        if let Some(at) = entry {
-            let fd: RawFd = fd.as_raw_fd();
+        let fd: RawFd = fd.as_raw_fd();
+        let entries = ranges.map(|(base, len)| {
+            let at = TABLE.iter().position(|entry| {
+                entry.state.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            })?;
             TABLE[at].base.store(base.as_ptr(), Ordering::Relaxed);
             TABLE[at].len.store(len, Ordering::Relaxed);
             TABLE[at].fd.store(fd, Ordering::Relaxed);
             TABLE[at].state.store(2, Ordering::Release);
-        }
-        NotForChildren { generation, entry }
+            Some(at)
+        });
+        NotForChildren { generation, entries }
     }
 
     /// Whether this process is a child of the one that registered.
@@ -113,7 +114,7 @@ impl NotForChildren {
 
 impl Drop for NotForChildren {
     fn drop(&mut self) {
-        if let Some(at) = self.entry {
+        for at in self.entries.into_iter().flatten() {
             TABLE[at].state.store(0, Ordering::Release);
         }
     }

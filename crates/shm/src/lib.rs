@@ -13,6 +13,12 @@
 //!   protocol lets no other process write there. Observers of an overwrite ring may *read* a
 //!   reservation while it is filled: they do so by atomic loads in their own mapping, and throw
 //!   away what they got; the producer cannot tell.
+//! * In a shared ring, reservations of any producers are open side by side: positions are given out
+//!   once, under the ring's lock, and what is reserved and not published is less than a ring, so no
+//!   two of them overlap. Whoever turns a dead producer's reservation into a hole writes its header
+//!   word alone, and that the producer is dead is the kernel's word: no thread of it runs.
+//! * A forked child finds private memory in the place of its parent's mappings, see `fork.rs`: a
+//!   slice that it inherited is its own.
 //! * A process that breaks the protocol (it can, if it may write the file) can change bytes under
 //!   such a slice. That is no worse than any other shared file mapping, and no length or position
 //!   that this code uses is read from the shared page without a check. Whoever does not trust the

@@ -192,7 +192,7 @@ impl Mirror {
     /// # Safety
     /// As for [`Mirror::reserved`]; `len` is no more than was reserved.
     #[inline]
-    pub(crate) unsafe fn zero_padding(&mut self, reserved: &Reserved, len: usize) {
+    pub(crate) unsafe fn zero_padding(&self, reserved: &Reserved, len: usize) {
         let pad = len.wrapping_neg() & 7; // payloads begin at a multiple of eight
         // SAFETY: up to seven bytes after the payload belong to the same reservation.
         unsafe { std::ptr::write_bytes(self.at(reserved.payload_pos() + len as u64), 0, pad) };
@@ -241,25 +241,19 @@ impl Mirror {
         Shared::new(self.ring(), self.slots())
     }
 
-    /// Where the header, the data and the data once more are mapped.
-    pub(crate) fn base(&self) -> NonNull<u8> {
-        self.base
+    /// What is mapped where: the header and the data twice, and the control pages.
+    pub(crate) fn ranges(&self) -> [(NonNull<u8>, usize); 2] {
+        let control = NonNull::new(self.control.as_mut_ptr()).unwrap_or(NonNull::dangling());
+        [(self.base, self.len), (control, self.control.len())]
     }
 
-    /// Bytes of them.
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// The bytes of one of several open reservations.
-    ///
-    /// # Safety
-    /// The pointer may be used while the reservation, of this mirror, is open.
+    /// The bytes of one of several open reservations. They may be looked at while it is open.
     #[inline]
-    pub(crate) unsafe fn open_bytes(&self, reserved: &Reserved) -> NonNull<[u8]> {
+    pub(crate) fn open_bytes(&self, reserved: &Reserved) -> NonNull<[u8]> {
+        // A writer reserves at most `data_size - 8` bytes with the header, so the slice ends inside
+        // the second copy of the data.
         let at = self.at(reserved.payload_pos());
-        // SAFETY: `at` points into the mapping, which is not at address zero. A writer reserves at
-        // most `data_size - 8` bytes with the header, so the slice ends inside the second copy.
+        // SAFETY: `at` points into the mapping, which is not at address zero.
         let at = unsafe { NonNull::new_unchecked(at) };
         NonNull::slice_from_raw_parts(at, reserved.len())
     }
@@ -272,30 +266,10 @@ impl Mirror {
     pub(crate) unsafe fn fill_open(&self, reserved: &Reserved, payload: &[u8]) {
         // SAFETY: the caller's promise, passed on.
         unsafe { self.zero_last_word(reserved) };
-        // SAFETY: as in `open_bytes`; the payload is not in the mapping but by the reader of a
-        // handle of its own, whose records are pinned and so no part of what is free.
-        unsafe {
-            std::ptr::copy_nonoverlapping(
-                payload.as_ptr(),
-                self.at(reserved.payload_pos()),
-                payload.len(),
-            );
-        }
-    }
-
-    /// Zeroes what pads the first `len` bytes of an open reservation to whole words.
-    ///
-    /// # Safety
-    /// As for [`Mirror::fill_open`]; `len` is no more than was reserved.
-    #[inline(always)]
-    pub(crate) unsafe fn pad_open(&self, reserved: &Reserved, len: usize) {
-        if len & 7 != 0 {
-            let start = reserved.payload_pos() + (len as u64 & !7);
-            let kept = len & 7;
-            // SAFETY: payloads begin at a multiple of eight and records end at one, so up to seven
-            // bytes after the payload belong to the same reservation.
-            unsafe { std::ptr::write_bytes(self.at(start).add(kept), 0, 8 - kept) };
-        }
+        let to = self.open_bytes(reserved).cast::<u8>().as_ptr();
+        // SAFETY: as in `open_bytes`. The payload is not in this mapping: a reader has one of its
+        // own, and its records are pinned, so no part of what is free.
+        unsafe { std::ptr::copy_nonoverlapping(payload.as_ptr(), to, payload.len()) };
     }
 }
 

@@ -11,6 +11,11 @@ use std::sync::Arc;
 /// lock may be one that had to stop for it.
 const SPIN_ROUNDS: u32 = 16;
 
+/// `PAUSE` instructions of the first of them, some 0.4 µs. Whoever has the lock's line then
+/// publishes some dozen records in a row: two producers move the more, the seldomer the line changes
+/// hands (`benches/NOTES.md` has the figures).
+const PAUSES: u32 = 16;
+
 /// Asks the kernel who holds the locks on the slots of one ring.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
@@ -39,7 +44,7 @@ impl Peers for Kernel {
     #[inline]
     fn relax(&self, round: u32) {
         if round < SPIN_ROUNDS {
-            for _ in 0..(1u32 << (round / 2).min(6)) {
+            for _ in 0..(PAUSES << (round / 2).min(2)) {
                 std::hint::spin_loop();
             }
         } else {

@@ -52,6 +52,8 @@ pub struct MappedReader {
     children: NotForChildren,
     map: Mirror,
     cursor: Cursor,
+    /// Where this consumer last went to sleep before something that was not published.
+    lagged_at: Option<u64>,
     ring: RingFile,
     _lock: ByteLock,
 }
@@ -74,8 +76,8 @@ impl MappedReader {
         }
         .map_err(|source| ring.corrupt(source))?;
         RingFile::me(name).sign(&map.ring().header().consumer_holder);
-        let children = NotForChildren::new(map.base(), map.len(), &ring.file);
-        Ok(MappedReader { children, map, cursor, ring, _lock: lock })
+        let children = NotForChildren::new(map.ranges(), &ring.file);
+        Ok(MappedReader { children, map, cursor, lagged_at: None, ring, _lock: lock })
     }
 
     /// The open file.
@@ -231,13 +233,18 @@ impl MappedReader {
         self.release();
         if self.ring.layout.producers == Producers::Many {
             let shared = self.map.shared();
-            if shared.is_behind() {
-                // Nothing open: a producer is about to publish what has ended, or died before.
-                if shared.held_up().is_none_or(is_dead(&self.ring)) {
+            if shared.lags() {
+                limit = limit.min(futex::SLICE);
+                // A live producer's reservation is not seen twice at the same place; or its owner
+                // is slow, and there is nothing to do about it.
+                let cursor = self.cursor();
+                if self.lagged_at == Some(cursor)
+                    && shared.held_up().is_none_or(is_dead(&self.ring))
+                {
                     // It fails while a live producer is stopped with the lock: then later.
                     let _ = recover_file(&self.ring);
                 }
-                limit = limit.min(futex::SLICE);
+                self.lagged_at = Some(cursor);
             }
         }
         let ring = self.map.ring();

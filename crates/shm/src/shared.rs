@@ -49,7 +49,7 @@ impl MappedShared {
         let (index, lock) = take_slot(&ring, &map)?;
         let peers = Kernel::new(&ring.file, &ring.layout);
         let me = RingFile::me(name);
-        let children = NotForChildren::new(map.base(), map.len(), &ring.file);
+        let children = NotForChildren::new(map.ranges(), &ring.file);
         let mut tries = 0;
         let writer = loop {
             let (at, fences) = (map.shared(), futex::fences());
@@ -366,7 +366,7 @@ impl SharedReservation<'_> {
         let len = len.min(reserved.len());
         if len < reserved.len() {
             // SAFETY: the reservation is open and this producer's; no slice of it is left.
-            unsafe { owner.map.pad_open(&reserved, len) };
+            unsafe { owner.map.zero_padding(&reserved, len) };
         }
         let (at, mut writer) = (owner.map.shared(), owner.writer.borrow_mut());
         let wake = writer.commit(at, &owner.peers, reserved, len, wake);
@@ -380,18 +380,20 @@ impl Deref for SharedReservation<'_> {
 
     #[inline(always)]
     fn deref(&self) -> &[u8] {
+        let bytes = self.owner.map.open_bytes(&self.reserved);
         // SAFETY: as in `deref_mut`, for reading: `&self` keeps every `&mut` away.
-        unsafe { self.owner.map.open_bytes(&self.reserved).as_ref() }
+        unsafe { bytes.as_ref() }
     }
 }
 
 impl DerefMut for SharedReservation<'_> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [u8] {
+        let mut bytes = self.owner.map.open_bytes(&self.reserved);
         // SAFETY: the reservation is open and this producer's, and no other overlaps it: positions
         // are given out once, and the space between `data_tail` and `producer_pos` is less than a
         // ring. `&mut self` makes this the only slice of it. In a forked child it is private memory.
-        unsafe { self.owner.map.open_bytes(&self.reserved).as_mut() }
+        unsafe { bytes.as_mut() }
     }
 }
 
@@ -440,9 +442,10 @@ impl SharedBatch<'_> {
     #[inline]
     pub fn next(&mut self, kind: RecordType, len: usize) -> Option<&mut [u8]> {
         let reserved = self.fill(kind, len)?;
+        let mut bytes = self.owner.map.open_bytes(&reserved);
         // SAFETY: a part of this producer's open reservation that no other record has; `&mut self`
         // lasts as long as the slice.
-        Some(unsafe { self.owner.map.open_bytes(&reserved).as_mut() })
+        Some(unsafe { bytes.as_mut() })
     }
 
     #[inline]

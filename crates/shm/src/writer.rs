@@ -40,7 +40,7 @@ impl MappedWriter {
         let writer = Writer::attach(map.ring(), &ring.layout, futex::fences())
             .map_err(|source| ring.corrupt(source))?;
         RingFile::me(name).sign(&map.slots()[0].holder);
-        let children = NotForChildren::new(map.base(), map.len(), &ring.file);
+        let children = NotForChildren::new(map.ranges(), &ring.file);
         Ok(MappedWriter { children, map, writer, ring, _lock: lock })
     }
 

@@ -15,6 +15,14 @@ pub(crate) fn home() -> impl TypedValueParser<Value = Home> {
     })
 }
 
+/// Reads the name that a producer signs with.
+pub(crate) fn name(text: &str) -> Result<String, String> {
+    match text.len() {
+        1..=64 => Ok(text.to_owned()),
+        _ => Err("a name has 1 to 64 bytes".to_owned()),
+    }
+}
+
 /// Reads a size: bytes, or with K, M, G or T the binary multiple.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());

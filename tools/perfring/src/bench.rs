@@ -6,8 +6,8 @@ use std::io;
 
 /// Measure this machine: rings between two processes, beside a floor, memcpy and a cache line
 ///
-/// Takes the same options as `cargo bench`, see below. About two minutes; --short takes a second
-/// and proves nothing but that it works.
+/// Takes the same options as `cargo bench`, see below. Eight minutes, five of them for `many`;
+/// --short takes some seconds and proves nothing but that it works.
 ///
 /// Example: perfring bench --json
 #[derive(Debug, clap::Args)]

@@ -76,9 +76,12 @@ fn counters(totals: &Totals, records: u64) {
     let lost = [
         ("full", producer.refused.full.records),
         ("too_large", producer.refused.too_large.records),
+        ("contended", producer.refused.contended.records),
+        ("pending", producer.refused.pending.records),
         ("overwritten", totals.overwritten.records),
         ("lapped", totals.consumer.lapped.records),
         ("discarded", producer.discarded.records),
+        ("reclaimed", producer.reclaimed.records),
     ];
     let lost: Vec<String> = lost
         .iter()
@@ -87,8 +90,15 @@ fn counters(totals: &Totals, records: u64) {
         .collect();
     let lost = if lost.is_empty() { "nothing lost".to_owned() } else { lost.join(", ") };
     let read = totals.consumer.read.records;
+    let stranded = match totals.stranded.records {
+        0 => String::new(),
+        stranded => format!(
+            ", of them {stranded} stranded behind a dead producer's reservation (`perfring \
+             recover` publishes them)"
+        ),
+    };
     note(&format!(
-        "{records} records shown; since the ring was made: written {}, read {read}, {lost}",
+        "{records} records shown{stranded}; since the ring was made: written {}, read {read}, {lost}",
         producer.written.records
     ));
 }

@@ -126,9 +126,10 @@ impl From<AttachError> for Failure {
 impl From<CreateError> for Failure {
     fn from(error: CreateError) -> Self {
         match &error {
-            CreateError::Size { .. } | CreateError::Mode { .. } | CreateError::Name { .. } => {
-                Failure::Usage(error.to_string())
-            }
+            CreateError::Size { .. }
+            | CreateError::Slots { .. }
+            | CreateError::Mode { .. }
+            | CreateError::Name { .. } => Failure::Usage(error.to_string()),
             _ => Failure::General(error.to_string()),
         }
     }

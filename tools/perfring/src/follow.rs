@@ -3,6 +3,7 @@
 use crate::args;
 use crate::failure::{Failure, note};
 use crate::output::{FormatArgs, Output};
+use crate::stat;
 use crate::stop::{LOOK, Stop};
 use clap::ValueEnum;
 use perfring_consumer::{Consumer, Home, Item, Observer, Pinned, Start, Stat};
@@ -221,7 +222,7 @@ impl Source {
     /// Whether a ring without a name is still written to. A consumer cannot tell, and ends.
     fn is_fed(&self) -> bool {
         match self {
-            Source::Observer(observer) => observer.stat().is_ok_and(|stat| stat.producer.alive),
+            Source::Observer(observer) => observer.stat().is_ok_and(|stat| stat::is_fed(&stat)),
             Source::Consumer(_) => false,
         }
     }

@@ -3,13 +3,17 @@
 
 mod args;
 mod bench;
+mod columns;
 mod demo;
+mod doctor;
 mod dump;
 mod failure;
 mod follow;
 mod manage;
 mod output;
+mod owner;
 mod publish;
+mod recover;
 mod stat;
 mod stop;
 
@@ -41,6 +45,8 @@ enum Command {
     Consume(follow::ConsumeArgs),
     Dump(dump::Args),
     Stat(stat::Args),
+    Recover(recover::Args),
+    Doctor(doctor::Args),
     Bench(bench::Args),
     #[command(name = perfring_bench::CHILD_ARG, hide = true)]
     BenchChild(bench::ChildArgs),
@@ -58,6 +64,8 @@ fn main() -> ExitCode {
         Command::Consume(args) => follow::consume(&args),
         Command::Dump(args) => dump::run(&args),
         Command::Stat(args) => stat::run(&args),
+        Command::Recover(args) => recover::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::BenchChild(args) => bench::child(&args),
         Command::DemoChild(args) => demo::child(&args),

@@ -22,9 +22,12 @@ pub(crate) struct CreateArgs {
     /// What a full ring does with a new record: drop refuses it, overwrite gives up the oldest
     #[arg(long, value_enum, default_value_t = PolicyArg::Drop)]
     policy: PolicyArg,
-    /// Producers at a time; "many" is not to be had yet
+    /// One producer at a time, or many that share the ring
     #[arg(long, value_enum, default_value_t = ProducersArg::One)]
     producers: ProducersArg,
+    /// With --producers many: the most at a time, 1 to 4096 [default: 64]
+    #[arg(long, value_name = "N")]
+    slots: Option<u32>,
     /// Mode bits of the file, whatever the umask: 0640 lets a group watch
     #[arg(long, default_value = "0600", value_parser = args::mode)]
     mode: u32,
@@ -66,6 +69,9 @@ pub(crate) fn create(args: &CreateArgs) -> Result<(), Failure> {
             "--evict half is for overwrite rings: add --policy overwrite".to_owned(),
         ));
     }
+    if args.slots.is_some() && args.producers == ProducersArg::One {
+        return Err(Failure::Usage("--slots is for shared rings: add --producers many".to_owned()));
+    }
     let options = Options {
         size: args.size,
         policy: match args.policy {
@@ -84,7 +90,7 @@ pub(crate) fn create(args: &CreateArgs) -> Result<(), Failure> {
             ProducersArg::One => Producers::One,
             ProducersArg::Many => Producers::Many,
         },
-        slots: SLOTS_DEFAULT,
+        slots: args.slots.unwrap_or(SLOTS_DEFAULT),
         mode: args.mode,
     };
     perfring_producer::create(&args.ring, &options)?;
@@ -93,7 +99,7 @@ pub(crate) fn create(args: &CreateArgs) -> Result<(), Failure> {
 
 /// Remove a ring
 ///
-/// Refuses while a producer or consumer is attached, and whatever is not a ring. Observers do not
+/// Refuses while any producer or the consumer is attached, and whatever is not a ring. Observers do not
 /// count: they keep what they have mapped.
 ///
 /// Example: perfring rm shm:ticks

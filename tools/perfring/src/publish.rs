@@ -4,8 +4,8 @@ use crate::args;
 use crate::failure::{Failure, note};
 use crate::stop::{LOOK, Stop};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use perfring_consumer::Home;
-use perfring_producer::{Producer, ProducerBook, RecordType, ReserveError};
+use perfring_consumer::{AttachError, Home};
+use perfring_producer::{Count, Producer, RecordType, Refused, ReserveError, SharedProducer};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::os::fd::AsFd;
@@ -17,7 +17,7 @@ use std::time::Duration;
 ///
 /// Each line is one record, without its line end; any bytes will do. The ring must exist. Lines
 /// that a full ring refuses, or that are longer than it takes, are counted and told to readers,
-/// and the rest goes on.
+/// and the rest goes on. Into a shared ring any number of these can publish at a time.
 ///
 /// Example: vmstat 1 | perfring publish --wait 10 /dev/shm/vmstat
 #[derive(Debug, clap::Args)]
@@ -28,9 +28,12 @@ pub(crate) struct Args {
     /// The records' type
     #[arg(long = "type", value_name = "N", default_value = "4096", value_parser = args::record_type)]
     kind: RecordType,
-    /// Wait for space in a full ring, for at most so long per record
+    /// Wait for space in a full ring, or for who holds a shared one up, at most so long per record
     #[arg(long, value_name = "SECONDS", value_parser = args::seconds)]
     wait: Option<Duration>,
+    /// The name that `perfring stat` shows for this producer
+    #[arg(long, default_value = "perfring publish", value_parser = args::name)]
+    name: String,
     /// End with code 5 if a line was lost
     #[arg(long)]
     fail_on_loss: bool,
@@ -38,16 +41,17 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stop = Stop::install()?;
-    let mut producer = Producer::attach_as(&args.ring, "perfring publish")?;
-    let before = producer.book();
-    let mut lines = Lines { max: producer.max_len(), line: Vec::new(), len: 0 };
+    let mut door = Door::attach(&args.ring, &args.name)?;
+    let before = door.counts();
+    let mut lines = Lines { max: door.max_len(), line: Vec::new(), len: 0 };
     let ended = match args.wait {
-        None => publish_now(&mut producer, args.kind, &mut lines, &stop),
-        Some(wait) => publish_waiting(&mut producer, args.kind, &mut lines, &stop, wait),
+        None => publish_now(&mut door, args.kind, &mut lines, &stop),
+        Some(wait) => publish_waiting(&mut door, args.kind, &mut lines, &stop, wait),
     };
-    let report = Report::between(&before, &producer.book());
-    drop(producer);
-    note(&report.sentence());
+    let report = Report::between(before, door.counts());
+    let shared = matches!(door, Door::Many(_));
+    drop(door);
+    note(&report.sentence(&args.ring, shared));
     match ended {
         Ok(()) | Err(Failure::Signal(_)) if args.fail_on_loss && report.lost() > 0 => {
             Err(Failure::Loss(format!("{} of the lines were lost", report.lost())))
@@ -59,33 +63,93 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Publishes what each read of stdin brought by one store.
+/// The producer of a ring that has one at a time, or one of many.
+enum Door {
+    One(Producer),
+    Many(SharedProducer),
+}
+
+impl Door {
+    fn attach(home: &Home, name: &str) -> Result<Self, AttachError> {
+        match Producer::attach_as(home, name) {
+            Err(AttachError::Kind { .. }) => SharedProducer::attach_as(home, name).map(Door::Many),
+            one => one.map(Door::One),
+        }
+    }
+
+    fn max_len(&self) -> usize {
+        match self {
+            Door::One(producer) => producer.max_len(),
+            Door::Many(producer) => producer.max_len(),
+        }
+    }
+
+    /// What was written and refused here since the ring was made; by earlier producers, too.
+    fn counts(&self) -> (Count, Refused) {
+        match self {
+            Door::One(producer) => {
+                let book = producer.book();
+                (book.written, book.refused)
+            }
+            Door::Many(producer) => (producer.written(), producer.refused()),
+        }
+    }
+
+    fn publish(&mut self, kind: RecordType, line: Line<'_>) -> Result<(), ReserveError> {
+        match (self, line) {
+            (Door::One(producer), Line::Whole(bytes)) => producer.publish(kind, bytes),
+            (Door::Many(producer), Line::Whole(bytes)) => producer.publish(kind, bytes),
+            (Door::One(producer), Line::TooLong(len)) => producer.reserve(kind, len).map(drop),
+            (Door::Many(producer), Line::TooLong(len)) => producer.reserve(kind, len).map(drop),
+        }
+    }
+
+    fn publish_timeout(
+        &mut self,
+        kind: RecordType,
+        line: Line<'_>,
+        wait: Duration,
+    ) -> Result<(), ReserveError> {
+        match (self, line) {
+            (Door::One(producer), Line::Whole(bytes)) => {
+                producer.publish_timeout(kind, bytes, wait)
+            }
+            (Door::Many(producer), Line::Whole(bytes)) => {
+                producer.publish_timeout(kind, bytes, wait)
+            }
+            (door, too_long) => door.publish(kind, too_long),
+        }
+    }
+}
+
+/// Publishes what each read of stdin brought: to a ring of its own by one store.
 fn publish_now(
-    producer: &mut Producer,
+    door: &mut Door,
     kind: RecordType,
     lines: &mut Lines,
     stop: &Stop,
 ) -> Result<(), Failure> {
     let mut input = Input::new()?;
     while let Some(bytes) = input.fill(stop)? {
-        let mut batch = producer.batch();
         let taken = bytes.len();
-        lines.take(bytes, |line| match line {
-            Line::Whole(bytes) => batch.push(kind, bytes),
-            Line::TooLong(len) => batch.reserve(kind, len).map(drop),
-        })?;
-        batch.publish();
+        if let Door::One(producer) = door {
+            let mut batch = producer.batch();
+            lines.take(bytes, |line| match line {
+                Line::Whole(bytes) => batch.push(kind, bytes),
+                Line::TooLong(len) => batch.reserve(kind, len).map(drop),
+            })?;
+            batch.publish();
+        } else {
+            lines.take(bytes, |line| door.publish(kind, line))?;
+        }
         input.consume(taken);
     }
-    lines.end(|line| match line {
-        Line::Whole(bytes) => producer.publish(kind, bytes),
-        Line::TooLong(len) => producer.reserve(kind, len).map(drop),
-    })
+    lines.end(|line| door.publish(kind, line))
 }
 
 /// Publishes line by line, waiting for space.
 fn publish_waiting(
-    producer: &mut Producer,
+    door: &mut Door,
     kind: RecordType,
     lines: &mut Lines,
     stop: &Stop,
@@ -94,10 +158,7 @@ fn publish_waiting(
     let mut input = Input::new()?;
     let watch = Watch::start(stop);
     let mut publish = |line: Line<'_>| {
-        let result = match line {
-            Line::Whole(bytes) => producer.publish_timeout(kind, bytes, wait),
-            Line::TooLong(len) => producer.reserve(kind, len).map(drop),
-        };
+        let result = door.publish_timeout(kind, line, wait);
         watch.count(result.is_ok());
         result
     };
@@ -148,31 +209,35 @@ impl Watch {
 /// What became of the lines.
 struct Report {
     published: u64,
-    full: u64,
-    too_large: u64,
+    refused: Refused,
 }
 
 impl Report {
-    fn between(before: &ProducerBook, after: &ProducerBook) -> Self {
-        Report {
-            published: after.written.since(before.written).records,
-            full: after.refused.full.since(before.refused.full).records,
-            too_large: after.refused.too_large.since(before.refused.too_large).records,
-        }
+    fn between(before: (Count, Refused), after: (Count, Refused)) -> Self {
+        Report { published: after.0.since(before.0).records, refused: after.1.since(before.1) }
     }
 
     fn lost(&self) -> u64 {
-        self.full + self.too_large
+        self.refused.total().records
     }
 
-    fn sentence(&self) -> String {
-        let Report { published, full, too_large } = self;
-        match self.lost() {
-            0 => format!("published {published} records, lost 0"),
-            lost => format!(
-                "published {published} records, lost {lost}: full {full}, too_large {too_large}"
-            ),
+    fn sentence(&self, home: &Home, shared: bool) -> String {
+        let Report { published, refused } = self;
+        let lost = self.lost();
+        let mut said = format!("published {published} records, lost {lost}");
+        if lost == 0 {
+            return said;
         }
+        let (full, too_large) = (refused.full.records, refused.too_large.records);
+        said += &format!(": full {full}, too_large {too_large}");
+        let (contended, pending) = (refused.contended.records, refused.pending.records);
+        if shared {
+            said += &format!(", contended {contended}, pending {pending}");
+        }
+        if contended + pending > 0 {
+            said += &format!("; `perfring stat {home}` says who holds the ring up");
+        }
+        said
     }
 }
 

@@ -1,18 +1,23 @@
 //! A ring's figures as one JSON object, with the names of `proto/ABI.md`.
 
 use super::Balance;
-use perfring_consumer::{Evict, Holding, Home, Stat, Tell};
-use serde_json::{Value, json};
+use perfring_consumer::{
+    Count, Evict, HeldUp, Holding, Home, Member, Producers, Refused, Stat, Tell, Who,
+};
+use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
 pub(super) fn write(out: &mut impl Write, home: &Home, stat: &Stat) -> io::Result<()> {
     let layout = &stat.layout;
+    let exclusive = layout.producers == Producers::One;
     let mut object = json!({
         "ring": home.to_string(),
         "data_size": layout.data_size,
         "policy": layout.policy.name(),
         "evict": match layout.evict { Evict::Exact => "exact", Evict::Half => "half" },
         "tell": match layout.tell { Tell::InStream => "stream", Tell::CountersOnly => "counters" },
+        "producers": layout.producers.name(),
+        "slot_count": layout.slots,
         "page_size": layout.page_size,
         "max_len": layout.max_len(),
         "created_ns": layout.created_ns,
@@ -20,7 +25,10 @@ pub(super) fn write(out: &mut impl Write, home: &Home, stat: &Stat) -> io::Resul
         "creator_uid": layout.creator_uid,
         "uuid": uuid::Uuid::from_bytes(layout.uuid).to_string(),
         "boot_id": uuid::Uuid::from_bytes(layout.boot_id).to_string(),
-        "producer": holding(&stat.producer),
+        "epoch": stat.epoch(),
+        "producer": exclusive.then(|| holding(&stat.producer)),
+        "slots": stat.producers.iter().map(slot).collect::<Vec<_>>(),
+        "held_up": stat.held_up.as_ref().map(held_up),
         "consumer": holding(&stat.consumer),
         "damaged": stat.totals.is_none(),
     });
@@ -31,35 +39,79 @@ pub(super) fn write(out: &mut impl Write, home: &Home, stat: &Stat) -> io::Resul
         object.insert("lost_markers".to_owned(), producer.lost_markers.into());
         let balanced = Balance::of(layout.policy, totals).holds();
         object.insert("balanced".to_owned(), balanced.into());
-        for (name, count) in [
-            ("written", producer.written),
-            ("discarded", producer.discarded),
-            ("full", producer.refused.full),
-            ("too_large", producer.refused.too_large),
-            ("told_full", producer.told.full),
-            ("told_too_large", producer.told.too_large),
-            ("untold", totals.untold()),
-            ("overwritten", totals.overwritten),
-            ("read", totals.consumer.read),
-            ("lapped", totals.consumer.lapped),
-            ("present", totals.present),
-        ] {
-            object.insert(format!("{name}_records"), count.records.into());
-            object.insert(format!("{name}_bytes"), count.bytes.into());
-        }
+        insert_counts(object, &refused("", &producer.refused));
+        insert_counts(object, &refused("told_", &producer.told));
+        insert_counts(
+            object,
+            &[
+                ("written".to_owned(), producer.written),
+                ("discarded".to_owned(), producer.discarded),
+                ("reclaimed".to_owned(), producer.reclaimed),
+                ("untold".to_owned(), totals.untold()),
+                ("overwritten".to_owned(), totals.overwritten),
+                ("read".to_owned(), totals.consumer.read),
+                ("lapped".to_owned(), totals.consumer.lapped),
+                ("present".to_owned(), totals.present),
+                ("stranded".to_owned(), totals.stranded),
+            ],
+        );
     }
     serde_json::to_writer(&mut *out, &object)?;
     out.write_all(b"\n")
 }
 
+fn insert_counts(object: &mut Map<String, Value>, counts: &[(String, Count)]) {
+    for (name, count) in counts {
+        object.insert(format!("{name}_records"), count.records.into());
+        object.insert(format!("{name}_bytes"), count.bytes.into());
+    }
+}
+
+fn refused(prefix: &str, refused: &Refused) -> Vec<(String, Count)> {
+    let causes = [
+        ("full", refused.full),
+        ("too_large", refused.too_large),
+        ("contended", refused.contended),
+        ("pending", refused.pending),
+    ];
+    causes.map(|(cause, count)| (format!("{prefix}{cause}"), count)).into()
+}
+
 fn holding(holding: &Holding) -> Value {
-    let who = &holding.who;
-    json!({
-        "alive": holding.alive,
-        "name": who.name,
-        "pid": who.pid,
-        "uid": who.uid,
-        "epoch": who.epoch,
-        "attached_ns": who.attached_ns,
-    })
+    place(holding.alive, &holding.who).into()
+}
+
+fn place(alive: bool, who: &Who) -> Map<String, Value> {
+    let place: [(&str, Value); 6] = [
+        ("alive", alive.into()),
+        ("name", who.name.as_str().into()),
+        ("pid", who.pid.into()),
+        ("uid", who.uid.into()),
+        ("epoch", who.epoch.into()),
+        ("attached_ns", who.attached_ns.into()),
+    ];
+    place.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+}
+
+/// One producer of a shared ring, with its figures since it attached.
+fn slot(member: &Member) -> Value {
+    let figures = &member.figures;
+    let mut object = place(member.alive, &figures.who);
+    object.insert("slot".to_owned(), figures.slot.into());
+    insert_counts(&mut object, &refused("", &figures.refused));
+    insert_counts(
+        &mut object,
+        &[
+            ("written".to_owned(), figures.written),
+            ("discarded".to_owned(), figures.discarded),
+            ("reclaimed".to_owned(), figures.reclaimed),
+            ("open".to_owned(), figures.open),
+        ],
+    );
+    object.into()
+}
+
+fn held_up(held: &HeldUp) -> Value {
+    let for_ns = u64::try_from(held.since.as_nanos()).unwrap_or(u64::MAX);
+    json!({ "slot": held.slot, "alive": held.alive, "for_ns": for_ns, "locked": held.locked })
 }

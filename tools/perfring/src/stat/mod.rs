@@ -1,9 +1,11 @@
 //! `perfring stat`: a ring's figures.
 
 mod json;
+mod producers;
 mod text;
 
 use crate::args;
+use crate::columns;
 use crate::failure::Failure;
 use crate::stop::{LOOK, Stop};
 use perfring_consumer::{Count, Home, Policy, Stat, Totals};
@@ -12,7 +14,8 @@ use std::time::{Duration, Instant};
 
 /// Show a ring's figures: positions, who is attached, what was written, read and lost
 ///
-/// Needs read permission and disturbs nobody.
+/// Needs read permission and disturbs nobody. Of a shared ring it shows each producer, and who
+/// holds the others up, if anybody does.
 ///
 /// Example: perfring stat --json -i 1 /dev/shm/ticks
 #[derive(Debug, clap::Args)]
@@ -31,6 +34,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stop = Stop::install()?;
     let mut out = BufWriter::new(io::stdout().lock());
+    let width = columns::width();
     let mut before: Option<(Instant, Stat)> = None;
     loop {
         let now = Instant::now();
@@ -39,7 +43,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let written = if args.json {
             json::write(&mut out, &args.ring, &stat)
         } else {
-            text::write(&mut out, &args.ring, &stat, since)
+            text::Page::new(&mut out, width).write(&args.ring, &stat, since)
         };
         written.and_then(|()| out.flush()).map_err(|error| Failure::output(&error))?;
         if stat.totals.is_none() {
@@ -73,6 +77,11 @@ pub(crate) fn read(home: &Home) -> Result<Stat, Failure> {
         stat = Stat::read(home)?;
     }
     Ok(stat)
+}
+
+/// Whether a producer is attached.
+pub(crate) fn is_fed(stat: &Stat) -> bool {
+    stat.producer.alive || stat.producers.iter().any(|member| member.alive)
 }
 
 /// The ring's own equation: what was written is gone or still there.

@@ -1,52 +1,92 @@
 //! A ring's figures for people.
 
-use super::Balance;
+use super::{Balance, is_fed, producers};
 use crate::args::show_size;
-use perfring_consumer::{Count, Evict, Holding, Home, Layout, Policy, Stat, Tell, Totals};
+use crate::columns::paragraph;
+use crate::owner::{held_up, name};
+use perfring_consumer::{
+    Count, Evict, Holding, Home, Layout, Policy, Producers, Stat, Tell, Totals,
+};
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Writes the figures; with those of a while ago, also the rates.
-pub(super) fn write(
-    out: &mut impl Write,
-    home: &Home,
-    stat: &Stat,
-    since: Option<(Duration, &Stat)>,
-) -> io::Result<()> {
-    let layout = &stat.layout;
-    if since.is_some() {
-        writeln!(out)?;
-    }
-    writeln!(out, "{home}")?;
-    line(out, "policy", &policy(layout))?;
-    line(out, "size", &size(layout, stat.totals.as_ref()))?;
-    line(out, "uuid", &uuid::Uuid::from_bytes(layout.uuid).to_string())?;
-    let creator = format!("by pid {}, uid {}", layout.creator_pid, layout.creator_uid);
-    line(out, "created", &format!("{} {creator}", utc(layout.created_ns)))?;
-    line(out, "producer", &holding(&stat.producer))?;
-    line(out, "consumer", &holding(&stat.consumer))?;
-    let Some(totals) = &stat.totals else {
-        return line(out, "books", "damaged");
-    };
-    line(out, "data_head", &totals.head.to_string())?;
-    line(out, "data_tail", &totals.tail.to_string())?;
-    writeln!(out)?;
-    writeln!(out, "  {:<12} {:>14} {:>18}", "", "records", "bytes")?;
-    for (name, count) in counts(layout.policy, totals) {
-        writeln!(out, "  {name:<12} {:>14} {:>18}", count.records, count.bytes)?;
-    }
-    writeln!(out)?;
-    line(out, "balance", &balance(stat, totals))?;
-    if let Some((time, before)) = since
-        && let Some(before) = &before.totals
-    {
-        line(out, "rate", &rate(time, before, totals))?;
-    }
-    Ok(())
+/// The figures on their way to stdout.
+pub(super) struct Page<'a, W> {
+    out: &'a mut W,
+    width: Option<usize>,
 }
 
-fn line(out: &mut impl Write, name: &str, value: &str) -> io::Result<()> {
-    writeln!(out, "  {name:<12} {value}")
+impl<'a, W: Write> Page<'a, W> {
+    pub(super) fn new(out: &'a mut W, width: Option<usize>) -> Self {
+        Page { out, width }
+    }
+
+    /// Writes the figures; with those of a while ago, also the rates.
+    pub(super) fn write(
+        &mut self,
+        home: &Home,
+        stat: &Stat,
+        since: Option<(Duration, &Stat)>,
+    ) -> io::Result<()> {
+        let layout = &stat.layout;
+        if since.is_some() {
+            writeln!(self.out)?;
+        }
+        writeln!(self.out, "{home}")?;
+        self.line("policy", &policy(layout))?;
+        self.line("kind", &kind(stat))?;
+        self.line("size", &size(layout, stat.totals.as_ref()))?;
+        self.line("uuid", &uuid::Uuid::from_bytes(layout.uuid).to_string())?;
+        let creator = format!("by pid {}, uid {}", layout.creator_pid, layout.creator_uid);
+        self.line("created", &format!("{} {creator}", utc(layout.created_ns)))?;
+        if layout.producers == Producers::One {
+            self.line("producer", &holding(&stat.producer))?;
+        }
+        self.line("consumer", &holding(&stat.consumer))?;
+        if let Some(held) = &stat.held_up {
+            self.line("held up", &held_up(home, stat, held))?;
+        }
+        if let Some(totals) = &stat.totals {
+            self.line("data_head", &totals.head.to_string())?;
+            self.line("data_tail", &totals.tail.to_string())?;
+            writeln!(self.out)?;
+            writeln!(self.out, "  {:<12} {:>14} {:>18}", "", "records", "bytes")?;
+            for (name, count) in counts(layout, totals) {
+                writeln!(self.out, "  {name:<12} {:>14} {:>18}", count.records, count.bytes)?;
+            }
+        } else {
+            self.line("books", "damaged")?;
+        }
+        if !stat.producers.is_empty() {
+            writeln!(self.out)?;
+            producers::write(self.out, &stat.producers, self.width)?;
+        }
+        let Some(totals) = &stat.totals else { return Ok(()) };
+        writeln!(self.out)?;
+        self.line("balance", &balance(stat, totals))?;
+        if let Some((time, before)) = since
+            && let Some(before) = &before.totals
+        {
+            self.line("rate", &rate(time, before, totals))?;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, name: &str, value: &str) -> io::Result<()> {
+        writeln!(self.out, "{}", paragraph(&format!("  {name:<12} "), value, self.width))
+    }
+}
+
+/// How many producers at a time, and how often one has attached.
+fn kind(stat: &Stat) -> String {
+    let epoch = stat.epoch();
+    match stat.layout.producers {
+        Producers::One => format!("one producer at a time, epoch {epoch}"),
+        Producers::Many => {
+            let alive = stat.producers.iter().filter(|member| member.alive).count();
+            format!("many producers: {alive} of {} slots in use, epoch {epoch}", stat.layout.slots)
+        }
+    }
 }
 
 fn policy(layout: &Layout) -> String {
@@ -78,7 +118,7 @@ fn holding(holding: &Holding) -> String {
     if who.epoch == 0 {
         return if holding.alive { "attaching" } else { "none so far" }.to_owned();
     }
-    let name = if who.name.is_empty() { "unnamed" } else { &who.name };
+    let name = name(who);
     let state = if holding.alive { "alive" } else { "gone" };
     let since = utc(who.attached_ns);
     let nth = who.epoch;
@@ -91,24 +131,33 @@ fn utc(ns: u64) -> String {
     humantime::format_rfc3339_millis(time).to_string()
 }
 
-/// The counts that say something on a ring of this policy.
-fn counts(policy: Policy, totals: &Totals) -> Vec<(&'static str, Count)> {
+/// The counts that say something on a ring of this kind.
+fn counts(layout: &Layout, totals: &Totals) -> Vec<(&'static str, Count)> {
     let producer = &totals.producer;
+    let shared = layout.producers == Producers::Many;
     let mut counts = vec![("written", producer.written)];
-    if policy == Policy::Overwrite {
+    if layout.policy == Policy::Overwrite {
         counts.push(("overwritten", totals.overwritten));
     }
     counts.push(("still there", totals.present));
     counts.push(("read", totals.consumer.read));
-    if policy == Policy::Overwrite {
+    if layout.policy == Policy::Overwrite {
         counts.push(("lapped", totals.consumer.lapped));
     }
-    if policy == Policy::Drop {
+    if layout.policy == Policy::Drop {
         counts.push(("full", producer.refused.full));
     }
     counts.push(("too_large", producer.refused.too_large));
+    if shared {
+        counts.push(("contended", producer.refused.contended));
+        counts.push(("pending", producer.refused.pending));
+    }
     counts.push(("untold", totals.untold()));
     counts.push(("discarded", producer.discarded));
+    if shared {
+        counts.push(("reclaimed", producer.reclaimed));
+        counts.push(("stranded", totals.stranded));
+    }
     counts
 }
 
@@ -121,7 +170,7 @@ fn balance(stat: &Stat, totals: &Totals) -> String {
     let written = balance.written.records;
     if balance.holds() {
         format!("written {written} = {sum}")
-    } else if stat.producer.alive || stat.consumer.alive {
+    } else if is_fed(stat) || stat.consumer.alive {
         format!("written {written} ~ {sum} (in use: each figure is of its own moment)")
     } else {
         format!("written {written} is NOT {sum}")

@@ -1,0 +1,376 @@
+//! The kernel's own ring between many producers and one reader, the BPF ring buffer, without any
+//! library: three commands of `bpf(2)`, a program of some twenty instructions, and its two mappings.
+//!
+//! The program publishes [`BLOCK`] numbered records, each reserved, written in place and submitted
+//! without a wake-up, because the reader here looks by itself: its fastest way. It is run by
+//! `BPF_PROG_TEST_RUN`, which costs a system call for so many records. All this takes privileges;
+//! where they lack, [`Map::create`] or [`Feeder::load`] says so and the ring is not measured.
+
+use crate::BenchError;
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use std::ffi::{c_long, c_void};
+use std::num::NonZeroUsize;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Records that one run of the program publishes.
+pub(crate) const BLOCK: u64 = 1024;
+
+/// Commands of `bpf(2)`.
+const MAP_CREATE: c_long = 0;
+const PROG_LOAD: c_long = 5;
+const PROG_TEST_RUN: c_long = 10;
+const MAP_GET_FD_BY_ID: c_long = 14;
+const OBJ_GET_INFO_BY_FD: c_long = 15;
+/// The type of the map, and that of a program that is handed a few numbers and may use it.
+const MAP_TYPE_RINGBUF: u32 = 27;
+const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
+/// Functions that the program calls.
+const RINGBUF_RESERVE: i32 = 131;
+const RINGBUF_SUBMIT: i32 = 132;
+const NO_WAKEUP: i32 = 1;
+/// Bits of a record's first word beside its length.
+const BUSY: u32 = 1 << 31;
+const DISCARDED: u32 = 1 << 30;
+
+/// The attributes of each command, as the kernel lays them out; what is left out is zero.
+#[repr(C)]
+#[derive(Default)]
+struct CreateMap {
+    map_type: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct LoadProgram {
+    prog_type: u32,
+    insn_cnt: u32,
+    insns: u64,
+    license: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct TestRun {
+    prog_fd: u32,
+    retval: u32,
+    data_size: [u32; 2],
+    data: [u64; 2],
+    repeat: u32,
+    duration: u32,
+    ctx_size_in: u32,
+    ctx_size_out: u32,
+    ctx_in: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct GetById {
+    id: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct GetInfo {
+    bpf_fd: u32,
+    info_len: u32,
+    info: u64,
+}
+
+/// # Safety
+/// Addresses in `attributes` must be of memory that the command may read or write as it does.
+unsafe fn bpf<T>(
+    what: &'static str,
+    command: c_long,
+    attributes: &mut T,
+) -> Result<i32, BenchError> {
+    let size = size_of::<T>();
+    // SAFETY: the kernel reads and writes `size` bytes there and, as the caller sees to, behind
+    // the addresses in them.
+    let returned = unsafe { libc::syscall(libc::SYS_bpf, command, attributes as *mut T, size) };
+    let source = || BenchError::System { what, source: Errno::last() };
+    if returned < 0 { Err(source()) } else { i32::try_from(returned).map_err(|_| source()) }
+}
+
+/// # Safety
+/// As [`bpf`], and the command must return a descriptor.
+unsafe fn bpf_fd<T>(
+    what: &'static str,
+    command: c_long,
+    attributes: &mut T,
+) -> Result<OwnedFd, BenchError> {
+    // SAFETY: as the caller says.
+    let fd = unsafe { bpf(what, command, attributes) }?;
+    // SAFETY: it was made a moment ago and is nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The ring: a map, which processes find by its number.
+pub(crate) struct Map {
+    fd: OwnedFd,
+    page: usize,
+    data_size: u64,
+    /// Two mappings: the reader's page, and the producers' page with the data area twice.
+    reader: NonNull<u8>,
+    ring: NonNull<u8>,
+}
+
+impl Map {
+    pub(crate) fn create(data_size: u64) -> Result<Self, BenchError> {
+        let too_large = |_| BenchError::Usage(format!("data size {data_size}"));
+        let mut attributes = CreateMap {
+            map_type: MAP_TYPE_RINGBUF,
+            max_entries: u32::try_from(data_size).map_err(too_large)?,
+            ..CreateMap::default()
+        };
+        // SAFETY: there are no addresses in them, and the command returns a descriptor.
+        let fd = unsafe { bpf_fd("making a BPF ring buffer", MAP_CREATE, &mut attributes) }?;
+        Self::mapped(fd, data_size)
+    }
+
+    /// The map that another process has made.
+    pub(crate) fn open(id: u32, data_size: u64) -> Result<Self, BenchError> {
+        let mut attributes = GetById { id };
+        // SAFETY: as in `create`.
+        let fd = unsafe { bpf_fd("opening a BPF map", MAP_GET_FD_BY_ID, &mut attributes) }?;
+        Self::mapped(fd, data_size)
+    }
+
+    /// What [`Map::open`] wants.
+    pub(crate) fn id(&self) -> Result<u32, BenchError> {
+        let mut info = [0u32; 32];
+        let mut attributes = GetInfo {
+            bpf_fd: number(&self.fd),
+            info_len: size_of_val(&info) as u32,
+            info: info.as_mut_ptr() as u64,
+        };
+        // SAFETY: the kernel writes at most `info_len` bytes to `info`, which outlives the call.
+        unsafe { bpf("asking for a BPF map's number", OBJ_GET_INFO_BY_FD, &mut attributes) }?;
+        Ok(info[1])
+    }
+
+    fn mapped(fd: OwnedFd, data_size: u64) -> Result<Self, BenchError> {
+        let system = |source| BenchError::System { what: "mapping a BPF ring buffer", source };
+        let too_large = |_| BenchError::Usage(format!("data size {data_size}"));
+        let page = rustix::param::page_size();
+        let twice = page + 2 * usize::try_from(data_size).map_err(too_large)?;
+        let [one, twice] =
+            [page, twice].map(|len| NonZeroUsize::new(len).unwrap_or(NonZeroUsize::MIN));
+        let (read, write) = (ProtFlags::PROT_READ, ProtFlags::PROT_WRITE);
+        // SAFETY: without MAP_FIXED the kernel takes addresses that nothing uses.
+        let reader = unsafe { mmap(None, one, read | write, MapFlags::MAP_SHARED, &fd, 0) }
+            .map_err(system)?
+            .cast();
+        // SAFETY: as above.
+        let ring = unsafe { mmap(None, twice, read, MapFlags::MAP_SHARED, &fd, page as i64) };
+        match ring.map_err(system) {
+            Ok(ring) => Ok(Map { fd, page, data_size, reader, ring: ring.cast() }),
+            Err(error) => {
+                // SAFETY: mapped above, and nobody has it.
+                let unmapped = unsafe { munmap(reader.cast::<c_void>(), page) };
+                debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+                Err(error)
+            }
+        }
+    }
+
+    fn reader_pos(&self) -> &AtomicU64 {
+        // SAFETY: the page's first word is the reader's position; mapped writable for as long as
+        // `self`, and atomic for everybody.
+        unsafe { self.reader.cast().as_ref() }
+    }
+
+    /// Up to where records were reserved.
+    pub(crate) fn producer_pos(&self) -> u64 {
+        // SAFETY: the page's first word is the producers' position; mapped for as long as `self`.
+        unsafe { self.ring.cast::<AtomicU64>().as_ref() }.load(Ordering::Acquire)
+    }
+
+    /// Gives all space back unread: what overwriting is elsewhere, as far as a producer feels it.
+    pub(crate) fn forget(&self) {
+        self.reader_pos().store(self.producer_pos(), Ordering::Release);
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        let twice = self.page + 2 * self.data_size as usize;
+        for (base, len) in [(self.reader, self.page), (self.ring, twice)] {
+            // SAFETY: exactly what `mapped` mapped; references into it borrow from `self`.
+            let unmapped = unsafe { munmap(base.cast::<c_void>(), len) };
+            debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+        }
+    }
+}
+
+/// The reading end.
+pub(crate) struct Reader {
+    map: Map,
+    pos: u64,
+    /// Where the position is stored next: in eighths of the ring, as the others do.
+    owe_at: u64,
+}
+
+impl Reader {
+    pub(crate) fn new(map: Map) -> Self {
+        let owe_at = map.data_size / 8;
+        Reader { map, pos: 0, owe_at }
+    }
+
+    /// Whether something was reserved that is not read.
+    #[inline(always)]
+    pub(crate) fn is_behind(&self) -> bool {
+        self.map.producer_pos() != self.pos
+    }
+
+    /// Shows every record that is there, in place. Returns how many they were.
+    #[inline(always)]
+    pub(crate) fn drain<const N: usize>(&mut self, mut visit: impl FnMut(&[u8; N])) -> u64 {
+        let end = self.map.producer_pos();
+        let mut count = 0;
+        while self.pos < end {
+            let offset = (self.pos & (self.map.data_size - 1)) as usize;
+            // SAFETY: the data area begins a page into the mapping, and is mapped twice.
+            let record = unsafe { self.map.ring.add(self.map.page + offset) };
+            // SAFETY: 8-aligned and mapped; the kernel stores it atomically.
+            let word = unsafe { record.cast::<AtomicU32>().as_ref() }.load(Ordering::Acquire);
+            if word & BUSY != 0 {
+                break;
+            }
+            let len = word & !DISCARDED;
+            if word & DISCARDED == 0 && len as usize == N {
+                // SAFETY: in bounds, as the area is mapped twice.
+                let payload = unsafe { record.add(8) };
+                // SAFETY: N mapped bytes of a submitted record: nobody writes them before the
+                // reader's position passes them.
+                visit(unsafe { payload.cast::<[u8; N]>().as_ref() });
+                count += 1;
+            }
+            self.pos += u64::from(len).next_multiple_of(8) + 8;
+            if self.pos >= self.owe_at {
+                self.map.reader_pos().store(self.pos, Ordering::Release);
+                self.owe_at = self.pos + self.map.data_size / 8;
+            }
+        }
+        count
+    }
+}
+
+/// A producer: the program, loaded.
+pub(crate) struct Feeder {
+    program: OwnedFd,
+}
+
+impl Feeder {
+    /// Loads a program that publishes payloads of `len` bytes into this ring.
+    pub(crate) fn load(map: &Map, len: usize) -> Result<Self, BenchError> {
+        let program = program(number(&map.fd), len);
+        let license = c"MIT";
+        let mut attributes = LoadProgram {
+            prog_type: PROG_TYPE_RAW_TRACEPOINT,
+            insn_cnt: program.len() as u32,
+            insns: program.as_ptr() as u64,
+            license: license.as_ptr() as u64,
+        };
+        // SAFETY: the kernel reads so many instructions and the string, which both outlive the
+        // call; the command returns a descriptor.
+        let program = unsafe { bpf_fd("loading a BPF program", PROG_LOAD, &mut attributes) }?;
+        Ok(Feeder { program })
+    }
+
+    /// Publishes [`BLOCK`] records from this number on. Returns for how many there was no room.
+    #[inline]
+    pub(crate) fn feed(&self, first: u64) -> Result<u64, BenchError> {
+        let context = [first];
+        let mut attributes = TestRun {
+            prog_fd: number(&self.program),
+            ctx_size_in: size_of_val(&context) as u32,
+            ctx_in: context.as_ptr() as u64,
+            ..TestRun::default()
+        };
+        // SAFETY: the kernel reads `ctx_size_in` bytes of `context`, which outlives the call.
+        unsafe { bpf("running a BPF program", PROG_TEST_RUN, &mut attributes) }?;
+        Ok(attributes.retval.into())
+    }
+}
+
+fn number(fd: &OwnedFd) -> u32 {
+    fd.as_raw_fd().unsigned_abs()
+}
+
+/// One instruction.
+const fn insn(code: u8, dst: u8, src: u8, offset: i16, imm: i32) -> u64 {
+    let regs = ((src as u64) << 4 | dst as u64) << 8;
+    (imm as u32 as u64) << 32 | (offset as u16 as u64) << 16 | regs | code as u64
+}
+
+/// The program, for a little-endian machine; another refuses it.
+///
+/// r6 is the number of the next record, r7 how many are left, r8 for how many there was no room.
+fn program(map: u32, len: usize) -> Vec<u64> {
+    const LOAD: u8 = 0x79; // dst = *(src + offset)
+    const LOAD_IMM: u8 = 0x18; // dst = imm of two instructions
+    const STORE: u8 = 0x7b; // *(dst + offset) = src
+    const MOVE: u8 = 0xbf;
+    const MOVE_IMM: u8 = 0xb7;
+    const ADD_IMM: u8 = 0x07;
+    const MULTIPLY: u8 = 0x2f;
+    const JUMP: u8 = 0x05;
+    const JUMP_IF_IMM: u8 = 0x15;
+    const JUMP_UNLESS_IMM: u8 = 0x55;
+    const CALL: u8 = 0x85;
+    const EXIT: u8 = 0x95;
+    const MAP: u8 = 1; // what LOAD_IMM takes its number for
+    let spread = crate::payload::SPREAD;
+
+    // What `fill` does.
+    let mut fill = vec![insn(STORE, 0, 6, 0, 0)];
+    if len > 8 {
+        fill.extend([
+            insn(MOVE, 1, 6, 0, 0),
+            insn(LOAD_IMM, 2, 0, 0, spread as i32),
+            insn(0, 0, 0, 0, (spread >> 32) as i32),
+            insn(MULTIPLY, 1, 2, 0, 0),
+        ]);
+        fill.extend((8..len as i16).step_by(8).map(|offset| insn(STORE, 0, 1, offset, 0)));
+    }
+    fill.extend([
+        insn(MOVE, 1, 0, 0, 0),
+        insn(MOVE_IMM, 2, 0, 0, NO_WAKEUP),
+        insn(CALL, 0, 0, 0, RINGBUF_SUBMIT),
+        insn(JUMP, 0, 0, 1, 0),
+    ]);
+    let mut all = vec![
+        insn(LOAD, 6, 1, 0, 0),
+        insn(MOVE_IMM, 7, 0, 0, BLOCK as i32),
+        insn(MOVE_IMM, 8, 0, 0, 0),
+    ];
+    let top = all.len();
+    all.extend([
+        insn(LOAD_IMM, 1, MAP, 0, map as i32),
+        insn(0, 0, 0, 0, 0),
+        insn(MOVE_IMM, 2, 0, 0, len as i32),
+        insn(MOVE_IMM, 3, 0, 0, 0),
+        insn(CALL, 0, 0, 0, RINGBUF_RESERVE),
+        insn(JUMP_IF_IMM, 0, 0, fill.len() as i16, 0),
+    ]);
+    all.extend(fill);
+    all.extend([
+        insn(ADD_IMM, 8, 0, 0, 1), // no room: what the jump before it skips
+        insn(ADD_IMM, 6, 0, 0, 1),
+        insn(ADD_IMM, 7, 0, 0, -1),
+    ]);
+    let back = top as i16 - all.len() as i16 - 1;
+    all.extend([
+        insn(JUMP_UNLESS_IMM, 7, 0, back, 0),
+        insn(MOVE, 0, 8, 0, 0),
+        insn(EXIT, 0, 0, 0, 0),
+    ]);
+    all
+}

@@ -1,0 +1,278 @@
+//! Whether the records of many producers are all there, and all losses told.
+//!
+//! A record's number has its producer in the top byte and counts that producer's attempts in the
+//! rest. A refused attempt leaves a gap, so gaps and refusals must agree, producer by producer. A
+//! refused batch is one attempt, as the ring counts it.
+
+use crate::payload::verify;
+use perfring_consumer::Cause;
+use serde::Serialize;
+use std::ops::{Add, Sub};
+
+/// The most producers.
+pub(crate) const PRODUCERS_MAX: usize = 64;
+const SHIFT: u32 = 56;
+
+/// The number of a producer's first attempt.
+pub(crate) fn first_number(producer: usize) -> u64 {
+    (producer as u64) << SHIFT
+}
+
+/// How many attempts came before this number.
+pub(crate) fn attempts(number: u64) -> u64 {
+    number & ((1 << SHIFT) - 1)
+}
+
+/// Refused attempts by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Losses {
+    pub(crate) full: u64,
+    pub(crate) contended: u64,
+    pub(crate) pending: u64,
+    pub(crate) other: u64,
+}
+
+impl Losses {
+    #[inline]
+    pub(crate) fn count(&mut self, cause: Cause, records: u64) {
+        *match cause {
+            Cause::Full => &mut self.full,
+            Cause::Contended => &mut self.contended,
+            Cause::Pending => &mut self.pending,
+            Cause::TooLarge | Cause::Lapped | Cause::Foreign => &mut self.other,
+        } += records;
+    }
+
+    pub(crate) fn words(self) -> [u64; 4] {
+        [self.full, self.contended, self.pending, self.other]
+    }
+
+    pub(crate) fn total(self) -> u64 {
+        self.words().iter().sum()
+    }
+
+    /// By how much the two differ, cause by cause.
+    fn apart(self, other: Losses) -> u64 {
+        self.words().iter().zip(other.words()).map(|(a, b)| a.abs_diff(b)).sum()
+    }
+}
+
+impl From<[u64; 4]> for Losses {
+    fn from([full, contended, pending, other]: [u64; 4]) -> Self {
+        Losses { full, contended, pending, other }
+    }
+}
+
+impl From<perfring_consumer::Refused> for Losses {
+    fn from(refused: perfring_consumer::Refused) -> Self {
+        let [full, contended, pending, other] =
+            [refused.full, refused.contended, refused.pending, refused.too_large]
+                .map(|count| count.records);
+        Losses { full, contended, pending, other }
+    }
+}
+
+impl Add for Losses {
+    type Output = Losses;
+
+    fn add(self, other: Losses) -> Losses {
+        let ([a, b, c, d], [e, f, g, h]) = (self.words(), other.words());
+        Losses::from([a + e, b + f, c + g, d + h])
+    }
+}
+
+impl Sub for Losses {
+    type Output = Losses;
+
+    fn sub(self, other: Losses) -> Losses {
+        let ([a, b, c, d], [e, f, g, h]) = (self.words(), other.words());
+        Losses::from([
+            a.saturating_sub(e),
+            b.saturating_sub(f),
+            c.saturating_sub(g),
+            d.saturating_sub(h),
+        ])
+    }
+}
+
+/// What one producer says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) published: u64,
+    pub(crate) refused: Losses,
+}
+
+impl Tally {
+    /// What was tried.
+    pub(crate) fn attempts(&self) -> u64 {
+        self.published + self.refused.total()
+    }
+
+    pub(crate) fn sum(all: &[Tally]) -> Tally {
+        all.iter().fold(Tally::default(), |sum, one| Tally {
+            published: sum.published + one.published,
+            refused: sum.refused + one.refused,
+        })
+    }
+}
+
+/// Where a reader begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Begin {
+    /// At every producer's first attempt.
+    First,
+    /// At what is left of the ring: the first record of a producer says where.
+    Oldest,
+}
+
+const UNSEEN: u64 = u64::MAX;
+
+/// What a reader has seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    next: [u64; PRODUCERS_MAX],
+    gaps: [u64; PRODUCERS_MAX],
+    pub(crate) records: u64,
+    /// Records that were damaged or out of turn, and figures that do not agree.
+    pub(crate) bad: u64,
+    pub(crate) told: Losses,
+}
+
+impl Seen {
+    pub(crate) fn new(from: Begin) -> Self {
+        let next = if from == Begin::First { 0 } else { UNSEEN };
+        Seen {
+            next: [next; PRODUCERS_MAX],
+            gaps: [0; PRODUCERS_MAX],
+            records: 0,
+            bad: 0,
+            told: Losses::default(),
+        }
+    }
+
+    /// Takes the next record.
+    #[inline(always)]
+    pub(crate) fn see<const N: usize>(&mut self, bytes: &[u8; N]) {
+        let number = bytes.first_chunk().map_or(u64::MAX, |first| u64::from_ne_bytes(*first));
+        self.records += 1;
+        match self.next.get_mut((number >> SHIFT) as usize) {
+            Some(next) if *next == attempts(number) && verify(bytes, number) => *next += 1,
+            _ => self.puzzle(number, verify(bytes, number)),
+        }
+    }
+
+    /// Not the record that was due from its producer.
+    #[cold]
+    #[inline(never)]
+    fn puzzle(&mut self, number: u64, whole: bool) {
+        let (producer, seq) = ((number >> SHIFT) as usize, attempts(number));
+        match (self.next.get_mut(producer), self.gaps.get_mut(producer)) {
+            (Some(next), Some(_)) if whole && *next == UNSEEN => *next = seq + 1,
+            (Some(next), Some(gap)) if whole && seq > *next => {
+                *gap += seq - *next;
+                *next = seq + 1;
+            }
+            _ => self.bad += 1,
+        }
+    }
+
+    /// After all producers have ended and everything was read: every attempt was either read or is
+    /// told, or is among those that nobody could be told any more.
+    pub(crate) fn settle(&mut self, producers: &[Tally], untold: Losses) {
+        let sum = Tally::sum(producers);
+        self.bad += self.records.abs_diff(sum.published);
+        self.bad += (self.told + untold).apart(sum.refused);
+        for (number, (next, gap)) in self.next.iter().zip(self.gaps).enumerate() {
+            let tally = producers.get(number).copied().unwrap_or_default();
+            let gap = gap + tally.attempts().saturating_sub(*next);
+            self.bad += next.saturating_sub(tally.attempts());
+            self.bad += gap.abs_diff(tally.refused.total());
+        }
+    }
+
+    /// After all producers of an overwrite ring have ended: what stands, so many records as the
+    /// ring says, is the end of each one's stream, and has no more gaps than it had refusals.
+    pub(crate) fn settle_rest(&mut self, producers: &[Tally], present: u64) {
+        let sum = Tally::sum(producers);
+        self.bad += self.records.abs_diff(present);
+        self.bad += self.told.total().saturating_sub(sum.refused.total());
+        for (number, (next, gap)) in self.next.iter().zip(self.gaps).enumerate() {
+            let tally = producers.get(number).copied().unwrap_or_default();
+            if *next != UNSEEN {
+                let gap = gap + tally.attempts().saturating_sub(*next);
+                self.bad += next.saturating_sub(tally.attempts());
+                self.bad += gap.saturating_sub(tally.refused.total());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::payload::fill;
+
+    fn see(seen: &mut Seen, producer: usize, seq: u64) {
+        let mut bytes = [0; 64];
+        fill(&mut bytes, first_number(producer) + seq);
+        seen.see(&bytes);
+    }
+
+    fn tally(published: u64, full: u64) -> Tally {
+        Tally { published, refused: Losses { full, ..Losses::default() } }
+    }
+
+    #[test]
+    fn every_attempt_is_read_or_told() {
+        let mut seen = Seen::new(Begin::First);
+        for (producer, seq) in [(0, 0), (1, 0), (0, 1), (1, 3), (0, 2)] {
+            see(&mut seen, producer, seq);
+        }
+        seen.told.count(Cause::Full, 2);
+        let untold = Losses { full: 1, ..Losses::default() };
+        let settled = |producers: &[Tally], untold| {
+            let mut seen = seen.clone();
+            seen.settle(producers, untold);
+            seen.bad
+        };
+        assert_eq!(settled(&[tally(3, 0), tally(2, 3)], untold), 0);
+        assert_ne!(settled(&[tally(3, 0), tally(2, 3)], Losses::default()), 0, "one is not told");
+        assert_ne!(settled(&[tally(3, 2), tally(2, 1)], untold), 0, "told of the wrong producer");
+        assert_ne!(settled(&[tally(4, 0), tally(2, 3)], untold), 0, "one more was published");
+        let wrong = Losses { pending: 1, ..Losses::default() };
+        assert_ne!(settled(&[tally(3, 0), tally(2, 3)], wrong), 0, "told by the wrong cause");
+    }
+
+    #[test]
+    fn what_is_out_of_turn_or_damaged_is_bad() {
+        let mut seen = Seen::new(Begin::First);
+        see(&mut seen, 0, 0);
+        see(&mut seen, 0, 1);
+        see(&mut seen, 0, 1);
+        assert_eq!(seen.bad, 1);
+        let mut bytes = [0; 64];
+        fill(&mut bytes, 2);
+        bytes[40] ^= 1;
+        seen.see(&bytes);
+        assert_eq!(seen.bad, 2);
+        see(&mut seen, PRODUCERS_MAX, 0);
+        assert_eq!(seen.bad, 3);
+    }
+
+    #[test]
+    fn the_rest_of_an_overwrite_ring_is_the_end_of_each_stream() {
+        let mut seen = Seen::new(Begin::Oldest);
+        for (producer, seq) in [(0, 7), (2, 100), (0, 8), (2, 102)] {
+            see(&mut seen, producer, seq);
+        }
+        let settled = |producers: &[Tally], present| {
+            let mut seen = seen.clone();
+            seen.settle_rest(producers, present);
+            seen.bad
+        };
+        assert_eq!(settled(&[tally(9, 0), tally(5, 0), tally(102, 1)], 4), 0);
+        assert_ne!(settled(&[tally(9, 0), tally(5, 0), tally(103, 0)], 4), 0, "a gap, no refusal");
+        assert_ne!(settled(&[tally(10, 0), tally(5, 0), tally(102, 1)], 4), 0, "the last is gone");
+        assert_ne!(settled(&[tally(9, 0), tally(5, 0), tally(102, 1)], 5), 0, "one is missing");
+    }
+}

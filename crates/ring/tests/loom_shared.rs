@@ -1,0 +1,470 @@
+//! Shared rings under loom: the real reserve, commit and advance of two producers with a reader,
+//! and the recovery from a death at every store.
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p perfring-ring --test loom_shared
+//! ```
+//!
+//! **Why this covers deaths.** What a killed process leaves is what others can see: which of its
+//! stores it has made. So a producer runs in a thread of its own and dies, by unwinding, before its
+//! store number n, for every n that it ever comes to, while a survivor publishes at the same time;
+//! loom tries every interleaving (up to a bound of forced switches) and every stale value that the
+//! orderings allow. The second test lets the heir die as well, at every store of what it does, one
+//! after the other and so without a bound. `README.md` beside this file says which test failed for
+//! which breach.
+#![cfg(loom)]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
+use loom::thread;
+use perfring_abi::atomic::death;
+use perfring_abi::{Policy, RecordType, Tell};
+use perfring_ring::heap::HeapRing;
+use perfring_ring::{
+    Fences, Found, Observer, Peers, Reader, Refusal, Seen, SharedWriter, SlotFigures, Start,
+    Totals, Wake, Who, recover,
+};
+use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
+
+fn model(name: &str, switches: usize, run: impl Fn(&Plain) + Sync + Send + 'static) -> u64 {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(switches);
+    builder.max_branches = 50_000;
+    builder.max_duration = Some(std::time::Duration::from_secs(60));
+    let counts = std::sync::Arc::new((Plain::new(0), Plain::new(0)));
+    let inner = std::sync::Arc::clone(&counts);
+    let started = std::time::Instant::now();
+    builder.check(move || {
+        inner.0.fetch_add(1, Relaxed);
+        run(&inner.1);
+    });
+    let (runs, hits) = (counts.0.load(Relaxed), counts.1.load(Relaxed));
+    if !name.is_empty() {
+        println!("{name}: {runs} executions, {hits} times it came up, {:?}", started.elapsed());
+        assert!(hits > 0, "{name}: what it is about never came up");
+    }
+    hits
+}
+
+/// Who lives: a flag for each slot, as the kernel has a lock.
+struct Flags([AtomicBool; 3]);
+
+impl Flags {
+    fn new() -> Self {
+        Flags([AtomicBool::new(true), AtomicBool::new(true), AtomicBool::new(true)])
+    }
+
+    fn dies(&self, slot: u32) {
+        self.0[slot as usize].store(false, Release);
+    }
+}
+
+impl Peers for Flags {
+    fn is_alive(&self, slot: u32) -> bool {
+        self.0.get(slot as usize).is_none_or(|alive| alive.load(Acquire))
+    }
+
+    fn relax(&self, _round: u32) {
+        thread::yield_now();
+    }
+
+    fn now_ns(&self) -> u64 {
+        1
+    }
+}
+
+struct World {
+    heap: HeapRing,
+    peers: Flags,
+}
+
+impl World {
+    fn new(size: u64, policy: Policy) -> Arc<Self> {
+        let heap = HeapRing::new(size, policy).unwrap().tell(Tell::CountersOnly).many(2);
+        Arc::new(World { heap, peers: Flags::new() })
+    }
+
+    fn attach(&self, slot: u32) -> SharedWriter {
+        let (at, who) = (self.heap.shared(), Who::default());
+        SharedWriter::attach(at, self.heap.layout(), Fences::Full, slot, &who, &self.peers).unwrap()
+    }
+
+    fn end(&self) -> u64 {
+        self.heap.header().shared.producer_pos.load(Acquire)
+    }
+
+    /// What an operation of a producer does with the record `id`, of two words.
+    fn act(&self, writer: &mut SharedWriter, act: Act, id: u64) -> Result<(), Refusal> {
+        let (at, peers) = (self.heap.shared(), &self.peers);
+        let payload: Vec<u8> = [id, !id].iter().flat_map(|word| word.to_ne_bytes()).collect();
+        match act {
+            Act::Publish => {
+                let ring = self.heap.ring();
+                let fill = |reserved: &perfring_ring::Reserved| {
+                    let word = (reserved.payload_pos() / 8) as usize;
+                    let data = self.heap.data();
+                    assert_eq!(ring.data_size() as usize, data.len() * 8);
+                    data[word % data.len()].store(id, Relaxed);
+                    data[(word + 1) % data.len()].store(!id, Relaxed);
+                };
+                writer.publish(at, peers, RecordType::BYTES, 16, Wake::Auto, fill).map(drop)
+            }
+            Act::Commit | Act::Discard => {
+                let reserved = writer.try_reserve(at, peers, RecordType::BYTES, 16)?;
+                writer.fill(at, &reserved, &payload);
+                let _ = match act {
+                    Act::Commit => writer.commit(at, peers, reserved, 16, Wake::Auto),
+                    _ => writer.discard(at, peers, reserved),
+                };
+                Ok(())
+            }
+            Act::Batch => {
+                // One record and a hole, which the ledger does not expect.
+                let mut group = writer.try_reserve_group(at, peers, 32)?;
+                let reserved = writer.next_in_group(at, &mut group, RecordType::BYTES, 16).unwrap();
+                writer.fill(at, &reserved, &payload);
+                let _ = writer.commit_group(at, peers, group, Wake::Auto);
+                Ok(())
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    Publish,
+    Commit,
+    Discard,
+    Batch,
+}
+
+fn whole(words: &[u64]) -> u64 {
+    assert_eq!(words[0], !words[1], "a torn record");
+    words[0]
+}
+
+fn read(reader: &mut Reader, heap: &HeapRing) -> Option<u64> {
+    match reader.next(heap.ring()).unwrap().0 {
+        Some(Found::Record(frame)) => {
+            let data = heap.data();
+            let word = |at: u64| data[(at / 8) as usize % data.len()].load(Relaxed);
+            Some(whole(&[word(frame.payload_pos()), word(frame.payload_pos() + 8)]))
+        }
+        Some(Found::Lost(_)) => panic!("counters only"),
+        None => None,
+    }
+}
+
+/// Two producers, each with one operation, and a reader meanwhile. At the end everything that was
+/// granted is published: nobody has to come again for that (O).
+fn two(name: &str, acts: [Act; 2]) {
+    model(name, 3, move |hits| {
+        let world = World::new(128, Policy::Drop);
+        let mut reader = Reader::attach(world.heap.ring(), Fences::Full).unwrap();
+        let writers = [world.attach(0), world.attach(1)];
+        let run = |(mut writer, (act, id)): (SharedWriter, (Act, u64))| {
+            let world = Arc::clone(&world);
+            thread::spawn(move || world.act(&mut writer, act, id).is_ok())
+        };
+        let threads: Vec<_> = writers.into_iter().zip(acts.into_iter().zip(1..)).map(run).collect();
+        let mut got: Vec<u64> = read(&mut reader, &world.heap).into_iter().collect();
+        let done: Vec<bool> = threads.into_iter().map(|t| t.join().unwrap()).collect();
+        assert_eq!(world.heap.ring().head(), world.end(), "everything that ended is published");
+        while let Some(id) = read(&mut reader, &world.heap) {
+            got.push(id);
+        }
+        got.sort_unstable();
+        let mut want: Vec<u64> = Vec::new();
+        for nth in 0..2 {
+            if done[nth] && acts[nth] != Act::Discard {
+                want.push(nth as u64 + 1);
+            }
+        }
+        assert_eq!(got, want);
+        let totals = Totals::of(world.heap.shared(), Policy::Drop, |_| false).unwrap();
+        assert_eq!(totals.producer.written.records, want.len() as u64);
+        hits.fetch_add(u64::from(done == [true, true]), Relaxed);
+    });
+}
+
+#[test]
+fn two_that_publish_under_the_lock() {
+    two("publish and publish", [Act::Publish, Act::Publish]);
+}
+
+#[test]
+fn two_that_reserve_and_commit() {
+    two("commit and commit", [Act::Commit, Act::Commit]);
+}
+
+#[test]
+fn one_that_publishes_beside_one_that_commits() {
+    two("publish and commit", [Act::Publish, Act::Commit]);
+}
+
+#[test]
+fn one_that_discards_beside_a_batch() {
+    two("discard and batch", [Act::Discard, Act::Batch]);
+}
+
+/// Two reservations that are open, ended by their owners at the same time: of the two, one sees
+/// the other (O).
+#[test]
+fn ends_that_meet_leave_nothing_behind() {
+    model("ends that meet", 4, |hits| {
+        let world = World::new(128, Policy::Drop);
+        let mut writers = [world.attach(0), world.attach(1)];
+        let (at, peers) = (world.heap.shared(), &world.peers);
+        let mut open = Vec::new();
+        for writer in &mut writers {
+            open.push(writer.try_reserve(at, peers, RecordType::BYTES, 16).unwrap());
+        }
+        let threads: Vec<_> = writers
+            .into_iter()
+            .zip(open)
+            .map(|(mut writer, reserved)| {
+                let world = Arc::clone(&world);
+                thread::spawn(move || {
+                    let at = world.heap.shared();
+                    let _ = writer.commit(at, &world.peers, reserved, 16, Wake::Auto);
+                    world.heap.ring().head()
+                })
+            })
+            .collect();
+        let heads: Vec<u64> = threads.into_iter().map(|t| t.join().unwrap()).collect();
+        assert_eq!(world.heap.ring().head(), 48, "both are published");
+        hits.fetch_add(u64::from(heads == [48, 0]), Relaxed);
+    });
+}
+
+/// An overwrite ring of two records, two producers, and an observer who copies (E over M, F).
+#[test]
+fn an_observer_of_a_shared_ring_never_sees_a_torn_record() {
+    model("overwrite", 3, |laps| {
+        let world = World::new(64, Policy::Overwrite);
+        let mut writers = [world.attach(0), world.attach(1)];
+        world.act(&mut writers[0], Act::Publish, 1).unwrap();
+        world.act(&mut writers[1], Act::Publish, 2).unwrap();
+        let ring = world.heap.ring();
+        let mut observer = Observer::new(ring, Policy::Overwrite, Start::Oldest).unwrap();
+        let threads: Vec<_> = writers
+            .into_iter()
+            .zip(3..)
+            .map(|(mut writer, id)| {
+                let world = Arc::clone(&world);
+                thread::spawn(move || u64::from(world.act(&mut writer, Act::Publish, id).is_ok()))
+            })
+            .collect();
+        let (mut seen, mut lost) = (0, 0);
+        let mut look = |observer: &mut Observer| match observer.next(ring).unwrap() {
+            Some(Seen::Record(_, words)) => {
+                whole(words);
+                seen += 1;
+            }
+            Some(Seen::Lost(told)) => {
+                lost += told.records;
+                laps.fetch_add(1, Relaxed);
+            }
+            None => thread::yield_now(),
+        };
+        look(&mut observer);
+        let written: u64 = threads.into_iter().map(|t| t.join().unwrap()).sum();
+        for _ in 0..5 {
+            look(&mut observer);
+        }
+        assert_eq!(seen + lost, 2 + written);
+    });
+}
+
+/// What must hold once everybody is dead or done and the ring was recovered.
+fn balanced(world: &World, policy: Policy, attached_once: bool) -> Totals {
+    let at = world.heap.shared();
+    recover(at, 9, &world.peers).unwrap();
+    assert_eq!(world.heap.ring().head(), world.end(), "nothing is open");
+    let totals = Totals::of(at, policy, |_| true).unwrap();
+    let book = totals.producer;
+    assert_eq!(book.pos, book.written.bytes + book.discarded.bytes + book.reclaimed.bytes);
+    let gone = match policy {
+        Policy::Drop => totals.consumer.read,
+        Policy::Overwrite => totals.overwritten,
+    };
+    assert_eq!(gone.plus(totals.present), book.written);
+    if !attached_once {
+        return totals; // figures are since the last attach
+    }
+    // The slots' figures agree with the stream's, to the record and the byte.
+    let figures = SlotFigures::all(at);
+    let sum = |of: fn(&SlotFigures) -> perfring_ring::Count| {
+        figures.iter().fold(perfring_ring::Count::default(), |sum, figures| sum.plus(of(figures)))
+    };
+    assert_eq!(sum(|of| of.written), book.written);
+    assert_eq!(sum(|of| of.reclaimed), book.reclaimed);
+    assert_eq!(sum(|of| of.discarded).records, book.discarded.records);
+    assert_eq!(sum(|of| of.open).records, 0);
+    totals
+}
+
+/// A producer dies at every one of its stores, while another publishes: that one gets through, or
+/// a bounded answer; and afterwards, everything that was granted to it is there, once.
+fn deaths(name: &str, policy: Policy, act: Act) {
+    let died = std::sync::Arc::new(Plain::new(0));
+    let mut at = 0;
+    loop {
+        let deaths = std::sync::Arc::clone(&died);
+        died.store(0, Relaxed);
+        model("", 2, move |_| {
+            let world = World::new(if policy == Policy::Drop { 128 } else { 64 }, policy);
+            let mut victim = world.attach(0);
+            let mut survivor = world.attach(1);
+            if policy == Policy::Overwrite {
+                world.act(&mut survivor, Act::Publish, 8).unwrap();
+                world.act(&mut survivor, Act::Publish, 9).unwrap();
+            }
+            let before = if policy == Policy::Overwrite { 2 } else { 0 };
+            let killed = {
+                let world = Arc::clone(&world);
+                thread::spawn(move || {
+                    let lived = death::after(at, || world.act(&mut victim, act, 1).is_ok());
+                    world.peers.dies(0);
+                    lived
+                })
+            };
+            let granted = [2, 3]
+                .map(|id| match world.act(&mut survivor, Act::Commit, id) {
+                    Ok(()) => 1,
+                    Err(refusal) => {
+                        let _ = survivor.refuse(world.heap.shared(), refusal, 16);
+                        0
+                    }
+                })
+                .iter()
+                .sum::<u64>();
+            let lived = killed.join().unwrap();
+            if lived.is_none() {
+                deaths.fetch_add(1, Relaxed);
+            }
+            world.peers.dies(1);
+            let totals = balanced(&world, policy, true);
+            let mine = u64::from(act != Act::Discard);
+            let written = totals.producer.written.records;
+            match lived {
+                Some(true) => assert_eq!(written, before + granted + mine),
+                Some(false) => assert_eq!(written, before + granted),
+                None => assert!((before + granted..=before + granted + mine).contains(&written)),
+            }
+            assert!(totals.producer.reclaimed.records <= 1);
+        });
+        if died.load(Relaxed) == 0 {
+            break;
+        }
+        at += 1;
+    }
+    println!("{name}: dies at each of {at} stores");
+    assert!(at > 10, "{name}: too few stores to be true");
+}
+
+#[test]
+fn a_death_under_the_lock_costs_no_other_record() {
+    deaths("publish, drop", Policy::Drop, Act::Publish);
+}
+
+#[test]
+fn a_death_with_a_reservation_open_costs_no_other_record() {
+    deaths("commit, drop", Policy::Drop, Act::Commit);
+}
+
+#[test]
+fn a_death_in_a_discard_costs_no_other_record() {
+    deaths("discard, drop", Policy::Drop, Act::Discard);
+}
+
+#[test]
+fn a_death_in_a_batch_costs_no_other_record() {
+    deaths("batch, drop", Policy::Drop, Act::Batch);
+}
+
+#[test]
+fn a_death_while_it_overwrites_costs_no_other_record() {
+    deaths("publish, overwrite", Policy::Overwrite, Act::Publish);
+}
+
+/// The victim dies at every store of each operation, its heir at every store of the recovery (and
+/// of what it does next), and a third finds the ring as if nothing had been.
+#[test]
+fn heirs_may_die_as_well() {
+    let mut pairs = 0;
+    for policy in [Policy::Drop, Policy::Overwrite] {
+        for act in [Act::Publish, Act::Commit, Act::Discard, Act::Batch] {
+            for heir_recovers in [false, true] {
+                let mut first = 0;
+                while heirs_of(policy, act, heir_recovers, first, &mut pairs) {
+                    first += 1;
+                }
+            }
+        }
+    }
+    println!("{pairs} pairs of deaths");
+    assert!(pairs > 1000);
+}
+
+/// All deaths of the heir of one that died at its store number `first`. Returns whether it did.
+fn heirs_of(policy: Policy, act: Act, recovers: bool, first: u64, pairs: &mut u64) -> bool {
+    for second in 0.. {
+        let died = std::sync::Arc::new((Plain::new(0), Plain::new(0)));
+        let out = std::sync::Arc::clone(&died);
+        // One execution: nothing runs at the same time.
+        model("", 0, move |_| {
+            let (victim, heir) = one_after_another(policy, act, recovers, first, second);
+            out.0.store(victim.into(), Relaxed);
+            out.1.store(heir.into(), Relaxed);
+        });
+        *pairs += 1;
+        if died.1.load(Relaxed) == 0 {
+            return died.0.load(Relaxed) != 0;
+        }
+    }
+    unreachable!("an heir that never lives")
+}
+
+/// Returns whether the victim died, and whether the heir did.
+fn one_after_another(
+    policy: Policy,
+    act: Act,
+    heir_recovers: bool,
+    first: u64,
+    second: u64,
+) -> (bool, bool) {
+    let world = World::new(256, policy);
+    let mut victim = world.attach(0);
+    let mut other = world.attach(1);
+    // Something before, so that there is a book and, in an overwrite ring, an eviction to come.
+    for id in 10..20 {
+        let _ = world.act(&mut other, Act::Publish, id);
+    }
+    let before = world.act(&mut victim, Act::Commit, 21).is_ok();
+    let lived = death::after(first, || world.act(&mut victim, act, 1).is_ok());
+    world.peers.dies(0);
+    let heir = death::after(second, || {
+        if heir_recovers {
+            recover(world.heap.shared(), 3, &world.peers).map(drop).is_ok()
+        } else {
+            world.act(&mut other, Act::Commit, 2).is_ok()
+        }
+    });
+    if heir.is_none() {
+        // The recovering is done by nobody's slot: the one after the last.
+        world.peers.dies(if heir_recovers { 2 } else { 1 });
+    }
+    if heir.is_none() && !heir_recovers {
+        // Whoever takes the slot sweeps it, too.
+        let mut third = world.attach(1);
+        let _ = world.act(&mut third, Act::Publish, 3);
+    }
+    assert!(before || policy == Policy::Drop);
+    world.peers.dies(0);
+    world.peers.dies(1);
+    let totals = balanced(&world, policy, heir_recovers || heir.is_some());
+    assert!(totals.producer.reclaimed.records <= 2);
+    (lived.is_none(), heir.is_none())
+}

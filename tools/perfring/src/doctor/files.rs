@@ -1,0 +1,166 @@
+//! Folders and file systems: rings that are there, drafts that were left, space and locks.
+
+use super::report::Report;
+use crate::failure::Failure;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+use nix::sys::statfs::{
+    BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, FUSE_SUPER_MAGIC, FsType, HUGETLBFS_MAGIC,
+    NFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, SMB_SUPER_MAGIC, TMPFS_MAGIC, XFS_SUPER_MAGIC, statfs,
+};
+use perfring_abi::{BadRing, FIELDS, HeaderPage, Layout};
+use std::fs::{self, DirEntry, File};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A draft that is older was left by a creation that was killed: making a ring takes less.
+const DRAFT_MAX_AGE: Duration = Duration::from_secs(60);
+
+/// The file system of a path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FileSystem {
+    kind: FsType,
+    /// Bytes in all, and of them to be had.
+    pub(super) size: u64,
+    pub(super) free: u64,
+}
+
+impl FileSystem {
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        let stat = statfs(path)?;
+        let block = u64::try_from(stat.block_size()).unwrap_or_default();
+        Ok(FileSystem {
+            kind: stat.filesystem_type(),
+            size: stat.blocks().saturating_mul(block),
+            free: stat.blocks_available().saturating_mul(block),
+        })
+    }
+
+    pub(super) fn is_tmpfs(&self) -> bool {
+        self.kind == TMPFS_MAGIC
+    }
+
+    /// Whether files on it are memory and never anything else.
+    pub(super) fn is_memory(&self) -> bool {
+        const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
+        [TMPFS_MAGIC, HUGETLBFS_MAGIC, RAMFS_MAGIC].contains(&self.kind)
+    }
+
+    /// Whether what one process does there may reach others late, or never.
+    pub(super) fn is_remote(&self) -> bool {
+        const CIFS_MAGIC: FsType = FsType(0xff53_4d42);
+        const PLAN9_MAGIC: FsType = FsType(0x0102_1997);
+        [NFS_SUPER_MAGIC, SMB_SUPER_MAGIC, FUSE_SUPER_MAGIC, CIFS_MAGIC, PLAN9_MAGIC]
+            .contains(&self.kind)
+    }
+
+    pub(super) fn name(&self) -> String {
+        let known = [
+            (TMPFS_MAGIC, "tmpfs"),
+            (EXT4_SUPER_MAGIC, "ext4"),
+            (XFS_SUPER_MAGIC, "xfs"),
+            (BTRFS_SUPER_MAGIC, "btrfs"),
+            (OVERLAYFS_SUPER_MAGIC, "overlay"),
+            (NFS_SUPER_MAGIC, "nfs"),
+            (FUSE_SUPER_MAGIC, "fuse"),
+        ];
+        let found = known.iter().find(|(kind, _)| *kind == self.kind);
+        found.map_or_else(|| format!("type {:#x}", self.kind.0), |(_, name)| (*name).to_owned())
+    }
+}
+
+/// The rings in a folder, by their magic, in order of their names.
+pub(super) fn rings_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut rings: Vec<PathBuf> = entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
+        .filter(|entry| !is_draft(entry))
+        .map(|entry| entry.path())
+        .filter(|path| is_ring(path))
+        .collect();
+    rings.sort();
+    rings
+}
+
+/// Whether a file says that it is a ring; one that cannot be used is one too.
+fn is_ring(path: &Path) -> bool {
+    let Ok((bytes, len)) = header(path) else { return false };
+    let page = HeaderPage::from_bytes(&bytes).map(|page| Layout::check(&page, len));
+    !matches!(page, Err(_) | Ok(Err(BadRing::Foreign { .. } | BadRing::Short { .. })))
+}
+
+/// The version of a ring's layout.
+pub(super) fn layout_version(path: &Path) -> Option<u32> {
+    let (bytes, _) = header(path).ok()?;
+    let field = FIELDS.iter().find(|field| field.name == "abi_version")?;
+    let version = bytes.get(field.offset..field.offset + field.size)?;
+    version.try_into().ok().map(u32::from_ne_bytes)
+}
+
+/// The header page of a file, and the file's length.
+fn header(path: &Path) -> io::Result<([u8; HeaderPage::LEN], u64)> {
+    let mut bytes = [0; HeaderPage::LEN];
+    let file = File::open(path)?;
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok((bytes, file.metadata()?.len()))
+}
+
+fn is_draft(entry: &DirEntry) -> bool {
+    let name = entry.file_name();
+    let name = name.to_string_lossy();
+    name.starts_with(".perfring-") && name.ends_with(".tmp")
+}
+
+/// Rings that were never finished: whoever made them was killed.
+pub(super) fn check_drafts<W: Write>(report: &mut Report<W>, folder: &Path) -> Result<(), Failure> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries.flatten(),
+        Err(error) => {
+            let what = format!("cannot look for unfinished rings in {}: {error}", folder.display());
+            return report.note("drafts", what);
+        }
+    };
+    let old = |entry: &DirEntry| {
+        let changed = entry.metadata().and_then(|meta| meta.modified()).ok();
+        changed.and_then(|time| time.elapsed().ok()).is_some_and(|age| age > DRAFT_MAX_AGE)
+    };
+    let mut drafts: Vec<PathBuf> =
+        entries.filter(|entry| is_draft(entry) && old(entry)).map(|entry| entry.path()).collect();
+    drafts.sort();
+    if drafts.is_empty() {
+        return report.ok("drafts", format!("no unfinished rings in {}", folder.display()));
+    }
+    for draft in drafts {
+        let size = fs::metadata(&draft).map_or(0, |meta| meta.len());
+        report.warn(
+            "drafts",
+            format!("{} was never finished and takes {size} bytes", draft.display()),
+            format!("remove it: rm '{}'", draft.display()),
+        )?;
+    }
+    Ok(())
+}
+
+/// Whether two openings of a file see each other's locks. Tried on a byte that nobody uses.
+pub(super) fn locks_work(path: &Path) -> io::Result<bool> {
+    let range = |kind: libc::c_int| libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: libc::off_t::MAX - 1,
+        l_len: 1,
+        l_pid: 0, // the kernel wants it zero
+    };
+    let (one, other) = (File::open(path)?, File::open(path)?);
+    // A read lock, which needs no more than permission to read; shared with other doctors.
+    match fcntl(&one, FcntlArg::F_OFD_SETLK(&range(libc::F_RDLCK))) {
+        Ok(_) => {}
+        Err(Errno::EINVAL | Errno::ENOLCK | Errno::ENOSYS) => return Ok(false),
+        Err(errno) => return Err(errno.into()),
+    }
+    let mut probe = range(libc::F_WRLCK);
+    fcntl(&other, FcntlArg::F_OFD_GETLK(&mut probe))?;
+    Ok(libc::c_int::from(probe.l_type) != libc::F_UNLCK)
+}

@@ -1,0 +1,92 @@
+//! The machine: the place for rings, its space, and what the kernel can do.
+
+use super::files::{self, FileSystem};
+use super::report::{Report, SHM};
+use crate::args::show_size;
+use crate::failure::Failure;
+use nix::unistd::{AccessFlags, Uid, eaccess};
+use rustix::thread::{MembarrierCommand, membarrier_query};
+use std::io::Write;
+use std::path::Path;
+
+/// What Docker gives a container, unless it is told otherwise.
+const DOCKER_SHM: u64 = 64 << 20;
+/// A ring of the default size, with its pages.
+const ONE_RING: u64 = (1 << 20) + (128 << 10);
+
+pub(super) fn check<W: Write>(report: &mut Report<W>) -> Result<(), Failure> {
+    let (version, layout) = (env!("CARGO_PKG_VERSION"), perfring_abi::ABI_VERSION);
+    report.ok("version", format!("perfring {version}, layout version {layout}"))?;
+    shm(report)?;
+    let page = rustix::param::page_size();
+    report.ok("pages", format!("{page} bytes"))?;
+    if membarrier_query().contains_command(MembarrierCommand::GlobalExpedited) {
+        report.ok("membarrier", "to be had: a sleeping consumer costs its producer no fence".into())
+    } else {
+        report.note(
+            "membarrier",
+            "not to be had (an old kernel, or a seccomp filter): producers execute a fence for each \
+             record, and sleepers look every 20 ms"
+                .to_owned(),
+        )
+    }
+}
+
+fn shm<W: Write>(report: &mut Report<W>) -> Result<(), Failure> {
+    let path = Path::new(SHM);
+    let fs = match FileSystem::of(path) {
+        Ok(fs) => fs,
+        Err(error) => {
+            return report.fail(
+                "shm",
+                format!("{SHM} cannot be used: {error}"),
+                format!("mount it: mount -t tmpfs -o mode=1777 tmpfs {SHM}"),
+            );
+        }
+    };
+    let mut mount = format!("{SHM}: {}, {} in all", fs.name(), about(fs.size));
+    if fs.is_tmpfs() && fs.size == DOCKER_SHM {
+        mount += ", as Docker gives by default: for more, start the container with --shm-size";
+    }
+    if !fs.is_memory() {
+        let todo = format!("mount a tmpfs there: mount -t tmpfs -o mode=1777 tmpfs {SHM}");
+        report.warn(
+            SHM,
+            format!("{mount}: no memory, so rings there are written to disk"),
+            todo,
+        )?;
+    } else if fs.size <= DOCKER_SHM {
+        report.note("shm", mount)?;
+    } else {
+        report.ok("shm", mount)?;
+    }
+    if eaccess(path, AccessFlags::W_OK | AccessFlags::X_OK).is_ok() {
+        report.ok("access", format!("rings can be made in {SHM}"))?;
+    } else {
+        let uid = Uid::effective();
+        report.warn(
+            "access",
+            format!("uid {uid} cannot make rings in {SHM}"),
+            format!("it should have mode 1777: chmod 1777 {SHM} as root, or make rings elsewhere"),
+        )?;
+    }
+    let free = format!("{} free in {SHM}", about(fs.free));
+    if fs.free >= ONE_RING {
+        report.ok("space", free)?;
+    } else {
+        let todo = "remove files that nobody needs, or make the file system larger: mount -o \
+                    remount,size=...";
+        report.warn("space", format!("{free}: no room for another ring"), todo.to_owned())?;
+    }
+    files::check_drafts(report, path)
+}
+
+/// A size with a unit, to a tenth.
+pub(super) fn about(bytes: u64) -> String {
+    for (shift, unit) in [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")] {
+        if bytes >> shift > 0 {
+            return format!("{:.1} {unit}", bytes as f64 / (1u64 << shift) as f64);
+        }
+    }
+    show_size(bytes)
+}

@@ -1,0 +1,64 @@
+//! `perfring doctor`: whether this machine and its rings are well, and what to do if not.
+
+mod files;
+mod machine;
+mod owners;
+mod report;
+mod ring;
+
+use crate::args;
+use crate::columns;
+use crate::failure::Failure;
+use perfring_consumer::Home;
+use report::{Report, SHM};
+use std::io::{self, BufWriter};
+use std::path::Path;
+
+/// Check this machine and its rings, and say what to do
+///
+/// One line per check: ok, note for what is worth knowing, warn for what somebody should do, FAIL
+/// for what does not work. Without a RING, every ring in /dev/shm that can be read is checked.
+/// Changes nothing, and disturbs nobody.
+///
+/// Ends with 0 if nothing is to be done and 1 if something is; 3 and 4 as all commands do.
+///
+/// Example: perfring doctor /dev/shm/ticks
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Paths, or shm:NAME
+    #[arg(value_name = "RING", value_parser = args::home())]
+    rings: Vec<Home>,
+    /// One JSON object per line and check: subject, check, level, says, todo
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let out = BufWriter::new(io::stdout().lock());
+    let mut report = Report::new(out, args.json, columns::width());
+    report.subject("this machine")?;
+    machine::check(&mut report)?;
+    let rings = if args.rings.is_empty() {
+        files::rings_in(Path::new(SHM)).into_iter().map(Home::from).collect()
+    } else {
+        args.rings.clone()
+    };
+    if rings.is_empty() {
+        report.ok("rings", format!("none in {SHM} that can be read"))?;
+    }
+    let mut folders = vec![Path::new(SHM).to_owned()];
+    for home in &rings {
+        report.subject(&home.to_string())?;
+        ring::check(&mut report, home)?;
+        let path = home.path();
+        let folder = match path.parent() {
+            Some(folder) if folder != Path::new("") => folder.to_owned(),
+            _ => Path::new(".").to_owned(),
+        };
+        if !folders.contains(&folder) {
+            files::check_drafts(&mut report, &folder)?;
+            folders.push(folder);
+        }
+    }
+    report.end()
+}

@@ -1,0 +1,116 @@
+//! The producers of a ring: who left something behind, and who holds the others up.
+
+use super::report::Report;
+use crate::failure::Failure;
+use crate::owner::{count, held_up, member, name, owner};
+use perfring_consumer::{HeldUp, Home, Member, Producers, Stat};
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+
+pub(super) fn check<W: Write>(
+    report: &mut Report<W>,
+    home: &Home,
+    stat: &Stat,
+) -> Result<(), Failure> {
+    if stat.layout.producers == Producers::One {
+        let who = &stat.producer.who;
+        let state = match (stat.producer.alive, who.epoch) {
+            (true, _) => format!("{}, pid {}, alive", name(who), who.pid),
+            (false, 0) => "none so far".to_owned(),
+            (false, _) => format!("{}, pid {}, gone", name(who), who.pid),
+        };
+        return report.ok("producer", state);
+    }
+    let alive = stat.producers.iter().filter(|member| member.alive).count() as u64;
+    let slots = u64::from(stat.layout.slots);
+    let used = format!("{alive} of {} in use", count(slots, "slot"));
+    if alive < slots {
+        report.ok("producers", used)?;
+    } else {
+        let todo = "end one before another can attach, or make the ring with more slots".to_owned();
+        report.warn("producers", used, todo)?;
+    }
+    leftovers(report, home, stat)?;
+    match &stat.held_up {
+        None => report.ok("held up", "by nobody".to_owned()),
+        Some(held) if held.alive => held_up_alive(report, home, stat, held),
+        Some(held) => {
+            let how = held_up(home, stat, held);
+            let (says, todo) = how.split_once(": ").unwrap_or((&how, ""));
+            report.warn("held up", says.to_owned(), todo.to_owned())
+        }
+    }
+}
+
+/// What dead producers left open.
+fn leftovers<W: Write>(report: &mut Report<W>, home: &Home, stat: &Stat) -> Result<(), Failure> {
+    let left = |member: &&Member| !member.alive && member.figures.open.records > 0;
+    let mut found = false;
+    for member in stat.producers.iter().filter(left) {
+        found = true;
+        let open = &member.figures.open;
+        let mut says = format!(
+            "{} is dead and left {} open ({} bytes)",
+            owner(stat, member.figures.slot),
+            count(open.records, "reservation"),
+            open.bytes
+        );
+        let stranded = stat.totals.map_or(0, |totals| totals.stranded.records);
+        if stranded > 0 {
+            says += &format!("; {} stranded", count(stranded, "record"));
+        }
+        report.warn("leftovers", says, format!("run `perfring recover {home}`"))?;
+    }
+    if found {
+        return Ok(());
+    }
+    report.ok("leftovers", "no dead producer left anything open".to_owned())
+}
+
+fn held_up_alive<W: Write>(
+    report: &mut Report<W>,
+    home: &Home,
+    stat: &Stat,
+    held: &HeldUp,
+) -> Result<(), Failure> {
+    let how = held_up(home, stat, held);
+    let (says, todo) = how.split_once(": ").unwrap_or((&how, ""));
+    let pid = member(stat, held.slot).map(|member| member.figures.who.pid);
+    let (says, todo) = match pid.and_then(|pid| Some((pid, state(pid, home)?))) {
+        Some((pid, 'T')) => (
+            format!("{says}; it was stopped by a signal"),
+            format!("kill -CONT {pid} to continue it, or end it"),
+        ),
+        Some((_, 't')) => (
+            format!("{says}; a debugger has stopped it"),
+            "let the debugger continue it, or end it".to_owned(),
+        ),
+        Some((pid, 'D')) => (
+            format!("{says}; it waits in the kernel (see /proc/{pid}/wchan)"),
+            "wait for it; a signal will not end it now".to_owned(),
+        ),
+        Some((_, 'S')) => (
+            format!("{says}; it sleeps, or waits for something"),
+            "see what it waits for, or end it".to_owned(),
+        ),
+        Some((_, 'R')) => (format!("{says}; it is running"), "wait for it, or end it".to_owned()),
+        _ => (says.to_owned(), todo.to_owned()),
+    };
+    report.warn("held up", says, todo)
+}
+
+/// The state of a process, if it is visible and has this very ring open: a pid of another
+/// namespace, or one that was given anew, says nothing.
+fn state(pid: u32, home: &Home) -> Option<char> {
+    let ring = fs::metadata(home.path()).ok()?;
+    let process = procfs::process::Process::new(i32::try_from(pid).ok()?).ok()?;
+    let has_it = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten().any(|fd| {
+        fs::metadata(fd.path())
+            .is_ok_and(|file| (file.dev(), file.ino()) == (ring.dev(), ring.ino()))
+    });
+    if !has_it {
+        return None;
+    }
+    process.stat().ok().map(|stat| stat.state)
+}

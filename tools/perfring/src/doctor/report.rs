@@ -1,0 +1,141 @@
+//! What was found, a line for each check, and what it all comes to.
+
+use crate::columns::paragraph;
+use crate::failure::Failure;
+use crate::owner::count;
+use serde_json::json;
+use std::io::{self, Write};
+
+/// Where named segments live, and where rings are best.
+pub(super) const SHM: &str = "/dev/shm";
+
+/// How bad something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Level {
+    Ok,
+    /// Worth knowing; nothing is to be done.
+    Note,
+    /// Somebody should do something.
+    Warn,
+    /// It does not work.
+    Fail,
+}
+
+/// Lines on their way to stdout, and the sum of them.
+#[derive(Debug)]
+pub(super) struct Report<W> {
+    out: W,
+    json: bool,
+    width: Option<usize>,
+    subject: String,
+    warnings: u64,
+    failures: u64,
+    missing: bool,
+    damaged: bool,
+}
+
+impl<W: Write> Report<W> {
+    pub(super) fn new(out: W, json: bool, width: Option<usize>) -> Self {
+        Report {
+            out,
+            json,
+            width,
+            subject: String::new(),
+            warnings: 0,
+            failures: 0,
+            missing: false,
+            damaged: false,
+        }
+    }
+
+    /// What the checks are about from now on.
+    pub(super) fn subject(&mut self, subject: &str) -> Result<(), Failure> {
+        subject.clone_into(&mut self.subject);
+        if self.json {
+            return Ok(());
+        }
+        writeln!(self.out, "{subject}").map_err(|error| Failure::output(&error))
+    }
+
+    pub(super) fn ok(&mut self, check: &str, says: String) -> Result<(), Failure> {
+        self.line(Level::Ok, check, &says, None)
+    }
+
+    pub(super) fn note(&mut self, check: &str, says: String) -> Result<(), Failure> {
+        self.line(Level::Note, check, &says, None)
+    }
+
+    pub(super) fn warn(&mut self, check: &str, says: String, todo: String) -> Result<(), Failure> {
+        self.warnings += 1;
+        self.line(Level::Warn, check, &says, Some(&todo))
+    }
+
+    pub(super) fn fail(&mut self, check: &str, says: String, todo: String) -> Result<(), Failure> {
+        self.failures += 1;
+        self.line(Level::Fail, check, &says, Some(&todo))
+    }
+
+    /// A ring that another command would end for, with this failure.
+    pub(super) fn refused(&mut self, check: &str, failure: Failure) -> Result<(), Failure> {
+        let says = match failure {
+            Failure::NotFound(says) => {
+                self.missing = true;
+                says
+            }
+            Failure::Damaged(says) => {
+                self.damaged = true;
+                says
+            }
+            Failure::General(says) => says,
+            other => return Err(other),
+        };
+        self.failures += 1;
+        self.line(Level::Fail, check, &says, None)
+    }
+
+    fn line(
+        &mut self,
+        level: Level,
+        check: &str,
+        says: &str,
+        todo: Option<&str>,
+    ) -> Result<(), Failure> {
+        let word = match level {
+            Level::Ok => "ok",
+            Level::Note => "note",
+            Level::Warn => "warn",
+            Level::Fail => "FAIL",
+        };
+        let written = if self.json {
+            let (subject, level) = (&self.subject, word.to_ascii_lowercase());
+            let line = json!({
+                "subject": subject, "check": check, "level": level, "says": says, "todo": todo
+            });
+            writeln!(self.out, "{line}")
+        } else {
+            let todo = todo.map_or(String::new(), |todo| format!(": {todo}"));
+            let title = format!("  {word:<4}  {check:<11}  ");
+            writeln!(self.out, "{}", paragraph(&title, &format!("{says}{todo}"), self.width))
+        };
+        written.map_err(|error: io::Error| Failure::output(&error))
+    }
+
+    /// What it comes to.
+    pub(super) fn end(mut self) -> Result<(), Failure> {
+        self.out.flush().map_err(|error| Failure::output(&error))?;
+        if self.warnings + self.failures == 0 {
+            return Ok(());
+        }
+        let sum = [(self.failures, "failure"), (self.warnings, "warning")];
+        let sum = sum.iter().filter(|(number, _)| *number > 0);
+        let sum: Vec<String> = sum.map(|(number, thing)| count(*number, thing)).collect();
+        let sentence = format!("something is to be done: {}", sum.join(" and "));
+        Err(if self.damaged {
+            Failure::Damaged(sentence)
+        } else if self.missing {
+            Failure::NotFound(sentence)
+        } else {
+            Failure::General(sentence)
+        })
+    }
+}

@@ -1,0 +1,68 @@
+//! The producers of a shared ring in words: who they are, and which of them holds the others up.
+
+use perfring_consumer::{HeldUp, Home, Member, Stat, Who};
+use std::time::Duration;
+
+/// The name that somebody signed with, harmless to a terminal.
+pub(crate) fn name(who: &Who) -> String {
+    if who.name.is_empty() {
+        return "unnamed".to_owned();
+    }
+    who.name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// The producer that has a slot, or had it last.
+pub(crate) fn member(stat: &Stat, slot: u32) -> Option<&Member> {
+    stat.producers.iter().find(|member| member.figures.slot == slot)
+}
+
+/// A slot and who signed for it.
+pub(crate) fn owner(stat: &Stat, slot: u32) -> String {
+    match member(stat, slot).map(|member| &member.figures.who) {
+        Some(who) => format!("slot {slot} ({}, pid {})", name(who), who.pid),
+        // The place after the last slot is a recovery's.
+        None if slot == stat.layout.slots => "a recovery of the ring".to_owned(),
+        None => format!("slot {slot}"),
+    }
+}
+
+/// What holds the ring up and what to do about it, after "held up".
+pub(crate) fn held_up(home: &Home, stat: &Stat, held: &HeldUp) -> String {
+    let owner = owner(stat, held.slot);
+    let lock = if held.locked { " (it has the ring's lock)" } else { "" };
+    if held.alive {
+        let time = time(held.since);
+        format!("by {owner}, alive, for at least {time}{lock}: continue or end it")
+    } else {
+        format!("by {owner}, dead{lock}: run `perfring recover {home}`")
+    }
+}
+
+/// A time as people say it.
+pub(crate) fn time(time: Duration) -> String {
+    match time.as_secs_f64() {
+        ..1.0 => format!("{} ms", time.as_millis()),
+        seconds @ ..60.0 => format!("{seconds:.1} s"),
+        _ => humantime::format_duration(Duration::from_secs(time.as_secs())).to_string(),
+    }
+}
+
+/// A number of things.
+pub(crate) fn count(number: u64, thing: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{s}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_numbers_read_well() {
+        assert_eq!(time(Duration::from_micros(20_500)), "20 ms");
+        assert_eq!(time(Duration::from_millis(2_140)), "2.1 s");
+        assert_eq!(time(Duration::from_secs(3_723)), "1h 2m 3s");
+        assert_eq!(count(1, "record"), "1 record");
+        assert_eq!(count(0, "record"), "0 records");
+    }
+}

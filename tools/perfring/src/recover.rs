@@ -1,0 +1,82 @@
+//! `perfring recover`: what dead producers of a shared ring left open is ended.
+
+use crate::args;
+use crate::failure::Failure;
+use crate::owner::{count, held_up, owner};
+use perfring_consumer::{AttachError, Home, Producers, Recovered, Stat};
+use std::io::{self, Write};
+
+/// End what dead producers of a shared ring left open
+///
+/// Their open reservations become holes, what waited behind them is published, and a lock that one
+/// of them died with is freed. A producer that lives is never robbed, even a stopped one. Nobody
+/// has to run this: a producer that needs the space does the same. It is for a ring whose producers
+/// are all gone, or idle.
+///
+/// Example: perfring recover /dev/shm/ticks
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A path, or shm:NAME
+    #[arg(value_parser = args::home())]
+    ring: Home,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let home = &args.ring;
+    let before = Stat::read(home)?;
+    if before.layout.producers == Producers::One {
+        return say(&[format!(
+            "{home} is for one producer at a time: nothing to recover; the next producer goes on \
+             where the last one stopped"
+        )]);
+    }
+    let recovered = perfring_consumer::recover(home).map_err(|error| match &error {
+        AttachError::Permission { .. } => Failure::General(format!(
+            "no permission to write to {home}, as who recovers it must: run this as its owner"
+        )),
+        AttachError::HeldUp { .. } => Failure::General(error.to_string()),
+        _ => error.into(),
+    })?;
+    let after = Stat::read(home)?;
+    let done = sentences(&before, &recovered);
+    match &after.held_up {
+        None if done.is_empty() => say(&[format!("{home}: nothing to recover")]),
+        None => say(&done),
+        Some(held) => {
+            say(&done)?;
+            let how = held_up(home, &after, held);
+            Err(Failure::General(if held.alive {
+                format!("{home} is held up {how}")
+            } else {
+                format!("{home} is still held up: another process is recovering it; run this again")
+            }))
+        }
+    }
+}
+
+/// What was done, as lines.
+fn sentences(before: &Stat, recovered: &Recovered) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(slot) = recovered.lock {
+        lines.push(format!("the lock was left by {}, dead: freed", owner(before, slot)));
+    }
+    for (slot, swept) in &recovered.swept {
+        let reservations = count(*swept, "reservation");
+        lines.push(format!("{}: {reservations} reclaimed", owner(before, *slot)));
+    }
+    let stranded = before.totals.map_or(0, |totals| totals.stranded.records);
+    // While others publish, the number is of a moment that is over.
+    if !recovered.swept.is_empty() && stranded > 0 && !before.producers.iter().any(|m| m.alive) {
+        let verb = if stranded == 1 { "is" } else { "are" };
+        lines.push(format!("{} behind them {verb} published now", count(stranded, "record")));
+    }
+    lines
+}
+
+fn say(lines: &[String]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    for line in lines {
+        writeln!(out, "{line}").map_err(|error| Failure::output(&error))?;
+    }
+    Ok(())
+}

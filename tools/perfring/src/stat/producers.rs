@@ -1,0 +1,90 @@
+//! The producers of a shared ring, as a table; where there is no room for one, as paragraphs.
+
+use crate::columns::paragraph;
+use crate::owner::name;
+use perfring_consumer::Member;
+use std::io::{self, Write};
+
+/// The figures that a table has a column for as soon as one producer has one.
+const FIGURES: [&str; 7] =
+    ["open", "full", "too_large", "contended", "pending", "discarded", "reclaimed"];
+
+fn figures(member: &Member) -> [u64; FIGURES.len()] {
+    let figures = &member.figures;
+    let refused = &figures.refused;
+    [
+        figures.open,
+        refused.full,
+        refused.too_large,
+        refused.contended,
+        refused.pending,
+        figures.discarded,
+        figures.reclaimed,
+    ]
+    .map(|count| count.records)
+}
+
+/// Writes all that have a slot, each with its records since it attached.
+pub(super) fn write(
+    out: &mut impl Write,
+    members: &[Member],
+    width: Option<usize>,
+) -> io::Result<()> {
+    let rows = table(members);
+    let widest = rows.iter().map(|row| row.chars().count()).max().unwrap_or_default();
+    if width.is_none_or(|width| widest <= width) {
+        return rows.iter().try_for_each(|row| writeln!(out, "{row}"));
+    }
+    for member in members {
+        let title = format!("  {:<12} ", format!("slot {}", member.figures.slot));
+        writeln!(out, "{}", paragraph(&title, &sentence(member), width))?;
+    }
+    Ok(())
+}
+
+fn state(member: &Member) -> &'static str {
+    if member.alive { "alive" } else { "gone" }
+}
+
+fn table(members: &[Member]) -> Vec<String> {
+    let used = |column: &usize| members.iter().any(|member| figures(member)[*column] > 0);
+    let columns: Vec<usize> = (0..FIGURES.len()).filter(used).collect();
+    let mut titles = ["slot", "state", "pid", "epoch", "written"].map(str::to_owned).to_vec();
+    titles.extend(columns.iter().map(|column| FIGURES[*column].to_owned()));
+    let mut rows = vec![titles];
+    for member in members {
+        let (who, figures) = (&member.figures.who, figures(member));
+        let written = member.figures.written.records;
+        let numbers = [who.pid.into(), who.epoch, written].into_iter();
+        let numbers = numbers.chain(columns.iter().map(|column| figures[*column]));
+        let mut row = vec![member.figures.slot.to_string(), state(member).to_owned()];
+        row.extend(numbers.map(|number| number.to_string()));
+        rows.push(row);
+    }
+    let width = |at: usize| rows.iter().map(|row| row[at].len()).max().unwrap_or_default();
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+    let names = std::iter::once("name".to_owned())
+        .chain(members.iter().map(|member| name(&member.figures.who)));
+    let line = |(row, name): (&Vec<String>, String)| {
+        let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("  {cell:>width$}"));
+        format!("{}  {name}", cells.collect::<String>())
+    };
+    rows.iter().zip(names).map(line).collect()
+}
+
+fn sentence(member: &Member) -> String {
+    let who = &member.figures.who;
+    let mut said = format!(
+        "{}: {}, pid {}, epoch {}; written {}",
+        state(member),
+        name(who),
+        who.pid,
+        who.epoch,
+        member.figures.written.records
+    );
+    for (title, records) in FIGURES.iter().zip(figures(member)).filter(|(_, records)| *records > 0)
+    {
+        said += &format!(", {title} {records}");
+    }
+    said
+}

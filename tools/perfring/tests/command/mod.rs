@@ -1,0 +1,172 @@
+//! The real binary, run and followed by the tests of this folder.
+#![allow(dead_code, reason = "each file of tests uses what it needs")]
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// A directory with room for rings.
+pub(crate) struct Place(pub(crate) TempDir);
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// The path of a ring made with these options.
+    pub(crate) fn ring(&self, options: &[&str]) -> String {
+        let path = self.path("ring").to_str().unwrap().to_owned();
+        let mut args = vec!["create", &path];
+        args.extend(options);
+        let made = run(&args, b"");
+        assert_eq!(made.code(), 0, "{}", made.err());
+        path
+    }
+}
+
+/// How a command ended.
+pub(crate) struct Done(pub(crate) Output);
+
+impl Done {
+    pub(crate) fn code(&self) -> i32 {
+        self.0.status.code().unwrap_or(-1)
+    }
+
+    pub(crate) fn out(&self) -> String {
+        String::from_utf8(self.0.stdout.clone()).unwrap()
+    }
+
+    pub(crate) fn err(&self) -> String {
+        String::from_utf8(self.0.stderr.clone()).unwrap()
+    }
+
+    /// One sentence on stderr with the prefix, nothing on stdout, and this code.
+    #[track_caller]
+    pub(crate) fn refuses(&self, code: i32, says: &str) {
+        let (out, err) = (self.out(), self.err());
+        assert_eq!(self.code(), code, "{err}");
+        assert_eq!(out, "");
+        assert_eq!(err.lines().count(), 1, "{err}");
+        assert!(err.starts_with("perfring: ") && err.contains(says), "{err}");
+    }
+}
+
+pub(crate) fn perfring(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_perfring"));
+    // Lines are as long as they are, whoever runs the tests.
+    command.env_remove("COLUMNS").args(args);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+pub(crate) fn run(args: &[&str], input: &[u8]) -> Done {
+    let mut child = perfring(args).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    std::thread::scope(|scope| {
+        // A command that reads no stdin closes it.
+        scope.spawn(move || stdin.write_all(input));
+        Done(child.wait_with_output().unwrap())
+    })
+}
+
+#[track_caller]
+pub(crate) fn publish(ring: &str, input: &[u8]) {
+    let done = run(&["publish", ring], input);
+    assert_eq!(done.code(), 0, "{}", done.err());
+}
+
+/// A command that is followed line by line.
+pub(crate) struct Live {
+    pub(crate) child: Child,
+    pub(crate) out: BufReader<ChildStdout>,
+}
+
+impl Live {
+    pub(crate) fn start(args: &[&str]) -> Self {
+        Self::of(perfring(args))
+    }
+
+    pub(crate) fn of(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        Live { child, out }
+    }
+
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.out.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// The next line, or `None` once there are no more.
+    pub(crate) fn line_or_end(&mut self) -> Option<String> {
+        let mut line = String::new();
+        let read = self.out.read_line(&mut line).unwrap();
+        (read > 0).then(|| line.trim_end().to_owned())
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+    }
+
+    /// The rest of stdout, stderr, and the exit code.
+    pub(crate) fn end(mut self) -> (String, String, i32) {
+        let (mut out, mut err) = (String::new(), String::new());
+        self.out.read_to_string(&mut out).unwrap();
+        self.child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        (out, err, self.child.wait().unwrap().code().unwrap_or(-1))
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Asks again and again until it is so; fails the test if it never is.
+#[track_caller]
+pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !so() {
+        assert!(began.elapsed() < Duration::from_secs(20), "never: {what}");
+        std::thread::yield_now();
+    }
+}
+
+pub(crate) fn json_lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Closes the reading end of a command's stdout.
+pub(crate) fn close_and_wait(mut live: Live) -> (String, i32) {
+    let (empty, _) = std::io::pipe().unwrap();
+    live.out = BufReader::new(ChildStdout::from(OwnedFd::from(empty)));
+    let mut err = String::new();
+    live.child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+    (err, live.child.wait().unwrap().code().unwrap_or(-1))
+}
+
+/// What `perfring doctor --json` says of one check: the level, and the sentence with what to do.
+#[track_caller]
+pub(crate) fn check(done: &Done, subject: &str, check: &str) -> (String, String) {
+    let lines = json_lines(&done.out());
+    let line = lines
+        .iter()
+        .find(|line| line["subject"] == subject && line["check"] == check)
+        .unwrap_or_else(|| panic!("no {check} of {subject}: {}", done.out()));
+    let todo = line["todo"].as_str().map_or(String::new(), |todo| format!(": {todo}"));
+    let says = line["says"].as_str().unwrap();
+    (line["level"].as_str().unwrap().to_owned(), format!("{says}{todo}"))
+}

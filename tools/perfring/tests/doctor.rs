@@ -1,0 +1,202 @@
+//! What `perfring doctor` finds.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod command;
+
+use command::{Done, Place, check, perfring, publish, run};
+use nix::unistd::Uid;
+use perfring_abi::FIELDS;
+use perfring_consumer::Consumer;
+use perfring_producer::Producer;
+use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+fn doctor(ring: &str) -> Done {
+    run(&["doctor", "--json", ring], b"")
+}
+
+#[test]
+fn a_well_ring_has_nothing_to_be_done() {
+    let place = Place::new();
+    for kind in ["one", "many"] {
+        let ring = place.ring(&["--producers", kind]);
+        publish(&ring, b"x\n");
+        let _consumer = Consumer::attach(Path::new(&ring)).unwrap();
+        let done = doctor(&ring);
+        assert_eq!((done.code(), done.err().as_str()), (0, ""), "{}", done.out());
+        for (name, says) in [
+            ("layout", "version 1, drop, 1 MiB, "),
+            ("access", "mode 0600"),
+            ("locks", "work here"),
+            ("pages", "bytes"),
+            ("boot", "since this machine started"),
+            ("books", "written 1 = read 0 + still there 1"),
+            ("consumer", "alive"),
+            ("losses", "no record was refused"),
+            ("drafts", "no unfinished rings in"),
+        ] {
+            let (level, said) = check(&done, &ring, name);
+            assert!(level == "ok" && said.contains(says), "{name}: {level} {said}");
+        }
+        let machine = "this machine";
+        assert!(check(&done, machine, "shm").1.starts_with("/dev/shm: tmpfs, "));
+        for name in ["version", "access", "space", "membarrier", "pages"] {
+            check(&done, machine, name);
+        }
+        let text = run(&["doctor", &ring], b"").out();
+        assert!(text.starts_with("this machine\n  ok    version      perfring "), "{text}");
+        assert!(text.contains(&format!("\n{ring}\n  ok    layout       version 1")), "{text}");
+        fs::remove_file(&ring).unwrap();
+    }
+}
+
+#[test]
+fn what_is_no_ring_or_damaged_ends_as_everywhere() {
+    let place = Place::new();
+    let none = place.path("none");
+    let none = none.to_str().unwrap();
+    let done = doctor(none);
+    assert_eq!(done.code(), 3);
+    assert_eq!(check(&done, none, "layout").0, "fail");
+    assert_eq!(done.err(), "perfring: something is to be done: 1 failure\n");
+    let ring = place.ring(&[]);
+    let whole = fs::read(&ring).unwrap();
+    for (name, bytes, says) in [
+        ("foreign", &[7; 8192][..], "not a perfring file"),
+        ("truncated", &whole[..whole.len() - 4096], "cut short"),
+    ] {
+        let path = place.path(name);
+        fs::write(&path, bytes).unwrap();
+        let file = path.to_str().unwrap();
+        let done = doctor(file);
+        let (level, said) = check(&done, file, "layout");
+        assert!(done.code() == 4 && level == "fail" && said.contains(says), "{said}");
+    }
+    // Of several the worst counts, and the others are looked at all the same.
+    let foreign = place.path("foreign");
+    let done = run(&["doctor", "--json", none, foreign.to_str().unwrap(), &ring], b"");
+    assert_eq!((done.code(), check(&done, &ring, "books").0), (4, "ok".to_owned()));
+    // Books that cannot be.
+    let file = fs::File::options().write(true).open(&ring).unwrap();
+    let head = FIELDS.iter().find(|field| field.name == "data_head").unwrap();
+    file.write_all_at(&u64::MAX.to_ne_bytes(), head.offset as u64).unwrap();
+    let done = doctor(&ring);
+    let (level, said) = check(&done, &ring, "books");
+    assert!(done.code() == 4 && level == "fail" && said.contains("perfring dump"), "{said}");
+}
+
+#[test]
+fn a_full_ring_without_a_consumer_is_a_warning_and_losses_are_a_note() {
+    let place = Place::new();
+    let ring = place.ring(&["--size", "4K"]);
+    publish(&ring, b"one\n");
+    let (level, said) = check(&doctor(&ring), &ring, "consumer");
+    assert!(level == "note" && said == "none so far, and 1 record waits", "{level} {said}");
+    let lines: String = (0..300).map(|n| format!("{n}\n")).collect();
+    publish(&ring, lines.as_bytes());
+    let done = doctor(&ring);
+    let (level, said) = check(&done, &ring, "consumer");
+    assert!(done.code() == 1 && level == "warn" && said.contains("`perfring consume"), "{said}");
+    let (level, said) = check(&done, &ring, "losses");
+    assert!(level == "note" && said.contains("full 46"), "{said}");
+    assert_eq!(done.err(), "perfring: something is to be done: 1 warning\n");
+    run(&["consume", &ring], b"");
+    assert_eq!(doctor(&ring).code(), 0);
+}
+
+#[test]
+fn a_draft_that_a_killed_creation_left_is_found() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    let draft = place.path(".perfring-0123.tmp");
+    let file = fs::File::create(&draft).unwrap();
+    // It may be in the making.
+    assert_eq!(check(&doctor(&ring), &ring, "drafts").0, "ok");
+    file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
+    let done = doctor(&ring);
+    let (level, said) = check(&done, &ring, "drafts");
+    assert_eq!((done.code(), level.as_str()), (1, "warn"));
+    assert!(said.contains(&format!("rm '{}'", draft.display())), "{said}");
+    assert!(draft.exists(), "the doctor changes nothing");
+}
+
+#[test]
+fn a_ring_of_another_boot_is_noted() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    let file = fs::File::options().write(true).open(&ring).unwrap();
+    let boot = FIELDS.iter().find(|field| field.name == "boot_id").unwrap();
+    file.write_all_at(&[7; 16], boot.offset as u64).unwrap();
+    let done = doctor(&ring);
+    let (level, said) = check(&done, &ring, "boot");
+    assert!(level == "note" && said.contains("before this machine started"), "{level} {said}");
+    assert_eq!(done.code(), 0);
+    file.write_all_at(&[0; 16], boot.offset as u64).unwrap();
+    let (level, said) = check(&doctor(&ring), &ring, "boot");
+    assert!(level == "note" && said.contains("does not tell"), "{level} {said}");
+}
+
+#[test]
+fn who_may_only_watch_is_told_so() {
+    if !Uid::effective().is_root() {
+        println!("skipped: only root can become another user to try");
+        return;
+    }
+    let place = Place::new();
+    let ring = place.ring(&["--producers", "many", "--mode", "0644"]);
+    fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let exe = place.path("perfring");
+    // By another process: a child that another test forks while this one writes to the copy would
+    // keep it from being run.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_perfring")).arg(&exe).status();
+    assert!(copied.unwrap().success());
+    let as_nobody = |args: &[&str]| {
+        let mut command = Command::new(&exe);
+        Done(command.args(args).uid(65534).gid(65534).output().unwrap())
+    };
+    let done = as_nobody(&["doctor", "--json", &ring]);
+    let (level, said) = check(&done, &ring, "access");
+    assert!(level == "note" && said.contains("uid 65534 may watch it"), "{level} {said}");
+    as_nobody(&["recover", &ring]).refuses(1, "no permission to write to");
+    fs::set_permissions(&ring, fs::Permissions::from_mode(0o600)).unwrap();
+    let done = as_nobody(&["doctor", "--json", &ring]);
+    let (level, said) = check(&done, &ring, "layout");
+    assert!(done.code() == 1 && level == "fail" && said.contains("no permission"), "{said}");
+    fs::set_permissions(&ring, fs::Permissions::from_mode(0o666)).unwrap();
+    let (level, said) = check(&doctor(&ring), &ring, "access");
+    assert!(level == "note" && said.contains("every user"), "{level} {said}");
+}
+
+#[test]
+fn without_a_name_every_ring_in_shared_memory_is_looked_at() {
+    let name = format!("perfring-doctor-test-{}", std::process::id());
+    let segment = format!("shm:{name}");
+    let path = format!("/dev/shm/{name}");
+    assert_eq!(run(&["create", &segment], b"").code(), 0);
+    let other = format!("{path}-other");
+    fs::write(&other, [7; 8192]).unwrap();
+    let producer = Producer::attach_as(segment.as_str(), "me").unwrap();
+    let done = run(&["doctor", "--json"], b"");
+    drop(producer);
+    fs::remove_file(&other).unwrap();
+    assert_eq!(run(&["rm", &segment], b"").code(), 0);
+    let (level, said) = check(&done, &path, "producer");
+    assert!(level == "ok" && said.starts_with("me, pid "), "{level} {said}");
+    assert!(!done.out().contains(&other), "a file that is no ring: {}", done.out());
+}
+
+#[test]
+fn a_closed_pipe_is_no_failure() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    for args in [&["doctor", &ring][..], &["recover", &ring], &["stat", &ring]] {
+        let done = Done(perfring(args).stdout(writer.try_clone().unwrap()).output().unwrap());
+        assert_eq!((done.code(), done.err().as_str()), (0, ""), "{args:?}");
+    }
+}
