@@ -8,8 +8,13 @@
 //!
 //! With `PERFRING_ALL=1`, each death is found by every kind of finder: it takes three times as long.
 //!
-//! What was seen to fail here when the library was broken on purpose is listed in the commit that
-//! brought this file.
+//! Tried by breaking the library on purpose: each of these fails here. Never asking who lives; taking
+//! all for dead; taking over without sweeping, or without mending `producer_pos`; not settling a
+//! slot's counts; publishing a reservation before its header word; counting a record after its
+//! commit; leaving the ledger believed after a death; moving `data_tail` before its mark; not asking
+//! after an owner that records are published behind; counting a contended call as another cause; a
+//! sleeping consumer that recovers nothing; reclaiming uncounted; ending a reservation without moving
+//! `data_head`; telling a loss under a count that is not tied to its place.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};

@@ -158,6 +158,15 @@ fn seed() -> u64 {
     })
 }
 
+/// Says that the storm is over, also if it ends by a failure.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 /// Reads until the storm is over and nothing is left.
 fn read_all(
     over: &AtomicBool,
@@ -186,6 +195,7 @@ fn storm(policy: Policy) {
     let mut toll = Toll::default();
     let checker = std::thread::scope(|scope| {
         let (path, over) = (&ring, &over);
+        let ends = Ends(over);
         let reader = scope.spawn(move || {
             let checker = Checker { gaps_matter: policy == Policy::Drop, ..Checker::default() };
             match policy {
@@ -284,7 +294,7 @@ fn storm(policy: Policy) {
         last.publish_timeout(NUMBERED, &said(who + 1, 0, 8), limit).unwrap();
         noted.insert(who + 1, 1);
         drop(last);
-        over.store(true, Ordering::SeqCst);
+        drop(ends);
         reader.join().unwrap()
     });
 

@@ -8,6 +8,7 @@
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, raise};
+use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use perfring_consumer::Consumer;
 use perfring_producer::{
@@ -279,26 +280,44 @@ fn fork_shared(ring: &str) -> Outcome {
     Ok(())
 }
 
-/// As [`fork_shared`], of the one producer of a ring.
+/// As [`fork_shared`], of the one producer of a ring: one child drops what it inherited and ends,
+/// another keeps it and lives on.
 fn fork_exclusive(ring: &str) -> Outcome {
     let mut producer = Producer::attach_as(ring, "parent")?;
     say("attached")?;
-    // SAFETY: this process has one thread.
-    if let ForkResult::Child = unsafe { fork() }? {
-        let payload = said(1, 9, 100);
-        let tried = all_forked(&[
-            producer.publish(NUMBERED, &payload).err(),
-            producer.reserve(NUMBERED, 100).err(),
-            producer.reserve_timeout(NUMBERED, 100, Duration::from_secs(60)).err(),
-            producer.batch().push(NUMBERED, &payload).err(),
-        ]);
-        drop(producer);
-        let refused = match Producer::attach(ring) {
-            Ok(_) => Err("the parent's place was free".into()),
-            Err(AttachError::Busy { .. }) => Ok(()),
-            Err(other) => Err(other.into()),
-        };
-        end_of_child(tried.and(refused));
+    for keeps in [false, true] {
+        // SAFETY: this process has one thread.
+        match unsafe { fork() }? {
+            ForkResult::Child => {
+                let payload = said(1, 9, 100);
+                let tried = all_forked(&[
+                    producer.publish(NUMBERED, &payload).err(),
+                    producer.reserve(NUMBERED, 100).err(),
+                    producer.reserve_timeout(NUMBERED, 100, Duration::from_secs(60)).err(),
+                    producer.batch().push(NUMBERED, &payload).err(),
+                ]);
+                if keeps {
+                    std::mem::forget(producer);
+                } else {
+                    drop(producer);
+                }
+                let refused = match Producer::attach(ring) {
+                    Ok(_) => Err("the parent's place was free".into()),
+                    Err(AttachError::Busy { .. }) => Ok(()),
+                    Err(other) => Err(other.into()),
+                };
+                let tried = tried.and(refused);
+                if keeps {
+                    end_of_child(tried);
+                }
+                std::process::exit(i32::from(tried.is_err()));
+            }
+            ForkResult::Parent { child } if !keeps => match waitpid(child, None)? {
+                WaitStatus::Exited(_, 0) => {}
+                other => return Err(format!("the first child: {other:?}").into()),
+            },
+            ForkResult::Parent { .. } => {}
+        }
     }
     for (line, seq) in std::io::stdin().lock().lines().zip(0..) {
         line?;
@@ -311,6 +330,8 @@ fn fork_exclusive(ring: &str) -> Outcome {
 /// Publishes in every way, at random. After each call that was taken, the first word of `log` says
 /// how many records are committed; not 0 in the second word ends it.
 fn storm(who: u64, seed: u64, log: &str, ring: &str) -> Outcome {
+    // It does not outlive a test that is killed.
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     let log = File::options().read(true).write(true).open(log)?;
     let producer = SharedProducer::attach_as(ring, "storm")?;
     let mut random = Random(seed);
