@@ -90,6 +90,11 @@ mod mortal {
             self.0.swap(value, order)
         }
 
+        pub fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
+            death::store();
+            self.0.fetch_add(value, order)
+        }
+
         pub fn fetch_min(&self, value: u64, order: Ordering) -> u64 {
             death::store();
             self.0.fetch_min(value, order)

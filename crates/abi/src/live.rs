@@ -153,8 +153,8 @@ pub struct SpaceLine {
     _own_line2: Gap<7>,
 }
 
-/// What the producers of a shared ring share. All but `ledger_stale` belongs to whoever holds
-/// `lock`; in an exclusive ring all of it is zero.
+/// What the producers of a shared ring share. All but `ledger_more` and the discarded in `ledger`
+/// belongs to whoever holds `lock`; in an exclusive ring all of it is zero.
 #[repr(C)]
 #[derive(Debug)]
 pub struct SharedLine {
@@ -164,9 +164,13 @@ pub struct SharedLine {
     pub producer_pos: AtomicU64,
     /// Records written before `producer_pos`, if every open reservation is committed as one.
     pub ledger_written: AtomicU64,
-    /// Not 0: some reservation ended as something else, and the ledger is to be counted anew.
+    /// Not 0: a producer died, and the ledger is to be counted anew.
     pub ledger_stale: AtomicU64,
-    _own_line: Gap<12>,
+    _lock_line: Gap<4>,
+    /// Records written more, or less, than `ledger_written` expects: added to by whoever ends a
+    /// reservation as something else than one record, before it does.
+    pub ledger_more: AtomicU64,
+    _own_line: Gap<7>,
     /// The rest of the producers' book as of `producer_pos`.
     pub ledger: [AtomicU64; LEDGER],
     /// The `data_head` at which a producer found that it did not move on.
@@ -330,7 +334,9 @@ impl Header {
                 producer_pos: AtomicU64::new(0),
                 ledger_written: AtomicU64::new(0),
                 ledger_stale: AtomicU64::new(0),
-                _own_line: zeros!(12),
+                _lock_line: zeros!(4),
+                ledger_more: AtomicU64::new(0),
+                _own_line: zeros!(7),
                 ledger: core::array::from_fn(|_| AtomicU64::new(0)),
                 stuck_pos: AtomicU64::new(0),
                 stuck_since_ns: AtomicU64::new(0),
@@ -372,6 +378,7 @@ mod agree {
         assert!(offset_of!(Header, consumer_holder) == offsets::CONSUMER as usize);
         assert!(offset_of!(Header, consumer_holder) % 128 == 0);
         assert!(offset_of!(Header, shared) == offsets::SHARED as usize);
+        assert!(offset_of!(Header, shared.ledger_more) == offsets::SHARED as usize + 64);
         assert!(offset_of!(Header, shared.ledger) == offsets::SHARED as usize + 128);
         assert!(offset_of!(Header, shared.recover_byte) == crate::RECOVER_LOCK_BYTE as usize);
         assert!(size_of::<SharedLine>() == 256);

@@ -126,6 +126,7 @@ fields! {
     "producer_pos" @ offsets::SHARED + 8, 8;
     "ledger_written" @ offsets::SHARED + 16, 8;
     "ledger_stale" @ offsets::SHARED + 24, 8;
+    "ledger_more" @ offsets::SHARED + 64, 8;
     "ledger" @ offsets::SHARED + 128, 104;
     "stuck_pos" @ offsets::SHARED + 232, 8;
     "stuck_since_ns" @ offsets::SHARED + 240, 8;

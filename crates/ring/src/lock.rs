@@ -107,9 +107,6 @@ pub const LOCK_ROUNDS: u32 = if cfg!(loom) { 3 } else { 96 };
 /// Every so many of them, it is asked whether the holder lives.
 const ASK_EVERY: u32 = if cfg!(loom) { 1 } else { 24 };
 
-/// Tries to take the lock by who can do without it.
-const TRY_ROUNDS: u32 = if cfg!(loom) { 1 } else { 16 };
-
 /// Bits of the lock word that hold slot + 1.
 const SLOT_BITS: u32 = 16;
 
@@ -179,20 +176,6 @@ impl Owner {
             seen = lock.load(Ordering::Relaxed);
         }
         Err(Refusal::Contended { slot: Self::slot_of(seen) })
-    }
-
-    /// Takes the lock if it is free, or free in a moment.
-    pub(crate) fn try_lock(self, at: Shared<'_>) -> bool {
-        for _ in 0..TRY_ROUNDS {
-            // M
-            let taken =
-                at.lock().compare_exchange(0, self.id, Ordering::Acquire, Ordering::Relaxed);
-            if taken.is_ok() {
-                return true;
-            }
-            perfring_abi::atomic::spin_loop();
-        }
-        false
     }
 
     #[inline(always)]
@@ -352,7 +335,8 @@ fn next_dead<P: Peers>(at: Shared<'_>, peers: &P) -> Option<u32> {
     None
 }
 
-/// The ledger as a book that is true at `producer_pos`, if nothing is open.
+/// The ledger as a book that is true at `producer_pos`, if nothing is open: then nobody adds to it
+/// without the lock either.
 pub(crate) fn ledger_book(at: Shared<'_>, pos: u64) -> ProducerBook {
     // Relaxed throughout: the lock orders it.
     let line = &at.ring.header.shared;
@@ -370,7 +354,10 @@ pub(crate) fn ledger_book(at: Shared<'_>, pos: u64) -> ProducerBook {
     ProducerBook {
         pos,
         written: crate::Count {
-            records: line.ledger_written.load(Ordering::Relaxed),
+            records: line
+                .ledger_written
+                .load(Ordering::Relaxed)
+                .wrapping_add(line.ledger_more.load(Ordering::Relaxed)),
             bytes: pos.wrapping_sub(other),
         },
         discarded,
@@ -397,6 +384,7 @@ fn set_ledger(at: Shared<'_>, book: &ProducerBook) {
         to.store(word, Ordering::Relaxed);
     }
     line.ledger_written.store(book.written.records, Ordering::Relaxed);
+    line.ledger_more.store(0, Ordering::Relaxed);
     line.ledger_stale.store(0, Ordering::Relaxed);
 }
 

@@ -365,24 +365,18 @@ impl SharedWriter {
         self.in_ledger(at, more, Count { records: 0, bytes: rest });
     }
 
-    /// Tells the ledger of an end that it did not expect, if the lock is to be had at once; else
-    /// that it is to be counted anew.
-    #[cold]
+    /// Tells the ledger of an end that it does not expect. Before it comes: whoever finds nothing
+    /// open any more (B) finds this too. If it never comes, because this producer dies, the ledger
+    /// is counted anew.
     fn in_ledger(&self, at: Shared<'_>, written: u64, discarded: Count) {
         let line = &at.ring.header.shared;
-        if !self.owner.try_lock(at) {
-            // Relaxed: the swap that follows publishes it with the record's end.
-            line.ledger_stale.store(1, Ordering::Relaxed);
-            return;
+        let ledger = &line.ledger[ledger::DISCARDED_RECORDS..];
+        let more = [discarded.records, discarded.bytes, written];
+        for (word, more) in ledger[..2].iter().chain([&line.ledger_more]).zip(more) {
+            if more != 0 {
+                word.fetch_add(more, Ordering::Relaxed); // N publishes it
+            }
         }
-        let add = |word: &perfring_abi::atomic::AtomicU64, more: u64| {
-            // Relaxed, and no addition in one: the lock orders it.
-            word.store(word.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
-        };
-        add(&line.ledger_written, written);
-        add(&line.ledger[ledger::DISCARDED_RECORDS], discarded.records);
-        add(&line.ledger[ledger::DISCARDED_RECORDS + 1], discarded.bytes);
-        self.owner.unlock(at);
     }
 
     /// The swap that ends a reservation, and what follows from it.
@@ -571,7 +565,10 @@ fn claim(at: Shared<'_>, wake: Wake, head: u64) -> bool {
     let line = &at.ring.header.shared;
     // Relaxed: a threshold in records is a wish.
     let records = match line.ledger_stale.load(Ordering::Relaxed) {
-        0 => line.ledger_written.load(Ordering::Relaxed),
+        0 => line
+            .ledger_written
+            .load(Ordering::Relaxed)
+            .wrapping_add(line.ledger_more.load(Ordering::Relaxed)),
         _ => u64::MAX,
     };
     claim_wake(&at.ring.header.wait, wake, head, records)
