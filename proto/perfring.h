@@ -284,6 +284,7 @@
 #define PERFRING_OFF_PRODUCER_POS 2568
 #define PERFRING_OFF_LEDGER_WRITTEN 2576
 #define PERFRING_OFF_LEDGER_STALE 2584
+#define PERFRING_OFF_LEDGER_MORE 2624
 #define PERFRING_OFF_LEDGER 2688
 #define PERFRING_OFF_STUCK_POS 2792
 #define PERFRING_OFF_STUCK_SINCE_NS 2800
@@ -433,13 +434,15 @@ struct perfring_header {
 	char consumer_name[PERFRING_NAME_LEN];
 	uint8_t gap_consumer[40];
 
-	/* Live: what the producers of a shared ring share (zero in an exclusive one). All but
-	 * ledger_stale is written by whoever holds the lock. */
+	/* Live: what the producers of a shared ring share (zero in an exclusive one). Written by
+	 * whoever holds the lock, but for additions to ledger_more and to the discarded in ledger. */
 	uint64_t shared_lock; /* 0, or who holds it: see PERFRING_LOCK_SLOT_BITS */
 	uint64_t producer_pos; /* end of the last reservation */
 	uint64_t ledger_written;
 	uint64_t ledger_stale;
-	uint8_t gap_ledger[96];
+	uint8_t gap_ledger_more[32];
+	uint64_t ledger_more;
+	uint8_t gap_ledger[56];
 	uint64_t ledger[PERFRING_LEDGER_WORDS];
 	uint64_t stuck_pos;
 	uint64_t stuck_since_ns; /* CLOCK_REALTIME */
@@ -509,6 +512,7 @@ PERFRING_ASSERT_OFF(shared_lock, PERFRING_OFF_SHARED_LOCK);
 PERFRING_ASSERT_OFF(producer_pos, PERFRING_OFF_PRODUCER_POS);
 PERFRING_ASSERT_OFF(ledger_written, PERFRING_OFF_LEDGER_WRITTEN);
 PERFRING_ASSERT_OFF(ledger_stale, PERFRING_OFF_LEDGER_STALE);
+PERFRING_ASSERT_OFF(ledger_more, PERFRING_OFF_LEDGER_MORE);
 PERFRING_ASSERT_OFF(ledger, PERFRING_OFF_LEDGER);
 PERFRING_ASSERT_OFF(stuck_pos, PERFRING_OFF_STUCK_POS);
 PERFRING_ASSERT_OFF(stuck_since_ns, PERFRING_OFF_STUCK_SINCE_NS);

@@ -47,7 +47,7 @@ fn live(heap: &HeapRing) -> Vec<&AtomicU64> {
     let at = heap.shared();
     if !at.slots().is_empty() {
         let line = &header.shared;
-        words.extend([&line.lock, &line.ledger_written, &line.ledger_stale]);
+        words.extend([&line.lock, &line.ledger_written, &line.ledger_stale, &line.ledger_more]);
         words.extend(&line.ledger);
         words.extend([&line.stuck_pos, &line.stuck_since_ns]);
     }
