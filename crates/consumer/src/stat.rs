@@ -72,7 +72,7 @@ impl Stat {
         let holding = |place| -> Result<Holding, AttachError> {
             Ok(Holding { alive: file.is_held(place)?, who: file.holder(place)? })
         };
-        let seen = MappedObserver::slots(file.home())?;
+        let seen = MappedObserver::slots(file)?;
         let held_up = HeldUp::look(file, &seen)?;
         let member = |(alive, figures)| Member { alive, figures };
         Ok(Stat {
@@ -111,7 +111,7 @@ impl HeldUp {
             figures.map(|(_, figures)| (figures.written, figures.discarded))
         };
         loop {
-            let now = MappedObserver::slots(file.home())?;
+            let now = MappedObserver::slots(file)?;
             if of(&now) != Some(slot) || place(&now) != place(first) {
                 return Ok(None);
             }

@@ -11,7 +11,10 @@ use std::time::Duration;
 ///
 /// All records stand in one order, that of their reservations. Several can be open at a time, by
 /// one producer and by many, and end in any order; `data_head` stands before the oldest that is
-/// open. A producer that dies anywhere costs its own open reservations and nothing else.
+/// open. A producer that dies anywhere costs its own open reservations and nothing else: they are
+/// ended by the next producer that needs the lock or the room, or that has published 64 records
+/// behind them; by a consumer in `wait`; or by `perfring recover`. (Observers write nothing: in a
+/// ring that only they read, it is the producers who notice.)
 ///
 /// Each thread attaches a handle of its own. A publish takes a lock for a few nanoseconds; so many
 /// producers that publish all the time do so in turns, and batches are the way to more.

@@ -46,12 +46,12 @@ impl MappedObserver {
     ///
     /// # Errors
     /// See [`AttachError`].
-    pub fn slots(home: impl Into<Home>) -> Result<SlotsSeen, AttachError> {
-        let (ring, map) = Plain::open(home.into())?;
+    pub fn slots(ring: &RingFile) -> Result<SlotsSeen, AttachError> {
         if ring.layout.producers == Producers::One {
             return Ok(SlotsSeen::default());
         }
-        let (at, is_dead) = (map.shared(), is_dead(&ring));
+        let map = Plain::map(ring)?;
+        let (at, is_dead) = (map.shared(), is_dead(ring));
         let figures: Vec<_> = SlotFigures::all(at)
             .into_iter()
             .map(|figures| (!is_dead(figures.slot), figures))

@@ -66,8 +66,10 @@ impl MappedReader {
     /// See [`AttachError`]; [`AttachError::Busy`] while another process is attached.
     pub fn attach(home: impl Into<Home>, name: &str) -> Result<Self, AttachError> {
         let ring = RingFile::open(home.into(), Access::Write)?;
-        let lock = ring.take(Place::Consumer, Role::Consumer)?;
         let map = Mirror::map(&ring, DataAccess::Read)?;
+        // Before the lock is taken: a child forked in between would keep it.
+        let children = NotForChildren::new(map.ranges(), &ring.file);
+        let lock = ring.take(Place::Consumer, Role::Consumer)?;
         let cursor = match ring.layout.policy {
             Policy::Drop => Reader::attach(map.ring(), futex::fences()).map(Cursor::Pinned),
             Policy::Overwrite => {
@@ -76,7 +78,6 @@ impl MappedReader {
         }
         .map_err(|source| ring.corrupt(source))?;
         RingFile::me(name).sign(&map.ring().header().consumer_holder);
-        let children = NotForChildren::new(map.ranges(), &ring.file);
         Ok(MappedReader { children, map, cursor, lagged_at: None, ring, _lock: lock })
     }
 

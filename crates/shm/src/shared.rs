@@ -46,10 +46,11 @@ impl MappedShared {
         let ring = RingFile::open(home.into(), Access::Write)?;
         ring.expect(Producers::Many)?;
         let map = Mirror::map(&ring, DataAccess::Write)?;
+        // Before the lock is taken: a child forked in between would keep it.
+        let children = NotForChildren::new(map.ranges(), &ring.file);
         let (index, lock) = take_slot(&ring, &map)?;
         let peers = Kernel::new(&ring.file, &ring.layout);
         let me = RingFile::me(name);
-        let children = NotForChildren::new(map.ranges(), &ring.file);
         let mut tries = 0;
         let writer = loop {
             let (at, fences) = (map.shared(), futex::fences());

@@ -35,12 +35,13 @@ impl MappedWriter {
     pub fn attach(home: impl Into<Home>, name: &str) -> Result<Self, AttachError> {
         let ring = RingFile::open(home.into(), Access::Write)?;
         ring.expect(Producers::One)?;
-        let lock = ring.take(Place::Producer(0), Role::Producer)?;
         let map = Mirror::map(&ring, DataAccess::Write)?;
+        // Before the lock is taken: a child forked in between would keep it.
+        let children = NotForChildren::new(map.ranges(), &ring.file);
+        let lock = ring.take(Place::Producer(0), Role::Producer)?;
         let writer = Writer::attach(map.ring(), &ring.layout, futex::fences())
             .map_err(|source| ring.corrupt(source))?;
         RingFile::me(name).sign(&map.slots()[0].holder);
-        let children = NotForChildren::new(map.ranges(), &ring.file);
         Ok(MappedWriter { children, map, writer, ring, _lock: lock })
     }
 
