@@ -103,10 +103,10 @@ pub(crate) fn child(args: &ChildArgs) -> Result<(), Failure> {
         Role::Sidecar => {
             // It ends with its stdin, and cleans up after a parent that was killed.
             let ended = sidecar::run(&args.dir);
-            if orphaned() {
+            if matches!(ended, Ok(sidecar::Ended::Abandoned)) || orphaned() {
                 clean_up(&args.dir);
             }
-            ended
+            ended.map(drop)
         }
         Role::Producer => {
             let failed = |errno| Failure::General(format!("demo: prctl: {errno}"));

@@ -39,7 +39,17 @@ const REPORT: [Column; 6] = [
     Column { title: "lost, by cause", width: 0, from: 0, align: Align::Rest },
 ];
 
-pub(super) fn run(dir: &Path) -> Result<(), Failure> {
+/// How the sidecar came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// It was told to, and has reported.
+    Told,
+    /// Its orders ended without that: the parent is gone, also if the kernel has not come to give
+    /// its children another one yet.
+    Abandoned,
+}
+
+pub(super) fn run(dir: &Path) -> Result<Ended, Failure> {
     // A Ctrl-C goes to all of us; the parent tells what is to be done.
     let _stop = Stop::patient()?;
     let mut followers = Vec::new();
@@ -59,8 +69,7 @@ pub(super) fn run(dir: &Path) -> Result<(), Failure> {
                 show.frame(&mut screen, &followers, began)?;
                 next = (next + frame).max(Instant::now());
             }
-            // The parent is gone, or gave up.
-            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Err(RecvTimeoutError::Disconnected) => return Ok(Ended::Abandoned),
             Ok(order) => match order.split_whitespace().collect::<Vec<_>>()[..] {
                 ["killed", name, pid, at] => {
                     let at = at.parse().unwrap_or_else(|_| now_ns());
@@ -81,7 +90,8 @@ pub(super) fn run(dir: &Path) -> Result<(), Failure> {
     if screen.is_live() {
         show.frame(&mut screen, &followers, began)?;
     }
-    report(&mut screen, dir, followers, &owns, time)
+    report(&mut screen, dir, followers, &owns, time)?;
+    Ok(Ended::Told)
 }
 
 /// The parent's orders: lines of stdin.

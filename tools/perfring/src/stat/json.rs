@@ -15,7 +15,10 @@ pub(super) fn write(out: &mut impl Write, home: &Home, stat: &Stat) -> io::Resul
         "data_size": layout.data_size,
         "policy": layout.policy.name(),
         "evict": match layout.evict { Evict::Exact => "exact", Evict::Half => "half" },
-        "tell": match layout.tell { Tell::InStream => "stream", Tell::CountersOnly => "counters" },
+        "tell": match layout.tell {
+            Tell::InStream => "in_stream",
+            Tell::CountersOnly => "counters_only",
+        },
         "producers": layout.producers.name(),
         "slot_count": layout.slots,
         "page_size": layout.page_size,
@@ -23,8 +26,8 @@ pub(super) fn write(out: &mut impl Write, home: &Home, stat: &Stat) -> io::Resul
         "created_ns": layout.created_ns,
         "creator_pid": layout.creator_pid,
         "creator_uid": layout.creator_uid,
-        "uuid": uuid::Uuid::from_bytes(layout.uuid).to_string(),
-        "boot_id": uuid::Uuid::from_bytes(layout.boot_id).to_string(),
+        "uuid": uuid::Uuid::from_bytes(layout.uuid).simple().to_string(),
+        "boot_id": uuid::Uuid::from_bytes(layout.boot_id).simple().to_string(),
         "epoch": stat.epoch(),
         "producer": exclusive.then(|| holding(&stat.producer)),
         "slots": stat.producers.iter().map(slot).collect::<Vec<_>>(),
@@ -36,6 +39,7 @@ pub(super) fn write(out: &mut impl Write, home: &Home, stat: &Stat) -> io::Resul
         let producer = &totals.producer;
         object.insert("data_head".to_owned(), totals.head.into());
         object.insert("data_tail".to_owned(), totals.tail.into());
+        object.insert("consumer_pos".to_owned(), totals.consumer.pos.into());
         object.insert("lost_markers".to_owned(), producer.lost_markers.into());
         let balanced = Balance::of(layout.policy, totals).holds();
         object.insert("balanced".to_owned(), balanced.into());
