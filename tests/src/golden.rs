@@ -706,3 +706,9 @@ fn killed_between_consumer_book_and_tail() -> Golden {
     assert_ne!(file, before);
     script.take("killed_between_consumer_book_and_tail", file)
 }
+
+/// Where a slot stands.
+pub(crate) fn slot_at(file: &[u8], index: u32) -> std::ops::Range<usize> {
+    let start = control(file) + index as usize * SLOT_SIZE as usize;
+    start..start + SLOT_SIZE as usize
+}

@@ -351,12 +351,6 @@ impl Members {
     }
 }
 
-/// Where a slot stands.
-pub(crate) fn slot_at(file: &[u8], index: u32) -> std::ops::Range<usize> {
-    let start = control(file) + index as usize * SLOT_SIZE as usize;
-    start..start + SLOT_SIZE as usize
-}
-
 /// Where the count of what a slot has written stands.
 fn written_at(file: &[u8], index: u32) -> std::ops::Range<usize> {
     let start = slot_at(file, index).start;
