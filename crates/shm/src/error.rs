@@ -50,6 +50,12 @@ pub enum CreateError {
         /// The number asked for.
         slots: u32,
     },
+    /// A type table that is too large.
+    #[error("a type table of {size} bytes is too large: up to 16 MiB")]
+    Types {
+        /// The size asked for.
+        size: u64,
+    },
     /// Mode bits beyond `0o777`.
     #[error("mode {mode:#o} has bits beyond 0777")]
     Mode {
