@@ -11,10 +11,12 @@
 
 extern crate alloc;
 
+mod entry;
 mod id;
 mod json;
 mod schema;
 mod shape;
 
+pub use entry::{BadEntry, Entries, Entry};
 pub use schema::{Class, Constant, Encoding, Field, Kind, Label, Schema, Shape};
 pub use shape::{PodRecord, Record, Shaped};
