@@ -11,10 +11,14 @@
 
 extern crate alloc;
 
+pub mod entry;
 mod id;
 mod json;
+#[cfg(feature = "read")]
+pub mod read;
 mod schema;
 mod shape;
+pub mod tagged;
 
 pub use schema::{Class, Constant, Encoding, Field, Kind, Label, Schema, Shape};
 pub use shape::{PodRecord, Record, Shaped};
