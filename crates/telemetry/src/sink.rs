@@ -1,7 +1,7 @@
 //! Where records go.
 
 use crate::local::{self, Handle};
-use crate::signals::{ALL, COMMON, RESOURCE, Signal, sealed::Fill};
+use crate::signals::{ALL, COMMON, RESOURCE, Signal};
 use crate::{Resource, ids};
 use perfring_producer::types::tagged::TaggedWriter;
 use perfring_producer::types::{Class, Encoding, Field, Schema};
