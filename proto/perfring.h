@@ -8,6 +8,7 @@
  *     0               header page: struct perfring_header, 4096 bytes of the first page
  *     data_offset     data area: data_size bytes, a power of two
  *     control_offset  control pages: slot_count times struct perfring_slot
+ *     types_offset    type table: struct perfring_types, then entries
  *     file_size       end
  *
  * All numbers are in the byte order of the machine that made the ring (`endian` tells).
@@ -52,6 +53,8 @@
  *                  header words from there on: of an older record that ends and a younger one that
  *                  has ended, one side sees the other; and no word before producer_pos is an older
  *                  one
+ *  P       P       a producer that holds the type table's lock has written an entry, then stores
+ *                  types_used (release); a reader that sees the count sees every entry before it
  *
  * The heavy fence is membarrier(2), MEMBARRIER_CMD_GLOBAL_EXPEDITED, and a full fence. The light
  * fence is a compiler fence in a process that has registered with
@@ -83,6 +86,8 @@
 #define PERFRING_DATA_SIZE_MIN 4096
 #define PERFRING_DATA_SIZE_MAX 1099511627776 /* 1 TiB */
 #define PERFRING_SLOT_SIZE 1024
+#define PERFRING_TYPES_FIRST 64
+#define PERFRING_TYPES_SIZE_MAX 16777216
 #define PERFRING_SLOTS_MAX 4096
 #define PERFRING_SLOTS_DEFAULT 64 /* of a shared ring */
 #define PERFRING_NAME_LEN 64
@@ -265,6 +270,8 @@
 #define PERFRING_OFF_CREATOR_UID 1252
 #define PERFRING_OFF_UUID 1256
 #define PERFRING_OFF_BOOT_ID 1272
+#define PERFRING_OFF_TYPES_OFFSET 1288
+#define PERFRING_OFF_TYPES_SIZE 1296
 #define PERFRING_OFF_TAIL_MARK 1408
 #define PERFRING_OFF_PRODUCER_BOOK 1536
 #define PERFRING_OFF_WAIT_ARMED 2048
@@ -307,6 +314,21 @@ struct perfring_lost {
 
 /* Bytes that a payload of `len` bytes (at most 65520) takes in the ring. */
 #define PERFRING_RECORD_SIZE(len) (((uint64_t)(len) + 15u) & ~(uint64_t)7u)
+
+/* At types_offset. The lock on its first byte is held by whoever adds an entry. */
+struct perfring_types {
+	uint64_t types_used; /* live: end of the last entry, from types_offset on */
+	uint64_t zeros[7];
+};
+
+/* An entry of the type table: this, `len` bytes of JSON, zeros up to `size`. */
+struct perfring_type {
+	uint32_t size;  /* of the whole entry: a multiple of 8 */
+	uint32_t id;    /* the record type */
+	uint32_t len;   /* bytes of JSON */
+	uint32_t check; /* FNV-1a, 32 bits, of the JSON */
+	uint64_t layout; /* the same for the same payloads, whatever units and help say */
+};
 
 /* Two copies, written in turn; the one whose first and last word agree is whole, of two whole ones
  * the greater number is the newer. */
@@ -400,7 +422,9 @@ struct perfring_header {
 	uint32_t creator_uid;
 	uint8_t uuid[16];
 	uint8_t boot_id[16];
-	uint8_t gap_identity[120];
+	uint64_t types_offset;
+	uint64_t types_size;
+	uint8_t gap_identity[104];
 
 	/* Live, written by the producer. */
 	struct perfring_tail_mark tail_mark;
@@ -453,6 +477,8 @@ struct perfring_header {
 
 PERFRING_ASSERT(sizeof(struct perfring_record) == PERFRING_HEADER_LEN);
 PERFRING_ASSERT(sizeof(struct perfring_lost) == PERFRING_LOST_SIZE);
+PERFRING_ASSERT(sizeof(struct perfring_types) == PERFRING_TYPES_FIRST);
+PERFRING_ASSERT(sizeof(struct perfring_type) == 24);
 PERFRING_ASSERT(sizeof(struct perfring_holder) == 128);
 PERFRING_ASSERT(sizeof(struct perfring_slot) == PERFRING_SLOT_SIZE);
 PERFRING_ASSERT(sizeof(struct perfring_header) == PERFRING_HEADER_PAGE_LEN);
@@ -493,6 +519,8 @@ PERFRING_ASSERT_OFF(creator_pid, PERFRING_OFF_CREATOR_PID);
 PERFRING_ASSERT_OFF(creator_uid, PERFRING_OFF_CREATOR_UID);
 PERFRING_ASSERT_OFF(uuid, PERFRING_OFF_UUID);
 PERFRING_ASSERT_OFF(boot_id, PERFRING_OFF_BOOT_ID);
+PERFRING_ASSERT_OFF(types_offset, PERFRING_OFF_TYPES_OFFSET);
+PERFRING_ASSERT_OFF(types_size, PERFRING_OFF_TYPES_SIZE);
 PERFRING_ASSERT_OFF(tail_mark, PERFRING_OFF_TAIL_MARK);
 PERFRING_ASSERT_OFF(producer_book, PERFRING_OFF_PRODUCER_BOOK);
 PERFRING_ASSERT_OFF(wait_armed, PERFRING_OFF_WAIT_ARMED);

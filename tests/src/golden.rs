@@ -456,7 +456,7 @@ fn text(n: usize, len: usize) -> Vec<u8> {
 }
 
 fn options(policy: Policy) -> Options {
-    Options { size: SMALL, policy, ..Options::default() }
+    Options { size: SMALL, policy, types_size: 0, ..Options::default() }
 }
 
 /// `before`, with these fields as in `after`: what a process leaves that is killed between them.

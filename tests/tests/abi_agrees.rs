@@ -253,6 +253,8 @@ fn constants() -> BTreeMap<String, u64> {
         ("DATA_SIZE_MIN", perfring_abi::DATA_SIZE_MIN),
         ("DATA_SIZE_MAX", perfring_abi::DATA_SIZE_MAX),
         ("SLOT_SIZE", perfring_abi::SLOT_SIZE),
+        ("TYPES_FIRST", perfring_abi::TYPES_FIRST),
+        ("TYPES_SIZE_MAX", perfring_abi::TYPES_SIZE_MAX),
         ("NAME_LEN", perfring_abi::NAME_WORDS as u64 * 8),
         ("SLOTS_MAX", perfring_abi::SLOTS_MAX.into()),
         ("SLOTS_DEFAULT", perfring_abi::SLOTS_DEFAULT.into()),

@@ -4,7 +4,7 @@ use crate::page::HeaderPage;
 use crate::{
     ABI_COMPAT, ABI_VERSION, DATA_SIZE_MAX, DATA_SIZE_MIN, ENDIAN_MARK, Evict,
     FEATURES_REQUIRED_KNOWN, MAGIC, PERF_CAPABILITIES, PERF_HEADER_SIZE, Policy, Producers,
-    SLOT_SIZE, SLOTS_MAX, Tell,
+    SLOT_SIZE, SLOTS_MAX, TYPES_SIZE_MAX, Tell,
 };
 use bytemuck::Zeroable;
 use core::fmt;
@@ -36,6 +36,8 @@ pub struct Layout {
     pub uuid: [u8; 16],
     /// The boot that it was made in.
     pub boot_id: [u8; 16],
+    /// Bytes of the type table: whole pages, or 0 if there is none.
+    pub types_size: u64,
 }
 
 /// Why bytes are not a ring that this code can use.
@@ -138,10 +140,16 @@ impl Layout {
         (self.slots as u64 * SLOT_SIZE).next_multiple_of(self.page_size as u64)
     }
 
+    /// Where the type table starts: after the control pages. 0 if there is none.
+    #[must_use]
+    pub const fn types_offset(&self) -> u64 {
+        if self.types_size == 0 { 0 } else { self.control_offset() + self.control_size() }
+    }
+
     /// Bytes of the whole file.
     #[must_use]
     pub const fn file_size(&self) -> u64 {
-        self.control_offset() + self.control_size()
+        self.control_offset() + self.control_size() + self.types_size
     }
 
     /// The byte that the holder of a slot keeps locked.
@@ -183,6 +191,8 @@ impl Layout {
             creator_uid: self.creator_uid,
             uuid: self.uuid,
             boot_id: self.boot_id,
+            types_offset: self.types_offset(),
+            types_size: self.types_size,
             ..HeaderPage::zeroed()
         }
     }
@@ -241,6 +251,11 @@ impl Layout {
         if u64::from(page.slot_size) != SLOT_SIZE {
             return field("slot_size", page.slot_size.into());
         }
+        if !page.types_size.is_multiple_of(page.page_size.into())
+            || page.types_size > TYPES_SIZE_MAX
+        {
+            return field("types_size", page.types_size);
+        }
         let layout = Layout {
             page_size: page.page_size,
             data_size: page.data_size,
@@ -254,11 +269,13 @@ impl Layout {
             creator_uid: page.creator_uid,
             uuid: page.uuid,
             boot_id: page.boot_id,
+            types_size: page.types_size,
         };
         for (name, value, must) in [
             ("data_offset", page.data_offset, layout.data_offset()),
             ("control_offset", page.control_offset, layout.control_offset()),
             ("control_size", page.control_size, layout.control_size()),
+            ("types_offset", page.types_offset, layout.types_offset()),
             ("file_size", page.file_size, layout.file_size()),
         ] {
             if value != must {

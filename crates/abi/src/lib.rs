@@ -58,6 +58,12 @@ pub const SLOT_SIZE: u64 = 1024;
 pub const SLOTS_MAX: u32 = 4096;
 /// Producer slots of a shared ring, unless its maker asks for another number.
 pub const SLOTS_DEFAULT: u32 = 64;
+/// The largest type table: 16 MiB.
+pub const TYPES_SIZE_MAX: u64 = 16 << 20;
+/// Bytes of a type table, unless the maker asks for another number.
+pub const TYPES_SIZE_DEFAULT: u64 = 64 << 10;
+/// Where the first entry of a type table begins: after the line with `types_used`.
+pub const TYPES_FIRST: u64 = 64;
 /// The byte of the ring file whose open-file-description lock the consumer holds.
 pub const CONSUMER_LOCK_BYTE: u64 = page::offsets::CONSUMER;
 /// The byte of the ring file whose open-file-description lock they hold who recover a ring without

@@ -71,7 +71,9 @@ pub struct HeaderPage {
     pub(crate) creator_uid: u32,
     pub(crate) uuid: [u8; 16],
     pub(crate) boot_id: [u8; 16],
-    pub(crate) identity_rest: [u64; 15],
+    pub(crate) types_offset: u64,
+    pub(crate) types_size: u64,
+    pub(crate) identity_rest: [u64; 13],
     pub(crate) live: [u64; 176],
     pub(crate) tail: [u64; 160],
 }
@@ -106,7 +108,7 @@ fields! {
     aux_size: 8, magic: 8, abi_version: 4, abi_compat: 4, features_required: 8,
     features_optional: 8, page_size: 4, endian: 4, policy: 4, producers: 4, evict: 4, tell: 4,
     slot_count: 4, slot_size: 4, control_offset: 8, control_size: 8, file_size: 8, created_ns: 8,
-    creator_pid: 4, creator_uid: 4, uuid: 16, boot_id: 16;
+    creator_pid: 4, creator_uid: 4, uuid: 16, boot_id: 16, types_offset: 8, types_size: 8;
     "tail_mark" @ offsets::TAIL_MARK, 64;
     "producer_book" @ offsets::PRODUCER, 448;
     "wait_armed" @ offsets::WAIT, 4;

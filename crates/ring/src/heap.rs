@@ -38,6 +38,7 @@ impl HeapRing {
                 creator_uid: 0,
                 uuid: [0; 16],
                 boot_id: [0; 16],
+                types_size: 0,
             },
         })
     }

@@ -6,7 +6,8 @@
 //!
 //! Who has what: `writer` and `room` are the exclusive producer, `shared`, `shared_room`, `lock` and
 //! `slot` one of many; `reader`, `observer` and `snapshot` read both kinds of rings; `totals` are
-//! the books, `latch` and `book` how they are kept, `wait` who sleeps and who wakes.
+//! the books, `latch` and `book` how they are kept, `wait` who sleeps and who wakes, `types` the
+//! type table.
 //!
 //! # Orderings
 //!
@@ -30,6 +31,7 @@
 //! | M | a producer of a shared ring takes the lock word by compare-and-swap (acquire) and gives it back (release) | M | whoever holds the lock sees all that was written under it before |
 //! | N | a reservation of a shared ring is ended by a swap of its header word (release); whoever looks at a word that may be open loads it (acquire) | N | a record that is seen to have ended is whole |
 //! | O | a producer of a shared ring has ended a record, or has stored `producer_pos` (release); a full fence, then it loads `data_head`, `producer_pos` (acquire) and the header words from there on | O | of an older record that ends and a younger one that has ended, one side sees the other; and no word before `producer_pos` is an older one |
+//! | P | a producer that holds the type table's lock has written an entry, then stores `types_used` (release) | P | a reader that sees the count (relaxed, then an acquire fence) sees every entry before it |
 //!
 //! Light and heavy fences are the asymmetric pair of P1202 (Goldblatt, "Asymmetric Thread
 //! Fences"): the heavy side is `membarrier(2)` and costs microseconds, once per sleep; the light
@@ -54,6 +56,7 @@ mod shared_room;
 mod slot;
 mod snapshot;
 mod totals;
+mod types;
 mod wait;
 mod writer;
 
@@ -69,6 +72,7 @@ pub use shared::{Group, SharedWriter, Unattached};
 pub use slot::SlotFigures;
 pub use snapshot::{Snapshot, Step};
 pub use totals::Totals;
+pub use types::{TableFull, TypeTable};
 pub use wait::{Fences, Wake, WakeAt, full_fence};
 pub use writer::{Refusal, Reserved, Writer};
 

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::fcntl::posix_fallocate;
 use perfring_abi::{
     DATA_SIZE_MAX, DATA_SIZE_MIN, Evict, Layout, MAGIC, Policy, Producers, SLOTS_DEFAULT,
-    SLOTS_MAX, Tell,
+    SLOTS_MAX, TYPES_FIRST, TYPES_SIZE_DEFAULT, TYPES_SIZE_MAX, Tell,
 };
 use shared_memory::{ShmemConf, ShmemError};
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -40,6 +40,9 @@ pub struct RingOptions {
     pub producers: Producers,
     /// The most producers at a time, where they are many: 1 to 4096. Default 64.
     pub slots: u32,
+    /// Bytes of the type table, taken up to whole pages: up to 16 MiB, or 0 for none. An entry takes
+    /// some hundred bytes. Default 64 KiB.
+    pub types_size: u64,
     /// The file's mode bits, whatever the umask. Default `0o600`; `0o640` lets a group observe.
     pub mode: u32,
 }
@@ -53,6 +56,7 @@ impl Default for RingOptions {
             tell: Tell::InStream,
             producers: Producers::One,
             slots: SLOTS_DEFAULT,
+            types_size: TYPES_SIZE_DEFAULT,
             mode: 0o600,
         }
     }
@@ -83,6 +87,9 @@ pub fn create(home: impl Into<Home>, options: &RingOptions) -> Result<(), Create
     if !(1..=SLOTS_MAX).contains(&options.slots) {
         return Err(CreateError::Slots { slots: options.slots });
     }
+    if options.types_size > TYPES_SIZE_MAX {
+        return Err(CreateError::Types { size: options.types_size });
+    }
     if let Home::Segment(name) = &home
         && !home.is_valid()
     {
@@ -101,6 +108,7 @@ pub fn create(home: impl Into<Home>, options: &RingOptions) -> Result<(), Create
         creator_uid: nix::unistd::Uid::current().as_raw(),
         uuid: *uuid::Uuid::new_v4().as_bytes(),
         boot_id: boot_id(),
+        types_size: options.types_size.next_multiple_of(page_size),
     };
     let path = home.path();
     if fs::symlink_metadata(&path).is_ok() {
@@ -117,6 +125,12 @@ pub fn create(home: impl Into<Home>, options: &RingOptions) -> Result<(), Create
             return Err(CreateError::NoSpace { home, needed: layout.file_size() });
         }
         Err(errno) => return Err(failed("allocating its space")(errno.into())),
+    }
+    if layout.types_size > 0 {
+        draft
+            .file
+            .write_all_at(&TYPES_FIRST.to_ne_bytes(), layout.types_offset())
+            .map_err(failed("writing its type table"))?;
     }
     let mut page = layout.to_page();
     draft.file.write_all_at(page.as_bytes(), 0).map_err(failed("writing its header"))?;

@@ -1,6 +1,6 @@
 //! One error for each thing that can be asked: make, attach, reserve.
 
-use crate::Home;
+use crate::{Home, TypeError};
 use perfring_abi::BadRing;
 use perfring_ring::{Corrupt, Who};
 use std::io;
@@ -49,6 +49,12 @@ pub enum CreateError {
     Slots {
         /// The number asked for.
         slots: u32,
+    },
+    /// A type table that is too large.
+    #[error("a type table of {size} bytes is too large: up to 16 MiB")]
+    Types {
+        /// The size asked for.
+        size: u64,
     },
     /// Mode bits beyond `0o777`.
     #[error("mode {mode:#o} has bits beyond 0777")]
@@ -231,6 +237,9 @@ pub enum ReserveError {
         /// Its slot.
         slot: u32,
     },
+    /// The record's type is not in the ring's table and could not be put there. Nothing is counted.
+    #[error(transparent)]
+    Type(TypeError),
     /// This process is a forked child of the one that attached. Nothing is counted.
     #[error("this process was forked from the one that attached: attach anew")]
     Forked,

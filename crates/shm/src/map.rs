@@ -7,7 +7,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{Header, Slot};
-use perfring_ring::{Frame, Reserved, Ring, Shared, Who};
+use perfring_ring::{Frame, Reserved, Ring, Shared, TypeTable, Who};
 use std::ffi::c_void;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
@@ -31,8 +31,10 @@ pub(crate) struct Mirror {
     data: NonNull<u8>,
     data_size: usize,
     len: usize,
+    /// The control pages, and after them the type table.
     control: MmapRaw,
     slots: usize,
+    types_size: usize,
 }
 
 // SAFETY: the mapping belongs to no thread. All access to shared memory through `&Mirror` is by
@@ -106,7 +108,8 @@ impl Mirror {
         // SAFETY: `page` is less than `len`, so the sum stays inside the reserved range.
         let data = unsafe { base.cast::<u8>().add(page) };
         let slots = ring.layout.slots as usize;
-        Ok(Mirror { base: base.cast(), data, data_size, len, control, slots })
+        let types_size = ring.layout.types_size as usize;
+        Ok(Mirror { base: base.cast(), data, data_size, len, control, slots, types_size })
     }
 
     /// The ring as the algorithm sees it.
@@ -241,6 +244,11 @@ impl Mirror {
         Shared::new(self.ring(), self.slots())
     }
 
+    /// The type table.
+    pub(crate) fn types(&self) -> TypeTable<'_> {
+        types(&self.control, self.types_size)
+    }
+
     /// What is mapped where: the header and the data twice, and the control pages.
     pub(crate) fn ranges(&self) -> [(NonNull<u8>, usize); 2] {
         let control = NonNull::new(self.control.as_mut_ptr()).unwrap_or(NonNull::dangling());
@@ -281,7 +289,8 @@ impl Drop for Mirror {
 
 fn map_control(ring: &RingFile, access: DataAccess) -> Result<MmapRaw, AttachError> {
     let mut options = MmapOptions::new();
-    options.offset(ring.layout.control_offset()).len(ring.layout.control_size() as usize);
+    let len = ring.layout.file_size() - ring.layout.control_offset();
+    options.offset(ring.layout.control_offset()).len(len as usize);
     match access {
         DataAccess::Write => options.map_raw(&ring.file),
         DataAccess::Read => options.map_raw_read_only(&ring.file),
@@ -297,6 +306,15 @@ fn slots<'a>(control: *const u8, count: usize) -> &'a [Slot] {
     unsafe { slice::from_raw_parts(control.cast::<Slot>(), count) }
 }
 
+/// The type table: the last `size` bytes of a mapping, which is page-aligned and ends with it.
+fn types(map: &MmapRaw, size: usize) -> TypeTable<'_> {
+    let start = map.as_ptr().wrapping_add(map.len().saturating_sub(size));
+    let words = size.min(map.len()) / 8;
+    // SAFETY: inside the mapping, for as long as it is borrowed; aligned, as both sizes are
+    // (`Layout::check`); atomics, so any content is valid whoever stores there.
+    TypeTable::new(unsafe { slice::from_raw_parts(start.cast::<AtomicU64>(), words) })
+}
+
 /// The whole file, read-only, each byte once.
 #[derive(Debug)]
 pub(crate) struct Plain {
@@ -305,6 +323,7 @@ pub(crate) struct Plain {
     data_size: usize,
     control_offset: usize,
     slots: usize,
+    types_size: usize,
 }
 
 impl Plain {
@@ -320,6 +339,7 @@ impl Plain {
             data_size: layout.data_size as usize,
             control_offset: layout.control_offset() as usize,
             slots: layout.slots as usize,
+            types_size: layout.types_size as usize,
         })
     }
 
@@ -350,6 +370,11 @@ impl Plain {
         // SAFETY: `Layout::check` found the control pages inside the file.
         let control = unsafe { self.map.as_ptr().add(self.control_offset) };
         Shared::new(self.ring(), slots(control, self.slots))
+    }
+
+    /// The type table; only loads are allowed on it.
+    pub(crate) fn types(&self) -> TypeTable<'_> {
+        types(&self.map, self.types_size)
     }
 
     /// Who holds a place, or held it last; nobody, if there is no such place.

@@ -11,7 +11,7 @@
 
 extern crate alloc;
 
-pub mod entry;
+mod entry;
 mod id;
 mod json;
 #[cfg(feature = "read")]
@@ -20,5 +20,6 @@ mod schema;
 mod shape;
 pub mod tagged;
 
+pub use entry::{BadEntry, Entries, Entry};
 pub use schema::{Class, Constant, Encoding, Field, Kind, Label, Schema, Shape};
 pub use shape::{PodRecord, Record, Shaped};

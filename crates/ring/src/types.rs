@@ -1,0 +1,132 @@
+//! The type table: words that are only ever added to, before a count of those that are good.
+
+use alloc::vec::Vec;
+use perfring_abi::TYPES_FIRST;
+use perfring_abi::atomic::{AtomicU64, Ordering, fence};
+
+/// Words before the first entry.
+const FIRST: usize = (TYPES_FIRST / 8) as usize;
+
+/// The type table of a ring, mapped or on the heap.
+#[derive(Clone, Copy, Debug)]
+pub struct TypeTable<'a> {
+    words: &'a [AtomicU64],
+}
+
+/// An entry that did not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableFull {
+    /// Bytes of the entry.
+    pub needed: u64,
+    /// Bytes that are left.
+    pub left: u64,
+}
+
+impl<'a> TypeTable<'a> {
+    /// Of these words; none if the ring has no table.
+    #[must_use]
+    pub fn new(words: &'a [AtomicU64]) -> Self {
+        TypeTable { words }
+    }
+
+    /// Whether the ring has a table.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        self.words.len() > FIRST
+    }
+
+    /// End of the last entry, in words, no further than the table goes.
+    fn used(&self) -> usize {
+        let Some(used) = self.words.first() else { return FIRST };
+        // Relaxed and a fence, as the pages may be read-only: P, pairs with P.
+        let used = used.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        usize::try_from(used / 8).unwrap_or(usize::MAX).clamp(FIRST, self.words.len().max(FIRST))
+    }
+
+    /// End of the last entry, in bytes: who has read the table up to here has read all of it.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        8 * self.used() as u64
+    }
+
+    /// A copy of all entries, one after the other. Empty if the ring has no table.
+    #[must_use]
+    pub fn entries(&self) -> Vec<u64> {
+        let entries = self.words.get(FIRST..self.used()).unwrap_or_default();
+        // Relaxed: P orders them, and no entry before the end ever changes.
+        entries.iter().map(|word| word.load(Ordering::Relaxed)).collect()
+    }
+
+    /// Adds an entry. The caller holds the table's lock.
+    ///
+    /// A process that dies in here has added nothing, or the whole entry.
+    ///
+    /// # Errors
+    /// [`TableFull`]; nothing is changed.
+    pub fn append(&self, entry: &[u64]) -> Result<(), TableFull> {
+        let used = self.used();
+        let free = self.words.get(used..).unwrap_or_default();
+        if entry.len() > free.len() {
+            return Err(TableFull { needed: 8 * entry.len() as u64, left: 8 * free.len() as u64 });
+        }
+        for (to, word) in free.iter().zip(entry) {
+            to.store(*word, Ordering::Relaxed); // P publishes it
+        }
+        if let Some(end) = self.words.first() {
+            end.store(8 * (used + entry.len()) as u64, Ordering::Release); // P
+        }
+        Ok(())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn words(len: usize, used: u64) -> Vec<AtomicU64> {
+        let mut words: Vec<_> = (0..len).map(|_| AtomicU64::new(0)).collect();
+        words[0] = AtomicU64::new(used);
+        words
+    }
+
+    #[test]
+    fn entries_stand_in_the_order_in_which_they_came() {
+        let words = words(14, TYPES_FIRST);
+        let table = TypeTable::new(&words);
+        assert_eq!(table.entries(), []);
+        table.append(&[1, 2]).unwrap();
+        table.append(&[3]).unwrap();
+        assert_eq!(table.entries(), [1, 2, 3]);
+        let full = TableFull { needed: 32, left: 24 };
+        assert_eq!(table.append(&[4, 5, 6, 7]), Err(full));
+        assert_eq!(table.entries(), [1, 2, 3]);
+        table.append(&[4, 5, 6]).unwrap();
+        assert_eq!(table.append(&[7]), Err(TableFull { needed: 8, left: 0 }));
+        assert_eq!(table.entries(), [1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn what_was_never_finished_is_written_over() {
+        let words = words(12, TYPES_FIRST);
+        words[FIRST].store(99, Ordering::Relaxed); // a producer died in `append`
+        let table = TypeTable::new(&words);
+        assert_eq!(table.entries(), []);
+        table.append(&[1, 2]).unwrap();
+        assert_eq!(table.entries(), [1, 2]);
+    }
+
+    #[test]
+    fn a_table_that_lies_or_is_none_is_read_within_its_bounds() {
+        for used in [0, 1, 8, 63, 64, 71, 72, 96, 97, 1 << 40, u64::MAX] {
+            let words = words(12, used);
+            assert!(TypeTable::new(&words).entries().len() <= 4, "{used}");
+            let _ = TypeTable::new(&words).append(&[1]);
+        }
+        let none = TypeTable::new(&[]);
+        assert!(!none.exists());
+        assert_eq!(none.entries(), vec![0; 0]);
+        assert_eq!(none.append(&[1]), Err(TableFull { needed: 8, left: 0 }));
+    }
+}
