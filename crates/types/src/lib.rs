@@ -14,8 +14,11 @@ extern crate alloc;
 mod entry;
 mod id;
 mod json;
+#[cfg(feature = "read")]
+pub mod read;
 mod schema;
 mod shape;
+pub mod tagged;
 
 pub use entry::{BadEntry, Entries, Entry};
 pub use schema::{Class, Constant, Encoding, Field, Kind, Label, Schema, Shape};
