@@ -11,10 +11,22 @@
 
 extern crate alloc;
 
+#[doc(hidden)]
+pub mod derived;
+mod enums;
 mod id;
 mod json;
+#[cfg(feature = "rkyv")]
+mod rkyv;
 mod schema;
 mod shape;
 
+pub use enums::{Enum, EnumOf, Labelled};
+#[cfg(feature = "derive")]
+pub use perfring_derive::Record;
+#[cfg(feature = "rkyv")]
+pub use rkyv::{ArchiveError, Borrowed, FormatError, RKYV_FORMAT, RkyvRecord};
+#[cfg(feature = "rkyv")]
+pub use rkyv::{access, archive_into, check_format};
 pub use schema::{Class, Constant, Encoding, Field, Kind, Label, Schema, Shape};
 pub use shape::{PodRecord, Record, Shaped};
