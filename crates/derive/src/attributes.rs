@@ -60,7 +60,9 @@ impl Container {
                 once(&mut all.name, name(&meta)?, &meta)
             } else if meta.path.is_ident("version") {
                 let version: LitInt = meta.value()?.parse()?;
-                version.base10_parse::<u16>()?;
+                version.base10_parse::<u16>().map_err(|_| {
+                    Error::new(version.span(), "a version is a number of up to 65535")
+                })?;
                 once(&mut all.version, version, &meta)
             } else if meta.path.is_ident("id") {
                 once(&mut all.id, meta.value()?.parse()?, &meta)

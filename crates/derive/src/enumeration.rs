@@ -3,7 +3,7 @@
 use crate::attributes::{Container, Part, Repr, all_or_errors};
 use crate::record::unraw;
 use crate::{at, krate};
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Fields, Ident, Result};
@@ -22,7 +22,8 @@ pub(crate) fn enumeration(input: &DeriveInput, all: &Container) -> Result<TokenS
                        likes: add `#[repr(u8)]`, or another integer of up to eight bytes";
         errors.push(Err(Error::new(ident.span(), message)));
     }
-    errors.extend(data.variants.iter().filter(|variant| !matches!(variant.fields, Fields::Unit)).map(
+    errors
+        .extend(data.variants.iter().filter(|variant| !matches!(variant.fields, Fields::Unit)).map(
         |variant| {
             let message = if all.rkyv {
                 "an enum that carries data has no kind among the fields of a record: take \
@@ -31,7 +32,7 @@ pub(crate) fn enumeration(input: &DeriveInput, all: &Container) -> Result<TokenS
                 "an enum that carries data cannot be a field: let it be without data, and put the \
                  data in fields beside it"
             };
-            Err(Error::new(variant.fields.span(), message))
+            Err(Error::new_spanned(&variant.fields, message))
         },
     ));
     all_or_errors(errors)?;
@@ -44,8 +45,8 @@ pub(crate) fn enumeration(input: &DeriveInput, all: &Container) -> Result<TokenS
     }))?;
     let variants: Vec<_> = data.variants.iter().map(|variant| &variant.ident).collect();
 
-    let krate = krate(all);
-    let plain = repr.map(|repr| labelled(&krate, ident, &repr, &variants, &names));
+    let krate = krate(all, Span::call_site());
+    let plain = repr.map(|repr| labelled(all, ident, &repr, &variants, &names));
     let archived = all.rkyv.then(|| {
         quote! {
             #[automatically_derived]
@@ -69,16 +70,18 @@ pub(crate) fn enumeration(input: &DeriveInput, all: &Container) -> Result<TokenS
 }
 
 fn labelled(
-    krate: &TokenStream,
+    all: &Container,
     ident: &Ident,
     repr: &Ident,
     variants: &[&Ident],
     names: &[String],
 ) -> TokenStream {
+    let krate = krate(all, Span::call_site());
     let repr = quote!(::core::primitive::#repr);
     let numbers: Vec<_> = (0..variants.len()).map(|number| format_ident!("V{number}")).collect();
     let checks = variants.iter().map(|variant| {
         let span = at(variant.span());
+        let krate = crate::krate(all, span);
         quote_spanned! {span=>
             const _: () = #krate::derived::check_label(#ident::#variant as #repr as i128);
         }
@@ -126,8 +129,10 @@ fn only_fields_have(all: &Container, ident: &Ident) -> Result<()> {
         None => Ok(()),
         Some(span) => Err(Error::new(
             span,
-            format!("`{ident}` is an enum, and so a field of records and no record: an enum has \
-                     `crate` and `rkyv`"),
+            format!(
+                "`{ident}` is an enum, and so a field of records and no record: an enum has \
+                     `crate` and `rkyv`"
+            ),
         )),
     }
 }

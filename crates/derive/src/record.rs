@@ -38,7 +38,12 @@ impl Known<'_> {
     }
 
     /// `Field { .. }`
-    fn tokens(&self, krate: &TokenStream, container: &TokenStream, shape: &TokenStream) -> TokenStream {
+    fn tokens(
+        &self,
+        krate: &TokenStream,
+        container: &TokenStream,
+        shape: &TokenStream,
+    ) -> TokenStream {
         let Known { member, part, .. } = self;
         let name = self.name();
         let help = &part.help;
@@ -63,14 +68,15 @@ pub(crate) fn unraw(name: &Ident) -> String {
 }
 
 fn fields(fields: &Fields) -> Result<Vec<Known<'_>>> {
-    let known = all_or_errors(fields.members().zip(fields).map(|(member, field)| {
-        Ok(Known { field, member, part: Part::of_field(&field.attrs)? })
-    }))?;
+    let known =
+        all_or_errors(fields.members().zip(fields).map(|(member, field)| {
+            Ok(Known { field, member, part: Part::of_field(&field.attrs)? })
+        }))?;
     let mut names = Vec::new();
     for field in known.iter().filter(|field| !field.skipped()) {
         if names.contains(&field.name()) {
             let message = format!("two fields have the name `{}`", field.name());
-            return Err(Error::new(field.field.span(), message));
+            return Err(Error::new_spanned(field.field, message));
         }
         names.push(field.name());
     }
@@ -79,9 +85,12 @@ fn fields(fields: &Fields) -> Result<Vec<Known<'_>>> {
 
 pub(crate) fn structure(input: &DeriveInput, all: &Container) -> Result<TokenStream> {
     let Data::Struct(data) = &input.data else { unreachable!("the caller has looked") };
-    if let Some(parameter) = input.generics.params.iter().find(|parameter| {
-        !(all.rkyv && matches!(parameter, GenericParam::Lifetime(_)))
-    }) {
+    if let Some(parameter) = input
+        .generics
+        .params
+        .iter()
+        .find(|parameter| !(all.rkyv && matches!(parameter, GenericParam::Lifetime(_))))
+    {
         let message = if all.rkyv {
             "a record's type is one type: generic parameters other than lifetimes cannot be; write \
              a struct for each type that is needed"
@@ -89,7 +98,7 @@ pub(crate) fn structure(input: &DeriveInput, all: &Container) -> Result<TokenStr
             "a record's type is one type: generic parameters cannot be; write a struct for each \
              type that is needed"
         };
-        return Err(Error::new(parameter.span(), message));
+        return Err(Error::new_spanned(parameter, message));
     }
     if all.rkyv { archive(input, all, &data.fields) } else { pod(input, all, &data.fields) }
 }
@@ -107,17 +116,18 @@ fn pod(input: &DeriveInput, all: &Container, declared: &Fields) -> Result<TokenS
     errors.extend(known.iter().flatten().filter(|field| field.part.show == Show::Opaque).map(
         |field| {
             let message = "`opaque` is for rkyv records: of bytes say `hex`";
-            Err(Error::new(field.field.span(), message))
+            Err(Error::new_spanned(field.field, message))
         },
     ));
     all_or_errors(errors)?;
     let known = known?;
 
-    let krate = krate(all);
+    let krate = krate(all, Span::call_site());
     let ident = &input.ident;
     let here = ident.to_token_stream();
     let told = known.iter().filter(|field| !field.skipped()).map(|field| {
         let (ty, span) = (&field.field.ty, field.span());
+        let krate = crate::krate(all, span);
         let shape = match field.part.show {
             Show::Text => quote_spanned!(span=> <#ty as #krate::derived::ByteArray>::TEXT),
             Show::Hex => quote_spanned!(span=> <#ty as #krate::derived::ByteArray>::HEX),
@@ -125,8 +135,8 @@ fn pod(input: &DeriveInput, all: &Container, declared: &Fields) -> Result<TokenS
         };
         field.tokens(&krate, &here, &shape)
     });
-    let check_id = check_id(&krate, all);
-    let checks = pod_checks(&krate, ident, &known);
+    let check_id = check_id(all);
+    let checks = pod_checks(all, ident, &known);
     let schema = schema(&krate, input, all, &quote!(Pod), &quote!(""), &here);
     Ok(quote! {
         #[automatically_derived]
@@ -151,12 +161,13 @@ fn pod(input: &DeriveInput, all: &Container, declared: &Fields) -> Result<TokenS
 }
 
 /// What the compiler must find true of the layout.
-fn pod_checks(krate: &TokenStream, ident: &Ident, known: &[Known<'_>]) -> TokenStream {
+fn pod_checks(all: &Container, ident: &Ident, known: &[Known<'_>]) -> TokenStream {
     let mut checks = TokenStream::new();
     let mut end = quote!(0);
     let mut fine = quote!(true);
     for field in known {
         let (ty, member, span) = (&field.field.ty, &field.member, field.span());
+        let krate = krate(all, span);
         let align = quote!(::core::mem::align_of::<#ty>());
         checks.extend(quote_spanned! {span=>
             const _: () = #krate::derived::check_field_alignment(#align);
@@ -172,6 +183,7 @@ fn pod_checks(krate: &TokenStream, ident: &Ident, known: &[Known<'_>]) -> TokenS
         fine.extend(quote!(&& #align <= 8));
     }
     let span = at(ident.span());
+    let krate = krate(all, span);
     checks.extend(quote_spanned! {span=>
         // A field's alignment is the field's to answer for.
         const _: () = if #fine {
@@ -189,12 +201,17 @@ fn pod_checks(krate: &TokenStream, ident: &Ident, known: &[Known<'_>]) -> TokenS
 
 fn archive(input: &DeriveInput, all: &Container, declared: &Fields) -> Result<TokenStream> {
     let known = fields(declared)?;
-    let krate = krate(all);
+    let krate = krate(all, Span::call_site());
     let (ident, generics) = (&input.ident, &input.generics);
     let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
     let archived = quote!(<#ident #ty_generics as #krate::derived::rkyv::Archive>::Archived);
+    // Lifetimes say nothing about layout.
+    let lifetimes = generics.lifetimes().map(|_| quote!('static));
+    let some = quote!(<#ident<#(#lifetimes),*> as #krate::derived::rkyv::Archive>::Archived);
+
+    let mut told = Vec::new();
     let mut checks = TokenStream::new();
-    let told: Vec<_> = known.iter().filter(|field| !field.skipped()).map(|field| {
+    for field in known.iter().filter(|field| !field.skipped()) {
         let (member, span) = (&field.member, field.span());
         let read = match field.part.show {
             Show::Typed => "archived",
@@ -202,29 +219,26 @@ fn archive(input: &DeriveInput, all: &Container, declared: &Fields) -> Result<To
             Show::Hex => "archived_hex",
             Show::Opaque => "archived_opaque",
         };
-        let read = Ident::new(read, span);
-        let shape = quote_spanned! {span=>
-            #krate::derived::#read::<#archived, _>(|archived| &archived.#member)
-        };
-        checks.extend(quote_spanned! {span=> #krate::derived::check_archived(#shape); });
-        field.tokens(&krate, &archived, &shape)
-    }).collect();
-    let schema =
-        schema(&krate, input, all, &quote!(Rkyv), &quote!(#krate::RKYV_FORMAT), &archived);
-    let check_id = check_id(&krate, all);
-    // Their generic parameters are lifetimes, which say nothing about layout.
-    let span = at(ident.span());
-    let checks = quote_spanned! {span=>
-        const _: () = {
-            #[allow(clippy::extra_unused_lifetimes)]
-            const fn check #impl_generics () #where_clause {
-                #checks
-                #krate::derived::check_alignment(::core::mem::align_of::<#archived>());
-                #krate::derived::check_size(::core::mem::size_of::<#archived>());
+        let (read, krate) = (Ident::new(read, span), crate::krate(all, span));
+        let shape = |of: &TokenStream| {
+            quote_spanned! {span=>
+                #krate::derived::#read::<#of, _>(|archived| &archived.#member)
             }
-            check()
         };
-    };
+        told.push(field.tokens(&krate, &archived, &shape(&archived)));
+        let shape = shape(&some);
+        checks.extend(quote_spanned! {span=>
+            const _: () = #krate::derived::check_archived(#shape);
+        });
+    }
+    let schema = schema(&krate, input, all, &quote!(Rkyv), &quote!(#krate::RKYV_FORMAT), &archived);
+    let check_id = check_id(all);
+    let span = at(ident.span());
+    let at_ident = crate::krate(all, span);
+    checks.extend(quote_spanned! {span=>
+        const _: () = #at_ident::derived::check_alignment(::core::mem::align_of::<#some>());
+        const _: () = #at_ident::derived::check_size(::core::mem::size_of::<#some>());
+    });
     Ok(quote! {
         #[automatically_derived]
         impl #impl_generics #krate::Shaped for #archived #where_clause {
@@ -248,9 +262,10 @@ fn archive(input: &DeriveInput, all: &Container, declared: &Fields) -> Result<To
 }
 
 /// What must be true of a given id.
-fn check_id(krate: &TokenStream, all: &Container) -> Option<TokenStream> {
+fn check_id(all: &Container) -> Option<TokenStream> {
     let id = all.id.as_ref()?;
     let span = at(id.span());
+    let krate = krate(all, span);
     Some(quote_spanned!(span=> const _: () = #krate::derived::check_id(#id);))
 }
 
@@ -273,9 +288,9 @@ fn schema(
     let version = all.version.as_ref().map_or_else(|| quote!(1), ToTokens::to_token_stream);
     let class = all.class.as_ref().map_or_else(|| quote!(Plain), ToTokens::to_token_stream);
     let help = &all.help;
-    let id = all.id.as_ref().map(|id| {
-        quote!(let schema = #krate::Schema { id: #krate::derived::given_id(#id), ..schema };)
-    });
+    let id = all.id.as_ref().map(
+        |id| quote!(let schema = #krate::Schema { id: #krate::derived::given_id(#id), ..schema };),
+    );
     quote! {
         const SCHEMA: #krate::Schema<'static> = {
             let shape = <#shaped as #krate::Shaped>::SHAPE;
@@ -326,21 +341,25 @@ fn refuse(ty: &Type) -> Result<()> {
                                      none, or make the struct an rkyv record: \
                                      `#[derive(Archive, Serialize, Record)] #[record(rkyv)]`"
                     .to_owned(),
-                ("bool", false) => "a byte that is neither 0 nor 1 is no `bool`, and a payload may \
+                ("bool", false) => {
+                    "a byte that is neither 0 nor 1 is no `bool`, and a payload may \
                                     hold any bytes: use `u8`, or an enum of two names as \
                                     `perfring_types::Enum<E>`"
-                    .to_owned(),
+                        .to_owned()
+                }
                 ("char", false) => "not every number is a `char`, and a payload may hold any \
                                     bytes: use `u32`"
                     .to_owned(),
-                ("usize", false) => "the size of `usize` is not the same everywhere: use `u64`"
-                    .to_owned(),
-                ("isize", false) => "the size of `isize` is not the same everywhere: use `i64`"
-                    .to_owned(),
+                ("usize", false) => {
+                    "the size of `usize` is not the same everywhere: use `u64`".to_owned()
+                }
+                ("isize", false) => {
+                    "the size of `isize` is not the same everywhere: use `i64`".to_owned()
+                }
                 _ => return Ok(()),
             }
         }
         _ => return Ok(()),
     };
-    Err(Error::new(ty.span(), message))
+    Err(Error::new_spanned(ty, message))
 }

@@ -1,7 +1,6 @@
 //! What the code made by `#[derive(Record)]` calls, so that its errors can speak. Not for others.
 
 use crate::{Kind, Shape, Shaped};
-pub use bytemuck;
 pub use perfring_abi::RecordType;
 use perfring_abi::SIZE_MAX;
 

@@ -21,11 +21,12 @@ mod rkyv;
 mod schema;
 mod shape;
 
+pub use bytemuck;
 pub use enums::{Enum, EnumOf, Labelled};
 #[cfg(feature = "derive")]
 pub use perfring_derive::Record;
 #[cfg(feature = "rkyv")]
-pub use rkyv::{ArchiveError, Borrowed, FormatError, RKYV_FORMAT, RkyvRecord};
+pub use rkyv::{ArchiveError, Borrowed, FormatError, RKYV_FORMAT, RkyvRecord, Slot};
 #[cfg(feature = "rkyv")]
 pub use rkyv::{access, archive_into, check_format};
 pub use schema::{Class, Constant, Encoding, Field, Kind, Label, Schema, Shape};

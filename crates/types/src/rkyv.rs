@@ -176,9 +176,7 @@ where
 #[inline]
 pub fn access<T>(bytes: &[u8]) -> Result<&T::Archived, ArchiveError>
 where
-    T: Archive<
-        Archived: for<'a> ::rkyv::bytecheck::CheckBytes<LowValidator<'a, ArchiveError>>,
-    >,
+    T: Archive<Archived: for<'a> ::rkyv::bytecheck::CheckBytes<LowValidator<'a, ArchiveError>>>,
 {
     low::access(bytes).map_err(|_| ArchiveError::Invalid)
 }
