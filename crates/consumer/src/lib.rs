@@ -37,6 +37,7 @@ mod observer;
 mod pace;
 mod snapshot;
 mod stat;
+mod types;
 
 pub use consumer::Consumer;
 pub use observer::Observer;
@@ -46,6 +47,8 @@ pub use perfring_ring::{
     ConsumerBook, Corrupt, Count, Lost, ProducerBook, Recovered, Refused, Saved, SlotFigures,
     Start, Totals, WakeAt, Who,
 };
-pub use perfring_shm::{AttachError, Home, Item, Pinned, Record, recover};
+pub use perfring_shm::{AttachError, Home, Item, NotThis, Pinned, Record, recover};
+pub use perfring_types::{BadEntry, Entry};
 pub use snapshot::{Items, Snapshot};
 pub use stat::{HeldUp, Holding, Member, Stat};
+pub use types::Types;

@@ -46,6 +46,7 @@
 
 use std::time::Duration;
 
+mod pod;
 mod shared;
 
 pub use perfring_abi::{
@@ -55,8 +56,10 @@ pub use perfring_ring::{Count, ProducerBook, Refused, Wake};
 use perfring_shm::MappedWriter;
 pub use perfring_shm::{
     AttachError, Batch, CreateError, Home, Removal, Reservation, ReserveError,
-    RingOptions as Options, SharedBatch, SharedReservation, create, remove,
+    RingOptions as Options, SharedBatch, SharedReservation, TypeError, create, remove,
 };
+pub use perfring_types as types;
+pub use pod::{PodReservation, SharedPodReservation};
 pub use shared::SharedProducer;
 
 /// The one producer of a ring.

@@ -35,7 +35,7 @@ use std::time::Duration;
 /// ```
 #[derive(Debug)]
 pub struct SharedProducer {
-    inner: MappedShared,
+    pub(crate) inner: MappedShared,
 }
 
 impl SharedProducer {

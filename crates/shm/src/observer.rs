@@ -7,7 +7,7 @@ use crate::{AttachError, Home, Item, Record};
 use bytemuck::cast_slice;
 use perfring_abi::{Layout, Producers};
 use perfring_ring::{
-    Corrupt, Count, Observer, Saved, Seen, SlotFigures, Snapshot, Start, Totals, Who,
+    Corrupt, Count, Observer, Saved, Seen, SlotFigures, Snapshot, Start, Totals, TypeTable, Who,
 };
 
 /// A read-only view of a ring, dead or alive, with a cursor of its own.
@@ -28,6 +28,12 @@ impl MappedObserver {
         let observer = Observer::new(map.ring(), ring.layout.policy, start)
             .map_err(|source| ring.corrupt(source))?;
         Ok(MappedObserver { map, ring, observer })
+    }
+
+    /// The type table: what `perfring_types` makes types of.
+    #[must_use]
+    pub fn types(&self) -> TypeTable<'_> {
+        self.map.types()
     }
 
     /// The books of a ring, without the means to read its records: also of one so damaged that

@@ -5,11 +5,13 @@ use crate::fork::NotForChildren;
 use crate::lock::ByteLock;
 use crate::map::{DataAccess, Mirror};
 use crate::peers::Kernel;
+use crate::types::Known;
 use crate::{AttachError, Home, ReserveError, futex};
 use perfring_abi::{HEADER_LEN, Layout, Producers, RecordType};
 use perfring_ring::{
     Count, Group, Peers, Refusal, Refused, Reserved, SharedWriter, Unattached, Wake, Who,
 };
+use perfring_types::Schema;
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
@@ -34,6 +36,7 @@ pub struct MappedShared {
     writer: RefCell<SharedWriter>,
     peers: Kernel,
     ring: RingFile,
+    known: Known,
     _lock: ByteLock,
 }
 
@@ -67,7 +70,8 @@ impl MappedShared {
                 }
             }
         };
-        Ok(MappedShared { children, map, writer: RefCell::new(writer), peers, ring, _lock: lock })
+        let (writer, known) = (RefCell::new(writer), Known::new());
+        Ok(MappedShared { children, map, writer, peers, ring, known, _lock: lock })
     }
 
     /// The open file.
@@ -80,6 +84,22 @@ impl MappedShared {
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.ring.layout
+    }
+
+    /// Makes sure that the ring's type table has this type, whose [`Schema::key`] is `key`. After
+    /// the first time, a load and a comparison.
+    ///
+    /// # Errors
+    /// [`ReserveError::Type`], and [`ReserveError::Forked`].
+    #[inline(always)]
+    pub fn register(&self, schema: &Schema<'_>, key: u64) -> Result<(), ReserveError> {
+        if self.known.has(key) {
+            return Ok(()); // a forked child is refused where it reserves
+        }
+        if self.children.forked() {
+            return Err(ReserveError::Forked);
+        }
+        self.known.look_up(&self.ring, self.map.types(), schema).map_err(ReserveError::Type)
     }
 
     /// Publishes one record.

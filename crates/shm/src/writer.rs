@@ -4,9 +4,11 @@ use crate::file::{Access, Place, RingFile};
 use crate::fork::NotForChildren;
 use crate::lock::ByteLock;
 use crate::map::{DataAccess, Mirror};
+use crate::types::Known;
 use crate::{AttachError, Home, ReserveError, Role, futex};
 use perfring_abi::{Layout, Producers, RecordType};
 use perfring_ring::{Count, ProducerBook, Refusal, Reserved, Wake, Writer};
+use perfring_types::Schema;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
@@ -24,6 +26,7 @@ pub struct MappedWriter {
     map: Mirror,
     writer: Writer,
     ring: RingFile,
+    known: Known,
     _lock: ByteLock,
 }
 
@@ -42,7 +45,7 @@ impl MappedWriter {
         let writer = Writer::attach(map.ring(), &ring.layout, futex::fences())
             .map_err(|source| ring.corrupt(source))?;
         RingFile::me(name).sign(&map.slots()[0].holder);
-        Ok(MappedWriter { children, map, writer, ring, _lock: lock })
+        Ok(MappedWriter { children, map, writer, ring, known: Known::new(), _lock: lock })
     }
 
     /// The open file.
@@ -55,6 +58,22 @@ impl MappedWriter {
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.ring.layout
+    }
+
+    /// Makes sure that the ring's type table has this type, whose [`Schema::key`] is `key`. After
+    /// the first time, a load and a comparison.
+    ///
+    /// # Errors
+    /// [`ReserveError::Type`], and [`ReserveError::Forked`].
+    #[inline(always)]
+    pub fn register(&self, schema: &Schema<'_>, key: u64) -> Result<(), ReserveError> {
+        if self.known.has(key) {
+            return Ok(()); // a forked child is refused where it reserves
+        }
+        if self.children.forked() {
+            return Err(ReserveError::Forked);
+        }
+        self.known.look_up(&self.ring, self.map.types(), schema).map_err(ReserveError::Type)
     }
 
     /// Publishes one record.

@@ -13,6 +13,7 @@ extern crate alloc;
 
 #[doc(hidden)]
 pub mod derived;
+mod entry;
 mod enums;
 mod id;
 mod json;
@@ -22,6 +23,7 @@ mod schema;
 mod shape;
 
 pub use bytemuck;
+pub use entry::{BadEntry, Entries, Entry};
 pub use enums::{Enum, EnumOf, Labelled};
 #[cfg(feature = "derive")]
 pub use perfring_derive::Record;

@@ -92,6 +92,7 @@ pub(crate) fn create(args: &CreateArgs) -> Result<(), Failure> {
         },
         slots: args.slots.unwrap_or(SLOTS_DEFAULT),
         mode: args.mode,
+        ..Options::default()
     };
     perfring_producer::create(&args.ring, &options)?;
     Ok(())
