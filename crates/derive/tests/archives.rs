@@ -1,4 +1,5 @@
 //! rkyv archives: their schemas, and that they fit where the archived bytes are.
+#![allow(clippy::unwrap_used)]
 
 use perfring_types::{
     ArchiveError, Borrowed, Encoding, Kind, RKYV_FORMAT, Record, Shape, access, archive_into,

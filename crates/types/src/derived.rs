@@ -1,6 +1,8 @@
 //! What the code made by `#[derive(Record)]` calls, so that its errors can speak. Not for others.
 
-use crate::{Kind, Shape, Shaped};
+#[cfg(feature = "rkyv")]
+use crate::Shaped;
+use crate::{Kind, Shape};
 pub use perfring_abi::RecordType;
 use perfring_abi::SIZE_MAX;
 
@@ -110,7 +112,7 @@ pub const fn check_gap_before(align: usize, end_of_last: usize, offset: usize) {
     let gap = offset.wrapping_sub(end_of_last);
     if align <= 8 && gap != 0 {
         assert!(gap <= 7, "padding before this field: use `#[repr(C)]` alone");
-        panic!("{}", BEFORE[gap - 1]);
+        assert!(gap == 0, "{}", BEFORE[gap - 1]);
     }
 }
 
@@ -120,7 +122,7 @@ pub const fn check_gap_after(align: usize, end_of_last: usize, size: usize) {
     let gap = size.wrapping_sub(end_of_last);
     if align <= 8 && gap != 0 {
         assert!(gap <= 7, "padding after the last field: use `#[repr(C)]` alone");
-        panic!("{}", AFTER[gap - 1]);
+        assert!(gap == 0, "{}", AFTER[gap - 1]);
     }
 }
 

@@ -62,7 +62,10 @@ pub type Enum<E> = EnumOf<PhantomData<E>>;
 /// What [`Enum`] is: its parameter is `PhantomData<E>`, which, other than an enum, is `Pod`.
 #[repr(transparent)]
 #[derive(Zeroable, Pod)]
-pub struct EnumOf<M: Marker> {
+pub struct EnumOf<M>
+where
+    M: Marker,
+{
     raw: <M::Of as Labelled>::Repr,
     of: PhantomData<M>,
 }
