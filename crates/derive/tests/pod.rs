@@ -148,10 +148,18 @@ fn an_id_can_be_given() {
 }
 
 #[test]
-fn tuple_and_unit_structs_are_records() {
+fn tuple_and_unit_structs_are_records_and_named_padding_is_told() {
     #[repr(transparent)]
     #[derive(Clone, Copy, Pod, Zeroable, Record)]
     struct Celsius(#[record(unit = "Cel")] f64);
+
+    #[repr(C)]
+    #[derive(Clone, Copy, Pod, Zeroable, Record)]
+    struct Odd {
+        #[record(name = "_told")]
+        _a: u8,
+        _b: u8,
+    }
 
     #[repr(C)]
     #[derive(Clone, Copy, Pod, Zeroable, Record)]
@@ -159,6 +167,8 @@ fn tuple_and_unit_structs_are_records() {
 
     let [field] = Celsius::SCHEMA.fields else { panic!("{:?}", Celsius::SCHEMA) };
     assert_eq!((field.name, field.unit, field.at), ("0", "Cel", 0));
+    let [told] = Odd::SCHEMA.fields else { panic!("{:?}", Odd::SCHEMA) };
+    assert_eq!(told.name, "_told");
     assert_eq!((Started::SCHEMA.size, Started::SCHEMA.fields), (0, &[][..]));
 }
 

@@ -17,10 +17,16 @@ mod entry;
 mod enums;
 mod id;
 mod json;
+<<<<<<< HEAD
 #[cfg(feature = "rkyv")]
 mod rkyv;
+=======
+#[cfg(feature = "read")]
+pub mod read;
+>>>>>>> main
 mod schema;
 mod shape;
+pub mod tagged;
 
 pub use bytemuck;
 pub use entry::{BadEntry, Entries, Entry};
