@@ -17,13 +17,10 @@ mod entry;
 mod enums;
 mod id;
 mod json;
-<<<<<<< HEAD
-#[cfg(feature = "rkyv")]
-mod rkyv;
-=======
 #[cfg(feature = "read")]
 pub mod read;
->>>>>>> main
+#[cfg(feature = "rkyv")]
+mod rkyv;
 mod schema;
 mod shape;
 pub mod tagged;
