@@ -1,6 +1,7 @@
 //! rkyv archives: their schemas, and that they fit where the archived bytes are.
 #![allow(clippy::unwrap_used)]
 
+use perfring_types::read::{Type, Value};
 use perfring_types::{
     ArchiveError, Borrowed, Encoding, Kind, RKYV_FORMAT, Record, Shape, access, archive_into,
 };
@@ -109,6 +110,32 @@ fn a_schema_says_what_the_archive_is() {
     let labels: Vec<_> = schema.fields[2].shape.labels.iter().map(|l| (l.value, l.name)).collect();
     assert_eq!(labels, [(9, "Info"), (13, "WARN")]);
     assert_eq!((schema.fields[0].help, schema.fields[1].unit), ("What happened.", "ms"));
+}
+
+/// As `perfring dump` does: the table's line of JSON, the payload, and nothing else.
+#[test]
+fn whoever_has_the_table_alone_reads_every_field() {
+    let (buffer, len) = archived(&line());
+    let kind = Type::parse(Line::SCHEMA.id, &Line::SCHEMA.to_json()).unwrap();
+    let value = kind.decode(&buffer[..len]).unwrap();
+    let text = |path: &str| value.get(path).map(ToString::to_string).unwrap_or_default();
+    assert_eq!(value.get("message"), Some(&Value::Str(line().message)));
+    assert_eq!(value.get("took"), Some(&Value::F64(1.5)));
+    assert_eq!(value.get("level"), Some(&Value::Label { value: 13, name: Some("WARN".into()) }));
+    assert_eq!(value.get("code"), Some(&Value::U64(0x0102_0304)));
+    assert_eq!(value.get("tags.1.key"), Some(&Value::Str("a longer key".to_owned())));
+    assert_eq!((text("tags.0.key"), text("tags.0.value")), ("short".to_owned(), "-1".to_owned()));
+    assert_eq!(value.get("host"), Some(&Value::Str("here".to_owned())));
+    assert_eq!(value.get("trace"), Some(&Value::Bytes(vec![0xab; 16])));
+    assert_eq!(value.get("flag"), Some(&Value::Bool(true)));
+    assert_eq!(value.get("letter"), Some(&Value::Char('ß')));
+    assert!(matches!(value.get("pair"), Some(Value::Bytes(bytes)) if bytes.len() == 8));
+    assert_eq!(value.get("_left_out"), None);
+
+    let (buffer, len) = archived(&Line { code: None, tags: vec![], ..line() });
+    let value = kind.decode(&buffer[..len]).unwrap();
+    assert_eq!(value.get("code"), Some(&Value::Null));
+    assert_eq!(value.get("tags"), Some(&Value::List(vec![])));
 }
 
 /// The contract's words on strings, vectors and options, followed by hand.

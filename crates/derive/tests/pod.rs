@@ -1,6 +1,7 @@
 //! Plain records: what their schemas say.
 
 use bytemuck::{Pod, Zeroable};
+use perfring_types::read::{Type, Value};
 use perfring_types::{
     Class, Encoding, Enum, Field, Kind, Label, PodRecord, Record, Schema, Shape, Shaped,
 };
@@ -148,10 +149,18 @@ fn an_id_can_be_given() {
 }
 
 #[test]
-fn tuple_and_unit_structs_are_records() {
+fn tuple_and_unit_structs_are_records_and_named_padding_is_told() {
     #[repr(transparent)]
     #[derive(Clone, Copy, Pod, Zeroable, Record)]
     struct Celsius(#[record(unit = "Cel")] f64);
+
+    #[repr(C)]
+    #[derive(Clone, Copy, Pod, Zeroable, Record)]
+    struct Odd {
+        #[record(name = "_told")]
+        _a: u8,
+        _b: u8,
+    }
 
     #[repr(C)]
     #[derive(Clone, Copy, Pod, Zeroable, Record)]
@@ -159,6 +168,8 @@ fn tuple_and_unit_structs_are_records() {
 
     let [field] = Celsius::SCHEMA.fields else { panic!("{:?}", Celsius::SCHEMA) };
     assert_eq!((field.name, field.unit, field.at), ("0", "Cel", 0));
+    let [told] = Odd::SCHEMA.fields else { panic!("{:?}", Odd::SCHEMA) };
+    assert_eq!(told.name, "_told");
     assert_eq!((Started::SCHEMA.size, Started::SCHEMA.fields), (0, &[][..]));
 }
 
@@ -189,4 +200,14 @@ fn offsets_are_those_of_the_bytes() {
     assert_eq!(at("levels"), bytemuck::bytes_of(&tick.levels));
     assert_eq!(at("names"), b"one\0two\0");
     assert_eq!(Tick::SCHEMA.size as usize, bytes.len());
+
+    // And so the table's line of JSON is enough.
+    let kind = Type::parse(Tick::SCHEMA.id, &Tick::SCHEMA.to_json()).unwrap();
+    let value = kind.decode(bytes).unwrap();
+    assert_eq!(value.get("symbol"), Some(&Value::Str("ACME".to_owned())));
+    assert_eq!(value.get("digest"), Some(&Value::Bytes(vec![1, 2, 3, 4])));
+    assert_eq!(value.get("side"), Some(&Value::Label { value: 2, name: Some("sell it".into()) }));
+    assert_eq!(value.get("levels.1.volume"), Some(&Value::U64(3)));
+    assert_eq!(value.get("levels.1.type"), Some(&Value::I64(-1)));
+    assert_eq!(value.get("names.1"), Some(&Value::Str("two".to_owned())));
 }
