@@ -4,6 +4,10 @@
 
 mod ids;
 mod local;
+#[cfg(feature = "log")]
+pub mod log;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 pub mod names;
 mod resource;
 mod severity;
