@@ -20,7 +20,8 @@ fn processes_that_register_the_same_types_at_once_put_each_there_once() {
     perfring_producer::create(&ring, &Options::many()).unwrap();
     let mut actors: Vec<_> = (0..6)
         .map(|n| {
-            let (count, from) = (TYPES.to_string(), (n * 7).to_string());
+            // Half of them go side by side, the others after one another.
+            let (count, from) = (TYPES.to_string(), (n % 2 * n * 7).to_string());
             actor(env!("CARGO_BIN_EXE_actor"), &["register", &count, &from], &ring)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
@@ -66,6 +67,31 @@ fn threads_that_register_at_once_do_not_spoil_each_others_entries() {
     });
     let types = types_in(&Snapshot::take(&ring).unwrap());
     assert_eq!(types.len(), 50 + 4 * 50);
+    assert!(types.values().all(|&times| times == 1), "{types:?}");
+}
+
+#[test]
+fn of_threads_that_register_a_new_type_at_the_same_moment_one_does() {
+    const ROUNDS: usize = 300;
+    let dir = ring_dir();
+    let ring = dir.path().join("ring");
+    perfring_producer::create(&ring, &Options::many()).unwrap();
+    let together = std::sync::Barrier::new(3);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let producer = SharedProducer::attach(&ring).unwrap();
+                for round in 0..ROUNDS {
+                    let name = format!("tests.Round{round}");
+                    let schema = Schema::new(&name, Encoding::Json).with_hashed_id();
+                    together.wait();
+                    producer.register(&schema).unwrap();
+                }
+            });
+        }
+    });
+    let types = types_in(&Snapshot::take(&ring).unwrap());
+    assert_eq!(types.len(), ROUNDS);
     assert!(types.values().all(|&times| times == 1), "{types:?}");
 }
 
@@ -162,7 +188,15 @@ fn survives(ring: &Path, what: &str, words: &[(u64, u64)]) {
     assert!(!observer.has_more_types(&observer.types()), "{what}");
     let mut producer = Producer::attach(ring).unwrap();
     let answer = producer.register(&NUMBERED_TYPE);
-    assert!(matches!(answer, Ok(()) | Err(ReserveError::Type(_))), "{what}: {answer:?}");
+    match answer {
+        Ok(()) => {
+            let snapshot = Snapshot::take(ring).unwrap();
+            let mut good = snapshot.types().entries().map_while(Result::ok);
+            assert!(good.any(|entry| entry.id == NUMBERED), "{what}");
+        }
+        Err(ReserveError::Type(TypeError::Damaged { at })) => assert_eq!(at % 8, 0, "{what}"),
+        other => panic!("{what}: {other:?}"),
+    }
     producer.publish(NUMBERED, &numbered(0, 8)).unwrap();
     drop(producer);
     let mut consumer = Consumer::attach(ring).unwrap();
