@@ -38,6 +38,7 @@ impl HeapRing {
                 creator_uid: 0,
                 uuid: [0; 16],
                 boot_id: [0; 16],
+                time: false,
                 types_size: 0,
             },
         })
@@ -65,6 +66,13 @@ impl HeapRing {
         self
     }
 
+    /// The same ring with a stamp in each record.
+    #[must_use]
+    pub fn timed(mut self) -> Self {
+        self.layout.time = true;
+        self
+    }
+
     /// What the producers of a shared ring work on.
     #[must_use]
     pub fn shared(&self) -> Shared<'_> {
@@ -74,7 +82,7 @@ impl HeapRing {
     /// What the algorithm works on.
     #[must_use]
     pub fn ring(&self) -> Ring<'_> {
-        Ring::new(&self.header, &self.data)
+        Ring::new(&self.header, &self.data).with_time(self.layout.time)
     }
 
     /// The ring's shape.

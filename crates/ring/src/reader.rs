@@ -4,8 +4,8 @@ use crate::book::{ConsumerBook, Count};
 use crate::latch::{self, LatchWriter};
 use crate::wait::claim_space_wake;
 use crate::{Corrupt, Fences, Lost, Ring, sane};
-use perfring_abi::atomic::Ordering;
-use perfring_abi::{Cause, HEADER_LEN, RecordType, RecordWord};
+use perfring_abi::atomic::{AtomicU64, Ordering};
+use perfring_abi::{Cause, HEADER_LEN, RecordType, RecordWord, STAMP_LEN};
 
 /// Empty looks after which a reader that does nothing else hands back what it has read.
 const IDLE_LOOKS: u32 = 64;
@@ -21,6 +21,8 @@ pub struct Frame {
     pub len: usize,
     /// Bytes it takes in the ring.
     pub size: u64,
+    /// Its stamp, in a timed ring: ns.
+    pub time: Option<u64>,
 }
 
 impl Frame {
@@ -28,7 +30,8 @@ impl Frame {
     #[must_use]
     #[inline]
     pub fn payload_pos(&self) -> u64 {
-        self.pos + u64::from(HEADER_LEN)
+        let stamp = if self.time.is_some() { STAMP_LEN } else { 0 };
+        self.pos + u64::from(HEADER_LEN + stamp)
     }
 }
 
@@ -58,7 +61,11 @@ pub(crate) fn step(
             _ => return Err(Corrupt { pos: cursor }),
         };
         if word.is_data() {
-            let frame = Frame { pos: cursor, kind: word.kind(), len, size };
+            let (len, time) = match ring.timed {
+                true => stamped(len, ring.word(cursor + 8)).ok_or(Corrupt { pos: cursor })?,
+                false => (len, None),
+            };
+            let frame = Frame { pos: cursor, kind: word.kind(), len, size, time };
             return Ok(Some((Found::Record(frame), cursor + size)));
         }
         if word.kind() == RecordType::LOST {
@@ -70,6 +77,29 @@ pub(crate) fn step(
         cursor += size;
     }
     Ok(None)
+}
+
+/// The payload's length and the stamp of a record with a body of `len` bytes; `None` if it cannot
+/// have one. A function of the word and not of what it holds, as there may be none.
+#[inline(always)]
+fn stamped(len: usize, word: &AtomicU64) -> Option<(usize, Option<u64>)> {
+    let len = len.checked_sub(STAMP_LEN as usize)?;
+    // Relaxed, as the header word.
+    Some((len, Some(word.load(Ordering::Relaxed))))
+}
+
+/// As [`stamped`], of a copy: the payload's words as well.
+#[inline]
+pub(crate) fn split_body(
+    timed: bool,
+    len: usize,
+    body: &[u64],
+) -> Option<(usize, Option<u64>, &[u64])> {
+    if !timed {
+        return Some((len, None, body));
+    }
+    let (stamp, body) = body.split_first()?;
+    Some((len.checked_sub(STAMP_LEN as usize)?, Some(*stamp), body))
 }
 
 /// The `PERF_RECORD_LOST` at `pos`.
@@ -107,6 +137,7 @@ pub struct Reader {
     interval: u64,
     /// Looks in a row that found nothing new.
     idle: u32,
+    timed: bool,
     fences: Fences,
     latch: LatchWriter,
 }
@@ -142,6 +173,7 @@ impl Reader {
             stop: tail,
             interval: ring.data_size() / 8,
             idle: 0,
+            timed: ring.timed,
             fences,
             latch: LatchWriter::after(&ring.header.consumer, kept.as_ref()),
         })
@@ -194,9 +226,10 @@ impl Reader {
         if size > self.head - pos || !word.is_data() {
             return None;
         }
+        let (len, time) = if self.timed { stamped(len, ring.word(pos + 8))? } else { (len, None) };
         self.cursor = pos + size;
         self.records = self.records.wrapping_add(1);
-        Some(Frame { pos, kind: word.kind(), len, size })
+        Some(Frame { pos, kind: word.kind(), len, size, time })
     }
 
     /// Looks at `data_head` where [`Reader::next_record`] found none because none is known of.

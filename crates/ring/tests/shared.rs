@@ -49,7 +49,7 @@ fn the_nine_steps() {
     let (at, peers) = (heap.shared(), Told::default());
     let mut producers: Vec<_> = (0..5).map(|slot| attach(&heap, &peers, slot)).collect();
     let reserve = |producer: &mut SharedWriter, size: usize| {
-        producer.try_reserve(at, &peers, RecordType::BYTES, size - 8)
+        producer.try_reserve(at, &peers, RecordType::BYTES, size - 8, 0)
     };
     let commit = |producer: &mut SharedWriter, reserved: Reserved| {
         let len = reserved.len();
@@ -251,6 +251,7 @@ impl<'a> Model<'a> {
                     &self.peers,
                     RecordType::BYTES,
                     len,
+                    0,
                     Wake::Auto,
                     |reserved| start = reserved.payload_pos() - 8,
                 );
@@ -264,7 +265,7 @@ impl<'a> Model<'a> {
             }
             Op::Reserve { slot, len } => {
                 let Some(writer) = self.writers[slot as usize].as_mut() else { return };
-                match writer.try_reserve(at, &self.peers, RecordType::BYTES, len) {
+                match writer.try_reserve(at, &self.peers, RecordType::BYTES, len, 0) {
                     Ok(reserved) => {
                         let start = reserved.payload_pos() - 8;
                         self.granted(start, record_size(len), Kind::Open(slot));
@@ -276,7 +277,7 @@ impl<'a> Model<'a> {
             Op::Batch { slot, bytes, records } => {
                 let Some(writer) = self.writers[slot as usize].as_mut() else { return };
                 let size = bytes.next_multiple_of(8);
-                match writer.try_reserve_group(at, &self.peers, bytes) {
+                match writer.try_reserve_group(at, &self.peers, bytes, 0) {
                     Ok(mut group) => {
                         for _ in 0..records {
                             let _ = writer.next_in_group(at, &mut group, RecordType::BYTES, 40);
@@ -512,9 +513,9 @@ fn crowd(policy: Policy) {
                     let at = (reserved.payload_pos() / 8) as usize % data.len();
                     data[at].store(word, Ordering::Relaxed);
                 };
-                writer.publish(at, &Alive, RecordType::BYTES, 8, Wake::Auto, put).map(drop)
+                writer.publish(at, &Alive, RecordType::BYTES, 8, 0, Wake::Auto, put).map(drop)
             } else {
-                writer.try_reserve(at, &Alive, RecordType::BYTES, 8).map(|reserved| {
+                writer.try_reserve(at, &Alive, RecordType::BYTES, 8, 0).map(|reserved| {
                     writer.fill(at, &reserved, &word.to_ne_bytes());
                     if turn % 16 == 1 {
                         std::thread::yield_now(); // long enough to be in the others' way
