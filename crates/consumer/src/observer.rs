@@ -4,7 +4,7 @@ use crate::Snapshot;
 use crate::pace::{Distance, Pace, SPIN};
 use crate::stat::Stat;
 use perfring_abi::Layout;
-use perfring_ring::{Corrupt, Count, Saved, Start};
+use perfring_ring::{Anchors, Corrupt, Count, Saved, Start};
 use perfring_shm::{AttachError, Home, Item, MappedObserver};
 use std::time::{Duration, Instant};
 
@@ -105,6 +105,13 @@ impl Observer {
     /// [`AttachError::Io`] where the file system has no locks.
     pub fn stat(&self) -> Result<Stat, AttachError> {
         Stat::of(self.inner.file(), self.inner.totals())
+    }
+
+    /// What tells wall-clock times of stamps: of all records that are published now. Take it anew
+    /// for later ones, as somebody may set the clock.
+    #[must_use]
+    pub fn anchors(&self) -> Anchors {
+        self.inner.anchors()
     }
 
     /// The ring's shape and identity.

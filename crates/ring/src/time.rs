@@ -61,6 +61,19 @@ pub struct Reading {
     pub scale: Option<Scale>,
 }
 
+impl Reading {
+    /// The anchor for records from this position on.
+    #[must_use]
+    pub fn anchor(&self, pos: u64) -> Anchor {
+        Anchor {
+            pos,
+            clock_ns: self.clock_ns,
+            realtime_ns: self.realtime_ns,
+            error_ns: self.error_ns,
+        }
+    }
+}
+
 /// What the wall clock was at a moment of the stamps' clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Anchor {
@@ -212,12 +225,7 @@ pub(crate) fn keep(ring: Ring<'_>, reading: &Reading, pos: u64, newest: u64) -> 
     if anew {
         ring.header.shared.newest_stamp.store(0, Ordering::Relaxed);
     }
-    let anchor = Anchor {
-        pos,
-        clock_ns: reading.clock_ns,
-        realtime_ns: reading.realtime_ns,
-        error_ns: reading.error_ns,
-    };
+    let anchor = reading.anchor(pos);
     if rebooted || newest_anchor(line).is_none_or(|last| was_set(&last, &anchor)) {
         add(line, &anchor);
     }

@@ -57,6 +57,13 @@ pub struct Reserved {
 }
 
 impl Reserved {
+    /// The position of the record.
+    #[must_use]
+    #[inline]
+    pub fn pos(&self) -> u64 {
+        self.start
+    }
+
     /// Where the payload begins.
     #[must_use]
     #[inline]

@@ -608,7 +608,9 @@ fn shared_shapes() -> Vec<Shape> {
         for round in 0..30_usize {
             let (writer, len) = (&mut writers[round % 2], [0, 9, 24, 40, 3, 300][round % 6]);
             let reserved = if round % 3 == 0 {
-                writer.publish(at, &peers, RecordType::BYTES, len, 0, Wake::Auto, |_| {}).map(|_| None)
+                writer
+                    .publish(at, &peers, RecordType::BYTES, len, 0, Wake::Auto, |_| {})
+                    .map(|_| None)
             } else {
                 writer.try_reserve(at, &peers, RecordType::BYTES, len, 0).map(Some)
             };
@@ -930,7 +932,9 @@ fn a_word_of_a_shared_ring_that_changes_under_way_makes_nobody_panic_or_loop() {
             header.shared.lock.store(0, Ordering::Relaxed);
             let peers = MadeUp::new(|_| true);
             let Some(mut writer) = join(&heap, 0, &peers) else { continue };
-            let Ok(first) = writer.try_reserve(at, &peers, RecordType::BYTES, 24, 0) else { continue };
+            let Ok(first) = writer.try_reserve(at, &peers, RecordType::BYTES, 24, 0) else {
+                continue;
+            };
             header.shared.producer_pos.store(lie, Ordering::Relaxed);
             if let Ok(second) = writer.try_reserve(at, &peers, RecordType::BYTES, 24, 0) {
                 let apart = second.payload_pos().wrapping_sub(first.payload_pos()) % SIZE;
@@ -968,7 +972,8 @@ fn a_group_of_any_size_is_refused_if_it_is_too_large() {
         assert!(matches!(refused, Err(perfring_ring::Refusal::TooLarge { .. })), "{bytes}");
     }
     for len in [SIZE as usize, 65_520, usize::MAX - 16, usize::MAX] {
-        let refused = writer.try_reserve(heap.shared(), &peers, RecordType::BYTES, len, 0).map(|_| ());
+        let refused =
+            writer.try_reserve(heap.shared(), &peers, RecordType::BYTES, len, 0).map(|_| ());
         assert!(matches!(refused, Err(perfring_ring::Refusal::TooLarge { .. })), "{len}");
     }
 }
