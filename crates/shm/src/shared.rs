@@ -261,7 +261,8 @@ impl MappedShared {
         if !self.ring.layout.time {
             return 0;
         }
-        match self.clock.borrow().by_line() {
+        let line = self.clock.borrow().by_line();
+        match line {
             Some(now) => now,
             None => self.look_at_clock(),
         }
