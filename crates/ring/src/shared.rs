@@ -13,8 +13,8 @@ use crate::wait::claim_wake;
 use crate::{Corrupt, Fences, Peers, Reading, Refusal, Reserved, Shared, Wake, Who, latch};
 use perfring_abi::atomic::{Ordering, fence};
 use perfring_abi::{
-    Cause, Evict, HEADER_LEN, Hole, Layout, Policy, RecordType, RecordWord, Tell, ledger,
-    record_size,
+    Cause, Evict, HEADER_LEN, Hole, Layout, Policy, RecordType, RecordWord, STAMP_LEN, Tell,
+    ledger, record_size,
 };
 
 /// Records published behind the same open reservation before a producer asks whether its owner
@@ -166,16 +166,36 @@ impl SharedWriter {
     }
 
     /// Publishes a record that `fill` writes, all under the lock. Returns whether the caller owes
-    /// the consumer a wake. Counts no refusal: see [`SharedWriter::refuse`].
-    ///
-    /// `now` is a moment of the stamps' clock, read before: the record is stamped with that, or with
-    /// the newest stamp there is, if that is later. A ring without time takes no note of it.
+    /// the consumer a wake. Counts no refusal: see [`SharedWriter::refuse`]. In a timed ring it gets
+    /// the newest stamp that there is.
     ///
     /// # Errors
     /// See [`Refusal`].
     #[inline(always)]
-    #[expect(clippy::too_many_arguments, reason = "all of them are a record's")]
     pub fn publish<P: Peers>(
+        &mut self,
+        at: Shared<'_>,
+        peers: &P,
+        kind: RecordType,
+        len: usize,
+        wake: Wake,
+        fill: impl FnOnce(&Reserved),
+    ) -> Result<bool, Refusal> {
+        if self.stamp != 0 {
+            return self.publish_at(at, peers, kind, len, 0, wake, fill);
+        }
+        self.publish_as::<0, P>(at, peers, kind, len, 0, wake, fill)
+    }
+
+    /// As [`SharedWriter::publish`], at `now`: a moment of the stamps' clock, read before. The
+    /// record is stamped with that, or with the newest stamp there is, if that is later. A ring
+    /// without time takes no note of it.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    #[expect(clippy::too_many_arguments, reason = "all of them are a record's")]
+    #[inline(never)]
+    pub fn publish_at<P: Peers>(
         &mut self,
         at: Shared<'_>,
         peers: &P,
@@ -185,7 +205,26 @@ impl SharedWriter {
         wake: Wake,
         fill: impl FnOnce(&Reserved),
     ) -> Result<bool, Refusal> {
-        let reserved = self.begin(at, peers, kind, len, now)?;
+        if self.stamp == 0 {
+            return self.publish_as::<0, P>(at, peers, kind, len, 0, wake, fill);
+        }
+        self.publish_as::<{ STAMP_LEN as usize }, P>(at, peers, kind, len, now, wake, fill)
+    }
+
+    /// With stamps of so many bytes: a ring without them is not to pay for them.
+    #[inline(always)]
+    #[expect(clippy::too_many_arguments, reason = "all of them are a record's")]
+    fn publish_as<const STAMP: usize, P: Peers>(
+        &mut self,
+        at: Shared<'_>,
+        peers: &P,
+        kind: RecordType,
+        len: usize,
+        now: u64,
+        wake: Wake,
+        fill: impl FnOnce(&Reserved),
+    ) -> Result<bool, Refusal> {
+        let reserved = self.begin::<STAMP, P>(at, peers, kind, len, now)?;
         let header = at.ring.header;
         let word = reserved.word(len);
         let (start, end) = (reserved.start, reserved.start + word.size());
@@ -207,7 +246,7 @@ impl SharedWriter {
     }
 
     /// Space for a record, marked as open. Any number can be open at a time, and end in any order.
-    /// `now` as in [`SharedWriter::publish`].
+    /// `now` as in [`SharedWriter::publish_at`].
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -220,14 +259,17 @@ impl SharedWriter {
         len: usize,
         now: u64,
     ) -> Result<Reserved, Refusal> {
-        let reserved = self.begin(at, peers, kind, len, now)?;
+        let reserved = match self.stamp {
+            0 => self.begin::<0, P>(at, peers, kind, len, 0)?,
+            _ => self.begin::<{ STAMP_LEN as usize }, P>(at, peers, kind, len, now)?,
+        };
         self.open(at, reserved.start, reserved.start + reserved.size());
         Ok(reserved)
     }
 
     /// Space for several records, in one reservation of `bytes`: a multiple of 8, headers and
     /// stamps and padding included. All of them get one stamp. `now` as in
-    /// [`SharedWriter::publish`].
+    /// [`SharedWriter::publish_at`].
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -252,7 +294,7 @@ impl SharedWriter {
 
     /// Takes the lock, finds room for a record, and stamps it. Under the lock when it returns `Ok`.
     #[inline(always)]
-    fn begin<P: Peers>(
+    fn begin<const STAMP: usize, P: Peers>(
         &mut self,
         at: Shared<'_>,
         peers: &P,
@@ -263,13 +305,12 @@ impl SharedWriter {
         if len > self.max_len {
             return Err(Refusal::TooLarge { len, max: self.max_len });
         }
-        let stamp = self.stamp;
-        let start = self.room(at, peers, record_size(len + stamp))?;
-        if stamp != 0 {
+        let start = self.room(at, peers, record_size(len + STAMP))?;
+        if STAMP != 0 {
             // Relaxed: A or O publishes it.
             at.ring.word(start + u64::from(HEADER_LEN)).store(rise(at, now), Ordering::Relaxed);
         }
-        Ok(Reserved { start, kind, len, stamp })
+        Ok(Reserved { start, kind, len, stamp: STAMP })
     }
 
     /// Takes the lock and finds room. Under the lock when it returns `Ok`.

@@ -276,7 +276,11 @@ impl Writer {
     #[inline(always)]
     fn end(&mut self, ring: Ring<'_>, reserved: Reserved, len: usize) {
         let len = len.min(reserved.len);
-        let word = reserved.word(len);
+        // Two ways, so that each knows what it adds where the caller knows the length.
+        let word = match reserved.stamp {
+            0 => RecordWord::of(reserved.kind, len),
+            stamp => RecordWord::of(reserved.kind, len + stamp),
+        };
         if len != reserved.len {
             // Relaxed: A publishes it.
             ring.word(reserved.start).store(word.raw(), Ordering::Relaxed);

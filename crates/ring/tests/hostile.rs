@@ -608,9 +608,7 @@ fn shared_shapes() -> Vec<Shape> {
         for round in 0..30_usize {
             let (writer, len) = (&mut writers[round % 2], [0, 9, 24, 40, 3, 300][round % 6]);
             let reserved = if round % 3 == 0 {
-                writer
-                    .publish(at, &peers, RecordType::BYTES, len, 0, Wake::Auto, |_| {})
-                    .map(|_| None)
+                writer.publish(at, &peers, RecordType::BYTES, len, Wake::Auto, |_| {}).map(|_| None)
             } else {
                 writer.try_reserve(at, &peers, RecordType::BYTES, len, 0).map(Some)
             };
@@ -666,7 +664,7 @@ impl Tally {
             let len = [0, 17, 64, 240, 300][round % 5];
             let refused = match round % 4 {
                 0 => writer
-                    .publish(at, peers, RecordType::BYTES, len, 0, Wake::Auto, |reserved| {
+                    .publish(at, peers, RecordType::BYTES, len, Wake::Auto, |reserved| {
                         assert!(reserved.len() < SIZE as usize);
                         assert!(reserved.payload_pos().is_multiple_of(8));
                     })
@@ -913,7 +911,7 @@ fn a_word_of_a_shared_ring_that_changes_under_way_makes_nobody_panic_or_loop() {
                     // Each knows where it is before the lie comes.
                     let at = heap.shared();
                     let _ = writer
-                        .publish(at, &peers, RecordType::BYTES, 40, 0, Wake::Auto, |_| {})
+                        .publish(at, &peers, RecordType::BYTES, 40, Wake::Auto, |_| {})
                         .is_ok();
                 }
                 word(&heap, at).store(lie, Ordering::Relaxed);

@@ -108,7 +108,7 @@ impl World {
                     data[word % data.len()].store(id, Relaxed);
                     data[(word + 1) % data.len()].store(!id, Relaxed);
                 };
-                writer.publish(at, peers, RecordType::BYTES, 16, 0, Wake::Auto, fill).map(drop)
+                writer.publish(at, peers, RecordType::BYTES, 16, Wake::Auto, fill).map(drop)
             }
             Act::Commit | Act::Discard => {
                 let reserved = writer.try_reserve(at, peers, RecordType::BYTES, 16, 0)?;

@@ -251,7 +251,6 @@ impl<'a> Model<'a> {
                     &self.peers,
                     RecordType::BYTES,
                     len,
-                    0,
                     Wake::Auto,
                     |reserved| start = reserved.payload_pos() - 8,
                 );
@@ -513,7 +512,7 @@ fn crowd(policy: Policy) {
                     let at = (reserved.payload_pos() / 8) as usize % data.len();
                     data[at].store(word, Ordering::Relaxed);
                 };
-                writer.publish(at, &Alive, RecordType::BYTES, 8, 0, Wake::Auto, put).map(drop)
+                writer.publish(at, &Alive, RecordType::BYTES, 8, Wake::Auto, put).map(drop)
             } else {
                 writer.try_reserve(at, &Alive, RecordType::BYTES, 8, 0).map(|reserved| {
                     writer.fill(at, &reserved, &word.to_ne_bytes());

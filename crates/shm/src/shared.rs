@@ -34,6 +34,8 @@ pub struct MappedShared {
     map: Mirror,
     writer: RefCell<SharedWriter>,
     clock: RefCell<Clock<MachineClock>>,
+    /// Payloads shorter than this are written under the lock, and get no stamp.
+    plain_end: usize,
     peers: Kernel,
     ring: RingFile,
     _lock: ByteLock,
@@ -76,7 +78,8 @@ impl MappedShared {
             }
         };
         let (writer, clock) = (RefCell::new(writer), RefCell::new(clock));
-        Ok(MappedShared { children, map, writer, clock, peers, ring, _lock: lock })
+        let plain_end = if ring.layout.time { 0 } else { UNDER_LOCK_MAX + 1 };
+        Ok(MappedShared { children, map, writer, clock, plain_end, peers, ring, _lock: lock })
     }
 
     /// The open file.
@@ -105,16 +108,15 @@ impl MappedShared {
         if self.children.forked() {
             return Err(ReserveError::Forked);
         }
-        if payload.len() > UNDER_LOCK_MAX {
-            return self.publish_large(kind, payload, wake);
+        if payload.len() >= self.plain_end {
+            return self.publish_other(kind, payload, wake);
         }
-        let (at, now) = (self.map.shared(), self.now());
+        let at = self.map.shared();
         let published = self.writer.borrow_mut().publish(
             at,
             &self.peers,
             kind,
             payload.len(),
-            now,
             wake,
             |reserved| {
                 // SAFETY: the algorithm has just reserved the space for this producer, under the
@@ -122,23 +124,45 @@ impl MappedShared {
                 unsafe { self.map.fill_open(reserved, payload) };
             },
         );
+        self.published(published, payload.len())
+    }
+
+    #[inline(always)]
+    fn published(&self, published: Result<bool, Refusal>, len: usize) -> Result<(), ReserveError> {
         match published {
             Ok(false) => Ok(()),
             Ok(true) => {
-                futex::wake(at.ring().wait_word());
+                futex::wake(self.map.ring().wait_word());
                 Ok(())
             }
-            Err(refusal) => Err(self.refused(refusal, payload.len())),
+            Err(refusal) => Err(self.refused(refusal, len)),
         }
     }
 
+    /// What is stamped, or large.
     #[inline(never)]
-    fn publish_large(
+    fn publish_other(
         &self,
         kind: RecordType,
         payload: &[u8],
         wake: Wake,
     ) -> Result<(), ReserveError> {
+        if payload.len() <= UNDER_LOCK_MAX {
+            let (at, now) = (self.map.shared(), self.now());
+            let published = self.writer.borrow_mut().publish_at(
+                at,
+                &self.peers,
+                kind,
+                payload.len(),
+                now,
+                wake,
+                |reserved| {
+                    // SAFETY: as in `publish`.
+                    unsafe { self.map.fill_open(reserved, payload) };
+                },
+            );
+            return self.published(published, payload.len());
+        }
         let record = self.reserve(kind, payload.len())?;
         // SAFETY: reserved for this producer just now, of this length, and not ended.
         unsafe { self.map.fill_open(&record.reserved, payload) };
