@@ -82,7 +82,7 @@ impl HeapRing {
     /// What the algorithm works on.
     #[must_use]
     pub fn ring(&self) -> Ring<'_> {
-        Ring::new(&self.header, &self.data).with_time(self.layout.time)
+        Ring::new(&self.header, &self.data)
     }
 
     /// The ring's shape.

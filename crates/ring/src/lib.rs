@@ -85,7 +85,6 @@ pub use writer::{Refusal, Reserved, Writer};
 pub struct Ring<'a> {
     header: &'a Header,
     data: &'a [AtomicU64],
-    timed: bool,
 }
 
 impl<'a> Ring<'a> {
@@ -95,21 +94,7 @@ impl<'a> Ring<'a> {
     #[inline]
     pub fn new(header: &'a Header, data: &'a [AtomicU64]) -> Self {
         debug_assert!(data.len().is_power_of_two());
-        Ring { header, data, timed: false }
-    }
-
-    /// The same ring, with a stamp in each record or without. Whoever attaches takes it from here.
-    #[must_use]
-    #[inline]
-    pub fn with_time(self, timed: bool) -> Self {
-        Ring { timed, ..self }
-    }
-
-    /// Whether each record has a stamp.
-    #[must_use]
-    #[inline]
-    pub fn is_timed(&self) -> bool {
-        self.timed
+        Ring { header, data }
     }
 
     /// The header's live fields.

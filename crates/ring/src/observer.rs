@@ -99,7 +99,7 @@ impl Observer {
             lapped: Count::default(),
             laps_in_a_row: 0,
             policy,
-            timed: ring.timed,
+            timed: false,
             copy: alloc::vec![0; (size / 8) as usize],
             from: place.pos,
             upto: place.pos,
@@ -119,6 +119,12 @@ impl Observer {
         observer.lapped = book.lapped;
         observer.latch = LatchWriter::after(&ring.header.consumer, Some(&whole));
         Ok(observer)
+    }
+
+    /// The same observer, of a ring with a stamp in each record or without.
+    #[must_use]
+    pub fn with_time(self, timed: bool) -> Self {
+        Observer { timed, ..self }
     }
 
     /// Saves the place in the page: for the consumer of an overwrite ring alone.

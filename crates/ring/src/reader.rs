@@ -49,6 +49,7 @@ pub enum Found {
 #[inline]
 pub(crate) fn step(
     ring: Ring<'_>,
+    timed: bool,
     mut cursor: u64,
     head: u64,
 ) -> Result<Option<(Found, u64)>, Corrupt> {
@@ -61,7 +62,7 @@ pub(crate) fn step(
             _ => return Err(Corrupt { pos: cursor }),
         };
         if word.is_data() {
-            let (len, time) = match ring.timed {
+            let (len, time) = match timed {
                 true => stamped(len, ring.word(cursor + 8)).ok_or(Corrupt { pos: cursor })?,
                 false => (len, None),
             };
@@ -133,6 +134,8 @@ pub struct Reader {
     skipped: u64,
     /// No further than this goes the quick way.
     stop: u64,
+    /// The same, of a ring without time; else nowhere, so that such a ring pays nothing for it.
+    plain_stop: u64,
     /// Release at least after this many bytes.
     interval: u64,
     /// Looks in a row that found nothing new.
@@ -171,12 +174,21 @@ impl Reader {
             records: passed.records,
             skipped: tail.wrapping_sub(passed.bytes),
             stop: tail,
+            plain_stop: tail,
             interval: ring.data_size() / 8,
             idle: 0,
-            timed: ring.timed,
+            timed: false,
             fences,
             latch: LatchWriter::after(&ring.header.consumer, kept.as_ref()),
         })
+    }
+
+    /// The same reader, of a ring with a stamp in each record or without.
+    #[must_use]
+    pub fn with_time(self, timed: bool) -> Self {
+        let mut reader = Reader { timed, ..self };
+        reader.set_stop();
+        reader
     }
 
     /// The next record or loss, or `None` if there is none now. What earlier calls returned counts
@@ -193,7 +205,7 @@ impl Reader {
         } else {
             self.cursor - self.released >= self.interval
         };
-        let stepped = step(ring, self.cursor, self.head)?;
+        let stepped = step(ring, self.timed, self.cursor, self.head)?;
         // After the last error, which would lose the wake that is owed.
         let owed = due && self.release(ring);
         match stepped {
@@ -213,11 +225,28 @@ impl Reader {
     }
 
     /// What most calls of [`Reader::next`] come to: a record that is known of, and nothing to
-    /// release. `None` for all else: then `next` knows.
+    /// release. `None` for all else: then `next` knows. Of a ring without time.
     #[inline(always)]
     pub fn next_record(&mut self, ring: Ring<'_>) -> Option<Frame> {
+        self.next_known(ring, self.plain_stop, |len| Some((len, None)))
+    }
+
+    /// As [`Reader::next_record`], of a ring with time.
+    #[inline]
+    pub fn next_stamped(&mut self, ring: Ring<'_>) -> Option<Frame> {
+        let word = ring.word(self.cursor + u64::from(HEADER_LEN));
+        self.next_known(ring, self.stop, |len| stamped(len, word))
+    }
+
+    #[inline(always)]
+    fn next_known(
+        &mut self,
+        ring: Ring<'_>,
+        stop: u64,
+        split: impl FnOnce(usize) -> Option<(usize, Option<u64>)>,
+    ) -> Option<Frame> {
         let pos = self.cursor;
-        if pos >= self.stop {
+        if pos >= stop {
             return None;
         }
         // Relaxed: B ordered it.
@@ -226,7 +255,7 @@ impl Reader {
         if size > self.head - pos || !word.is_data() {
             return None;
         }
-        let (len, time) = if self.timed { stamped(len, ring.word(pos + 8))? } else { (len, None) };
+        let (len, time) = split(len)?;
         self.cursor = pos + size;
         self.records = self.records.wrapping_add(1);
         Some(Frame { pos, kind: word.kind(), len, size, time })
@@ -254,6 +283,7 @@ impl Reader {
     #[inline]
     fn set_stop(&mut self) {
         self.stop = self.head.min(self.released + self.interval);
+        self.plain_stop = if self.timed { 0 } else { self.stop };
     }
 
     /// Looks at `data_head`. Returns whether to release.
@@ -314,7 +344,7 @@ impl Reader {
     /// [`Corrupt`].
     #[inline]
     pub fn peek(&self, ring: Ring<'_>, cursor: u64) -> Result<Option<(Found, u64)>, Corrupt> {
-        step(ring, cursor, self.head)
+        step(ring, self.timed, cursor, self.head)
     }
 
     /// Passes what was peeked: `count` records up to `cursor`.

@@ -58,7 +58,13 @@ impl Snapshot {
         }
         // After the copy: what a record needs was written before it was published.
         let anchors = Anchors::read(ring);
-        Ok(Snapshot { start, words, totals, timed: ring.timed, anchors })
+        Ok(Snapshot { start, words, totals, timed: false, anchors })
+    }
+
+    /// The same snapshot, of a ring with a stamp in each record or without.
+    #[must_use]
+    pub fn with_time(self, timed: bool) -> Self {
+        Snapshot { timed, ..self }
     }
 
     /// The position of the oldest record in it.

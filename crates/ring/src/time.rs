@@ -150,9 +150,6 @@ impl Anchors {
     #[must_use]
     pub fn read(ring: Ring<'_>) -> Self {
         let line = &ring.header.time;
-        if !ring.is_timed() {
-            return Anchors::default();
-        }
         let mut found = Anchors::default();
         for _ in 0..TRIES {
             let written = line.anchors_written.load(Ordering::Relaxed);

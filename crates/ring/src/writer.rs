@@ -157,15 +157,15 @@ impl Writer {
             .map_or(Count::default(), |m| Count { records: m.words[1], bytes: m.words[2] });
         let from = book.pos;
         let book = crate::totals::bring_up(ring, book, head)?;
-        let last = if ring.timed { crate::time::newest_stamp(ring, from, head) } else { 0 };
-        let max_len = max_len(ring);
+        let last = if layout.time { crate::time::newest_stamp(ring, from, head) } else { 0 };
+        let max_len = max_len(ring, layout);
         let mut writer = Writer {
             since: 0,
             limit: 0,
             evict_limit: 0,
             max_len,
-            plain_end: if ring.timed { 0 } else { max_len + 1 },
-            stamp: stamp_len(ring),
+            plain_end: if layout.time { 0 } else { max_len + 1 },
+            stamp: layout.stamp_len(),
             last,
             fences,
             held: None,
@@ -463,12 +463,7 @@ pub(crate) fn fill(ring: Ring<'_>, reserved: &Reserved, payload: &[u8]) {
 }
 
 /// What [`Layout::max_len`] says, from the ring in hand: models have rings smaller than a page.
-pub(crate) fn max_len(ring: Ring<'_>) -> usize {
+pub(crate) fn max_len(ring: Ring<'_>, layout: &Layout) -> usize {
     let size = (ring.data_size() - 8).min(perfring_abi::SIZE_MAX.into());
-    (size - u64::from(HEADER_LEN)) as usize - stamp_len(ring)
-}
-
-/// Bytes of each record's stamp.
-pub(crate) fn stamp_len(ring: Ring<'_>) -> usize {
-    if ring.timed { STAMP_LEN as usize } else { 0 }
+    (size - u64::from(HEADER_LEN)) as usize - layout.stamp_len()
 }

@@ -35,7 +35,6 @@ pub(crate) struct Mirror {
     control: MmapRaw,
     slots: usize,
     types_size: usize,
-    timed: bool,
 }
 
 // SAFETY: the mapping belongs to no thread. All access to shared memory through `&Mirror` is by
@@ -110,8 +109,7 @@ impl Mirror {
         let data = unsafe { base.cast::<u8>().add(page) };
         let slots = ring.layout.slots as usize;
         let types_size = ring.layout.types_size as usize;
-        let timed = ring.layout.time;
-        Ok(Mirror { base: base.cast(), data, data_size, len, control, slots, types_size, timed })
+        Ok(Mirror { base: base.cast(), data, data_size, len, control, slots, types_size })
     }
 
     /// The ring as the algorithm sees it.
@@ -127,7 +125,7 @@ impl Mirror {
             slice::from_raw_parts(self.data.as_ptr().cast::<AtomicU64>(), self.data_size / 8)
         };
         // `Layout::check` saw to it that the size is a power of two of whole pages.
-        Ring::new(header, data).with_time(self.timed)
+        Ring::new(header, data)
     }
 
     #[inline]
@@ -330,7 +328,6 @@ pub(crate) struct Plain {
     control_offset: usize,
     slots: usize,
     types_size: usize,
-    timed: bool,
 }
 
 impl Plain {
@@ -347,7 +344,6 @@ impl Plain {
             control_offset: layout.control_offset() as usize,
             slots: layout.slots as usize,
             types_size: layout.types_size as usize,
-            timed: layout.time,
         })
     }
 
@@ -370,7 +366,7 @@ impl Plain {
         // SAFETY: as above for the length; atomics, page-aligned, mapped for as long as `self`.
         let data = unsafe { slice::from_raw_parts(data.cast::<AtomicU64>(), self.data_size / 8) };
         // `Layout::check` saw to it that the size is a power of two of whole pages.
-        Ring::new(header, data).with_time(self.timed)
+        Ring::new(header, data)
     }
 
     /// The ring and its slots; only loads are allowed on them.

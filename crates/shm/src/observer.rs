@@ -27,7 +27,8 @@ impl MappedObserver {
     pub fn open(home: impl Into<Home>, start: Start) -> Result<Self, AttachError> {
         let (ring, map) = Plain::open(home.into())?;
         let observer = Observer::new(map.ring(), ring.layout.policy, start)
-            .map_err(|source| ring.corrupt(source))?;
+            .map_err(|source| ring.corrupt(source))?
+            .with_time(ring.layout.time);
         Ok(MappedObserver { map, ring, observer })
     }
 
@@ -120,6 +121,7 @@ impl MappedObserver {
     /// [`Corrupt`].
     pub fn snapshot(&self) -> Result<Snapshot, Corrupt> {
         Snapshot::of(self.map.shared(), self.ring.layout.policy, is_dead(&self.ring))
+            .map(|snapshot| snapshot.with_time(self.ring.layout.time))
     }
 
     /// The ring's books.

@@ -84,10 +84,12 @@ impl MappedReader {
         let children = NotForChildren::new(map.ranges(), &ring.file);
         let lock = ring.take(Place::Consumer, Role::Consumer)?;
         let cursor = match ring.layout.policy {
-            Policy::Drop => Reader::attach(map.ring(), futex::fences()).map(Cursor::Pinned),
-            Policy::Overwrite => {
-                Observer::resume(map.ring()).map(|observer| Cursor::Copied { observer, unsaved: 0 })
-            }
+            Policy::Drop => Reader::attach(map.ring(), futex::fences())
+                .map(|reader| Cursor::Pinned(reader.with_time(ring.layout.time))),
+            Policy::Overwrite => Observer::resume(map.ring()).map(|observer| Cursor::Copied {
+                observer: observer.with_time(ring.layout.time),
+                unsaved: 0,
+            }),
         }
         .map_err(|source| ring.corrupt(source))?;
         RingFile::me(name).sign(&map.ring().header().consumer_holder);
@@ -142,6 +144,16 @@ impl MappedReader {
     fn read_any(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
         match &mut self.cursor {
             Cursor::Pinned(reader) => {
+                if self.ring.layout.time
+                    && let Some(frame) = reader.next_stamped(self.map.ring())
+                {
+                    if frame.size <= AHEAD && reader.known() > AHEAD {
+                        self.map.prefetch(frame.pos + AHEAD);
+                    }
+                    // SAFETY: as below.
+                    let bytes = unsafe { self.map.pinned(&frame) };
+                    return Ok(Some(record(&frame, bytes)));
+                }
                 let (found, owed) = reader.next(self.map.ring())?;
                 if owed {
                     futex::wake(self.map.ring().space_word());

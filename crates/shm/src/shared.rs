@@ -34,8 +34,7 @@ pub struct MappedShared {
     map: Mirror,
     writer: RefCell<SharedWriter>,
     clock: RefCell<Clock<MachineClock>>,
-    /// Payloads shorter than this are written under the lock, and get no stamp.
-    plain_end: usize,
+    timed: bool,
     peers: Kernel,
     ring: RingFile,
     _lock: ByteLock,
@@ -78,8 +77,8 @@ impl MappedShared {
             }
         };
         let (writer, clock) = (RefCell::new(writer), RefCell::new(clock));
-        let plain_end = if ring.layout.time { 0 } else { UNDER_LOCK_MAX + 1 };
-        Ok(MappedShared { children, map, writer, clock, plain_end, peers, ring, _lock: lock })
+        let timed = ring.layout.time;
+        Ok(MappedShared { children, map, writer, clock, timed, peers, ring, _lock: lock })
     }
 
     /// The open file.
@@ -108,7 +107,8 @@ impl MappedShared {
         if self.children.forked() {
             return Err(ReserveError::Forked);
         }
-        if payload.len() >= self.plain_end {
+        // The one known to the compiler, which needs it for what follows.
+        if payload.len() > UNDER_LOCK_MAX || self.timed {
             return self.publish_other(kind, payload, wake);
         }
         let at = self.map.shared();
@@ -282,7 +282,7 @@ impl MappedShared {
     /// before, or as the one that had the lock, if that is later.
     #[inline(always)]
     fn now(&self) -> u64 {
-        if !self.ring.layout.time {
+        if !self.timed {
             return 0;
         }
         let line = self.clock.borrow().by_line();
