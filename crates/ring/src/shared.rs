@@ -44,6 +44,8 @@ pub struct SharedWriter {
     /// An overwrite ring need do no more than evict for a reservation that ends here or before.
     pub(crate) evict_limit: u64,
     max_len: usize,
+    /// No record without a stamp is so long, or longer.
+    plain_end: usize,
     /// Bytes of each record's stamp.
     stamp: usize,
     pub(crate) fences: Fences,
@@ -142,12 +144,14 @@ impl SharedWriter {
         let losses_latch = LatchWriter::after(&slot.losses, latch::find(&slot.losses).as_ref());
         slot::set_base(slot, written, &losses);
         owner.unlock(at);
+        let max_len = crate::writer::max_len(at.ring, layout);
         Ok(SharedWriter {
             owner,
             floor: 0,
             limit: 0,
             evict_limit: 0,
-            max_len: crate::writer::max_len(at.ring, layout),
+            max_len,
+            plain_end: if layout.time { 0 } else { max_len + 1 },
             stamp: layout.stamp_len(),
             fences,
             policy: layout.policy,
@@ -166,8 +170,10 @@ impl SharedWriter {
     }
 
     /// Publishes a record that `fill` writes, all under the lock. Returns whether the caller owes
-    /// the consumer a wake. Counts no refusal: see [`SharedWriter::refuse`]. In a timed ring it gets
-    /// the newest stamp that there is.
+    /// the consumer a wake. Counts no refusal: see [`SharedWriter::refuse`].
+    ///
+    /// For a ring without time: in any other it refuses every record as too large, and
+    /// [`SharedWriter::publish_at`] is the way.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -181,9 +187,6 @@ impl SharedWriter {
         wake: Wake,
         fill: impl FnOnce(&Reserved),
     ) -> Result<bool, Refusal> {
-        if self.stamp != 0 {
-            return self.publish_at(at, peers, kind, len, 0, wake, fill);
-        }
         self.publish_as::<0, P>(at, peers, kind, len, 0, wake, fill)
     }
 
@@ -302,7 +305,8 @@ impl SharedWriter {
         len: usize,
         now: u64,
     ) -> Result<Reserved, Refusal> {
-        if len > self.max_len {
+        let end = if STAMP == 0 { self.plain_end } else { self.max_len + 1 };
+        if len >= end {
             return Err(Refusal::TooLarge { len, max: self.max_len });
         }
         let start = self.room(at, peers, record_size(len + STAMP))?;
