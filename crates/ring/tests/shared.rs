@@ -2,7 +2,7 @@
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use perfring_abi::{Evict, Policy, RecordType, Tell, record_size};
+use perfring_abi::{Evict, Policy, RecordType, Tell};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
     Count, Fences, Found, Group, Peers, Reader, Recovered, Refusal, Refused, Reserved, Shared,
