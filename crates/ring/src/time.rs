@@ -161,7 +161,7 @@ impl Anchors {
             let oldest = now.saturating_sub(ANCHORS as u64 - 1).min(written);
             found = Anchors::default();
             // Never more than there is room for: a count that goes down is a lie, and gives none.
-            for n in oldest..written.min(oldest + ANCHORS as u64) {
+            for n in oldest..written.min(oldest.saturating_add(ANCHORS as u64 - 1)) {
                 found.push(slots[(n % ANCHORS as u64) as usize]);
             }
             if written == now {
