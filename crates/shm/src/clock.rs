@@ -151,6 +151,9 @@ impl<S: Source> Clock<S> {
                 return;
             }
         };
+        if self.rate.is_none() {
+            self.keep_at = 0; // there is a scale now
+        }
         self.rate = Some(rate);
         // As many bits of the rate as perf's 32 hold.
         let mut shift = 32;

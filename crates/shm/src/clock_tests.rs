@@ -204,6 +204,47 @@ fn the_scale_gives_the_clock() {
     }
 }
 
+/// What stands in the page of a ring in use, as perf's readers take it.
+#[test]
+fn a_ring_says_how_the_counter_becomes_the_clock() {
+    use crate::{Home, MappedWriter, RingOptions, create};
+    use std::sync::atomic::Ordering;
+    let machine = MachineClock::find().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let home = Home::from(dir.path().join("ring"));
+    let policy = perfring_abi::Policy::Overwrite;
+    create(&home, &RingOptions { time: true, policy, ..RingOptions::default() }).unwrap();
+    let mut writer = MappedWriter::attach(&home, "scale").unwrap();
+    let (_, map) = crate::map::Plain::open(home).unwrap();
+    let perf = &map.ring().header().perf_time;
+    let cap = perfring_abi::PERF_CAP_TIME_ZERO;
+    let since = std::time::Instant::now();
+    let mut publish = || {
+        let kind = perfring_abi::RecordType::BYTES;
+        writer.publish(kind, b"x", perfring_ring::Wake::Auto).unwrap();
+    };
+    while perf.capabilities.load(Ordering::Relaxed) & cap == 0 {
+        publish();
+        if since.elapsed().as_secs() > 5 {
+            assert!(!machine.has_counter(), "a counter, and no scale");
+            println!("this machine's counter is not to be trusted: the fields stay zero");
+            return;
+        }
+    }
+    let word = perf.scale.load(Ordering::Relaxed).to_ne_bytes();
+    let shift = u16::from_ne_bytes([word[2], word[3]]);
+    let mult = u32::from_ne_bytes([word[4], word[5], word[6], word[7]]);
+    let scale = Scale { shift, mult, zero: perf.zero.load(Ordering::Relaxed) };
+    for _ in 0..1000 {
+        let before = machine.now_ns();
+        let by_scale = scale.zero.wrapping_add(scale.scaled(machine.counter()));
+        let after = machine.now_ns();
+        // The newest scale is of the last 100 ms, in which the clock's rate may change by 1,000 ppm.
+        let bound = 100_000 + ERROR_NS;
+        assert!(by_scale + bound >= before && by_scale <= after + bound, "{before} {by_scale}");
+    }
+}
+
 /// The machine that this runs on.
 #[test]
 fn stamps_are_the_boot_clock() {

@@ -4,6 +4,7 @@
 use crate::create::boot_id;
 use nix::libc;
 use std::fs;
+use std::path::Path;
 use thiserror::Error;
 
 /// Why records cannot be stamped by this process.
@@ -53,7 +54,11 @@ impl MachineClock {
     pub fn find() -> Result<Self, ClockError> {
         let id = boot_id();
         let boot = u64::from_ne_bytes([id[0], id[1], id[2], id[3], id[4], id[5], id[6], id[7]]);
-        Ok(MachineClock { counter: counter_is_trusted(), ahead: ahead_here()?, boot })
+        Ok(MachineClock {
+            counter: counter_is_trusted(),
+            ahead: ahead_here(Path::new("/proc/self"))?,
+            boot,
+        })
     }
 
     /// A clock of a process that stamps nothing.
@@ -149,10 +154,11 @@ fn counter_is_trusted() -> bool {
     }
 }
 
-/// How far this process's `CLOCK_BOOTTIME` is ahead of the initial time namespace's, ns.
-fn ahead_here() -> Result<i64, ClockError> {
-    let here = fs::read_link("/proc/self/ns/time");
-    let children = fs::read_link("/proc/self/ns/time_for_children");
+/// How far this process's `CLOCK_BOOTTIME` is ahead of the initial time namespace's, ns, as `/proc/self`
+/// tells.
+fn ahead_here(proc: &Path) -> Result<i64, ClockError> {
+    let here = fs::read_link(proc.join("ns/time"));
+    let children = fs::read_link(proc.join("ns/time_for_children"));
     let (Ok(here), Ok(children)) = (here, children) else {
         return Ok(0); // a kernel without time namespaces
     };
@@ -163,7 +169,7 @@ fn ahead_here() -> Result<i64, ClockError> {
     if here != children {
         return Err(ClockError::OtherNamespace);
     }
-    let offsets = fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+    let offsets = fs::read_to_string(proc.join("timens_offsets")).unwrap_or_default();
     boottime_offset(&offsets).ok_or(ClockError::Offsets)
 }
 
@@ -179,8 +185,35 @@ fn boottime_offset(offsets: &str) -> Option<i64> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_knows_its_time_namespace_or_says_why_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let proc = dir.path();
+        let look = |here: &str, children: &str, offsets: Option<&str>| {
+            let _ = fs::remove_dir_all(proc.join("ns"));
+            fs::create_dir(proc.join("ns")).unwrap();
+            for (name, to) in [("time", here), ("time_for_children", children)] {
+                std::os::unix::fs::symlink(to, proc.join("ns").join(name)).unwrap();
+            }
+            let _ = fs::remove_file(proc.join("timens_offsets"));
+            if let Some(offsets) = offsets {
+                fs::write(proc.join("timens_offsets"), offsets).unwrap();
+            }
+            ahead_here(proc)
+        };
+        assert_eq!(ahead_here(proc), Ok(0), "no time namespaces");
+        let offsets = Some("monotonic 0 0\nboottime 1000 0\n");
+        assert_eq!(look(INITIAL_NAMESPACE, INITIAL_NAMESPACE, offsets), Ok(0));
+        // Its children are to be shifted, and not it.
+        assert_eq!(look(INITIAL_NAMESPACE, "time:[5]", offsets), Ok(0));
+        assert_eq!(look("time:[5]", "time:[5]", offsets), Ok(1_000_000_000_000));
+        assert_eq!(look("time:[5]", "time:[6]", offsets), Err(ClockError::OtherNamespace));
+        assert_eq!(look("time:[5]", "time:[5]", None), Err(ClockError::Offsets));
+    }
 
     #[test]
     fn offsets_are_read_as_the_kernel_writes_them() {
