@@ -357,6 +357,7 @@ struct perfring_type {
 	uint32_t id;    /* the record type */
 	uint32_t len;   /* bytes of JSON */
 	uint32_t check; /* FNV-1a, 32 bits, of the JSON */
+	uint64_t layout; /* the same for the same payloads, whatever units and help say */
 };
 
 /* Two copies, written in turn; the one whose first and last word agree is whole, of two whole ones
@@ -516,7 +517,7 @@ PERFRING_ASSERT(sizeof(struct perfring_record) == PERFRING_HEADER_LEN);
 PERFRING_ASSERT(sizeof(struct perfring_lost) == PERFRING_LOST_SIZE);
 PERFRING_ASSERT(sizeof(struct perfring_stamped) == PERFRING_HEADER_LEN + PERFRING_STAMP_LEN);
 PERFRING_ASSERT(sizeof(struct perfring_types) == PERFRING_TYPES_FIRST);
-PERFRING_ASSERT(sizeof(struct perfring_type) == 16);
+PERFRING_ASSERT(sizeof(struct perfring_type) == 24);
 PERFRING_ASSERT(sizeof(struct perfring_holder) == 128);
 PERFRING_ASSERT(sizeof(struct perfring_slot) == PERFRING_SLOT_SIZE);
 PERFRING_ASSERT(sizeof(struct perfring_header) == PERFRING_HEADER_PAGE_LEN);

@@ -1,5 +1,6 @@
 //! The consumer.
 
+use crate::Types;
 use crate::pace::{Distance, Look, Pace, SPIN};
 use perfring_abi::Layout;
 use perfring_ring::{Anchors, Corrupt, Count, WakeAt};
@@ -175,6 +176,18 @@ impl Consumer {
     #[must_use]
     pub fn anchors(&self) -> Anchors {
         self.inner.anchors()
+    }
+
+    /// The ring's type table, as it is now.
+    #[must_use]
+    pub fn types(&self) -> Types {
+        Types::of(self.inner.types())
+    }
+
+    /// Whether the type table has grown since this copy was taken.
+    #[must_use]
+    pub fn has_more_types(&self, than: &Types) -> bool {
+        self.inner.types().end() > than.end()
     }
 
     /// The ring's shape and identity.

@@ -37,6 +37,7 @@ mod observer;
 mod pace;
 mod snapshot;
 mod stat;
+mod table;
 
 pub use consumer::Consumer;
 pub use observer::Observer;
@@ -47,7 +48,9 @@ pub use perfring_ring::{
     SlotFigures, Start, Totals, WakeAt, Who,
 };
 pub use perfring_shm::{
-    AttachError, ClockError, Home, Item, MachineClock, Pinned, Record, recover,
+    AttachError, ClockError, Home, Item, MachineClock, NotThis, Pinned, Record, recover,
 };
+pub use perfring_types as types;
 pub use snapshot::{Items, Snapshot};
 pub use stat::{HeldUp, Holding, Member, Stat};
+pub use table::{OtherType, Types};

@@ -1,6 +1,7 @@
 //! The observer.
 
 use crate::Snapshot;
+use crate::Types;
 use crate::pace::{Distance, Pace, SPIN};
 use crate::stat::Stat;
 use perfring_abi::Layout;
@@ -96,7 +97,9 @@ impl Observer {
     /// # Errors
     /// [`Corrupt`].
     pub fn snapshot(&self) -> Result<Snapshot, Corrupt> {
-        Ok(Snapshot::new(self.inner.snapshot()?, *self.inner.layout()))
+        // The types after the records: a record's type was there before it.
+        let records = self.inner.snapshot()?;
+        Ok(Snapshot::new(records, self.types(), *self.inner.layout()))
     }
 
     /// The ring's figures.
@@ -112,6 +115,18 @@ impl Observer {
     #[must_use]
     pub fn anchors(&self) -> Anchors {
         self.inner.anchors()
+    }
+
+    /// The ring's type table, as it is now.
+    #[must_use]
+    pub fn types(&self) -> Types {
+        Types::of(self.inner.types())
+    }
+
+    /// Whether the type table has grown since this copy was taken.
+    #[must_use]
+    pub fn has_more_types(&self, than: &Types) -> bool {
+        self.inner.types().end() > than.end()
     }
 
     /// The ring's shape and identity.

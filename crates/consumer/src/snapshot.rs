@@ -1,5 +1,6 @@
 //! The snapshot: what a ring held at one moment.
 
+use crate::Types;
 use perfring_abi::Layout;
 use perfring_ring::{Anchors, Corrupt, Found, Start, Totals};
 use perfring_shm::{AttachError, Home, Item, MappedObserver, Record};
@@ -27,6 +28,7 @@ use perfring_shm::{AttachError, Home, Item, MappedObserver, Record};
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     inner: perfring_ring::Snapshot,
+    types: Types,
     layout: Layout,
 }
 
@@ -39,11 +41,11 @@ impl Snapshot {
         let home = home.into();
         let observer = MappedObserver::open(&home, Start::Oldest)?;
         let inner = observer.snapshot().map_err(|source| AttachError::Corrupt { home, source })?;
-        Ok(Snapshot { inner, layout: *observer.layout() })
+        Ok(Snapshot::new(inner, Types::of(observer.types()), *observer.layout()))
     }
 
-    pub(crate) fn new(inner: perfring_ring::Snapshot, layout: Layout) -> Self {
-        Snapshot { inner, layout }
+    pub(crate) fn new(inner: perfring_ring::Snapshot, types: Types, layout: Layout) -> Self {
+        Snapshot { inner, types, layout }
     }
 
     /// The items, oldest first. Damage ends them with an error.
@@ -78,6 +80,12 @@ impl Snapshot {
     #[must_use]
     pub fn anchors(&self) -> &Anchors {
         self.inner.anchors()
+    }
+
+    /// The ring's type table: of every type whose records are in here.
+    #[must_use]
+    pub fn types(&self) -> &Types {
+        &self.types
     }
 
     /// The ring's shape and identity.

@@ -46,8 +46,13 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "rkyv")]
+mod archive;
+mod pod;
 mod shared;
 
+#[cfg(feature = "rkyv")]
+pub use archive::PublishError;
 pub use perfring_abi::{
     Evict, Layout, Policy, Producers, RecordType, SLOTS_DEFAULT, Tell, record_size,
 };
@@ -55,8 +60,10 @@ pub use perfring_ring::{Count, ProducerBook, Refused, Wake};
 use perfring_shm::MappedWriter;
 pub use perfring_shm::{
     AttachError, Batch, CreateError, Home, Removal, Reservation, ReserveError,
-    RingOptions as Options, SharedBatch, SharedReservation, create, remove,
+    RingOptions as Options, SharedBatch, SharedReservation, TypeError, create, remove,
 };
+pub use perfring_types as types;
+pub use pod::{PodReservation, SharedPodReservation};
 pub use shared::SharedProducer;
 
 /// The one producer of a ring.
@@ -66,6 +73,8 @@ pub use shared::SharedProducer;
 #[derive(Debug)]
 pub struct Producer {
     inner: MappedWriter,
+    #[cfg(feature = "rkyv")]
+    archives: archive::Space,
 }
 
 /// Why [`Producer::create`] failed.
@@ -122,7 +131,11 @@ impl Producer {
     /// # Errors
     /// See [`AttachError`].
     pub fn attach_as(home: impl Into<Home>, name: &str) -> Result<Self, AttachError> {
-        Ok(Producer { inner: MappedWriter::attach(home, name)? })
+        Ok(Producer {
+            inner: MappedWriter::attach(home, name)?,
+            #[cfg(feature = "rkyv")]
+            archives: archive::Space::default(),
+        })
     }
 
     /// Publishes one record: when this returns, readers see it.

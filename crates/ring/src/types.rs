@@ -44,6 +44,12 @@ impl<'a> TypeTable<'a> {
         usize::try_from(used / 8).unwrap_or(usize::MAX).clamp(FIRST, self.words.len().max(FIRST))
     }
 
+    /// End of the last entry, in bytes: who has read the table up to here has read all of it.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        8 * self.used() as u64
+    }
+
     /// A copy of all entries, one after the other. Empty if the ring has no table.
     #[must_use]
     pub fn entries(&self) -> Vec<u64> {

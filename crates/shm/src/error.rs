@@ -1,6 +1,6 @@
 //! One error for each thing that can be asked: make, attach, reserve.
 
-use crate::{ClockError, Home};
+use crate::{ClockError, Home, TypeError};
 use perfring_abi::BadRing;
 use perfring_ring::{Corrupt, Who};
 use std::io;
@@ -253,6 +253,9 @@ pub enum ReserveError {
         /// Its slot.
         slot: u32,
     },
+    /// The record's type is not in the ring's table and could not be put there. Nothing is counted.
+    #[error(transparent)]
+    Type(TypeError),
     /// This process is a forked child of the one that attached. Nothing is counted.
     #[error("this process was forked from the one that attached: attach anew")]
     Forked,

@@ -39,7 +39,9 @@ mod observer;
 mod peers;
 mod reader;
 mod recover;
+mod shaped;
 mod shared;
+mod types;
 mod writer;
 
 pub use create::{Removal, RingOptions, create, remove};
@@ -50,5 +52,7 @@ pub use machine::{ClockError, MachineClock};
 pub use observer::{MappedObserver, SlotsSeen, bytes_of};
 pub use reader::{Item, MappedReader, Pinned, Record};
 pub use recover::recover;
+pub use shaped::NotThis;
 pub use shared::{MappedShared, SharedBatch, SharedReservation};
+pub use types::TypeError;
 pub use writer::{Batch, MappedWriter, Reservation};

@@ -246,8 +246,7 @@ impl Mirror {
 
     /// The type table.
     pub(crate) fn types(&self) -> TypeTable<'_> {
-        // SAFETY: `map_control` mapped the control pages and `types_size` bytes after them.
-        unsafe { types(self.control.as_ptr().add(self.control.len()), self.types_size) }
+        types(&self.control, self.types_size)
     }
 
     /// What is mapped where: the header and the data twice, and the control pages.
@@ -307,16 +306,13 @@ fn slots<'a>(control: *const u8, count: usize) -> &'a [Slot] {
     unsafe { slice::from_raw_parts(control.cast::<Slot>(), count) }
 }
 
-/// The type table that ends where a mapping ends.
-///
-/// # Safety
-/// The mapping is page-aligned, ends at `end` or on the same page, its last `size` bytes are the
-/// type table, `size` is in whole pages, and the mapping outlives the table.
-unsafe fn types<'a>(end: *const u8, size: usize) -> TypeTable<'a> {
-    // SAFETY: the caller's promise: inside the mapping.
-    let start = unsafe { end.sub(size) };
-    // SAFETY: mapped, aligned, and atomics, so any content is valid whoever stores there.
-    TypeTable::new(unsafe { slice::from_raw_parts(start.cast::<AtomicU64>(), size / 8) })
+/// The type table: the last `size` bytes of a mapping, which is page-aligned and ends with it.
+fn types(map: &MmapRaw, size: usize) -> TypeTable<'_> {
+    let start = map.as_ptr().wrapping_add(map.len().saturating_sub(size));
+    let words = size.min(map.len()) / 8;
+    // SAFETY: inside the mapping, for as long as it is borrowed; aligned, as both sizes are
+    // (`Layout::check`); atomics, so any content is valid whoever stores there.
+    TypeTable::new(unsafe { slice::from_raw_parts(start.cast::<AtomicU64>(), words) })
 }
 
 /// The whole file, read-only, each byte once.
@@ -378,8 +374,7 @@ impl Plain {
 
     /// The type table; only loads are allowed on it.
     pub(crate) fn types(&self) -> TypeTable<'_> {
-        // SAFETY: the file ends with the type table, and all of it is mapped.
-        unsafe { types(self.map.as_ptr().add(self.map.len()), self.types_size) }
+        types(&self.map, self.types_size)
     }
 
     /// Who holds a place, or held it last; nobody, if there is no such place.

@@ -8,7 +8,7 @@ use bytemuck::cast_slice;
 use perfring_abi::{Layout, Producers};
 use perfring_ring::{
     Anchors, Corrupt, Count, Frame, Observer, Saved, Seen, SlotFigures, Snapshot, Start, Totals,
-    Who,
+    TypeTable, Who,
 };
 
 /// A read-only view of a ring, dead or alive, with a cursor of its own.
@@ -30,6 +30,12 @@ impl MappedObserver {
             .map_err(|source| ring.corrupt(source))?
             .with_time(ring.layout.time);
         Ok(MappedObserver { map, ring, observer })
+    }
+
+    /// The type table: what `perfring_types` makes types of.
+    #[must_use]
+    pub fn types(&self) -> TypeTable<'_> {
+        self.map.types()
     }
 
     /// The books of a ring, without the means to read its records: also of one so damaged that

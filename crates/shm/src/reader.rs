@@ -10,7 +10,9 @@ use crate::recover::recover_file;
 use crate::shared::is_dead;
 use crate::{AttachError, Home, Role, futex};
 use perfring_abi::{Layout, Policy, Producers};
-use perfring_ring::{Anchors, Corrupt, Count, Found, Frame, Lost, Observer, Reader, WakeAt, Who};
+use perfring_ring::{
+    Anchors, Corrupt, Count, Found, Frame, Lost, Observer, Reader, TypeTable, WakeAt, Who,
+};
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -100,6 +102,12 @@ impl MappedReader {
     #[must_use]
     pub fn file(&self) -> &RingFile {
         &self.ring
+    }
+
+    /// The type table: what `perfring_types` makes types of.
+    #[must_use]
+    pub fn types(&self) -> TypeTable<'_> {
+        self.map.types()
     }
 
     /// The ring's shape.

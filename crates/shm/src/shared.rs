@@ -6,11 +6,13 @@ use crate::fork::NotForChildren;
 use crate::lock::ByteLock;
 use crate::map::{DataAccess, Mirror};
 use crate::peers::Kernel;
+use crate::types::Known;
 use crate::{AttachError, Home, MachineClock, ReserveError, futex};
 use perfring_abi::{HEADER_LEN, Layout, Producers, RecordType};
 use perfring_ring::{
     Count, Group, Peers, Refusal, Refused, Reserved, SharedWriter, Unattached, Wake, Who,
 };
+use perfring_types::Schema;
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
@@ -37,6 +39,7 @@ pub struct MappedShared {
     timed: bool,
     peers: Kernel,
     ring: RingFile,
+    known: Known,
     _lock: ByteLock,
 }
 
@@ -77,8 +80,8 @@ impl MappedShared {
             }
         };
         let (writer, clock) = (RefCell::new(writer), RefCell::new(clock));
-        let timed = ring.layout.time;
-        Ok(MappedShared { children, map, writer, clock, timed, peers, ring, _lock: lock })
+        let (timed, known) = (ring.layout.time, Known::new());
+        Ok(MappedShared { children, map, writer, clock, timed, peers, ring, known, _lock: lock })
     }
 
     /// The open file.
@@ -91,6 +94,22 @@ impl MappedShared {
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.ring.layout
+    }
+
+    /// Makes sure that the ring's type table has this type, whose [`Schema::key`] is `key`. After
+    /// the first time, a load and a comparison.
+    ///
+    /// # Errors
+    /// [`ReserveError::Type`], and [`ReserveError::Forked`].
+    #[inline(always)]
+    pub fn register(&self, schema: &Schema<'_>, key: u64) -> Result<(), ReserveError> {
+        if self.known.has(key) {
+            return Ok(()); // a forked child is refused where it reserves
+        }
+        if self.children.forked() {
+            return Err(ReserveError::Forked);
+        }
+        self.known.look_up(&self.ring, self.map.types(), schema).map_err(ReserveError::Type)
     }
 
     /// Publishes one record.

@@ -5,9 +5,11 @@ use crate::file::{Access, Place, RingFile};
 use crate::fork::NotForChildren;
 use crate::lock::ByteLock;
 use crate::map::{DataAccess, Mirror};
+use crate::types::Known;
 use crate::{AttachError, Home, MachineClock, ReserveError, Role, futex};
 use perfring_abi::{Layout, Producers, RecordType};
 use perfring_ring::{Count, ProducerBook, Refusal, Reserved, Wake, Writer};
+use perfring_types::Schema;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
@@ -26,6 +28,7 @@ pub struct MappedWriter {
     writer: Writer,
     clock: Clock<MachineClock>,
     ring: RingFile,
+    known: Known,
     _lock: ByteLock,
 }
 
@@ -48,7 +51,8 @@ impl MappedWriter {
             writer.keep_time(map.ring(), &clock.read());
         }
         RingFile::me(name).sign(&map.slots()[0].holder);
-        Ok(MappedWriter { children, map, writer, clock, ring, _lock: lock })
+        let known = Known::new();
+        Ok(MappedWriter { children, map, writer, clock, ring, known, _lock: lock })
     }
 
     /// The open file.
@@ -61,6 +65,22 @@ impl MappedWriter {
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.ring.layout
+    }
+
+    /// Makes sure that the ring's type table has this type, whose [`Schema::key`] is `key`. After
+    /// the first time, a load and a comparison.
+    ///
+    /// # Errors
+    /// [`ReserveError::Type`], and [`ReserveError::Forked`].
+    #[inline(always)]
+    pub fn register(&self, schema: &Schema<'_>, key: u64) -> Result<(), ReserveError> {
+        if self.known.has(key) {
+            return Ok(()); // a forked child is refused where it reserves
+        }
+        if self.children.forked() {
+            return Err(ReserveError::Forked);
+        }
+        self.known.look_up(&self.ring, self.map.types(), schema).map_err(ReserveError::Type)
     }
 
     /// Publishes one record.
@@ -116,8 +136,13 @@ impl MappedWriter {
         }
         let reserved = loop {
             // Here and not where it waits: what is reserved is then known where it is used.
-            let now = self.now();
-            match self.writer.try_reserve_at(self.map.ring(), kind, len, now) {
+            let tried = if len < self.writer.plain_end() {
+                self.writer.try_reserve(self.map.ring(), kind, len)
+            } else {
+                let now = self.now();
+                self.writer.try_reserve_at(self.map.ring(), kind, len, now)
+            };
+            match tried {
                 Ok(reserved) => break reserved,
                 Err(refusal) => self.wait_to_reserve(refusal, kind, len, timeout)?,
             }

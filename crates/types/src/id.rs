@@ -63,12 +63,11 @@ impl Fnv {
 }
 
 impl Schema<'_> {
-    /// The id that follows from name, version, encoding, format, class and fields (units and help
-    /// aside): equal for equal types in every program, and with its highest bit set, so never one
-    /// of the small numbers that people choose.
+    /// A number for everything that a reader of payloads must know: name, version, encoding,
+    /// format, class and fields; units and help aside. Types with the same number are the same.
     #[must_use]
-    pub const fn hashed_id(&self) -> RecordType {
-        let hash = Fnv(0xcbf2_9ce4_8422_2325)
+    pub const fn layout(&self) -> u64 {
+        Fnv(0xcbf2_9ce4_8422_2325)
             .text(self.name)
             .number(self.version as u64)
             .text(self.encoding.name())
@@ -76,7 +75,20 @@ impl Schema<'_> {
             .text(self.class.name())
             .number(self.size as u64)
             .fields(self.fields)
-            .0;
+            .0
+    }
+
+    /// Of the layout and the id: what a producer remembers of a type that it has registered.
+    #[must_use]
+    pub const fn key(&self) -> u64 {
+        self.layout().rotate_left(20) ^ self.id.get() as u64
+    }
+
+    /// The id that follows from [`Schema::layout`]: equal for equal types in every program, and
+    /// with its highest bit set, so never one of the small numbers that people choose.
+    #[must_use]
+    pub const fn hashed_id(&self) -> RecordType {
+        let hash = self.layout();
         match RecordType::new((hash ^ (hash >> 32)) as u32 | 1 << 31) {
             Some(id) => id,
             None => RecordType::BYTES, // not so: the highest bit is set

@@ -96,6 +96,7 @@ pub(crate) fn create(args: &CreateArgs) -> Result<(), Failure> {
         slots: args.slots.unwrap_or(SLOTS_DEFAULT),
         time: args.time,
         mode: args.mode,
+        ..Options::default()
     };
     perfring_producer::create(&args.ring, &options)?;
     Ok(())

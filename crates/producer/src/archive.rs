@@ -1,0 +1,160 @@
+//! rkyv archives as records.
+
+use crate::{Producer, ReserveError, SharedProducer, Wake};
+use perfring_types::{ArchiveError, RkyvRecord, archive_into};
+use std::cell::{Cell, RefCell};
+use std::mem::MaybeUninit;
+use thiserror::Error;
+
+/// What rkyv may need for the elements of a value's vectors: on the stack, and of such as need more
+/// on the heap.
+const SCRATCH: usize = 1024;
+const SCRATCH_LARGE: usize = 1 << 20;
+/// The least and the most space that an archive is tried in.
+const FIRST: usize = 256;
+const LAST: usize = 16 << 10;
+
+/// Why a value was not published as an archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// The ring did not take it.
+    #[error(transparent)]
+    Reserve(#[from] ReserveError),
+    /// It cannot be archived. Nothing is counted.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+}
+
+impl Producer {
+    /// Publishes a value as an rkyv archive, written in the ring itself and as long as it turns out
+    /// to be. Nothing is allocated, but for the type table at the first record of a type, for an
+    /// archive that is much longer than those before it, and for a value whose vectors have dozens of
+    /// elements that are not plain.
+    ///
+    /// How long an archive is, is known when it is written: the producer reserves somewhat more
+    /// than the last ones took, up to 16 KiB, and gives the rest back. If that was too little, it
+    /// writes the archive into memory and copies it. A ring that is full but for less than what is
+    /// reserved refuses.
+    ///
+    /// ```
+    /// # #[cfg(feature = "derive")] {
+    /// use perfring_producer::{Options, Producer, types::Record};
+    /// use rkyv::{Archive, Serialize};
+    ///
+    /// #[derive(Archive, Serialize, Record)]
+    /// #[record(rkyv)]
+    /// struct Line {
+    ///     message: String,
+    ///     code: u32,
+    /// }
+    /// # let dir = tempfile::tempdir()?;
+    /// # let mut producer = Producer::create(dir.path().join("ring"), &Options::default())?;
+    /// producer.publish_rkyv(&Line { message: "could not be found".into(), code: 404 })?;
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`PublishError`]. A refusal of the ring is counted; an archive that is longer than the ring
+    /// takes is [`ReserveError::TooLarge`].
+    #[inline]
+    pub fn publish_rkyv<T: RkyvRecord>(&mut self, value: &T) -> Result<(), PublishError> {
+        self.inner.register(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
+        let space = self.archives.get().clamp(FIRST, LAST).min(self.max_len());
+        let mut record = self.inner.reserve(T::SCHEMA.id, space)?;
+        match archive(value, &mut record) {
+            Ok(len) => {
+                record.commit_len(len);
+                self.archives.set(next_space(space, len));
+                Ok(())
+            }
+            Err(error) => {
+                // Leaves nothing behind: the next reservation gets the same bytes.
+                std::mem::forget(record);
+                if error == ArchiveError::BufferTooSmall {
+                    self.publish_long(value)
+                } else {
+                    Err(error.into())
+                }
+            }
+        }
+    }
+
+    /// An archive that is longer than the last ones: made in memory, to know its length.
+    #[cold]
+    fn publish_long<T: RkyvRecord>(&mut self, value: &T) -> Result<(), PublishError> {
+        let mut buffer = Vec::new();
+        let max = self.max_len();
+        let bytes = archive_to(value, &mut buffer, max)?;
+        self.archives.set(next_space(0, bytes.len()));
+        Ok(self.inner.publish(T::SCHEMA.id, bytes, Wake::Auto)?)
+    }
+}
+
+impl SharedProducer {
+    /// Publishes a value as an rkyv archive. It is written into memory of this producer's own, which
+    /// is kept, and copied from there: what a shared ring has reserved and does not need stays a
+    /// hole, and the copy costs less than that. To write one in place, reserve, and call
+    /// [`archive_into`].
+    ///
+    /// # Errors
+    /// As for [`Producer::publish_rkyv`].
+    #[inline]
+    pub fn publish_rkyv<T: RkyvRecord>(&self, value: &T) -> Result<(), PublishError> {
+        self.inner.register(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
+        // Taken out meanwhile: a value may publish others while it is archived.
+        let mut buffer = self.archives.take();
+        let archived = archive_to(value, &mut buffer, self.max_len());
+        let done = archived
+            .map_err(PublishError::from)
+            .and_then(|bytes| Ok(self.inner.publish(T::SCHEMA.id, bytes, Wake::Auto)?));
+        self.archives.replace(buffer);
+        done
+    }
+}
+
+/// What a [`Producer`] keeps of its archives: how much space to give to the next.
+pub(crate) type Space = Cell<usize>;
+/// What a [`SharedProducer`] writes them into.
+pub(crate) type Buffer = RefCell<Vec<u64>>;
+
+#[inline]
+fn archive<T: RkyvRecord>(value: &T, to: &mut [u8]) -> Result<usize, ArchiveError> {
+    match archive_into(value, to, &mut [MaybeUninit::uninit(); SCRATCH]) {
+        Err(ArchiveError::ScratchTooSmall) => archive_with_more(value, to),
+        done => done,
+    }
+}
+
+#[cold]
+fn archive_with_more<T: RkyvRecord>(value: &T, to: &mut [u8]) -> Result<usize, ArchiveError> {
+    archive_into(value, to, Box::new_uninit_slice(SCRATCH_LARGE).as_mut())
+}
+
+/// Half as much again as the last archive took, and not much less than for those before it.
+#[inline]
+fn next_space(before: usize, len: usize) -> usize {
+    (len + len / 2).max(before - before / 64)
+}
+
+/// The archive in `buffer`, which grows until it holds it. One that is longer than `max` is cut off
+/// somewhere after that: the ring refuses and counts it.
+#[inline]
+fn archive_to<'b, T: RkyvRecord>(
+    value: &T,
+    buffer: &'b mut Vec<u64>,
+    max: usize,
+) -> Result<&'b [u8], ArchiveError> {
+    let len = loop {
+        match archive(value, bytemuck::cast_slice_mut(buffer)) {
+            Ok(len) => break len,
+            Err(ArchiveError::BufferTooSmall) if 8 * buffer.len() <= max => {
+                buffer.resize((2 * buffer.len()).max(FIRST / 8), 0);
+            }
+            Err(ArchiveError::BufferTooSmall) => break 8 * buffer.len(),
+            Err(error) => return Err(error),
+        }
+    };
+    Ok(&bytemuck::cast_slice(buffer)[..len])
+}

@@ -1,0 +1,163 @@
+//! Plain structs as records.
+
+use crate::{Producer, Reservation, ReserveError, SharedProducer, SharedReservation, Wake};
+use perfring_types::{PodRecord, Schema};
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+
+/// Records stand at multiples of eight bytes.
+const fn check<T: PodRecord>() {
+    assert!(
+        align_of::<T>() <= 8,
+        "this record's alignment is above 8, and records stand at multiples of 8"
+    );
+}
+
+impl Producer {
+    /// Puts a type into the ring's type table, if it is not there yet, so that whoever reads the
+    /// file can show its fields by name. [`Producer::publish_pod`] does so by itself, at the first
+    /// record of each type: this is for doing it, and knowing that it can be done, at the start.
+    ///
+    /// ```
+    /// # use perfring_producer::{Options, Producer, ReserveError, TypeError};
+    /// # use perfring_producer::types::{Encoding, Schema};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// const LINE: Schema<'static> = Schema::new("demo.Line", Encoding::Utf8).with_hashed_id();
+    ///
+    /// let mut producer = Producer::create(&path, &Options::default())?;
+    /// producer.register(&LINE)?;
+    /// producer.publish(LINE.id, b"text, as the table says")?;
+    ///
+    /// let other = Schema::new("demo.Other", Encoding::Json);
+    /// let other = Schema { id: LINE.id, ..other };
+    /// let taken = ReserveError::Type(TypeError::Taken { id: LINE.id.get() });
+    /// assert_eq!(producer.register(&other), Err(taken));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ReserveError::Type`] if the table is full, or has another type under this number.
+    #[inline(always)]
+    pub fn register(&mut self, schema: &Schema<'_>) -> Result<(), ReserveError> {
+        self.inner.register(schema, schema.key())
+    }
+
+    /// Publishes a plain struct: its bytes are the payload.
+    ///
+    /// The first record of a type puts the type into the ring's table, which allocates and takes a
+    /// lock; all others cost what [`Producer::publish`] costs.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; what is refused is counted, but for [`ReserveError::Type`].
+    #[inline(always)]
+    pub fn publish_pod<T: PodRecord>(&mut self, value: &T) -> Result<(), ReserveError> {
+        const { check::<T>() };
+        self.inner.register(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
+        self.inner.publish(T::SCHEMA.id, bytemuck::bytes_of(value), Wake::Auto)
+    }
+
+    /// Space for a plain struct, in the ring itself, to be filled in place. Its fields hold what
+    /// the ring last held there: write all of them.
+    ///
+    /// # Errors
+    /// As for [`Producer::publish_pod`].
+    #[inline(always)]
+    pub fn reserve_pod<T: PodRecord>(&mut self) -> Result<PodReservation<'_, T>, ReserveError> {
+        const { check::<T>() };
+        self.inner.register(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
+        let bytes = self.inner.reserve(T::SCHEMA.id, size_of::<T>())?;
+        Ok(PodReservation { bytes, of: PhantomData })
+    }
+}
+
+impl SharedProducer {
+    /// As [`Producer::register`]. Any number of producers may do so at once.
+    ///
+    /// # Errors
+    /// [`ReserveError::Type`] if the table is full, or has another type under this number.
+    #[inline(always)]
+    pub fn register(&self, schema: &Schema<'_>) -> Result<(), ReserveError> {
+        self.inner.register(schema, schema.key())
+    }
+
+    /// As [`Producer::publish_pod`].
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; what is refused is counted, but for [`ReserveError::Type`].
+    #[inline(always)]
+    pub fn publish_pod<T: PodRecord>(&self, value: &T) -> Result<(), ReserveError> {
+        const { check::<T>() };
+        self.inner.register(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
+        self.inner.publish(T::SCHEMA.id, bytemuck::bytes_of(value), Wake::Auto)
+    }
+
+    /// As [`Producer::reserve_pod`].
+    ///
+    /// # Errors
+    /// As for [`SharedProducer::publish_pod`].
+    #[inline(always)]
+    pub fn reserve_pod<T: PodRecord>(&self) -> Result<SharedPodReservation<'_, T>, ReserveError> {
+        const { check::<T>() };
+        self.inner.register(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
+        let bytes = self.inner.reserve(T::SCHEMA.id, size_of::<T>())?;
+        Ok(SharedPodReservation { bytes, of: PhantomData })
+    }
+}
+
+macro_rules! reservation {
+    ($(#[$doc:meta])* $name:ident, $bytes:ident) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        #[must_use = "a reservation that is dropped is discarded"]
+        pub struct $name<'a, T> {
+            bytes: $bytes<'a>,
+            of: PhantomData<T>,
+        }
+
+        impl<T: PodRecord> $name<'_, T> {
+            /// Publishes it.
+            #[inline(always)]
+            pub fn commit(self) {
+                self.bytes.commit();
+            }
+
+            /// Publishes it, choosing whether to wake a sleeping consumer.
+            #[inline(always)]
+            pub fn commit_with(self, wake: Wake) {
+                self.bytes.commit_with(wake);
+            }
+
+            /// Gives it back.
+            pub fn discard(self) {
+                self.bytes.discard();
+            }
+        }
+
+        impl<T: PodRecord> Deref for $name<'_, T> {
+            type Target = T;
+
+            #[inline(always)]
+            fn deref(&self) -> &T {
+                bytemuck::from_bytes(&self.bytes) // reserved for one, and aligned to eight
+            }
+        }
+
+        impl<T: PodRecord> DerefMut for $name<'_, T> {
+            #[inline(always)]
+            fn deref_mut(&mut self) -> &mut T {
+                bytemuck::from_bytes_mut(&mut self.bytes)
+            }
+        }
+    };
+}
+
+reservation! {
+    /// A struct in the ring, still to be committed: see [`Producer::reserve_pod`]. Dropped, it is
+    /// discarded.
+    PodReservation, Reservation
+}
+reservation! {
+    /// As [`PodReservation`], of a [`SharedProducer`].
+    SharedPodReservation, SharedReservation
+}
