@@ -7,6 +7,7 @@ mod common;
 use common::{Row, all_rows, of};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
+use perfring_producer::Options;
 use perfring_tracing::{PerfringLayer, options};
 use perfring_types::Class;
 use std::cell::RefCell;
@@ -19,8 +20,8 @@ use tracing_subscriber::prelude::*;
 
 const RING: &str = "PERFRING_TEST_RING";
 
-fn dispatch(path: &Path) -> Dispatch {
-    let layer = PerfringLayer::create(path, &options()).unwrap();
+fn dispatch(path: &Path, options: &Options) -> Dispatch {
+    let layer = PerfringLayer::create(path, options).unwrap();
     Dispatch::new(tracing_subscriber::registry().with(layer))
 }
 
@@ -28,7 +29,7 @@ fn dispatch(path: &Path) -> Dispatch {
 /// what it has said. `None` in the child.
 fn in_a_child(test: &str, act: impl FnOnce()) -> Option<Vec<Row>> {
     if let Ok(path) = std::env::var(RING) {
-        tracing::dispatcher::set_global_default(dispatch(Path::new(&path))).unwrap();
+        tracing::dispatcher::set_global_default(dispatch(Path::new(&path), &options())).unwrap();
         act();
         return None;
     }
@@ -98,9 +99,14 @@ fn what_is_said_while_a_thread_is_taken_apart_is_heard() {
 
 #[test]
 fn a_forked_child_attaches_anew_and_is_told_from_its_parent() {
+    [true, false].into_iter().for_each(forks);
+}
+
+fn forks(time: bool) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
-    let child = tracing::dispatcher::with_default(&dispatch(&path), || {
+    let options = Options { time, ..options() };
+    let child = tracing::dispatcher::with_default(&dispatch(&path, &options), || {
         let _outer = info_span!("outer").entered();
         info!("parent");
         // SAFETY: the child calls what any thread may call, and ends without coming back.
