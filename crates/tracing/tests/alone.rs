@@ -102,18 +102,23 @@ fn a_forked_child_attaches_anew_and_is_told_from_its_parent() {
     [true, false].into_iter().for_each(forks);
 }
 
+fn say(word: &str) {
+    info!("{word}");
+}
+
 fn forks(time: bool) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
     let options = Options { time, ..options() };
     let child = tracing::dispatcher::with_default(&dispatch(&path, &options), || {
         let _outer = info_span!("outer").entered();
-        info!("parent");
+        say("parent");
         // SAFETY: the child calls what any thread may call, and ends without coming back.
         match unsafe { fork() }.unwrap() {
             ForkResult::Child => {
                 let said = std::panic::catch_unwind(|| {
-                    info_span!("of child").in_scope(|| info!("child"));
+                    say("child"); // a place that is known: the record is made before the fork shows
+                    info_span!("of child").in_scope(|| say("in span"));
                     info!("new place");
                 });
                 // SAFETY: ends the process; nothing of it is needed any more.
@@ -133,8 +138,13 @@ fn forks(time: bool) {
     assert_eq!(resources, [parent, child]);
     let logs: Vec<_> =
         of(&rows, Class::Log).iter().map(|row| (row.str("body"), row.u64("process.pid"))).collect();
-    let expected =
-        [("parent", parent), ("child", child), ("new place", child), ("parent again", parent)];
+    let expected = [
+        ("parent", parent),
+        ("child", child),
+        ("in span", child),
+        ("new place", child),
+        ("parent again", parent),
+    ];
     assert_eq!(logs, expected);
     let starts = of(&rows, Class::SpanStart);
     let spans: HashSet<_> = starts.iter().map(|row| row.bytes("span_id")).collect();
