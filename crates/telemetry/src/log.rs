@@ -6,7 +6,7 @@ use log::{Level, LevelFilter, Metadata, Record, SetLoggerError};
 /// Writes the records of the `log` crate into a ring.
 ///
 /// They have no place of their own in the program that could have a type, so all are
-/// [`Log`](crate::Log)s, with their target and source in the record. Key-value pairs are not carried.
+/// [`Log`]s, with their target and source in the record. Key-value pairs are not carried.
 /// A program that uses `tracing` as well has `perfring-tracing` and `tracing-log` instead.
 ///
 /// ```

@@ -23,36 +23,30 @@ pub(crate) struct Site {
     pub(crate) first: Option<u16>,
 }
 
-/// What a name becomes.
-pub(crate) enum Name<'a> {
-    /// It means something by itself.
-    Own(&'static str),
-    /// An attribute.
-    Attribute(AttributeName<'a>),
-}
-
-impl Name<'_> {
-    pub(crate) fn as_str(&self) -> &str {
-        match self {
-            Name::Own(name) => name,
-            Name::Attribute(name) => name.as_str(),
-        }
+/// What a field means by itself in a record of this class; if nothing, it is an attribute.
+fn meaning(class: Class, metadata: &Metadata<'_>, field: &str) -> Option<&'static str> {
+    match field {
+        _ if class != Class::Log => None,
+        "message" => Some(names::BODY),
+        // What `tracing-log` makes of records of the `log` crate.
+        "log.target" if is_of_log(metadata) => Some(names::SCOPE),
+        "log.file" if is_of_log(metadata) => Some(names::FILE),
+        "log.line" if is_of_log(metadata) => Some(names::LINE),
+        _ => None,
     }
 }
 
-/// The name of a field in a record of this class.
-pub(crate) fn name<'a>(class: Class, metadata: &Metadata<'_>, field: &'a str) -> Name<'a> {
-    if class == Class::Log {
-        match field {
-            "message" => return Name::Own(names::BODY),
-            // What `tracing-log` makes of records of the `log` crate.
-            "log.target" if is_of_log(metadata) => return Name::Own(names::SCOPE),
-            "log.file" if is_of_log(metadata) => return Name::Own(names::FILE),
-            "log.line" if is_of_log(metadata) => return Name::Own(names::LINE),
-            _ => {}
-        }
+/// Does this with the name of a field in a record of this class.
+pub(crate) fn with_name<R>(
+    class: Class,
+    metadata: &Metadata<'_>,
+    field: &str,
+    act: impl FnOnce(&str) -> R,
+) -> R {
+    match meaning(class, metadata, field) {
+        Some(name) => act(name),
+        None => act(AttributeName::new(class, field).as_str()),
     }
-    Name::Attribute(AttributeName::new(class, field))
 }
 
 pub(crate) fn is_of_log(metadata: &Metadata<'_>) -> bool {
@@ -115,13 +109,14 @@ impl Site {
         if class == Class::SpanStart {
             ids.push(names::PARENT_SPAN_ID);
         }
-        let own: Vec<_> =
-            metadata.fields().iter().map(|field| name(class, metadata, field.name())).collect();
-        let all = ids.iter().copied().chain(own.iter().map(Name::as_str));
+        let fields = metadata.fields().iter();
+        let own: Vec<String> =
+            fields.map(|field| with_name(class, metadata, field.name(), str::to_owned)).collect();
+        let all = ids.iter().copied().chain(own.iter().map(String::as_str));
         let mut fields: Vec<_> = all.map(|name| Field::new(name, 0, Shape::ANY)).collect();
         constants(class, metadata, |name, value| {
             // What a program says of itself goes before what we know.
-            if !own.iter().any(|own| own.as_str() == name) {
+            if !own.iter().any(|own| own == name) {
                 fields.push(Field::constant(name, value));
             }
         });

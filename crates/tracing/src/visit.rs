@@ -23,8 +23,8 @@ impl Fields<'_, '_> {
         match self.first {
             Some(first) => put(self.writer, Key::Field(first + field.index() as u16)),
             None => {
-                let name = site::name(self.class, self.metadata, field.name());
-                put(self.writer, Key::Name(name.as_str()));
+                let put = |name: &str| put(self.writer, Key::Name(name));
+                site::with_name(self.class, self.metadata, field.name(), put);
             }
         }
     }

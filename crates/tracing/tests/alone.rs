@@ -64,6 +64,22 @@ fn a_value_that_logs_while_it_is_logged() {
     assert_eq!((rows[20].str("body"), rows[20].str("talks")), ("outermost", "Talks(20)"));
 }
 
+#[test]
+fn what_the_log_crate_says_has_its_own_target_and_place() {
+    let rows = in_a_child("what_the_log_crate_says_has_its_own_target_and_place", || {
+        tracing_log::LogTracer::init().unwrap();
+        let _span = info_span!("around").entered();
+        log::warn!(target: "shop::disk", "{} left", 3);
+    });
+    let Some(rows) = rows else { return };
+    let row = of(&rows, Class::Log)[0];
+    assert_eq!((row.str("body"), row.str("severity_text")), ("3 left", "WARN"));
+    assert_eq!(row.str("otel.scope.name"), "shop::disk");
+    assert!(row.str("code.file.path").ends_with("alone.rs") && row.has("code.line.number"));
+    assert_eq!(row.bytes("span_id"), rows[0].bytes("span_id"));
+    assert_eq!(row.type_name, "log:WARN");
+}
+
 /// Says something when the thread ends.
 struct LastWord(&'static str);
 

@@ -178,7 +178,7 @@ fn the_current_span_is_the_registrys_in_any_order_of_enters_and_exits() {
         for _ in 0..400 {
             dice = dice.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let roll = (dice >> 33) as usize;
-            if roll % 2 == 0 || open.is_empty() {
+            if roll.is_multiple_of(2) || open.is_empty() {
                 let at = roll / 2 % spans.len();
                 open.push((at, spans[at].enter()));
             } else {
