@@ -16,6 +16,7 @@ mod id;
 mod json;
 mod schema;
 mod shape;
+pub mod tagged;
 
 pub use entry::{BadEntry, Entries, Entry};
 pub use schema::{Class, Constant, Encoding, Field, Kind, Label, Schema, Shape};

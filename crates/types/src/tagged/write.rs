@@ -1,0 +1,379 @@
+//! Making a tagged payload.
+
+use super::{
+    BOOL, BYTES, F64, F64S, HEAD, I64, I128, NAMED, NONE, TEXT, U64, U64S, U128, whole_chars,
+};
+use alloc::vec::Vec;
+use core::fmt;
+
+/// What stands at the end of a text that was cut, and the name of the value that tells how many
+/// were cut short or left out.
+pub const CUT: &str = "…";
+
+/// Bytes of that value, kept free from the beginning: header, name, `u64`, padding.
+const CUT_SIZE: usize = (HEAD + CUT.len() + 8).next_multiple_of(8);
+
+/// The longest payload of any record: see `proto/ABI.md`, "Records".
+const LONGEST: usize = (perfring_abi::SIZE_MAX - perfring_abi::HEADER_LEN) as usize;
+
+/// Which field a value is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key<'k> {
+    /// The field's number in the type's list, less than 0xffff.
+    Field(u16),
+    /// A name that stands with the value. What goes beyond 255 bytes is cut off.
+    Name(&'k str),
+}
+
+impl From<u16> for Key<'_> {
+    #[inline]
+    fn from(field: u16) -> Self {
+        Key::Field(field)
+    }
+}
+
+impl<'k> From<&'k str> for Key<'k> {
+    #[inline]
+    fn from(name: &'k str) -> Self {
+        Key::Name(name)
+    }
+}
+
+/// Appends values to a payload. Allocates only if the `Vec` has no capacity left.
+///
+/// The payload begins where the `Vec` ends when the writer is made, and has an upper limit. A text
+/// that does not fit is cut between two characters and ends with [`CUT`]; bytes and lists are cut
+/// short, other values are left out. Whenever one was cut short or left out, the payload has a
+/// value named [`CUT`] as well, which counts them: so a reader can tell a text that was cut from one
+/// that merely ends so.
+///
+/// ```
+/// use perfring_types::tagged::{CUT, Data, TaggedWriter, Values};
+/// let mut payload = Vec::new();
+/// let mut writer = TaggedWriter::new(&mut payload).with_limit(48);
+/// writer.text(0u16, "a message that is far too long");
+/// assert!(writer.is_cut());
+/// let values: Vec<_> = Values::new(&payload).map(Result::unwrap).collect();
+/// assert_eq!(values[0].data, Data::Text("a message tha…"));
+/// assert_eq!((values[1].name, values[1].data), (CUT, Data::U64(1)));
+/// assert!(payload.len() <= 48);
+/// ```
+#[derive(Debug)]
+pub struct TaggedWriter<'a> {
+    out: &'a mut Vec<u8>,
+    start: usize,
+    limit: usize,
+    /// How many were cut, and where the value stands that says so.
+    cut: u64,
+    cut_at: Option<usize>,
+}
+
+impl<'a> TaggedWriter<'a> {
+    /// A payload at the end of `out`, at most as long as that of any record: 65,520 bytes.
+    #[must_use]
+    #[inline]
+    pub fn new(out: &'a mut Vec<u8>) -> Self {
+        let start = out.len();
+        TaggedWriter { out, start, limit: LONGEST, cut: 0, cut_at: None }
+    }
+
+    /// At most `limit` bytes. 24 of them are kept free for the count of what was cut: of less than
+    /// that nothing is written.
+    #[must_use]
+    #[inline]
+    pub fn with_limit(self, limit: usize) -> Self {
+        TaggedWriter { limit: limit.min(LONGEST), ..self }
+    }
+
+    /// Whether a value was cut short or left out.
+    #[must_use]
+    #[inline]
+    pub fn is_cut(&self) -> bool {
+        self.cut > 0
+    }
+
+    /// Bytes of the payload so far, a multiple of 8.
+    #[must_use]
+    #[inline]
+    pub fn written(&self) -> usize {
+        self.out.len() - self.start
+    }
+
+    /// The field is there and has no value.
+    #[inline]
+    pub fn none<'k>(&mut self, key: impl Into<Key<'k>>) {
+        self.whole(key.into(), NONE, &[]);
+    }
+
+    /// A truth value.
+    #[inline]
+    pub fn bool<'k>(&mut self, key: impl Into<Key<'k>>, value: bool) {
+        self.whole(key.into(), BOOL, &[value as u8]);
+    }
+
+    /// A signed integer.
+    #[inline]
+    pub fn i64<'k>(&mut self, key: impl Into<Key<'k>>, value: i64) {
+        self.word(key.into(), I64, value.to_ne_bytes());
+    }
+
+    /// An unsigned integer.
+    #[inline]
+    pub fn u64<'k>(&mut self, key: impl Into<Key<'k>>, value: u64) {
+        self.word(key.into(), U64, value.to_ne_bytes());
+    }
+
+    /// A number.
+    #[inline]
+    pub fn f64<'k>(&mut self, key: impl Into<Key<'k>>, value: f64) {
+        self.word(key.into(), F64, value.to_ne_bytes());
+    }
+
+    /// A large signed integer.
+    #[inline]
+    pub fn i128<'k>(&mut self, key: impl Into<Key<'k>>, value: i128) {
+        self.whole(key.into(), I128, &value.to_ne_bytes());
+    }
+
+    /// A large unsigned integer.
+    #[inline]
+    pub fn u128<'k>(&mut self, key: impl Into<Key<'k>>, value: u128) {
+        self.whole(key.into(), U128, &value.to_ne_bytes());
+    }
+
+    /// Text.
+    #[inline]
+    pub fn text<'k>(&mut self, key: impl Into<Key<'k>>, value: &str) {
+        let key = key.into();
+        let room = self.room(key);
+        if room.is_some_and(|room| value.len() <= room) {
+            self.put(key, TEXT, value.as_bytes());
+            return;
+        }
+        match room.and_then(|room| room.checked_sub(CUT.len())) {
+            Some(room) => {
+                let kept = whole_chars(value, room);
+                let at = self.open(key, TEXT);
+                self.out.extend_from_slice(kept.as_bytes());
+                self.out.extend_from_slice(CUT.as_bytes());
+                self.close(at, key);
+                self.count_cut();
+            }
+            None => self.count_cut(),
+        }
+    }
+
+    /// Bytes.
+    #[inline]
+    pub fn bytes<'k>(&mut self, key: impl Into<Key<'k>>, value: &[u8]) {
+        let key = key.into();
+        match self.room(key) {
+            Some(room) if value.len() <= room => self.put(key, BYTES, value),
+            Some(room) => {
+                self.put(key, BYTES, &value[..room]);
+                self.count_cut();
+            }
+            None => self.count_cut(),
+        }
+    }
+
+    /// A list of numbers.
+    pub fn f64s<'k>(&mut self, key: impl Into<Key<'k>>, values: &[f64]) {
+        self.list(key.into(), F64S, values, |value| value.to_ne_bytes());
+    }
+
+    /// A list of unsigned integers.
+    pub fn u64s<'k>(&mut self, key: impl Into<Key<'k>>, values: &[u64]) {
+        self.list(key.into(), U64S, values, |value| value.to_ne_bytes());
+    }
+
+    /// Text as the formatter makes it, written straight into the payload. What an implementation
+    /// that fails has written until then is kept; if it panics, the value is left out.
+    ///
+    /// ```
+    /// use perfring_types::tagged::{Data, TaggedWriter, Values};
+    /// let mut payload = Vec::new();
+    /// TaggedWriter::new(&mut payload).display(0u16, format_args!("{:?}", Some(1)));
+    /// let value = Values::new(&payload).next().unwrap().unwrap();
+    /// assert_eq!(value.data, Data::Text("Some(1)"));
+    /// ```
+    pub fn display<'k>(&mut self, key: impl Into<Key<'k>>, value: impl fmt::Display) {
+        self.format(key.into(), format_args!("{value}"));
+    }
+
+    /// As [`TaggedWriter::display`], with `{:?}`.
+    pub fn debug<'k>(&mut self, key: impl Into<Key<'k>>, value: impl fmt::Debug) {
+        self.format(key.into(), format_args!("{value:?}"));
+    }
+
+    fn format(&mut self, key: Key<'_>, value: fmt::Arguments<'_>) {
+        let Some(room) = self.room(key) else {
+            self.count_cut();
+            return;
+        };
+        let at = self.open(key, TEXT);
+        let begin = self.out.len();
+        let mut text = Text { out: self.out, value: at, end: begin + room, cut: false, done: false };
+        let _ = fmt::write(&mut text, value);
+        let cut = text.cut;
+        text.done = true;
+        drop(text);
+        if !cut {
+            self.close(at, key);
+        } else if let Some(room) = room.checked_sub(CUT.len()) {
+            // All of it is from `str`s, cut between characters: so this is UTF-8 as well.
+            let mut end = self.out.len().min(begin + room);
+            while end > begin && self.out.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
+                end -= 1;
+            }
+            self.out.truncate(end);
+            self.out.extend_from_slice(CUT.as_bytes());
+            self.close(at, key);
+            self.count_cut();
+        } else {
+            self.out.truncate(at);
+            self.count_cut();
+        }
+    }
+
+    fn list<T: Copy>(&mut self, key: Key<'_>, tag: u8, values: &[T], bytes: fn(T) -> [u8; 8]) {
+        let Some(room) = self.room(key) else {
+            self.count_cut();
+            return;
+        };
+        let fitting = values.len().min(room / 8);
+        let at = self.open(key, tag);
+        for value in &values[..fitting] {
+            self.out.extend_from_slice(&bytes(*value));
+        }
+        self.close(at, key);
+        if fitting < values.len() {
+            self.count_cut();
+        }
+    }
+
+    /// Eight bytes of a numbered field are the usual: then it is one copy of sixteen.
+    #[inline]
+    fn word(&mut self, key: Key<'_>, tag: u8, value: [u8; 8]) {
+        match key {
+            Key::Field(field) if self.room(key).is_some_and(|room| room >= 8) => {
+                let mut both = [0; HEAD + 8];
+                both[..HEAD].copy_from_slice(&head(field, tag, 0, 8));
+                both[HEAD..].copy_from_slice(&value);
+                self.out.extend_from_slice(&both);
+            }
+            _ => self.whole(key, tag, &value),
+        }
+    }
+
+    /// A value that cannot be cut.
+    #[inline]
+    fn whole(&mut self, key: Key<'_>, tag: u8, value: &[u8]) {
+        match self.room(key) {
+            Some(room) if room >= value.len() => self.put(key, tag, value),
+            _ => self.count_cut(),
+        }
+    }
+
+    /// Bytes of value that fit under the limit, after header and name; none if these do not.
+    #[inline]
+    fn room(&self, key: Key<'_>) -> Option<usize> {
+        // Padding is no matter: limit and length are taken as multiples of 8.
+        let limit = self.limit & !7;
+        let kept = if self.cut_at.is_some() { 0 } else { CUT_SIZE };
+        limit.checked_sub(self.written() + kept + HEAD + name(key).len())
+    }
+
+    #[inline]
+    fn put(&mut self, key: Key<'_>, tag: u8, value: &[u8]) {
+        let name = name(key);
+        let field = if let Key::Field(field) = key { field } else { NAMED };
+        let head = head(field, tag, name.len() as u8, value.len() as u32);
+        self.out.extend_from_slice(&head);
+        self.out.extend_from_slice(name.as_bytes());
+        self.out.extend_from_slice(value);
+        self.pad();
+    }
+
+    /// A value whose length is not known yet; returns where it begins.
+    fn open(&mut self, key: Key<'_>, tag: u8) -> usize {
+        let at = self.out.len();
+        let name = name(key);
+        let field = if let Key::Field(field) = key { field } else { NAMED };
+        self.out.extend_from_slice(&head(field, tag, name.len() as u8, 0));
+        self.out.extend_from_slice(name.as_bytes());
+        at
+    }
+
+    /// Fills in the length of the value that began at `at`.
+    fn close(&mut self, at: usize, key: Key<'_>) {
+        let len = self.out.len() - at - HEAD - name(key).len();
+        self.out[at + 4..at + HEAD].copy_from_slice(&(len as u32).to_ne_bytes());
+        self.pad();
+    }
+
+    #[inline]
+    fn pad(&mut self) {
+        let len = self.written();
+        self.out.extend_from_slice(&[0; 7][..len.next_multiple_of(8) - len]);
+    }
+
+    /// One more was cut: the first time a value is added that says so, in the room kept for it.
+    #[cold]
+    fn count_cut(&mut self) {
+        self.cut += 1;
+        if let Some(at) = self.cut_at {
+            self.out[at..at + 8].copy_from_slice(&self.cut.to_ne_bytes());
+        } else if self.limit & !7 >= self.written() + CUT_SIZE {
+            self.cut_at = Some(self.out.len() + HEAD + CUT.len());
+            self.put(Key::Name(CUT), U64, &self.cut.to_ne_bytes());
+        }
+    }
+}
+
+#[inline]
+fn name<'k>(key: Key<'k>) -> &'k str {
+    match key {
+        Key::Field(_) => "",
+        Key::Name(name) => whole_chars(name, 255),
+    }
+}
+
+#[inline]
+fn head(field: u16, tag: u8, name: u8, len: u32) -> [u8; HEAD] {
+    let [f0, f1] = field.to_ne_bytes();
+    let [l0, l1, l2, l3] = len.to_ne_bytes();
+    [f0, f1, tag, name, l0, l1, l2, l3]
+}
+
+/// Text in the making, up to a limit.
+struct Text<'a> {
+    out: &'a mut Vec<u8>,
+    /// Where its value begins.
+    value: usize,
+    end: usize,
+    cut: bool,
+    done: bool,
+}
+
+impl fmt::Write for Text<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let kept = whole_chars(text, self.end - self.out.len());
+        self.out.extend_from_slice(kept.as_bytes());
+        if kept.len() < text.len() {
+            self.cut = true;
+            self.end = self.out.len(); // nothing after it, even if a character would fit
+            return Err(fmt::Error);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Text<'_> {
+    /// An implementation of `Debug` may panic: then no half value stays.
+    fn drop(&mut self) {
+        if !self.done {
+            self.out.truncate(self.value);
+        }
+    }
+}
