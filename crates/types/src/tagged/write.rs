@@ -213,7 +213,8 @@ impl<'a> TaggedWriter<'a> {
         };
         let at = self.open(key, TEXT);
         let begin = self.out.len();
-        let mut text = Text { out: self.out, value: at, end: begin + room, cut: false, done: false };
+        let mut text =
+            Text { out: self.out, value: at, end: begin + room, cut: false, done: false };
         let _ = fmt::write(&mut text, value);
         let cut = text.cut;
         text.done = true;

@@ -1,0 +1,271 @@
+//! Which records are wanted.
+
+use super::types::{Type, TypeShape};
+use super::value::{Value, hex};
+use std::cmp::Ordering;
+use std::fmt;
+
+/// How a value is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// `=` or `==`: equal.
+    Eq,
+    /// `!=`: not equal.
+    Ne,
+    /// `<`: less.
+    Lt,
+    /// `<=`: less or equal.
+    Le,
+    /// `>`: greater.
+    Gt,
+    /// `>=`: greater or equal.
+    Ge,
+    /// `~`: contains.
+    Contains,
+}
+
+impl Op {
+    fn holds(self, order: Ordering) -> bool {
+        match self {
+            Op::Eq | Op::Contains => order.is_eq(),
+            Op::Ne => order.is_ne(),
+            Op::Lt => order.is_lt(),
+            Op::Le => order.is_le(),
+            Op::Gt => order.is_gt(),
+            Op::Ge => order.is_ge(),
+        }
+    }
+}
+
+/// A field, an operator and what it is compared with: `pos.x>=3`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// The field, see [`Value::get`].
+    pub path: String,
+    /// The comparison.
+    pub op: Op,
+    /// What with, see [`Value::matches`].
+    pub text: String,
+}
+
+/// A condition without a field or an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadCondition(String);
+
+impl fmt::Display for BadCondition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is no condition: write FIELD=VALUE, or !=, <, <=, >, >=, ~ for =", self.0)
+    }
+}
+
+impl std::error::Error for BadCondition {}
+
+impl Condition {
+    /// The condition that stands in `text`. The first operator counts, so a value may hold others.
+    ///
+    /// # Errors
+    ///
+    /// It has no operator, or no field before it.
+    ///
+    /// ```
+    /// use perfring_types::read::{Condition, Op, Value};
+    /// let condition = Condition::parse("pos.x>=3").unwrap();
+    /// assert_eq!((&*condition.path, condition.op, &*condition.text), ("pos.x", Op::Ge, "3"));
+    /// let pos = Value::Struct(vec![("x".into(), Value::F32(3.5))]);
+    /// assert!(condition.matches(&Value::Struct(vec![("pos".into(), pos)])));
+    /// assert!(!condition.matches(&Value::Null));
+    /// assert!(Condition::parse("pos.x").is_err());
+    /// ```
+    pub fn parse(text: &str) -> Result<Condition, BadCondition> {
+        const OPS: [(&str, Op); 8] = [
+            ("!=", Op::Ne),
+            ("<=", Op::Le),
+            (">=", Op::Ge),
+            ("==", Op::Eq),
+            ("=", Op::Eq),
+            ("<", Op::Lt),
+            (">", Op::Gt),
+            ("~", Op::Contains),
+        ];
+        let found = text.char_indices().find_map(|(at, _)| {
+            let rest = text.get(at..)?;
+            let (sign, op) = OPS.iter().find(|(sign, _)| rest.starts_with(sign))?;
+            Some((text.get(..at)?.trim(), *op, rest.strip_prefix(sign)?))
+        });
+        match found {
+            Some((path, op, value)) if !path.is_empty() => {
+                Ok(Condition { path: path.to_owned(), op, text: value.to_owned() })
+            }
+            _ => Err(BadCondition(text.to_owned())),
+        }
+    }
+
+    /// Whether the field is there and the comparison holds.
+    #[must_use]
+    pub fn matches(&self, value: &Value) -> bool {
+        value.get(&self.path).is_some_and(|value| value.matches(self.op, &self.text))
+    }
+}
+
+impl Type {
+    /// As [`Condition::matches`], and the names of labels have their values' order: `severity>=WARN`
+    /// in whatever case.
+    #[must_use]
+    pub fn matches(&self, value: &Value, condition: &Condition) -> bool {
+        let Some(found) = value.get(&condition.path) else { return false };
+        if let Value::Label { value: is, .. } = found
+            && let Some(says) = self.shape(&condition.path).and_then(|shape| {
+                let named = |of: &&super::TypeLabel| of.name.eq_ignore_ascii_case(&condition.text);
+                shape.labels.iter().find(named).map(|label| label.value)
+            })
+            && condition.op != Op::Contains
+        {
+            return condition.op.holds(is.cmp(&says));
+        }
+        found.matches(condition.op, &condition.text)
+    }
+
+    /// The shape at a path, as [`Value::get`] goes.
+    fn shape(&self, path: &str) -> Option<&TypeShape> {
+        fn among<'a>(fields: &'a [super::TypeField], path: &str) -> Option<&'a TypeShape> {
+            fields.iter().find_map(|field| match path.strip_prefix(&*field.name)? {
+                "" => Some(&field.shape),
+                rest => within(&field.shape, rest.strip_prefix('.')?),
+            })
+        }
+        fn within<'a>(shape: &'a TypeShape, path: &str) -> Option<&'a TypeShape> {
+            let Some(of) = &shape.of else { return among(&shape.fields, path) };
+            if shape.kind.known() == Some(crate::Kind::Option) {
+                return within(of, path);
+            }
+            match path.split_once('.') {
+                None => path.parse::<usize>().ok().map(|_| &**of),
+                Some((_, rest)) => within(of, rest),
+            }
+        }
+        among(&self.fields, path).map(|shape| match shape.kind.known() {
+            Some(crate::Kind::Option) => shape.of.as_deref().unwrap_or(shape),
+            _ => shape,
+        })
+    }
+}
+
+impl Value {
+    /// Whether the value compares so with what `text` is for a value of its kind: a number (`0x`
+    /// for hexadecimal), `true` or `false`, hexadecimal for bytes, a label's name or number,
+    /// `null`, or the text itself.
+    ///
+    /// A list matches if one of its values does, and is `!=` if none is `=`. A struct is only ever
+    /// `~`: if one of its values is. Where `text` is nothing of the value's kind, they are not
+    /// equal, and neither is less.
+    ///
+    /// ```
+    /// use perfring_types::read::{Op, Value};
+    /// assert!(Value::U64(200).matches(Op::Ge, "199.5"));
+    /// assert!(Value::U64(255).matches(Op::Eq, "0xff"));
+    /// assert!(Value::F32(0.1).matches(Op::Eq, "0.1"));
+    /// assert!(Value::Str("connection lost".into()).matches(Op::Contains, "lost"));
+    /// assert!(Value::List(vec![Value::I64(-1), Value::I64(5)]).matches(Op::Lt, "0"));
+    /// ```
+    #[must_use]
+    pub fn matches(&self, op: Op, text: &str) -> bool {
+        match (self, op) {
+            (_, Op::Ne) => !self.matches(Op::Eq, text),
+            (Value::List(values), _) => values.iter().any(|value| value.matches(op, text)),
+            (Value::Struct(fields), Op::Contains) => {
+                fields.iter().any(|(_, value)| value.matches(op, text))
+            }
+            (Value::Str(value), Op::Contains) => value.contains(text),
+            (Value::Bytes(value), Op::Contains) => hex(value).contains(&text.to_ascii_lowercase()),
+            (Value::Label { name: Some(name), .. }, Op::Contains) => name.contains(text),
+            (value, Op::Contains) => value.to_string().contains(text),
+            (value, op) => value.compare(text).is_some_and(|order| op.holds(order)),
+        }
+    }
+
+    fn compare(&self, text: &str) -> Option<Ordering> {
+        let trimmed = text.trim();
+        match self {
+            Value::Null => (trimmed == "null").then_some(Ordering::Equal),
+            Value::Bool(value) => {
+                let says = match trimmed {
+                    "true" | "1" => true,
+                    "false" | "0" => false,
+                    _ => return None,
+                };
+                Some(value.cmp(&says))
+            }
+            Value::I64(value) => integer(Integer::from(i128::from(*value)), trimmed),
+            Value::I128(value) => integer(Integer::from(*value), trimmed),
+            Value::U64(value) => integer(Integer::Positive((*value).into()), trimmed),
+            Value::U128(value) => integer(Integer::Positive(*value), trimmed),
+            Value::F32(value) => float((*value).into(), trimmed.parse::<f32>().ok()?.into()),
+            Value::F64(value) => float(*value, trimmed.parse().ok()?),
+            Value::Char(value) => Some((*value.encode_utf8(&mut [0; 4])).cmp(text)),
+            Value::Str(value) => Some((**value).cmp(text)),
+            Value::Bytes(value) => Some(hex(value).cmp(&trimmed.to_ascii_lowercase())),
+            Value::Label { name: Some(name), .. } if name.eq_ignore_ascii_case(text) => {
+                Some(Ordering::Equal)
+            }
+            Value::Label { value, .. } => integer(Integer::from(i128::from(*value)), trimmed),
+            Value::List(_) | Value::Struct(_) => None,
+        }
+    }
+}
+
+/// An integer of up to 129 bits: sign and size. In order.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Integer {
+    Negative(u128),
+    Positive(u128),
+}
+
+impl From<i128> for Integer {
+    fn from(value: i128) -> Self {
+        let size = value.unsigned_abs();
+        if value < 0 { Integer::Negative(size) } else { Integer::Positive(size) }
+    }
+}
+
+impl Integer {
+    fn parse(text: &str) -> Option<Self> {
+        let (negative, digits) = match text.strip_prefix('-') {
+            Some(digits) => (true, digits),
+            None => (false, text),
+        };
+        let size = match digits.strip_prefix("0x") {
+            Some(digits) => u128::from_str_radix(digits, 16),
+            None => digits.parse(),
+        };
+        let size = size.ok()?;
+        Some(if negative && size > 0 { Integer::Negative(size) } else { Integer::Positive(size) })
+    }
+
+    fn compare(self, other: Self) -> Ordering {
+        match (self, other) {
+            (Integer::Negative(one), Integer::Negative(two)) => two.cmp(&one),
+            (Integer::Negative(_), Integer::Positive(_)) => Ordering::Less,
+            (Integer::Positive(_), Integer::Negative(_)) => Ordering::Greater,
+            (Integer::Positive(one), Integer::Positive(two)) => one.cmp(&two),
+        }
+    }
+}
+
+fn integer(value: Integer, text: &str) -> Option<Ordering> {
+    if let Some(says) = Integer::parse(text) {
+        return Some(value.compare(says));
+    }
+    let value = match value {
+        Integer::Negative(size) => -(size as f64),
+        Integer::Positive(size) => size as f64,
+    };
+    value.partial_cmp(&text.parse().ok()?)
+}
+
+/// Here, unlike in arithmetic, NaN is equal to NaN: so that it can be looked for.
+fn float(value: f64, says: f64) -> Option<Ordering> {
+    if value.is_nan() && says.is_nan() {
+        return Some(Ordering::Equal);
+    }
+    value.partial_cmp(&says)
+}

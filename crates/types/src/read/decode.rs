@@ -1,0 +1,239 @@
+//! From a payload to a [`Value`].
+
+use super::archive::Reader;
+use super::json;
+use super::types::{Type, TypeShape};
+use super::value::Value;
+use crate::tagged::{Data, Values};
+use crate::{Encoding, Kind};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// A decode makes no more values, besides one for each byte of the payload.
+pub(super) const MAX_VALUES: usize = 1 << 20;
+
+/// A payload that is not of its type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadPayload {
+    name: String,
+    /// The field at which it shows, with dots as in [`Value::get`]; or nothing.
+    pub field: String,
+    what: String,
+}
+
+impl fmt::Display for BadPayload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the record is no {:?}: ", self.name)?;
+        if !self.field.is_empty() {
+            write!(f, "field {:?}: ", self.field)?;
+        }
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for BadPayload {}
+
+/// What is wrong, and where: the names come in while it goes up.
+pub(super) struct Fault {
+    path: Vec<String>,
+    what: String,
+}
+
+impl Fault {
+    pub(super) fn at(mut self, name: impl fmt::Display) -> Self {
+        self.path.push(name.to_string());
+        self
+    }
+}
+
+impl<T: Into<String>> From<T> for Fault {
+    fn from(what: T) -> Self {
+        Fault { path: Vec::new(), what: what.into() }
+    }
+}
+
+impl Type {
+    /// The values of a record of this type.
+    ///
+    /// | encoding | gives |
+    /// |---|---|
+    /// | Pod, rkyv | a struct of the fields, constants among them |
+    /// | tagged | a struct of the fields that are there, constants among them, in the type's order; then the named values in theirs. What came more than once under one name is a list of all, in their order |
+    /// | UTF-8 | text |
+    /// | JSON | what it holds; numbers that 64 bits do not hold become `f64` |
+    /// | bytes, and those of a later version | bytes |
+    ///
+    /// An integer whose kind is an enumeration is a label. A field of an unknown kind is bytes, or
+    /// is left out if the type does not say its size. A `text` that is not UTF-8 has U+FFFD for
+    /// what cannot be read: fixed-size texts are often cut anywhere.
+    ///
+    /// It makes at most 2^20 values and one for each byte of the payload, and at most 16 MiB of
+    /// text, bytes and names and four bytes for each of the payload: so a payload that points to
+    /// itself, or a type made to harm, costs neither memory nor time without end.
+    ///
+    /// # Errors
+    ///
+    /// The payload is not of this type, or beyond these limits, or in a format of rkyv that this
+    /// program does not know.
+    ///
+    /// ```
+    /// use perfring_abi::RecordType;
+    /// use perfring_types::read::{Type, Value};
+    /// let text = r#"{"name":"demo.On","encoding":"pod","size":1,"fields":[{"name":"on","kind":"bool"}]}"#;
+    /// let on = Type::parse(RecordType::new(5000).unwrap(), text).unwrap();
+    /// assert_eq!(on.decode(&[1]).unwrap().get("on"), Some(&Value::Bool(true)));
+    /// assert_eq!(
+    ///     on.decode(&[2]).unwrap_err().to_string(),
+    ///     r#"the record is no "demo.On": field "on": 2 is no truth value"#,
+    /// );
+    /// ```
+    pub fn decode(&self, payload: &[u8]) -> Result<Value, BadPayload> {
+        self.values(payload).map_err(|fault| {
+            let mut field = String::new();
+            for name in fault.path.iter().rev() {
+                if !field.is_empty() {
+                    field.push('.');
+                }
+                field.push_str(name);
+            }
+            BadPayload { name: self.name.clone(), field, what: fault.what }
+        })
+    }
+
+    fn values(&self, payload: &[u8]) -> Result<Value, Fault> {
+        match self.encoding.known() {
+            Some(Encoding::Pod) => {
+                let layout = self.layout.clone()?;
+                if payload.len() != self.size as usize {
+                    let (is, says) = (payload.len(), self.size);
+                    return Err(format!("it has {is} bytes instead of {says}").into());
+                }
+                Reader::new(payload, layout).structure(&self.fields, 0)
+            }
+            Some(Encoding::Rkyv) => {
+                let layout = self.layout.clone()?;
+                let root = payload.len().checked_sub(self.size as usize).ok_or_else(|| {
+                    format!("it has {} bytes, and its root alone {}", payload.len(), self.size)
+                })?;
+                Reader::new(payload, layout).structure(&self.fields, root)
+            }
+            Some(Encoding::Tagged) => self.tagged(payload),
+            Some(Encoding::Utf8) => match str::from_utf8(payload) {
+                Ok(text) => Ok(Value::Str(text.to_owned())),
+                Err(error) => Err(format!("it is not UTF-8: {error}").into()),
+            },
+            Some(Encoding::Json) => {
+                json::parse(payload).map_err(|error| format!("it is not JSON: {error}").into())
+            }
+            Some(Encoding::Bytes) | None => Ok(Value::Bytes(payload.to_vec())),
+        }
+    }
+
+    fn tagged(&self, payload: &[u8]) -> Result<Value, Fault> {
+        // A place for each field, then one for each other name.
+        let mut places: Vec<Option<Place>> = vec![None; self.fields.len()];
+        let mut names: HashMap<&str, usize> = HashMap::new();
+        for (at, field) in self.fields.iter().enumerate() {
+            if let Some(constant) = &field.constant {
+                put(&mut places, self.first(&field.name, at), &field.name, constant.clone());
+            }
+        }
+        for value in Values::new(payload) {
+            let value = value.map_err(|damage| damage.to_string())?;
+            let (at, name, shape) = match value.field {
+                Some(number) => {
+                    let (number, count) = (number as usize, self.fields.len());
+                    let field = self.fields.get(number).ok_or_else(|| {
+                        format!("a value is of field {number}, and the type has {count}")
+                    })?;
+                    (self.first(&field.name, number), field.name.clone(), Some(&field.shape))
+                }
+                None => match self.by_name.get_key_value(value.name) {
+                    Some((name, at)) => {
+                        (*at, name.clone(), self.fields.get(*at).map(|field| &field.shape))
+                    }
+                    None => {
+                        let at = *names.entry(value.name).or_insert(places.len());
+                        (at, Arc::from(value.name), None)
+                    }
+                },
+            };
+            if at >= places.len() {
+                places.resize_with(at + 1, || None);
+            }
+            put(&mut places, at, &name, shaped(value.data, shape));
+        }
+        Ok(Value::Struct(places.into_iter().flatten().map(Place::named).collect()))
+    }
+
+    /// The first field with this name: where its values go.
+    fn first(&self, name: &str, at: usize) -> usize {
+        self.by_name.get(name).copied().unwrap_or(at)
+    }
+}
+
+/// What has come under one name.
+#[derive(Clone)]
+struct Place {
+    name: Arc<str>,
+    first: Value,
+    more: Vec<Value>,
+}
+
+impl Place {
+    fn named(self) -> (Arc<str>, Value) {
+        if self.more.is_empty() {
+            return (self.name, self.first);
+        }
+        let mut all = vec![self.first];
+        all.extend(self.more);
+        (self.name, Value::List(all))
+    }
+}
+
+fn put(places: &mut [Option<Place>], at: usize, name: &Arc<str>, value: Value) {
+    match places.get_mut(at) {
+        Some(Some(place)) => place.more.push(value),
+        Some(empty) => {
+            *empty = Some(Place { name: name.clone(), first: value, more: Vec::new() });
+        }
+        None => {}
+    }
+}
+
+/// A tagged value; with the label's name, if its field is an enumeration.
+fn shaped(data: Data<'_>, shape: Option<&TypeShape>) -> Value {
+    let value = match data {
+        Data::None => Value::Null,
+        Data::Bool(value) => Value::Bool(value),
+        Data::I64(value) => Value::I64(value),
+        Data::U64(value) => Value::U64(value),
+        Data::F64(value) => Value::F64(value),
+        Data::Text(value) => Value::Str(value.to_owned()),
+        Data::Bytes(value) => Value::Bytes(value.to_vec()),
+        Data::I128(value) => Value::I128(value),
+        Data::U128(value) => Value::U128(value),
+        Data::F64s(values) => Value::List(values.iter().map(Value::F64).collect()),
+        Data::U64s(values) => Value::List(values.iter().map(Value::U64).collect()),
+    };
+    match shape {
+        Some(shape) if shape.kind.known() == Some(Kind::Enum) => labelled(value, shape),
+        _ => value,
+    }
+}
+
+/// An integer as a value of this enumeration; one that 64 bits do not hold stays as it is.
+pub(super) fn labelled(value: Value, shape: &TypeShape) -> Value {
+    let number = match &value {
+        Value::I64(number) => Some(*number),
+        Value::U64(number) => i64::try_from(*number).ok(),
+        Value::I128(number) => i64::try_from(*number).ok(),
+        Value::U128(number) => i64::try_from(*number).ok(),
+        _ => None,
+    };
+    match number {
+        Some(value) => Value::Label { value, name: shape.label(value).cloned() },
+        None => value,
+    }
+}

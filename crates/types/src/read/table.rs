@@ -1,0 +1,116 @@
+//! All types of a ring.
+
+use super::{BadType, Type};
+use crate::entry::{BadEntry, Entries, Entry};
+use perfring_abi::RecordType;
+use std::collections::HashMap;
+use std::collections::hash_map;
+use std::fmt;
+
+/// The types that a ring's table has, and what of it cannot be read.
+///
+/// ```
+/// use perfring_types::read::TypeTable;
+/// let table = TypeTable::from_bytes(&[0xff; 100]);
+/// assert!(table.is_empty());
+/// assert_eq!(
+///     table.damage()[0].to_string(),
+///     "the type table is damaged at its byte 0: an entry of 4294967295 bytes, where 100 are \
+///      left; the types before it can be used",
+/// );
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct TypeTable {
+    types: Vec<Type>,
+    by_id: HashMap<RecordType, usize>,
+    damage: Vec<BadEntryOrType>,
+}
+
+/// What of a table cannot be read.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum BadEntryOrType {
+    /// Here the table ends, for its readers.
+    Entry(BadEntry),
+    /// One type's text is at fault; the others can be used.
+    Type(BadType),
+}
+
+impl fmt::Display for BadEntryOrType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadEntryOrType::Entry(bad) => bad.fmt(f),
+            BadEntryOrType::Type(bad) => bad.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BadEntryOrType {}
+
+impl TypeTable {
+    /// Of the bytes from the table's first entry to `types_used`.
+    #[must_use]
+    pub fn from_bytes(table: &[u8]) -> Self {
+        Self::from_entries(Entries::new(table))
+    }
+
+    /// Of these entries. Of two with one id the first counts.
+    #[must_use]
+    pub fn from_entries<'a>(
+        entries: impl IntoIterator<Item = Result<Entry<'a>, BadEntry>>,
+    ) -> Self {
+        let mut table = TypeTable::default();
+        for entry in entries {
+            match entry {
+                Ok(entry) => match Type::parse(entry.id, entry.text) {
+                    Ok(kind) => table.add(kind),
+                    Err(bad) => table.damage.push(BadEntryOrType::Type(bad)),
+                },
+                Err(bad) => table.damage.push(BadEntryOrType::Entry(bad)),
+            }
+        }
+        table
+    }
+
+    /// Adds a type that a reader knows from elsewhere; one with an id that is there is left out.
+    pub fn add(&mut self, kind: Type) {
+        if let hash_map::Entry::Vacant(place) = self.by_id.entry(kind.id) {
+            place.insert(self.types.len());
+            self.types.push(kind);
+        }
+    }
+
+    /// The type of records with this number.
+    #[must_use]
+    pub fn get(&self, id: RecordType) -> Option<&Type> {
+        self.by_id.get(&id).and_then(|at| self.types.get(*at))
+    }
+
+    /// The types with this name: each callsite and each version is a type of its own.
+    pub fn by_name<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Type> {
+        self.types.iter().filter(move |kind| &*kind.name == name)
+    }
+
+    /// All types, in the table's order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Type> {
+        self.types.iter()
+    }
+
+    /// How many types.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.types.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.types.is_empty()
+    }
+
+    /// What cannot be read, in the table's order.
+    #[must_use]
+    pub fn damage(&self) -> &[BadEntryOrType] {
+        &self.damage
+    }
+}
