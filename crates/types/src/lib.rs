@@ -14,6 +14,8 @@ extern crate alloc;
 mod entry;
 mod id;
 mod json;
+#[cfg(feature = "read")]
+pub mod read;
 mod schema;
 mod shape;
 pub mod tagged;

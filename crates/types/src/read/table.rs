@@ -11,7 +11,7 @@ use std::fmt;
 ///
 /// ```
 /// use perfring_types::read::TypeTable;
-/// let table = TypeTable::from_bytes(&[0xff; 100]);
+/// let table = TypeTable::from_words(&[u64::MAX; 10]);
 /// assert!(table.is_empty());
 /// assert_eq!(
 ///     table.damage()[0].to_string(),
@@ -50,7 +50,7 @@ impl std::error::Error for BadEntryOrType {}
 impl TypeTable {
     /// Of the bytes from the table's first entry to `types_used`.
     #[must_use]
-    pub fn from_bytes(table: &[u8]) -> Self {
+    pub fn from_words(table: &[u64]) -> Self {
         Self::from_entries(Entries::new(table))
     }
 
