@@ -388,7 +388,7 @@ fn a_narrow_terminal_gets_what_is_known_of_a_field_below_it() {
         }
     }
     let done = Done(perfring(&["types", &ring]).env("COLUMNS", "40").output().unwrap());
-    let below = "  12  side     enum of u8\n          1=buy 2=\"sell at market\"\n";
+    let below = "  12  side  enum of u8\n          1=buy 2=\"sell at market\"\n";
     assert!(done.out().contains(below), "{}", done.out());
 }
 

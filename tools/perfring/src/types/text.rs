@@ -9,6 +9,8 @@ use std::io::{self, Write};
 /// Names and kinds stand in columns of at most so many characters, and so much of a line.
 const NAME_MAX: usize = 28;
 const KIND_MAX: usize = 20;
+/// Where lines are shorter, nothing is filled up to columns.
+const COLUMNS_MIN: usize = 48;
 /// Where a field's unit, help and labels stand if they find no room beside it.
 const BELOW: usize = 4;
 
@@ -138,9 +140,10 @@ fn fields(out: &mut impl Write, rows: &[Row<'_>], width: Option<usize>) -> io::R
     let widest = |of: &dyn Fn(&Row<'_>) -> usize, max| {
         rows.iter().map(of).filter(|len| *len <= max).max().unwrap_or(0)
     };
+    let wide = width.is_none_or(|width| width >= COLUMNS_MIN);
     let at = widest(&|row| len(&row.at), 8);
-    let name = widest(&|row| 2 * row.depth + len(&row.name), NAME_MAX);
-    let kind = widest(&|row| len(&row.kind), KIND_MAX);
+    let name = widest(&|row| 2 * row.depth + len(&row.name), if wide { NAME_MAX } else { 0 });
+    let kind = widest(&|row| len(&row.kind), if wide { KIND_MAX } else { 0 });
     for row in rows {
         let indent = 2 * row.depth;
         let title = format!("  {:>at$}  {:indent$}{}", row.at, "", row.name);
