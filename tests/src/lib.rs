@@ -3,6 +3,8 @@
 
 use perfring_consumer::{Item, Snapshot};
 use perfring_producer::RecordType;
+use perfring_producer::types::{Encoding, Field, Kind, Schema, Shape};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,6 +14,18 @@ pub mod shared;
 
 /// The type of numbered records.
 pub const NUMBERED: RecordType = RecordType::new(7001).unwrap();
+
+/// What [`NUMBERED`] records are, as a ring's type table has it.
+pub const NUMBERED_TYPE: Schema<'static> = Schema {
+    id: NUMBERED,
+    help: "a number, and bytes that follow from it",
+    ..Schema::new("tests.Numbered", Encoding::Bytes)
+};
+
+/// Another type, with a field.
+pub const OTHER_TYPE: Schema<'static> = Schema::new("tests.Other", Encoding::Pod)
+    .with_fields(8, &[Field::new("number", 0, Shape::plain(Kind::U64, 8))])
+    .with_hashed_id();
 
 /// A directory for rings, on a tmpfs where there is one.
 ///
@@ -57,6 +71,19 @@ pub fn numbers(snapshot: &Snapshot) -> (Vec<u64>, u64) {
         }
     }
     (numbers, lost)
+}
+
+/// The types that a ring's table has, and how often.
+///
+/// # Panics
+/// If the table is damaged.
+#[must_use]
+pub fn types_in(snapshot: &Snapshot) -> BTreeMap<u32, usize> {
+    let mut types = BTreeMap::new();
+    for entry in snapshot.types().entries() {
+        *types.entry(entry.expect("an intact table").id.get()).or_default() += 1;
+    }
+    types
 }
 
 /// The actor: a process of this package that does as it is told by its arguments.

@@ -13,7 +13,9 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use perfring_consumer::{Consumer, Item, Observer, Policy, Saved, Snapshot, Start};
 use perfring_producer::{Evict, Options, Producer, ReserveError};
-use perfring_tests::{NUMBERED, actor, number_of, numbered, numbers, ring_dir};
+use perfring_tests::{
+    NUMBERED, NUMBERED_TYPE, OTHER_TYPE, actor, number_of, numbered, numbers, ring_dir, types_in,
+};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
@@ -66,6 +68,12 @@ struct Scene {
     options: Options,
     /// What happened to it before.
     prepare: fn(&Path),
+}
+
+/// With one type in its table.
+fn prepare_typed(ring: &Path) {
+    prepare_few(ring);
+    Producer::attach(ring).unwrap().register(&NUMBERED_TYPE).unwrap();
 }
 
 fn prepare_few(ring: &Path) {
@@ -123,6 +131,7 @@ fn drop_scenes() -> Vec<Scene> {
         scene("drop, telling a loss", "publish", drop, prepare_lossy),
         scene("drop, batch telling a loss", "batch", drop, prepare_lossy),
         scene("drop, attach", "attach", drop, prepare_lossy),
+        scene("drop, register a type", "register", drop, prepare_typed),
         scene("drop, detach", "detach", drop, prepare_lossy),
         scene("drop, consume", "consume", drop, prepare_full),
     ]
@@ -149,6 +158,8 @@ struct Told {
     written: u64,
     full: u64,
     discarded: u64,
+    /// In the type table, each once.
+    types: usize,
 }
 
 /// Reads a dead ring in every way and checks that all agree. Returns what it tells.
@@ -182,7 +193,14 @@ fn inspect(ring: &Path) -> Told {
     }
     assert_eq!(seen, found);
     assert_eq!(observer.saved().before, written);
-    Told { written: written.records, full: p.refused.full.records, discarded: p.discarded.records }
+    let types = types_in(&snapshot);
+    assert!(types.values().all(|&times| times == 1), "{types:?}");
+    Told {
+        written: written.records,
+        full: p.refused.full.records,
+        discarded: p.discarded.records,
+        types: types.len(),
+    }
 }
 
 /// Goes on with a ring whose producer and consumer are gone.
@@ -190,6 +208,9 @@ fn go_on(ring: &Path, told: Told, start: Saved) {
     let mut producer = Producer::attach(ring).expect("a dead producer's place is free");
     assert_eq!(producer.book().written.records, told.written);
     let policy = producer.layout().policy;
+    for schema in [&OTHER_TYPE, &NUMBERED_TYPE, &OTHER_TYPE] {
+        producer.register(schema).expect("a lock of the dead is free, and half an entry is none");
+    }
     let mut consumer = Consumer::attach(ring).expect("a dead consumer's place is free");
     let already = consumer.read_count().records + consumer.lapped().records;
     let (mut read, mut lapped, mut lost) = (Vec::new(), 0, 0);
@@ -238,6 +259,8 @@ fn go_on(ring: &Path, told: Told, start: Saved) {
         }
     }
     assert_eq!(seen, end);
+    let types = types_in(&Snapshot::take(ring).unwrap());
+    assert_eq!(types, [(NUMBERED_TYPE.id.get(), 1), (OTHER_TYPE.id.get(), 1)].into());
 }
 
 #[test]
@@ -291,6 +314,7 @@ fn play(scenes: &[Scene]) {
             // All or nothing, and never back.
             assert!(told.written >= last.written && told.written <= after.written);
             assert!(told.full >= last.full && told.full <= after.full);
+            assert!(told.types >= last.types && told.types <= after.types);
             assert!(told.discarded >= last.discarded && told.discarded <= after.discarded);
             if told != last {
                 changes.push(steps);

@@ -37,7 +37,7 @@ mod observer;
 mod pace;
 mod snapshot;
 mod stat;
-mod types;
+mod table;
 
 pub use consumer::Consumer;
 pub use observer::Observer;
@@ -48,7 +48,7 @@ pub use perfring_ring::{
     Start, Totals, WakeAt, Who,
 };
 pub use perfring_shm::{AttachError, Home, Item, NotThis, Pinned, Record, recover};
-pub use perfring_types::{BadEntry, Entry};
+pub use perfring_types as types;
 pub use snapshot::{Items, Snapshot};
 pub use stat::{HeldUp, Holding, Member, Stat};
-pub use types::Types;
+pub use table::{OtherType, Types};

@@ -46,9 +46,13 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "rkyv")]
+mod archive;
 mod pod;
 mod shared;
 
+#[cfg(feature = "rkyv")]
+pub use archive::PublishError;
 pub use perfring_abi::{
     Evict, Layout, Policy, Producers, RecordType, SLOTS_DEFAULT, Tell, record_size,
 };
@@ -69,6 +73,8 @@ pub use shared::SharedProducer;
 #[derive(Debug)]
 pub struct Producer {
     inner: MappedWriter,
+    #[cfg(feature = "rkyv")]
+    archives: archive::Space,
 }
 
 /// Why [`Producer::create`] failed.
@@ -125,7 +131,11 @@ impl Producer {
     /// # Errors
     /// See [`AttachError`].
     pub fn attach_as(home: impl Into<Home>, name: &str) -> Result<Self, AttachError> {
-        Ok(Producer { inner: MappedWriter::attach(home, name)? })
+        Ok(Producer {
+            inner: MappedWriter::attach(home, name)?,
+            #[cfg(feature = "rkyv")]
+            archives: archive::Space::default(),
+        })
     }
 
     /// Publishes one record: when this returns, readers see it.

@@ -36,6 +36,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct SharedProducer {
     pub(crate) inner: MappedShared,
+    #[cfg(feature = "rkyv")]
+    pub(crate) archives: crate::archive::Buffer,
 }
 
 impl SharedProducer {
@@ -65,7 +67,11 @@ impl SharedProducer {
     /// # Errors
     /// See [`AttachError`].
     pub fn attach_as(home: impl Into<Home>, name: &str) -> Result<Self, AttachError> {
-        Ok(SharedProducer { inner: MappedShared::attach(home, name)? })
+        Ok(SharedProducer {
+            inner: MappedShared::attach(home, name)?,
+            #[cfg(feature = "rkyv")]
+            archives: crate::archive::Buffer::default(),
+        })
     }
 
     /// Publishes one record. When this returns, readers see it, unless an older reservation is

@@ -2,6 +2,8 @@
 
 use crate::Record;
 use perfring_types::PodRecord;
+#[cfg(feature = "rkyv")]
+use perfring_types::{RkyvRecord, access};
 use thiserror::Error;
 
 /// Why a record cannot be read as a type.
@@ -24,6 +26,11 @@ pub enum NotThis {
         /// What the type takes.
         needed: usize,
     },
+    /// It has the number, but is no archive of the type: it is damaged, or another program gave the
+    /// number to something else.
+    #[cfg(feature = "rkyv")]
+    #[error(transparent)]
+    Archive(perfring_types::ArchiveError),
 }
 
 impl<'a> Record<'a> {
@@ -34,12 +41,46 @@ impl<'a> Record<'a> {
     /// [`NotThis`] if it is of another type.
     #[inline(always)]
     pub fn as_pod<T: PodRecord>(&self) -> Result<&'a T, NotThis> {
-        let wanted = T::SCHEMA.id.get();
-        if self.kind != wanted {
-            return Err(NotThis::Kind { kind: self.kind, wanted });
-        }
+        self.expect(T::SCHEMA.id.get())?;
         // Payloads begin at multiples of eight, so the length is all that can be wrong.
         bytemuck::try_from_bytes(self.bytes)
             .map_err(|_| NotThis::Length { len: self.bytes.len(), needed: size_of::<T>() })
+    }
+
+    /// The record as an rkyv archive, checked in full, where it stands: in the ring for a consumer of
+    /// a drop ring, in the reader's private copy for others.
+    ///
+    /// What a consumer of a drop ring borrows could be changed, after the check, by a producer that
+    /// breaks the protocol. Of one that is not trusted, use [`Record::archived_copy`].
+    ///
+    /// # Errors
+    /// [`NotThis`] if it is of another type, or damaged.
+    #[cfg(feature = "rkyv")]
+    #[inline]
+    pub fn archived<T: RkyvRecord>(&self) -> Result<&'a T::Archived, NotThis> {
+        self.expect(T::SCHEMA.id.get())?;
+        access::<T>(self.bytes).map_err(NotThis::Archive)
+    }
+
+    /// As [`Record::archived`], of a copy in `buffer`, which nobody else can change.
+    ///
+    /// # Errors
+    /// [`NotThis`] if it is of another type, or damaged.
+    #[cfg(feature = "rkyv")]
+    pub fn archived_copy<'b, T: RkyvRecord>(
+        &self,
+        buffer: &'b mut Vec<u64>,
+    ) -> Result<&'b T::Archived, NotThis> {
+        self.expect(T::SCHEMA.id.get())?;
+        buffer.clear();
+        buffer.resize(self.bytes.len().div_ceil(8), 0);
+        let copy = &mut bytemuck::cast_slice_mut(buffer)[..self.bytes.len()];
+        copy.copy_from_slice(self.bytes);
+        access::<T>(copy).map_err(NotThis::Archive)
+    }
+
+    #[inline(always)]
+    fn expect(&self, wanted: u32) -> Result<(), NotThis> {
+        if self.kind == wanted { Ok(()) } else { Err(NotThis::Kind { kind: self.kind, wanted }) }
     }
 }

@@ -21,6 +21,27 @@ pub struct Entry<'a> {
     pub text: &'a str,
 }
 
+impl<'a> Entry<'a> {
+    /// The type's name, as it stands in the text: up to the first quote, if there is one in it.
+    #[must_use]
+    pub fn name(&self) -> &'a str {
+        self.text_of("\"name\":\"")
+    }
+
+    /// What a reader must know of the encoding, as [`Schema::format`].
+    #[must_use]
+    pub fn format(&self) -> &'a str {
+        self.text_of("\"format\":\"")
+    }
+
+    /// A text of the type itself, without a parser: [`Schema::to_json`] writes those before the
+    /// fields, without spaces, and every quote inside a text has a backslash before it.
+    fn text_of(&self, key: &str) -> &'a str {
+        let own = self.text.split("\"fields\":").next().unwrap_or_default();
+        own.split_once(key).and_then(|(_, text)| text.split('"').next()).unwrap_or_default()
+    }
+}
+
 /// Bytes that are no entry. What stood before them is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadEntry {

@@ -11,15 +11,28 @@
 
 extern crate alloc;
 
+#[doc(hidden)]
+pub mod derived;
 mod entry;
+mod enums;
 mod id;
 mod json;
 #[cfg(feature = "read")]
 pub mod read;
+#[cfg(feature = "rkyv")]
+mod rkyv;
 mod schema;
 mod shape;
 pub mod tagged;
 
+pub use bytemuck;
 pub use entry::{BadEntry, Entries, Entry};
+pub use enums::{Enum, EnumOf, Labelled};
+#[cfg(feature = "derive")]
+pub use perfring_derive::Record;
+#[cfg(feature = "rkyv")]
+pub use rkyv::{ArchiveError, Borrowed, FormatError, RKYV_FORMAT, RkyvRecord, Slot};
+#[cfg(feature = "rkyv")]
+pub use rkyv::{access, archive_into, check_format};
 pub use schema::{Class, Constant, Encoding, Field, Kind, Label, Schema, Shape};
 pub use shape::{PodRecord, Record, Shaped};

@@ -9,7 +9,10 @@ use crate::{Kind, Schema, Shape};
     message = "`{Self}` cannot be a field of a record",
     label = "no shape is known for `{Self}`",
     note = "use integers, floats, arrays of them, or structs with `#[derive(Record)]`; for an enum, \
-            `perfring_types::Enum<{Self}>`"
+            `perfring_types::Enum<{Self}>`",
+    note = "in an rkyv record also `String`, `Vec`, `Option`, structs and enums with \
+            `#[derive(Archive, Serialize, Record)]` and `#[record(rkyv)]`; mark others \
+            `#[record(opaque)]`"
 )]
 pub trait Shaped {
     /// The shape.

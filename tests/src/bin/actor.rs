@@ -6,8 +6,9 @@
 
 use nix::sys::signal::{Signal, raise};
 use perfring_consumer::{Consumer, Item, Observer, Start};
-use perfring_producer::{Batch, Options, Producer, ReserveError};
-use perfring_tests::{NUMBERED, number_of, numbered};
+use perfring_producer::types::{Encoding, Schema};
+use perfring_producer::{Batch, Options, Producer, ReserveError, SharedProducer};
+use perfring_tests::{NUMBERED, OTHER_TYPE, number_of, numbered};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{BufRead, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,6 +47,7 @@ fn main() -> Outcome {
         ["hold", role, ring] => hold(role, ring),
         ["create", mode, ring] => make(mode, ring),
         ["observe", ring] => observe(ring),
+        ["register", count, from, ring] => register(count.parse()?, from.parse()?, ring),
         _ => Err(format!("unknown arguments: {args:?}").into()),
     }
 }
@@ -98,6 +100,9 @@ fn kill(scenario: &str, ring: &str) -> Outcome {
                 let _ = std::hint::black_box(batch.push(NUMBERED, payload));
             }
             batch.publish();
+        }
+        "register" => {
+            let _ = std::hint::black_box(producer.register(&OTHER_TYPE));
         }
         "detach" => drop(producer),
         _ => return Err("unknown scenario".into()),
@@ -175,6 +180,18 @@ fn make(mode: &str, ring: &str) -> Outcome {
 }
 
 /// Prints the numbers that an observer sees.
+/// Registers so many types, beginning somewhere among them, when it is told to.
+fn register(count: u32, from: u32, ring: &str) -> Outcome {
+    let producer = SharedProducer::attach(ring)?;
+    println!("ready");
+    std::io::stdin().read_line(&mut String::new())?;
+    for number in (0..count).map(|number| (from + number) % count) {
+        let name = format!("tests.Type{number}");
+        producer.register(&Schema::new(&name, Encoding::Json).with_hashed_id())?;
+    }
+    Ok(())
+}
+
 fn observe(ring: &str) -> Outcome {
     let mut observer = Observer::open(ring, Start::Oldest)?;
     while let Some(item) = observer.read()? {

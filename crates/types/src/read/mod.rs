@@ -3,15 +3,13 @@
 //! ```
 //! use perfring_abi::RecordType;
 //! use perfring_types::read::{Condition, Type, TypeTable};
-//! use perfring_types::entry::encode_entry;
+//! use perfring_types::Entry;
 //! let id = RecordType::new(5000).unwrap();
 //! let text = r#"{"name":"demo.Temperature","encoding":"pod","size":16,"fields":[
 //!     {"name":"value","kind":"f64","unit":"Cel"},
 //!     {"name":"state","at":8,"kind":"enum","of":{"kind":"u8"},
 //!      "labels":[{"value":1,"name":"warming up"}]}]}"#;
-//! let words = encode_entry(id, text);
-//! let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-//! let table = TypeTable::from_bytes(&bytes);
+//! let table = TypeTable::from_words(&Entry { id, layout: 0, text }.to_words());
 //! let temperature: &Type = table.get(id).unwrap();
 //!
 //! let mut payload = 21.5f64.to_ne_bytes().to_vec();
@@ -39,7 +37,7 @@ mod value;
 pub use condition::{BadCondition, Condition, Op};
 pub use decode::BadPayload;
 pub use parse::BadType;
-pub use table::{BadEntryOrType, TypeTable};
+pub use table::{TableDamage, TypeTable};
 pub use text::Text;
 pub use types::{Named, Type, TypeField, TypeLabel, TypeShape};
 pub use value::Value;

@@ -1,7 +1,7 @@
 //! All types of a ring.
 
 use super::{BadType, Type};
-use crate::entry::{BadEntry, Entries, Entry};
+use crate::{BadEntry, Entries, Entry};
 use perfring_abi::RecordType;
 use std::collections::HashMap;
 use std::collections::hash_map;
@@ -11,44 +11,43 @@ use std::fmt;
 ///
 /// ```
 /// use perfring_types::read::TypeTable;
-/// let table = TypeTable::from_words(&[u64::MAX; 10]);
+/// let table = TypeTable::from_words(&[u64::MAX; 4]);
 /// assert!(table.is_empty());
 /// assert_eq!(
 ///     table.damage()[0].to_string(),
-///     "the type table is damaged at its byte 0: an entry of 4294967295 bytes, where 100 are \
-///      left; the types before it can be used",
+///     "the type table is damaged 0 bytes after its first entry: its size cannot be",
 /// );
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct TypeTable {
     types: Vec<Type>,
     by_id: HashMap<RecordType, usize>,
-    damage: Vec<BadEntryOrType>,
+    damage: Vec<TableDamage>,
 }
 
 /// What of a table cannot be read.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum BadEntryOrType {
+pub enum TableDamage {
     /// Here the table ends, for its readers.
     Entry(BadEntry),
     /// One type's text is at fault; the others can be used.
     Type(BadType),
 }
 
-impl fmt::Display for BadEntryOrType {
+impl fmt::Display for TableDamage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BadEntryOrType::Entry(bad) => bad.fmt(f),
-            BadEntryOrType::Type(bad) => bad.fmt(f),
+            TableDamage::Entry(bad) => bad.fmt(f),
+            TableDamage::Type(bad) => bad.fmt(f),
         }
     }
 }
 
-impl std::error::Error for BadEntryOrType {}
+impl std::error::Error for TableDamage {}
 
 impl TypeTable {
-    /// Of the bytes from the table's first entry to `types_used`.
+    /// Of a private copy of the table's words, from the first entry to `types_used`.
     #[must_use]
     pub fn from_words(table: &[u64]) -> Self {
         Self::from_entries(Entries::new(table))
@@ -64,9 +63,9 @@ impl TypeTable {
             match entry {
                 Ok(entry) => match Type::parse(entry.id, entry.text) {
                     Ok(kind) => table.add(kind),
-                    Err(bad) => table.damage.push(BadEntryOrType::Type(bad)),
+                    Err(bad) => table.damage.push(TableDamage::Type(bad)),
                 },
-                Err(bad) => table.damage.push(BadEntryOrType::Entry(bad)),
+                Err(bad) => table.damage.push(TableDamage::Entry(bad)),
             }
         }
         table
@@ -110,7 +109,7 @@ impl TypeTable {
 
     /// What cannot be read, in the table's order.
     #[must_use]
-    pub fn damage(&self) -> &[BadEntryOrType] {
+    pub fn damage(&self) -> &[TableDamage] {
         &self.damage
     }
 }

@@ -1,0 +1,121 @@
+//! What a ring says of its records' types.
+
+use perfring_ring::TypeTable;
+use perfring_types::{BadEntry, Entries, Entry, Record};
+use thiserror::Error;
+
+/// What a ring has in the place of a type.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum OtherType {
+    /// The same name, written by a program whose rkyv has another format.
+    #[error(
+        "the ring's {name} was archived as \"{found}\", and this program reads \"{ours}\": build \
+         both with the same version and format features of rkyv"
+    )]
+    Format {
+        /// The type's name.
+        name: &'static str,
+        /// The ring's format.
+        found: String,
+        /// This program's.
+        ours: &'static str,
+    },
+    /// The same name with other fields, or another version of it.
+    #[error(
+        "the ring's {name} has other fields, or another version, than this program's: build both \
+         from the same definition, or read it by the type table"
+    )]
+    Layout {
+        /// The type's name.
+        name: &'static str,
+    },
+    /// Another type under the same number.
+    #[error(
+        "record type {id} is {name} in this program, and {found} in the ring: give it another id"
+    )]
+    Taken {
+        /// The name in this program.
+        name: &'static str,
+        /// The number.
+        id: u32,
+        /// The name in the ring.
+        found: String,
+    },
+}
+
+/// A private copy of a ring's type table.
+///
+/// ```
+/// use perfring_consumer::{Observer, Start};
+/// # use perfring_producer::{Options, Producer, types::{Encoding, Schema}};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("ring");
+/// # let mut producer = Producer::create(&path, &Options::default())?;
+/// # producer.register(&Schema::new("demo.Line", Encoding::Utf8).with_hashed_id())?;
+/// let observer = Observer::open(&path, Start::Oldest)?;
+/// let types = observer.types();
+/// for entry in types.entries() {
+///     let entry = entry?;
+///     println!("{} {}", entry.id.get(), entry.text); // JSON: `perfring_types::Type` reads it
+/// #   assert!(entry.text.contains("demo.Line"));
+/// }
+/// assert!(!observer.has_more_types(&types)); // nothing was added since
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Types {
+    words: Vec<u64>,
+    end: u64,
+}
+
+impl Types {
+    pub(crate) fn of(table: TypeTable<'_>) -> Self {
+        let end = table.end(); // before the entries: those that come meanwhile are news
+        Types { words: table.entries(), end }
+    }
+
+    /// The entries, in the order in which they were registered. The last may be damage: what stood
+    /// before it is good.
+    pub fn entries(&self) -> impl Iterator<Item = Result<Entry<'_>, BadEntry>> {
+        Entries::new(&self.words)
+    }
+
+    /// The entries' words.
+    #[must_use]
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// Whether the ring has this program's `T`. Without it, and without a type that takes its place,
+    /// there is just no record of it yet.
+    ///
+    /// A record of another layout has another id, so it is never read as a `T`: this says why none
+    /// come.
+    ///
+    /// # Errors
+    /// [`OtherType`], if the ring has the type's name, or its number, and something else under it.
+    pub fn check<T: Record>(&self) -> Result<bool, OtherType> {
+        let schema = T::SCHEMA;
+        let mut other = None;
+        for entry in self.entries().map_while(Result::ok) {
+            if entry.id == schema.id && entry.layout == schema.layout() {
+                return Ok(true);
+            }
+            if entry.name() == schema.name && entry.format() != schema.format {
+                let (name, ours) = (schema.name, schema.format);
+                other = Some(OtherType::Format { name, found: entry.format().to_owned(), ours });
+            } else if entry.name() == schema.name {
+                other = Some(OtherType::Layout { name: schema.name });
+            } else if entry.id == schema.id {
+                let found = entry.name().to_owned();
+                other = Some(OtherType::Taken { name: schema.name, id: schema.id.get(), found });
+            }
+        }
+        other.map_or(Ok(false), Err)
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+}

@@ -1,0 +1,206 @@
+//! `#[derive(Record)]`: a struct's schema, for perfring's records.
+//!
+//! Use it through `perfring_types` or `perfring_producer::types`, whose traits it implements.
+#![forbid(unsafe_code)]
+
+mod attributes;
+mod enumeration;
+mod record;
+
+use attributes::Container;
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, quote_spanned};
+use syn::{Data, DeriveInput, Error, Result};
+
+/// Makes a struct a record, or an enum a field of records.
+///
+/// # Plain records
+///
+/// A struct whose bytes are the payload. It is `bytemuck::Pod`, so without padding, pointers and
+/// values that not all bytes can be.
+///
+/// ```
+/// use bytemuck::{Pod, Zeroable};
+/// use perfring_types::{Enum, Record};
+///
+/// /// A trade, as the exchange told it.
+/// #[repr(C)]
+/// #[derive(Clone, Copy, Record, Pod, Zeroable)]
+/// #[record(name = "market.Trade", version = 2)]
+/// struct Trade {
+///     /// When it was made.
+///     #[record(unit = "ns")]
+///     time: u64,
+///     price: f64,
+///     #[record(text)]
+///     symbol: [u8; 8],
+///     side: Enum<Side>,
+///     _pad: [u8; 7],
+///     depth: [Level; 2],
+/// }
+///
+/// #[repr(C)]
+/// #[derive(Clone, Copy, Record, Pod, Zeroable)]
+/// struct Level {
+///     price: f64,
+///     #[record(unit = "{share}", help = "at this price")]
+///     size: u64,
+/// }
+///
+/// #[repr(u8)]
+/// #[derive(Clone, Copy, Debug, PartialEq, Record)]
+/// enum Side {
+///     Buy,
+///     #[record(name = "sell")]
+///     Sell,
+/// }
+///
+/// let trade = Trade { side: Side::Sell.into(), ..Trade::zeroed() };
+/// assert_eq!(trade.side.get(), Ok(Side::Sell));
+/// assert_eq!(Trade::SCHEMA.help, "A trade, as the exchange told it.");
+/// assert_eq!(Trade::SCHEMA.fields[0].unit, "ns");
+/// ```
+///
+/// # rkyv records
+///
+/// With `#[record(rkyv)]` the payload is an rkyv archive: strings, vectors and options can be. It
+/// has `rkyv`'s `Archive` and `Serialize`; the structs in it likewise. An enum without data in it
+/// has `#[record(rkyv)]` too.
+///
+/// ```
+/// use perfring_types::{Borrowed, Record};
+/// use rkyv::{Archive, Serialize};
+///
+/// #[derive(Archive, Serialize, Record)]
+/// #[record(rkyv, name = "demo.Line", class = "log")]
+/// struct Line<'a> {
+///     #[rkyv(with = Borrowed)] // a `String` in the archive
+///     message: &'a str,
+///     level: Level,
+///     #[record(unit = "ms")]
+///     took: Option<f64>,
+///     tags: Vec<Tag>,
+///     #[record(opaque)] // bytes: nothing is known of a tuple
+///     pair: (u32, u32),
+/// }
+///
+/// #[derive(Archive, Serialize, Record)]
+/// #[record(rkyv)]
+/// struct Tag {
+///     key: String,
+///     value: i64,
+/// }
+///
+/// #[derive(Archive, Serialize, Record)]
+/// #[record(rkyv)]
+/// enum Level {
+///     Info,
+///     Warn,
+/// }
+///
+/// assert_eq!(Line::SCHEMA.fields.len(), 5);
+/// ```
+///
+/// # Attributes
+///
+/// `#[record(...)]` on a struct:
+///
+/// | | |
+/// |---|---|
+/// | `name = "..."` | the type's name; without it the package's (`CARGO_PKG_NAME`) and the struct's, as `my-package.Trade`. Two structs with one name in one package need names of their own |
+/// | `version = N` | counts up when the meaning changes; 1 without it |
+/// | `id = N` | the type's number, any `const` of `u32` that an application may use; without it one that follows from name, version and layout |
+/// | `class = "..."` | `plain`, `log`, `span_start`, `span_end`, `gauge`, `sum`, `histogram`, `resource` |
+/// | `help = "..."` | what it means; without it the first paragraph of the doc comment |
+/// | `rkyv` | an rkyv archive; on an enum: a field of archives |
+/// | `crate = path` | where `perfring_types` is, such as `perfring_producer::types` |
+///
+/// On a field:
+///
+/// | | |
+/// |---|---|
+/// | `unit = "..."` | its unit as UCUM has it: `By`, `ms`, `{request}` |
+/// | `help = "..."` | what it means; without it the first paragraph of the doc comment |
+/// | `name = "..."` | its name, if not the field's own |
+/// | `text` | a `[u8; N]` that is UTF-8 with zeros after it |
+/// | `hex` | a `[u8; N]` shown in hexadecimal |
+/// | `opaque` | rkyv: shown as bytes, whatever it is |
+/// | `skip` | not told of, as are fields whose names begin with `_` (unless they have a `name`) |
+///
+/// On a variant of an enum: `name = "..."`.
+///
+/// Records of 64-bit integers and less stand at multiples of 8; what needs more is refused, as are
+/// padding, pointers, and enums whose numbers nobody has fixed.
+#[proc_macro_derive(Record, attributes(record))]
+pub fn derive_record(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    let input = syn::parse_macro_input!(input as DeriveInput);
+    derive(&input).unwrap_or_else(Error::into_compile_error).into()
+}
+
+fn derive(input: &DeriveInput) -> Result<TokenStream> {
+    let all = Container::of(&input.attrs)?;
+    match &input.data {
+        Data::Struct(_) => record::structure(input, &all),
+        Data::Enum(_) => enumeration::enumeration(input, &all),
+        Data::Union(union) => Err(Error::new(
+            union.union_token.span,
+            "nobody could tell which field of a union is meant: use a struct with a field for each",
+        )),
+    }
+}
+
+/// The path of `perfring_types`, for code whose errors are shown at `span`.
+fn krate(all: &Container, span: Span) -> TokenStream {
+    let Some(path) = &all.krate else { return quote_spanned!(span=> ::perfring_types) };
+    let respanned = path.to_token_stream().into_iter().map(|mut token| {
+        token.set_span(token.span().located_at(span));
+        token
+    });
+    respanned.collect()
+}
+
+/// Generated code whose errors are shown at `place`.
+fn at(place: Span) -> Span {
+    Span::call_site().located_at(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syn::parse_quote;
+
+    /// Generated code reaches everything through `crate = ...`, for those who do not depend on
+    /// `perfring_types` themselves.
+    #[test]
+    fn another_path_is_used_everywhere() {
+        let inputs: [DeriveInput; 3] = [
+            parse_quote! {
+                #[repr(C)]
+                #[record(crate = producer::types, id = 70)]
+                struct Plain { #[record(text)] a: [u8; 8], b: u64 }
+            },
+            parse_quote! {
+                #[record(crate = "producer::types", rkyv)]
+                struct Archive<'a> { #[record(opaque)] a: &'a str, #[record(hex)] b: [u8; 4] }
+            },
+            parse_quote! {
+                #[repr(u8)]
+                #[record(crate = producer::types, rkyv)]
+                enum Enumeration { A, B }
+            },
+        ];
+        for input in inputs {
+            let path = derive(&input).unwrap().to_string();
+            assert!(path.contains("producer :: types"), "{path}");
+            assert!(!path.contains("perfring_types"), "{path}");
+            let mut plain = input.clone();
+            for attribute in &mut plain.attrs {
+                if attribute.path().is_ident("record") {
+                    *attribute = parse_quote!(#[record(rkyv)]);
+                }
+            }
+            let default = derive(&plain).unwrap().to_string();
+            assert!(default.contains(":: perfring_types"), "{default}");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What the code made by `#[derive(Record)]` calls, so that its errors can speak. Not for others.
+
+#[cfg(feature = "rkyv")]
+use crate::Shaped;
+use crate::{Kind, Shape};
+pub use perfring_abi::RecordType;
+use perfring_abi::SIZE_MAX;
+
+#[cfg(feature = "rkyv")]
+pub use ::rkyv;
+
+/// `[u8; N]`, or an array of them.
+#[diagnostic::on_unimplemented(
+    message = "`text` and `hex` are for bytes, not for `{Self}`",
+    label = "not `[u8; N]`",
+    note = "make the field `[u8; N]`, or an array of such arrays"
+)]
+pub trait ByteArray {
+    /// As text.
+    const TEXT: Shape<'static>;
+    /// As hexadecimal digits.
+    const HEX: Shape<'static>;
+}
+
+impl<const N: usize> ByteArray for [u8; N] {
+    const TEXT: Shape<'static> = Shape::plain(Kind::Text, N as u32);
+    const HEX: Shape<'static> = Shape::plain(Kind::Bytes, N as u32);
+}
+
+impl<T: ByteArray, const N: usize> ByteArray for [T; N] {
+    const TEXT: Shape<'static> = Shape::array(const { &T::TEXT }, N as u32);
+    const HEX: Shape<'static> = Shape::array(const { &T::HEX }, N as u32);
+}
+
+/// The id that `#[record(id = ...)]` gives.
+#[must_use]
+pub const fn given_id(raw: u32) -> RecordType {
+    match RecordType::new(raw) {
+        Some(id) => id,
+        None => RecordType::BYTES, // refused by `check_id`
+    }
+}
+
+/// Refuses an id that the kernel or the ring uses.
+#[track_caller]
+pub const fn check_id(raw: u32) {
+    assert!(
+        RecordType::new(raw).is_some(),
+        "this id is the kernel's or the ring's: use a number from 64 on that is not \
+         0x5046_0000 to 0x5046_ffff, or leave `id` out and have one from name and layout"
+    );
+}
+
+/// Refuses a field that stands at multiples of more than 8.
+#[track_caller]
+pub const fn check_field_alignment(align: usize) {
+    assert!(
+        align <= 8,
+        "the alignment of this field is above 8, and a payload begins at a multiple of 8: \
+         use two `u64` in place of a 128-bit integer, or `[u8; 16]`"
+    );
+}
+
+/// Refuses a struct that stands at multiples of more than 8.
+#[track_caller]
+pub const fn check_alignment(align: usize) {
+    assert!(
+        align <= 8,
+        "the alignment of this struct is above 8, and a payload begins at a multiple of 8: \
+         take `align(...)` away, here or from the types of its fields"
+    );
+}
+
+/// Refuses a label that does not fit.
+#[track_caller]
+pub const fn check_label(value: i128) {
+    assert!(
+        value <= i64::MAX as i128,
+        "this value of the enum is above `i64::MAX`, and its name could not be told: \
+         choose a smaller one"
+    );
+}
+
+/// Refuses a struct that fits in no record.
+#[track_caller]
+pub const fn check_size(size: usize) {
+    assert!(
+        size <= SIZE_MAX as usize - 8,
+        "this struct is larger than a record may be, 65,520 bytes: publish it in parts"
+    );
+}
+
+macro_rules! gaps {
+    ($name:ident: $start:literal $end:literal; $($bytes:literal),*) => {
+        const $name: [&str; 7] = [$(concat!("padding: ", $bytes, $start, $bytes, $end)),*];
+    };
+}
+
+gaps! {
+    BEFORE: " byte(s) that nobody sets stand before this field, and would be published with it: \
+             add a field `_pad: [u8; " "]` before it, or order the fields from the largest \
+             alignment to the smallest"; 1, 2, 3, 4, 5, 6, 7
+}
+gaps! {
+    AFTER: " byte(s) that nobody sets stand after the last field, and would be published with it: \
+            add a field `_pad: [u8; " "]` at the end"; 1, 2, 3, 4, 5, 6, 7
+}
+
+/// Refuses padding before a field. Of structs whose alignment is refused nothing more is said.
+#[track_caller]
+pub const fn check_gap_before(align: usize, end_of_last: usize, offset: usize) {
+    let gap = offset.wrapping_sub(end_of_last);
+    if align <= 8 && gap != 0 {
+        assert!(gap <= 7, "padding before this field: use `#[repr(C)]` alone");
+        assert!(gap == 0, "{}", BEFORE[gap - 1]);
+    }
+}
+
+/// Refuses padding after the last field.
+#[track_caller]
+pub const fn check_gap_after(align: usize, end_of_last: usize, size: usize) {
+    let gap = size.wrapping_sub(end_of_last);
+    if align <= 8 && gap != 0 {
+        assert!(gap <= 7, "padding after the last field: use `#[repr(C)]` alone");
+        assert!(gap == 0, "{}", AFTER[gap - 1]);
+    }
+}
+
+/// The shape of an archive's field, found from the field itself, whatever wrapper it is archived
+/// with.
+#[cfg(feature = "rkyv")]
+pub const fn archived<T, F: Shaped>(_: fn(&T) -> &F) -> Shape<'static> {
+    F::SHAPE
+}
+
+/// The same, as text.
+#[cfg(feature = "rkyv")]
+pub const fn archived_text<T, F: ByteArray>(_: fn(&T) -> &F) -> Shape<'static> {
+    F::TEXT
+}
+
+/// The same, as hexadecimal digits.
+#[cfg(feature = "rkyv")]
+pub const fn archived_hex<T, F: ByteArray>(_: fn(&T) -> &F) -> Shape<'static> {
+    F::HEX
+}
+
+/// The same, as bytes of which nothing is known.
+#[cfg(feature = "rkyv")]
+pub const fn archived_opaque<T, F>(_: fn(&T) -> &F) -> Shape<'static> {
+    Shape::plain(Kind::Bytes, size_of::<F>() as u32)
+}
+
+/// Refuses fields of archives that hold, perhaps elsewhere, what must stand at multiples of 16.
+#[cfg(feature = "rkyv")]
+#[track_caller]
+pub const fn check_archived(shape: Shape<'_>) {
+    assert!(
+        align_of::<::rkyv::primitive::ArchivedU128>() <= 8 || !has_128_bits(&shape),
+        "128-bit integers in an archive stand at multiples of 16, and a payload begins at a \
+         multiple of 8: use two `u64` or `[u8; 16]`"
+    );
+}
+
+#[cfg(feature = "rkyv")]
+const fn has_128_bits(shape: &Shape<'_>) -> bool {
+    if matches!(shape.kind, Kind::U128 | Kind::I128) {
+        return true;
+    }
+    if let Some(of) = shape.of
+        && has_128_bits(of)
+    {
+        return true;
+    }
+    let mut at = 0;
+    while at < shape.fields.len() {
+        if has_128_bits(&shape.fields[at].shape) {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
