@@ -143,7 +143,8 @@ impl Type {
         self.by_name.get(name).and_then(|at| self.fields.get(*at))
     }
 
-    /// The line of JSON that stands in the type table, of what this reader knows of it.
+    /// The line of JSON that stands in the type table, of what this reader knows of it: the same,
+    /// but for the ways in which JSON may write a number or a control character.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default() // it has nothing that JSON cannot hold
