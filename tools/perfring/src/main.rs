@@ -18,6 +18,7 @@ mod select;
 mod shapes;
 mod stat;
 mod stop;
+mod time;
 mod typed;
 mod types;
 

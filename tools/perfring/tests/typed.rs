@@ -152,7 +152,7 @@ demo.Event b=[1 2.5 null] a={c="d e"}
 demo.Event 17
 demo.Blob \xff\x00
 of no type
- WARN shop::checkout: card was\x0arefused  elapsed=12.5 ms user="Ann \u{7} B"  trace=4bf92f35 span=00f067aa
+WARN  shop::checkout: card was\x0arefused  elapsed=12.5 ms user="Ann \u{7} B"  trace=4bf92f35 span=00f067aa
 start GET /cart  http.request.method=GET  span=00f067aa
 demo.Order too short\x1b [the record is no "demo.Order": it has 10 bytes instead of 56]
 demo.Event { [the record is no "demo.Event": it is not JSON: EOF while parsing an object at line 1 column 1]

@@ -10,7 +10,7 @@ pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>, positions: bool) -> 
         write!(out, "{:>10} {:>6}  ", record.pos, record.kind)?;
     }
     if let Some((kind, value)) = seen.values() {
-        if !log::record(out, kind, value)? {
+        if !log::record(out, seen)? {
             write!(out, "{} {}", word(&kind.name), kind.text(value))?;
         }
     } else {
