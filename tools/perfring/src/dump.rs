@@ -3,8 +3,8 @@
 use crate::args;
 use crate::failure::{Failure, note};
 use crate::output::{FormatArgs, Output};
-use crate::stop::Stop;
 use crate::shapes::Shapes;
+use crate::stop::Stop;
 use perfring_consumer::{AttachError, Corrupt, Home, Observer, Snapshot, Start, Totals};
 
 /// Show everything that a ring holds, after a crash or in full flight

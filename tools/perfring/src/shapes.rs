@@ -127,7 +127,10 @@ mod tests {
             assert_eq!(shapes.get(id).map(|kind| kind.id.get()), Some(id));
         }
         let other = dir.path().join("other");
-        Producer::create(&other, &Options::default()).unwrap().register(&schema("x", 5000)).unwrap();
+        Producer::create(&other, &Options::default())
+            .unwrap()
+            .register(&schema("x", 5000))
+            .unwrap();
         let mut shapes = Shapes::follow(&Home::from(other), &layout).unwrap();
         assert!(shapes.get(5000).is_none() && shapes.table().is_empty());
     }

@@ -44,18 +44,12 @@ const ORDER: Schema<'static> = Schema {
         ],
     )
 };
-const LINE: Schema<'static> = Schema {
-    id: RecordType::new(5001).unwrap(),
-    ..Schema::new("demo.Line", Encoding::Utf8)
-};
-const EVENT: Schema<'static> = Schema {
-    id: RecordType::new(5002).unwrap(),
-    ..Schema::new("demo.Event", Encoding::Json)
-};
-const BLOB: Schema<'static> = Schema {
-    id: RecordType::new(5003).unwrap(),
-    ..Schema::new("demo.Blob", Encoding::Bytes)
-};
+const LINE: Schema<'static> =
+    Schema { id: RecordType::new(5001).unwrap(), ..Schema::new("demo.Line", Encoding::Utf8) };
+const EVENT: Schema<'static> =
+    Schema { id: RecordType::new(5002).unwrap(), ..Schema::new("demo.Event", Encoding::Json) };
+const BLOB: Schema<'static> =
+    Schema { id: RecordType::new(5003).unwrap(), ..Schema::new("demo.Blob", Encoding::Bytes) };
 const LOG: Schema<'static> = Schema {
     class: Class::Log,
     ..Schema::new("demo.checkout", Encoding::Tagged).with_fields(
@@ -184,7 +178,10 @@ fn json_has_typed_values_and_the_payload_of_what_has_none() {
         };
         let typed = ["fields", "len", "pos", "type", "type_name"];
         assert_eq!(keys(0), typed);
-        assert_eq!((&lines[0]["type"], &lines[0]["type_name"]), (&json!(5000), &json!("demo.Order")));
+        assert_eq!(
+            (&lines[0]["type"], &lines[0]["type_name"]),
+            (&json!(5000), &json!("demo.Order"))
+        );
         let legs = json!([{"qty": 7, "price": 12.5}, {"qty": 0, "price": -0.0}]);
         assert_eq!(
             lines[0]["fields"],
@@ -504,7 +501,8 @@ fn a_closed_pipe_is_no_error() {
 fn stat_and_doctor_tell_how_full_the_table_is() {
     let place = Place::new();
     let ring = all_kinds(&place);
-    let used: usize = [ORDER, LINE, EVENT, BLOB, LOG, START].map(|s| 8 * s.to_entry().len()).iter().sum();
+    let used: usize =
+        [ORDER, LINE, EVENT, BLOB, LOG, START].map(|s| 8 * s.to_entry().len()).iter().sum();
     let used = used + 64;
     let stat = |ring: &str| json_lines(&run(&["stat", "--json", ring], b"").out()).remove(0);
     let figures = stat(&ring);
@@ -521,7 +519,10 @@ fn stat_and_doctor_tell_how_full_the_table_is() {
     scribble(&ring, 64 + 8, &[0xff]);
     assert_eq!(stat(&ring)["types_damaged"], true);
     let ((level, says), code) = doctor(&ring);
-    assert!(code == 4 && level == "fail" && says.contains("type table is damaged 0 bytes"), "{says}");
+    assert!(
+        code == 4 && level == "fail" && says.contains("type table is damaged 0 bytes"),
+        "{says}"
+    );
     let text = run(&["stat", &ring], b"");
     assert!(text.out().contains("  types        damaged, "), "{}", text.out());
     assert_eq!(text.code(), 0, "its books are well");

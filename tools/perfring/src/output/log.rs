@@ -107,7 +107,9 @@ impl Rest<'_> {
         let (_, value) = self.fields.iter().find(|(field, _)| &**field == name)?;
         let number = match value {
             Value::U64(number) => *number,
-            Value::I64(number) | Value::Label { value: number, .. } => u64::try_from(*number).ok()?,
+            Value::I64(number) | Value::Label { value: number, .. } => {
+                u64::try_from(*number).ok()?
+            }
             _ => return None,
         };
         self.take(name);

@@ -126,7 +126,8 @@ impl<'a> Output<'a> {
     pub(crate) fn end(&mut self, home: &Home) -> Result<(), Failure> {
         self.flush()?;
         if self.bad > 0 {
-            let (records, are) = (count(self.bad, "record"), if self.bad == 1 { "is" } else { "are" });
+            let (records, are) =
+                (count(self.bad, "record"), if self.bad == 1 { "is" } else { "are" });
             note(&format!("{records} {are} not as the type table says, and shown as bytes"));
         }
         self.args.select.tell_unknown(home, &self.shapes);

@@ -29,7 +29,7 @@ pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>, positions: bool) -> 
 fn payload(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     for chunk in bytes.utf8_chunks() {
         let mut rest = chunk.valid();
-        while let Some(at) = rest.find(|c: char| c.is_control() && c != '\t') {
+        while let Some(at) = rest.find(disturbs) {
             let (before, control) = rest.split_at(at);
             out.write_all(before.as_bytes())?;
             let len = control.chars().next().map_or(0, char::len_utf8);
@@ -40,6 +40,12 @@ fn payload(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
         escape(out, chunk.invalid())?;
     }
     Ok(())
+}
+
+/// Whether a terminal would do something with it, or show what follows in another order.
+fn disturbs(c: char) -> bool {
+    c.is_control() && c != '\t'
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 fn escape(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
@@ -69,6 +75,7 @@ mod tests {
         assert_eq!(escaped(b"a\nb\x1b[31m"), "a\\x0ab\\x1b[31m");
         assert_eq!(escaped(b"\xff\x00ok\xc3"), "\\xff\\x00ok\\xc3");
         assert_eq!(escaped("\u{9b}".as_bytes()), "\\xc2\\x9b");
+        assert_eq!(escaped("a\u{202e}b".as_bytes()), "a\\xe2\\x80\\xaeb");
         assert_eq!(escaped(b""), "");
         assert_eq!(word("demo.Tick"), "demo.Tick");
         assert_eq!(word("a b\u{1b}"), "\"a b\\u{1b}\"");

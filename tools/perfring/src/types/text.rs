@@ -17,8 +17,7 @@ const BELOW: usize = 4;
 pub(super) fn write(out: &mut impl Write, kind: &Type, width: Option<usize>) -> io::Result<()> {
     writeln!(out, "{}", word(&kind.name))?;
     let mut line = |name: &str, text: &str| {
-        let text = escaped(text.as_bytes());
-        writeln!(out, "{}", paragraph(&format!("  {name:<10} "), &text, width))
+        writeln!(out, "{}", paragraph(&format!("  {name:<10} "), &one_text(text), width))
     };
     line("type", &number(kind.id.get()))?;
     line("version", &kind.version.to_string())?;
@@ -38,6 +37,12 @@ pub(super) fn write(out: &mut impl Write, kind: &Type, width: Option<usize>) -> 
 /// As people give it: small numbers are chosen, those with the highest bit are a hash.
 fn number(id: u32) -> String {
     if id >> 31 == 0 { format!("{id} ({id:#x})") } else { format!("{id:#010x} ({id})") }
+}
+
+/// Of several lines, as doc comments have them.
+fn one_text(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    escaped(words.join(" ").as_bytes())
 }
 
 fn encoding(kind: &Type) -> String {
@@ -121,12 +126,10 @@ fn labels(shape: &TypeShape) -> Vec<String> {
 fn says(field: &TypeField) -> String {
     let mut parts = Vec::new();
     if !field.unit.is_empty() {
-        parts.push(format!("[{}]", escaped(field.unit.as_bytes())));
+        parts.push(format!("[{}]", word(&field.unit)));
     }
     if !field.help.is_empty() {
-        // A doc comment of several lines is one text.
-        let help: Vec<&str> = field.help.split_whitespace().collect();
-        parts.push(escaped(help.join(" ").as_bytes()));
+        parts.push(one_text(&field.help));
     }
     let labels = labels(&field.shape);
     if !labels.is_empty() {
