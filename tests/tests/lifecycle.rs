@@ -323,7 +323,7 @@ fn a_batch_is_published_in_one_piece() {
             for _ in 0..(round * 7) % 110 {
                 batch.push(NUMBERED, &numbered(number, 60)).unwrap();
                 number += 1;
-                assert_eq!(read_numbers(&mut consumer), [], "held back: {policy:?}");
+                assert_eq!(read_numbers(&mut consumer), [0; 0], "held back: {policy:?}");
             }
             batch.publish();
             let read = read_numbers(&mut consumer);
@@ -350,7 +350,7 @@ fn a_batch_larger_than_the_ring_is_published_in_parts() {
     assert!(read_numbers(&mut consumer).into_iter().eq(0..pushed));
     consumer.release();
     batch.push(NUMBERED, &numbered(pushed, 100)).unwrap();
-    assert_eq!(read_numbers(&mut consumer), [], "held back");
+    assert_eq!(read_numbers(&mut consumer), [0; 0], "held back");
     batch.publish();
     assert_eq!(read_numbers(&mut consumer), [pushed]);
 }

@@ -1,7 +1,7 @@
 //! Enums without data: numbers with names.
 
 use crate::attributes::{Container, Part, Repr, all_or_errors};
-use crate::record::unraw;
+use crate::record::{archived_name, unraw};
 use crate::{at, krate};
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -47,10 +47,11 @@ pub(crate) fn enumeration(input: &DeriveInput, all: &Container) -> Result<TokenS
 
     let krate = krate(all, Span::call_site());
     let plain = repr.map(|repr| labelled(all, ident, &repr, &variants, &names));
+    let archived_name = archived_name(ident, &input.attrs);
     let archived = all.rkyv.then(|| {
         quote! {
             #[automatically_derived]
-            impl #krate::Shaped for <#ident as #krate::derived::rkyv::Archive>::Archived {
+            impl #krate::Shaped for #archived_name {
                 const SHAPE: #krate::Shape<'static> = {
                     type Archived = <#ident as #krate::derived::rkyv::Archive>::Archived;
                     #krate::Shape {

@@ -3,11 +3,12 @@
 use crate::attributes::{Container, Part, Repr, Show, all_or_errors};
 use crate::{at, krate};
 use proc_macro2::{Span, TokenStream};
-use quote::{ToTokens, quote, quote_spanned};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::punctuated::Punctuated;
 use syn::spanned::Spanned as _;
 use syn::{
-    Data, DeriveInput, Error, Field, Fields, GenericParam, Ident, Member, PathArguments, Result,
-    Type,
+    Attribute, Data, DeriveInput, Error, Expr, Field, Fields, GenericParam, Ident, Member, Meta,
+    MetaNameValue, PathArguments, Result, Token, Type,
 };
 
 /// A field, read.
@@ -199,12 +200,33 @@ fn pod_checks(all: &Container, ident: &Ident, known: &[Known<'_>]) -> TokenStrea
     checks
 }
 
+/// What rkyv calls the archived type: `ArchivedX`, unless `#[rkyv(archived = Y)]` says otherwise.
+///
+/// By its name and not as `<X as Archive>::Archived`: of two impls for such, one in another crate,
+/// the compiler cannot tell that they are for different types.
+pub(crate) fn archived_name(ident: &Ident, attributes: &[Attribute]) -> Ident {
+    let listed = |attribute: &Attribute| {
+        attribute.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).ok()
+    };
+    let rkyv = attributes.iter().filter(|attribute| attribute.path().is_ident("rkyv"));
+    let given = rkyv.filter_map(listed).flatten().find_map(|meta| match meta {
+        Meta::NameValue(MetaNameValue { path, value: Expr::Path(name), .. })
+            if path.is_ident("archived") =>
+        {
+            name.path.get_ident().cloned()
+        }
+        _ => None,
+    });
+    given.unwrap_or_else(|| format_ident!("Archived{}", ident, span = ident.span()))
+}
+
 fn archive(input: &DeriveInput, all: &Container, declared: &Fields) -> Result<TokenStream> {
     let known = fields(declared)?;
     let krate = krate(all, Span::call_site());
     let (ident, generics) = (&input.ident, &input.generics);
     let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
     let archived = quote!(<#ident #ty_generics as #krate::derived::rkyv::Archive>::Archived);
+    let archived_name = archived_name(ident, &input.attrs);
     // Lifetimes say nothing about layout.
     let lifetimes = generics.lifetimes().map(|_| quote!('static));
     let some = quote!(<#ident<#(#lifetimes),*> as #krate::derived::rkyv::Archive>::Archived);
@@ -241,7 +263,7 @@ fn archive(input: &DeriveInput, all: &Container, declared: &Fields) -> Result<To
     });
     Ok(quote! {
         #[automatically_derived]
-        impl #impl_generics #krate::Shaped for #archived #where_clause {
+        impl #impl_generics #krate::Shaped for #archived_name #ty_generics #where_clause {
             const SHAPE: #krate::Shape<'static> = #krate::Shape::structure(
                 ::core::mem::size_of::<Self>() as u32,
                 const { &[#(#told),*] },

@@ -10,8 +10,9 @@ use thiserror::Error;
 /// on the heap.
 const SCRATCH: usize = 1024;
 const SCRATCH_LARGE: usize = 1 << 20;
-/// Space that an archive is first given.
+/// The least and the most space that an archive is tried in.
 const FIRST: usize = 256;
+const LAST: usize = 16 << 10;
 
 /// Why a value was not published as an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -27,12 +28,14 @@ pub enum PublishError {
 
 impl Producer {
     /// Publishes a value as an rkyv archive, written in the ring itself and as long as it turns out
-    /// to be. Nothing is allocated, but for the type table at the first record of a type, and for a
-    /// value whose vectors have hundreds of elements that are not plain.
+    /// to be. Nothing is allocated, but for the type table at the first record of a type, for an
+    /// archive that is much longer than those before it, and for a value whose vectors have dozens of
+    /// elements that are not plain.
     ///
     /// How long an archive is, is known when it is written: the producer reserves somewhat more
-    /// than the last ones took, and gives the rest back. If that was too little, it begins anew
-    /// with more. A ring that is full but for less than that refuses.
+    /// than the last ones took, up to 16 KiB, and gives the rest back. If that was too little, it
+    /// writes the archive into memory and copies it. A ring that is full but for less than what is
+    /// reserved refuses.
     ///
     /// ```
     /// # #[cfg(feature = "derive")] {
@@ -58,28 +61,34 @@ impl Producer {
     #[inline]
     pub fn publish_rkyv<T: RkyvRecord>(&mut self, value: &T) -> Result<(), PublishError> {
         self.inner.register(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
-        let max = self.max_len();
-        let mut space = self.archives.get().clamp(FIRST, max.max(FIRST)).min(max);
-        loop {
-            let mut record = self.inner.reserve(T::SCHEMA.id, space)?;
-            match archive(value, &mut record) {
-                Ok(len) => {
-                    record.commit_len(len);
-                    self.archives.set(next_space(self.archives.get(), len));
-                    return Ok(());
-                }
-                Err(ArchiveError::BufferTooSmall) => {
-                    // Leaves nothing behind: the next reservation gets the same bytes.
-                    std::mem::forget(record);
-                    space =
-                        grow(space, max, |len| self.inner.reserve(T::SCHEMA.id, len).map(drop))?;
-                }
-                Err(error) => {
-                    std::mem::forget(record);
-                    return Err(error.into());
+        let space = self.archives.get().clamp(FIRST, LAST).min(self.max_len());
+        let mut record = self.inner.reserve(T::SCHEMA.id, space)?;
+        match archive(value, &mut record) {
+            Ok(len) => {
+                record.commit_len(len);
+                self.archives.set(next_space(space, len));
+                Ok(())
+            }
+            Err(error) => {
+                // Leaves nothing behind: the next reservation gets the same bytes.
+                std::mem::forget(record);
+                if error == ArchiveError::BufferTooSmall {
+                    self.publish_long(value)
+                } else {
+                    Err(error.into())
                 }
             }
         }
+    }
+
+    /// An archive that is longer than the last ones: made in memory, to know its length.
+    #[cold]
+    fn publish_long<T: RkyvRecord>(&mut self, value: &T) -> Result<(), PublishError> {
+        let mut buffer = Vec::new();
+        let max = self.max_len();
+        let bytes = archive_to(value, &mut buffer, max)?;
+        self.archives.set(next_space(0, bytes.len()));
+        Ok(self.inner.publish(T::SCHEMA.id, bytes, Wake::Auto)?)
     }
 }
 
@@ -96,33 +105,12 @@ impl SharedProducer {
         self.inner.register(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
         // Taken out meanwhile: a value may publish others while it is archived.
         let mut buffer = self.archives.take();
-        let done = self.publish_through(value, &mut buffer);
+        let archived = archive_to(value, &mut buffer, self.max_len());
+        let done = archived
+            .map_err(PublishError::from)
+            .and_then(|bytes| Ok(self.inner.publish(T::SCHEMA.id, bytes, Wake::Auto)?));
         self.archives.replace(buffer);
         done
-    }
-
-    #[inline]
-    fn publish_through<T: RkyvRecord>(
-        &self,
-        value: &T,
-        buffer: &mut Vec<u64>,
-    ) -> Result<(), PublishError> {
-        loop {
-            let bytes: &mut [u8] = bytemuck::cast_slice_mut(buffer);
-            match archive(value, bytes) {
-                Ok(len) => {
-                    return Ok(self.inner.publish(T::SCHEMA.id, &bytes[..len], Wake::Auto)?);
-                }
-                Err(ArchiveError::BufferTooSmall) => {
-                    let space = bytes.len().max(FIRST / 2);
-                    let space = grow(space, self.max_len(), |len| {
-                        self.inner.reserve(T::SCHEMA.id, len).map(drop)
-                    })?;
-                    buffer.resize(space.div_ceil(8), 0);
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
     }
 }
 
@@ -150,16 +138,23 @@ fn next_space(before: usize, len: usize) -> usize {
     (len + len / 2).max(before - before / 64)
 }
 
-/// Twice the space; the refusal of a record that is too large, counted, if there is no more.
-#[cold]
-fn grow(
-    space: usize,
+/// The archive in `buffer`, which grows until it holds it. One that is longer than `max` is cut off
+/// somewhere after that: the ring refuses and counts it.
+#[inline]
+fn archive_to<'b, T: RkyvRecord>(
+    value: &T,
+    buffer: &'b mut Vec<u64>,
     max: usize,
-    refuse: impl FnOnce(usize) -> Result<(), ReserveError>,
-) -> Result<usize, ReserveError> {
-    if space < max {
-        return Ok((2 * space).min(max));
-    }
-    refuse(max + 1)?;
-    Ok(max)
+) -> Result<&'b [u8], ArchiveError> {
+    let len = loop {
+        match archive(value, bytemuck::cast_slice_mut(buffer)) {
+            Ok(len) => break len,
+            Err(ArchiveError::BufferTooSmall) if 8 * buffer.len() <= max => {
+                buffer.resize((2 * buffer.len()).max(FIRST / 8), 0);
+            }
+            Err(ArchiveError::BufferTooSmall) => break 8 * buffer.len(),
+            Err(error) => return Err(error),
+        }
+    };
+    Ok(&bytemuck::cast_slice(buffer)[..len])
 }

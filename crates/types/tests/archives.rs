@@ -1,4 +1,5 @@
 //! Archives that rkyv itself made, read by the type table alone.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_types::read::{Type, Value};
 use perfring_types::{Encoding, Field, Kind, Label, Schema, Shape};
@@ -224,7 +225,7 @@ fn pointers_out_of_the_record_are_refused_on_both_sides() {
     {
         let bad = [b"abcdefgh".to_vec(), pair(offset as u32, len)].concat();
         let error = one(vec(&U8), &bad).unwrap_err();
-        assert!(error.contains("and the record has 16"), "{error}");
+        assert!(error.contains("it leads to"), "{error}");
     }
     // A string of 9 bytes: 0b10 in the highest bits of the lowest byte.
     let text = |offset: i32| [b"ninebytes".to_vec(), pair(0x89, offset as u32)].concat();

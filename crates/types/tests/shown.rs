@@ -1,4 +1,5 @@
 //! How values are shown as text, and how they are looked for.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::RecordType;
 use perfring_types::read::{Condition, Op, Type, Value};

@@ -1,4 +1,5 @@
 //! Tagged payloads: within every limit they are whole, and any bytes are read without a panic.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_types::tagged::{CUT, Data, Key, TaggedValue, TaggedWriter, Values};
 use proptest::prelude::*;

@@ -8,6 +8,7 @@ use nix::sys::signal::{Signal, raise};
 use perfring_consumer::{Consumer, Item, Observer, Start};
 use perfring_producer::types::{Encoding, Schema};
 use perfring_producer::{Batch, Options, Producer, ReserveError, SharedProducer};
+use perfring_tests::shapes::{Line, Quote};
 use perfring_tests::{NUMBERED, OTHER_TYPE, number_of, numbered};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{BufRead, Write};
@@ -120,7 +121,10 @@ fn quiet(policy: &str, ring: &str) -> Outcome {
     let mut producer = Producer::attach(ring)?;
     let mut consumer = Consumer::attach(ring)?;
     let mut observer = Observer::open(ring, Start::Oldest)?;
-    let mut moved = 0u64;
+    let (mut moved, mut typed) = (0u64, 0u64);
+    let tags = ["one", "of more than eight bytes"].map(str::to_owned).to_vec();
+    let (message, code) = ("something happened".to_owned(), Some(-1));
+    let mut line = Line { number: 0, message, took: 1.5, code, tags };
     let mut round = |count: u64| -> Outcome {
         for number in 0..count {
             producer.publish(NUMBERED, &number.to_le_bytes())?;
@@ -131,8 +135,17 @@ fn quiet(policy: &str, ring: &str) -> Outcome {
             batch.push(NUMBERED, &[1; 24])?;
             batch.push(NUMBERED, &[2; 24])?;
             batch.publish();
+            producer.publish_pod(&Quote::of(number))?;
+            *producer.reserve_pod::<Quote>()? = Quote::of(number);
+            line.number = number;
+            producer.publish_rkyv(&line)?;
             while let Some(item) = consumer.read()? {
-                moved += u64::from(matches!(item, Item::Record(_)));
+                if let Item::Record(record) = item {
+                    typed +=
+                        u64::from(record.as_pod::<Quote>().is_ok_and(|q| *q == Quote::of(number)));
+                    typed += u64::from(record.archived::<Line>().is_ok_and(|read| *read == line));
+                    moved += 1;
+                }
             }
             while let Some(item) = observer.read()? {
                 std::hint::black_box(item);
@@ -143,10 +156,10 @@ fn quiet(policy: &str, ring: &str) -> Outcome {
     round(1000)?; // page faults and lazy binding
     let before = ALLOCATIONS.load(Ordering::Relaxed);
     std::hint::black_box(nix::unistd::getppid());
-    round(250_000)?;
+    round(150_000)?;
     std::hint::black_box(nix::unistd::getppid());
     let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
-    println!("{policy} moved {moved} allocations {allocations}");
+    println!("{policy} moved {moved} typed {typed} allocations {allocations}");
     Ok(())
 }
 

@@ -1,60 +1,14 @@
 //! Any schema and any values of it, written by a writer that shares nothing with the library: it
 //! knows `proto/ABI.md` alone. Beside the bytes it makes the JSON that is to come out.
 
+mod rng;
+pub(crate) mod schemas;
+
+pub(crate) use rng::Rng;
+pub(crate) use schemas::{members, model};
+
 use perfring_types::{Constant, Field, Kind, Label, Shape};
-use proptest::prelude::*;
 use serde_json::{Value as Json, json};
-
-/// Numbers from a seed (xorshift): one seed makes all values of a case.
-pub(crate) struct Rng(pub(crate) u64);
-
-impl Rng {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
-
-    /// Small, large, and at the edges.
-    pub(crate) fn number(&mut self) -> u128 {
-        match self.below(6) {
-            0 => 0,
-            1 => u128::MAX,
-            2 => 1 << self.below(128),
-            3 => (1 << self.below(128)) - 1,
-            4 => self.next().into(),
-            _ => u128::from(self.next()) << 64 | u128::from(self.next()),
-        }
-    }
-
-    pub(crate) fn float(&mut self) -> f64 {
-        const ODD: [f64; 8] =
-            [0.0, -0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.1, f64::MAX, 5e-324];
-        match self.below(2) {
-            0 => ODD[self.below(ODD.len())],
-            _ => f64::from_bits(self.next()),
-        }
-    }
-
-    /// At most `max` bytes, not ending with a zero.
-    pub(crate) fn text(&mut self, max: usize) -> String {
-        const PARTS: [&str; 12] =
-            ["a", "\"", "\\", "\n", "\0", "\u{1b}[31m", "é", "日本", "𝄞", " ", "\u{202e}", "{x=1}"];
-        let mut text = String::new();
-        for _ in 0..self.below(60) {
-            let part = PARTS[self.below(PARTS.len())];
-            if text.len() + part.len() <= max {
-                text.push_str(part);
-            }
-        }
-        text.trim_end_matches('\0').to_owned()
-    }
-}
 
 pub(crate) fn float(value: f64) -> Json {
     match value {
@@ -417,76 +371,4 @@ pub(crate) fn write(
         object.insert(member.name.clone(), json);
     }
     (inline, Json::Object(object))
-}
-
-/// Names and texts of a schema: with all that JSON must escape.
-pub(crate) fn text() -> impl Strategy<Value = String> {
-    prop_oneof![3 => "[a-z_.]{0,8}", 1 => "[ \"\\\\\t\n\r\u{0}\u{7f}é日=]{0,4}"]
-}
-
-pub(crate) fn any_constant() -> impl Strategy<Value = Constant<'static>> {
-    prop_oneof![
-        any::<bool>().prop_map(Constant::Bool),
-        any::<i64>().prop_map(Constant::I64),
-        any::<u64>().prop_map(Constant::U64),
-        any::<u64>().prop_map(|bits| Constant::F64(f64::from_bits(bits))),
-        text().prop_map(|text| Constant::Str(leak(&text))),
-    ]
-}
-
-/// Fields with names that differ.
-pub(crate) fn members(
-    model: impl Strategy<Value = Model> + 'static,
-    count: std::ops::Range<usize>,
-) -> impl Strategy<Value = Vec<Member>> {
-    let what = prop_oneof![
-        5 => model.prop_map(What::Stands),
-        1 => any_constant().prop_map(What::Constant),
-    ];
-    let member = (text(), 0usize..4, what, text(), text())
-        .prop_map(|(name, gap, what, unit, help)| Member { name, gap, what, unit, help });
-    prop::collection::vec(member, count).prop_map(|mut members| {
-        for (at, member) in members.iter_mut().enumerate() {
-            member.name.push_str(&at.to_string());
-        }
-        members
-    })
-}
-
-fn labels() -> impl Strategy<Value = Vec<(i64, String)>> {
-    let value = prop_oneof![-3i64..4, any::<i64>()];
-    let labels = prop::collection::btree_map(value, text(), 0..5);
-    // A label without a name would be shown as an empty one.
-    labels.prop_map(|labels| {
-        let labels = labels.into_iter().rev();
-        labels.map(|(value, name)| (value, format!("l{name}"))).collect()
-    })
-}
-
-/// Any shape; with those of archives or without.
-pub(crate) fn model(archived: bool) -> BoxedStrategy<Model> {
-    let bytes = || prop::sample::select(vec![1usize, 2, 4, 8, 16]);
-    let leaf = prop_oneof![
-        4 => (bytes(), any::<bool>()).prop_map(|(bytes, signed)| Model::Integer { bytes, signed }),
-        1 => Just(Model::F32),
-        1 => Just(Model::F64),
-        1 => Just(Model::Bool),
-        1 => Just(Model::Char),
-        1 => (0usize..40).prop_map(Model::Text),
-        1 => (0usize..40).prop_map(Model::Bytes),
-        2 => (bytes(), any::<bool>(), labels())
-            .prop_map(|(bytes, signed, labels)| Model::Enum { bytes, signed, labels }),
-        if archived { 3 } else { 0 } => Just(Model::String),
-    ];
-    let archived = u32::from(archived);
-    leaf.prop_recursive(4, 24, 5, move |inner| {
-        prop_oneof![
-            2 => (inner.clone(), 0usize..5).prop_map(|(of, count)| Model::Array(Box::new(of), count)),
-            2 => members(inner.clone(), 0..5).prop_map(Model::Struct),
-            2 * archived => inner.clone().prop_map(|of| Model::Vec(Box::new(of))),
-            2 * archived => (inner, 0usize..8)
-                .prop_map(|(of, gap)| Model::Option(Box::new(of), gap)),
-        ]
-    })
-    .boxed()
 }

@@ -1,0 +1,298 @@
+//! What a record's shape and its time stamp cost, in one process on one core: publish a few hundred
+//! records, read them all, check each, again.
+//!
+//! Contestants take turns within each repetition; the report has the medians, and each one's ratio
+//! to what it is to be compared with. `cargo bench -p perfring-bench --bench shapes`; with `--json`
+//! one line each. `cargo test` runs it with few records, to see that it works.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use bytemuck::{Pod, Zeroable};
+use perfring_consumer::{Consumer, Item};
+use perfring_producer::{Options, Producer, RecordType, SharedProducer};
+use perfring_types::Record;
+use rkyv::api::low::to_bytes_in_with_alloc;
+use rkyv::rancor::Failure;
+use rkyv::ser::allocator::SubAllocator;
+use rkyv::ser::writer::Buffer;
+use rkyv::{Archive, Serialize};
+use std::hint::black_box;
+use std::mem::MaybeUninit;
+use std::time::{Duration, Instant};
+
+/// Records between two readings: well within the ring.
+const ROUND: u64 = 512;
+const BYTES: RecordType = RecordType::BYTES;
+
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Pod, Zeroable, Record)]
+struct Sixty {
+    number: u64,
+    rest: [u64; 7],
+}
+
+impl Sixty {
+    fn of(number: u64) -> Self {
+        Sixty { number, rest: [number ^ 0x5555; 7] }
+    }
+}
+
+/// A string and three fields.
+#[derive(Archive, Serialize, Record)]
+#[record(rkyv)]
+struct Line {
+    message: String,
+    number: u64,
+    took: f64,
+    code: u32,
+}
+
+/// How long publishing took, and reading.
+#[derive(Clone, Copy, Default)]
+struct Took {
+    publish: Duration,
+    read: Duration,
+}
+
+trait Contestant {
+    /// Publishes the records of a round, or whatever it does in their place.
+    fn publish(&mut self, from: u64);
+    /// Reads and checks them: returns how many were right.
+    fn read(&mut self, from: u64) -> u64;
+}
+
+struct Case<'a> {
+    name: &'static str,
+    /// What it is compared with, and whether reading counts.
+    base: Option<&'static str>,
+    both: bool,
+    run: Box<dyn Contestant + 'a>,
+    samples: Vec<Took>,
+}
+
+/// Publishes by one function and reads by another.
+struct Through<P, R> {
+    publish: P,
+    consumer: Consumer,
+    right: R,
+}
+
+impl<P: FnMut(u64), R: FnMut(&perfring_consumer::Record<'_>, u64) -> bool> Contestant
+    for Through<P, R>
+{
+    #[inline(never)]
+    fn publish(&mut self, from: u64) {
+        for number in from..from + ROUND {
+            (self.publish)(number);
+        }
+    }
+
+    #[inline(never)]
+    fn read(&mut self, from: u64) -> u64 {
+        let mut number = from;
+        let mut right = 0;
+        while let Some(Item::Record(record)) = self.consumer.read().unwrap() {
+            right += u64::from((self.right)(&record, number));
+            number += 1;
+        }
+        self.consumer.release();
+        right
+    }
+}
+
+/// No ring: what the same work costs elsewhere.
+struct Plain<P>(P);
+
+impl<P: FnMut(u64)> Contestant for Plain<P> {
+    #[inline(never)]
+    fn publish(&mut self, from: u64) {
+        for number in from..from + ROUND {
+            (self.0)(number);
+        }
+    }
+
+    fn read(&mut self, _: u64) -> u64 {
+        ROUND
+    }
+}
+
+struct Rings {
+    dir: tempfile::TempDir,
+    made: u32,
+}
+
+impl Rings {
+    fn path(&mut self) -> std::path::PathBuf {
+        self.made += 1;
+        self.dir.path().join(self.made.to_string())
+    }
+
+    fn one(&mut self, options: Options) -> (Producer, Consumer) {
+        let path = self.path();
+        (Producer::create(&path, &options).unwrap(), Consumer::attach(&path).unwrap())
+    }
+
+    fn many(&mut self, options: Options) -> (SharedProducer, Consumer) {
+        let path = self.path();
+        (SharedProducer::create(&path, &options).unwrap(), Consumer::attach(&path).unwrap())
+    }
+}
+
+fn same_bytes(record: &perfring_consumer::Record<'_>, number: u64) -> bool {
+    record.bytes == bytemuck::bytes_of(&Sixty::of(number))
+}
+
+fn same_pod(record: &perfring_consumer::Record<'_>, number: u64) -> bool {
+    record
+        .as_pod::<Sixty>()
+        .is_ok_and(|pod| bytemuck::bytes_of(pod) == bytemuck::bytes_of(&Sixty::of(number)))
+}
+
+fn line() -> Line {
+    Line { message: "GET /index.html from 10.0.0.1".to_owned(), number: 0, took: 1.5, code: 200 }
+}
+
+fn same_line(record: &perfring_consumer::Record<'_>, number: u64) -> bool {
+    record.archived::<Line>().is_ok_and(|line| line.number == number && line.message.len() == 29)
+}
+
+fn cases(rings: &mut Rings) -> Vec<Case<'_>> {
+    let mut cases = Vec::new();
+    let mut case = |name, base, both, run| {
+        cases.push(Case { name, base, both, run, samples: Vec::new() });
+    };
+    let plain = Options::default();
+
+    let (mut producer, consumer) = rings.one(plain);
+    let publish = move |n| producer.publish(BYTES, bytemuck::bytes_of(&Sixty::of(n))).unwrap();
+    case(
+        "publish",
+        None,
+        true,
+        Box::new(Through { publish, consumer, right: same_bytes }) as Box<_>,
+    );
+    let (mut producer, consumer) = rings.one(plain);
+    let publish = move |n| producer.publish_pod(&Sixty::of(n)).unwrap();
+    let run = Box::new(Through { publish, consumer, right: same_pod });
+    case("publish_pod", Some("publish"), true, run);
+    let (mut producer, consumer) = rings.one(plain);
+    let publish = move |n| {
+        let mut record = producer.reserve_pod::<Sixty>().unwrap();
+        *record = Sixty::of(n);
+        record.commit();
+    };
+    let run = Box::new(Through { publish, consumer, right: same_pod });
+    case("reserve_pod", Some("publish"), true, run);
+
+    let (producer, consumer) = rings.many(plain);
+    let publish = move |n| producer.publish(BYTES, bytemuck::bytes_of(&Sixty::of(n))).unwrap();
+    let run = Box::new(Through { publish, consumer, right: same_bytes });
+    case("shared publish", None, true, run);
+    let (producer, consumer) = rings.many(plain);
+    let publish = move |n| producer.publish_pod(&Sixty::of(n)).unwrap();
+    let run = Box::new(Through { publish, consumer, right: same_pod });
+    case("shared publish_pod", Some("shared publish"), true, run);
+
+    let (mut value, mut buffer) = (line(), rkyv::util::Align([0u8; 256]));
+    let run = Box::new(Plain(move |n| {
+        value.number = n;
+        let mut scratch = [MaybeUninit::<u8>::uninit(); 256];
+        let to = Buffer::from(&mut *buffer);
+        let done =
+            to_bytes_in_with_alloc::<_, _, Failure>(&value, to, SubAllocator::new(&mut scratch));
+        black_box(done.unwrap().len());
+    }));
+    case("rkyv to a buffer", None, false, run);
+    let (mut producer, consumer) = rings.one(plain);
+    let mut value = line();
+    let publish = move |n| {
+        value.number = n;
+        producer.publish_rkyv(&value).unwrap();
+    };
+    let run = Box::new(Through { publish, consumer, right: same_line });
+    case("publish_rkyv", Some("rkyv to a buffer"), false, run);
+    let (producer, consumer) = rings.many(plain);
+    let mut value = line();
+    let publish = move |n| {
+        value.number = n;
+        producer.publish_rkyv(&value).unwrap();
+    };
+    let run = Box::new(Through { publish, consumer, right: same_line });
+    case("shared publish_rkyv", Some("rkyv to a buffer"), false, run);
+    cases
+}
+
+fn median(mut of: Vec<f64>) -> f64 {
+    of.sort_by(f64::total_cmp);
+    of[of.len() / 2]
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let real = args.iter().any(|arg| arg == "--bench");
+    let json = args.iter().any(|arg| arg == "--json");
+    let (repetitions, rounds) = if real { (5, 8000) } else { (1, 4) };
+    let shm = std::path::Path::new("/dev/shm");
+    let dir = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
+    let mut rings = Rings { dir: dir.unwrap(), made: 0 };
+    let mut cases = cases(&mut rings);
+    let mut numbers = vec![0; cases.len()];
+    for _ in 0..repetitions {
+        // In short turns: what disturbs the machine for a while disturbs all of them.
+        let mut took = vec![Took::default(); cases.len()];
+        for _ in 0..rounds {
+            for (at, case) in cases.iter_mut().enumerate() {
+                let start = Instant::now();
+                case.run.publish(numbers[at]);
+                let between = Instant::now();
+                let right = case.run.read(numbers[at]);
+                took[at].read += between.elapsed();
+                took[at].publish += between - start;
+                assert_eq!(right, ROUND, "{}: records lost or damaged", case.name);
+                numbers[at] += ROUND;
+            }
+        }
+        for (case, took) in cases.iter_mut().zip(took) {
+            case.samples.push(took);
+        }
+    }
+    let per = (rounds * ROUND) as f64;
+    let ns = |took: &Took, both: bool| {
+        let read = if both { took.read } else { Duration::ZERO };
+        (took.publish + read).as_nanos() as f64 / per
+    };
+    if !json {
+        println!(
+            "{:20} {:>8} {:>8} {:>8}   ratio, lowest and highest",
+            "", "publish", "read", "both"
+        );
+    }
+    for case in &cases {
+        let of = |what: &dyn Fn(&Took) -> f64| median(case.samples.iter().map(what).collect());
+        let [publish, both] = [false, true].map(|both| of(&|took: &Took| ns(took, both)));
+        let base = case.base.and_then(|base| cases.iter().find(|other| other.name == base));
+        let ratios = base.map(|base| {
+            let pairs = case.samples.iter().zip(&base.samples);
+            let mut ratios: Vec<f64> =
+                pairs.map(|(a, b)| ns(a, case.both) / ns(b, case.both)).collect();
+            ratios.sort_by(f64::total_cmp);
+            (median(ratios.clone()), ratios[0], ratios[ratios.len() - 1])
+        });
+        if json {
+            let (ratio, low, high) =
+                ratios.map_or((None, None, None), |(m, l, h)| (Some(m), Some(l), Some(h)));
+            let line = serde_json::json!({
+                "bench": "shapes", "contestant": case.name, "publish_ns": publish,
+                "read_ns": both - publish, "base": case.base, "counts_reading": case.both,
+                "ratio": ratio, "ratio_min": low, "ratio_max": high, "repetitions": repetitions,
+                "records": rounds * ROUND * repetitions, "lost": 0,
+            });
+            println!("{line}");
+        } else {
+            let ratio = ratios.map_or_else(String::new, |(ratio, low, high)| {
+                let what = if case.both { "" } else { " (publish alone)" };
+                format!("{ratio:.2} ({low:.2} to {high:.2}) of {}{what}", case.base.unwrap_or(""))
+            });
+            println!("{:20} {publish:8.1} {:8.1} {both:8.1}   {ratio}", case.name, both - publish);
+        }
+    }
+}
