@@ -5,6 +5,7 @@ use crate::failure::{Failure, note};
 use crate::output::{FormatArgs, Output};
 use crate::shapes::Shapes;
 use crate::stop::Stop;
+use crate::time::Since;
 use perfring_consumer::{AttachError, Corrupt, Home, Observer, Snapshot, Start, Totals};
 
 /// Show everything that a ring holds, after a crash or in full flight
@@ -33,7 +34,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Err(AttachError::Corrupt { .. }) => return salvage(args, &stop),
         Err(error) => return Err(error.into()),
     };
-    let mut output = Output::new(&args.format, Shapes::of(snapshot.types().clone()));
+    let since = args.format.since(&args.ring, snapshot.layout())?;
+    let since = since.map(|since| since.before_newest(&snapshot));
+    let shapes = Shapes::of(snapshot.types().clone(), *snapshot.anchors());
+    let mut output = Output::new(&args.format, shapes, since);
     let mut damage = None;
     for item in &snapshot {
         stop.check()?;
@@ -52,7 +56,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 /// can vouch for, but an observer checks record by record.
 fn salvage(args: &Args, stop: &Stop) -> Result<(), Failure> {
     let mut observer = Observer::open(&args.ring, Start::Oldest)?;
-    let mut output = Output::new(&args.format, Shapes::of(observer.types()));
+    // Which record is the newest cannot be said.
+    let since = args.format.since(&args.ring, observer.layout())?.map(Since::before_now);
+    let shapes = Shapes::of(observer.types(), observer.anchors());
+    let mut output = Output::new(&args.format, shapes, since);
     let ended = loop {
         stop.check()?;
         match observer.read() {

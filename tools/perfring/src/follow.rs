@@ -6,6 +6,7 @@ use crate::output::{FormatArgs, Output};
 use crate::shapes::Shapes;
 use crate::stat;
 use crate::stop::{LOOK, Stop};
+use crate::time::Since;
 use clap::ValueEnum;
 use perfring_consumer::{Consumer, Home, Layout, Observer, Pinned, Start, Stat};
 use std::os::unix::fs::MetadataExt;
@@ -112,8 +113,9 @@ enum Turn {
 }
 
 fn run(args: &FollowArgs, mut source: Source, stop: &Stop) -> Result<(), Failure> {
+    let since = args.format.since(&args.ring, source.layout())?.map(Since::before_now);
     let shapes = Shapes::follow(&args.ring, source.layout())?;
-    let mut output = Output::new(&args.format, shapes);
+    let mut output = Output::new(&args.format, shapes, since);
     let ended = follow(args, &mut source, &mut output, stop);
     let flushed = match &ended {
         Err(Failure::ClosedPipe) => Ok(()),

@@ -2,6 +2,7 @@
 
 use crate::failure::note;
 use crate::shapes::Shapes;
+use crate::time::{self, Since};
 use crate::typed::Seen;
 use perfring_consumer::Home;
 use perfring_types::read::Condition;
@@ -15,6 +16,10 @@ pub(crate) struct SelectArgs {
     /// are known. A field of a field has a dot: pos.x. Of several, all
     #[arg(long = "where", value_name = "FIELD=VALUE", value_parser = condition)]
     conditions: Vec<Condition>,
+    /// Only records since then: a length of time, like 5s or 2h, counted back from the newest
+    /// record by dump, and from now by tail and consume; or a UTC time, like 2026-07-01T12:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = time::since)]
+    since: Option<Since>,
 }
 
 /// What `--type` says.
@@ -42,7 +47,11 @@ fn condition(text: &str) -> Result<Condition, String> {
 impl SelectArgs {
     /// Whether anything is left out at all.
     pub(crate) fn is_any(&self) -> bool {
-        !self.types.is_empty() || self.needs_values()
+        !self.types.is_empty() || self.needs_values() || self.since.is_some()
+    }
+
+    pub(crate) fn since(&self) -> Option<Since> {
+        self.since
     }
 
     /// Whether records must be read by their types to be chosen.
@@ -51,8 +60,10 @@ impl SelectArgs {
     }
 
     /// Whether this record is wanted.
-    pub(crate) fn takes(&self, seen: &Seen<'_>) -> bool {
-        self.takes_type(seen) && self.takes_values(seen)
+    pub(crate) fn takes(&self, seen: &Seen<'_>, since: Option<u64>) -> bool {
+        let wall = seen.when.and_then(|when| when.wall);
+        since.is_none_or(|since| wall.is_some_and(|wall| wall >= since))
+            && self.takes_type(seen) && self.takes_values(seen)
     }
 
     fn takes_type(&self, seen: &Seen<'_>) -> bool {

@@ -1,7 +1,8 @@
-//! A ring's record types, as its readers know them.
+//! What a ring says of its records, as its readers know it: their types, and how to tell the time.
 
 use crate::failure::Failure;
-use perfring_consumer::{Home, Layout, Observer, RecordType, Start, Types};
+use crate::typed::Seen;
+use perfring_consumer::{Anchors, Home, Layout, Observer, Record, RecordType, Start, Types};
 use perfring_types::Entries;
 use perfring_types::read::{Type, TypeTable};
 
@@ -20,14 +21,17 @@ pub(crate) struct Shapes {
     known: usize,
     /// Where to look for more. Not the reader itself, which is lent out with every record.
     source: Option<Observer>,
+    /// Whether the table can have more.
+    ended: bool,
     patience: u32,
     wait: u32,
+    anchors: Anchors,
 }
 
 impl Shapes {
-    /// Of this copy of a table.
-    pub(crate) fn of(types: Types) -> Self {
-        let mut shapes = Shapes { patience: 1, ..Shapes::default() };
+    /// Of copies of a table and of anchors.
+    pub(crate) fn of(types: Types, anchors: Anchors) -> Self {
+        let mut shapes = Shapes { patience: 1, anchors, ..Shapes::default() };
         shapes.learn(types);
         shapes
     }
@@ -35,7 +39,7 @@ impl Shapes {
     /// Of the ring that stands there, if it is the one of this layout.
     pub(crate) fn follow(home: &Home, layout: &Layout) -> Result<Self, Failure> {
         let source = Observer::open(home, Start::Oldest)?;
-        let mut shapes = Self::of(Types::default());
+        let mut shapes = Self::of(Types::default(), Anchors::default());
         // Another ring has taken the name: what this one's records are cannot be found out.
         if source.layout().uuid == layout.uuid {
             shapes.learn(source.types());
@@ -54,17 +58,30 @@ impl Shapes {
         &self.damage
     }
 
-    /// The type of a record; looks again for one that came after the last look.
-    pub(crate) fn get(&mut self, kind: u32) -> Option<&Type> {
-        let id = RecordType::new(kind)?;
-        if self.source.is_some() && self.table.get(id).is_none() {
-            self.look_for(id);
+    /// A record with what is said of it; looks again for one that came after the last look.
+    pub(crate) fn see<'a>(&'a mut self, record: Record<'a>) -> Seen<'a> {
+        if record.time.is_some()
+            && let Some(source) = &self.source
+        {
+            // For every record, as somebody may set the clock between two.
+            self.anchors = source.anchors();
         }
-        self.table.get(id)
+        self.look_for(record.kind);
+        Seen::new(record, self.get(record.kind), &self.anchors)
+    }
+
+    fn get(&self, kind: u32) -> Option<&Type> {
+        self.table.get(RecordType::new(kind)?)
+    }
+
+    fn look_for(&mut self, kind: u32) {
+        if self.source.is_some() && !self.ended && self.get(kind).is_none() {
+            self.look_again(kind);
+        }
     }
 
     #[cold]
-    fn look_for(&mut self, id: RecordType) {
+    fn look_again(&mut self, kind: u32) {
         let Some(source) = &self.source else { return };
         if !source.has_more_types(&self.taken) {
             return;
@@ -76,7 +93,7 @@ impl Shapes {
         let types = source.types();
         self.learn(types);
         self.patience =
-            if self.table.get(id).is_some() { 1 } else { (2 * self.patience).min(PATIENCE_MAX) };
+            if self.get(kind).is_some() { 1 } else { (2 * self.patience).min(PATIENCE_MAX) };
         self.wait = self.patience - 1;
     }
 
@@ -90,7 +107,7 @@ impl Shapes {
                         bad.at += 8 * self.known as u64;
                         self.damage.push(bad.to_string());
                         // A table ends there, whatever comes.
-                        self.source = None;
+                        self.ended = true;
                     }
                 }
             }
@@ -122,8 +139,10 @@ mod tests {
         let layout = *Observer::open(&path, Start::Oldest).unwrap().layout();
         let mut shapes = Shapes::follow(&home, &layout).unwrap();
         for id in 5000..5100 {
+            shapes.look_for(id);
             assert!(shapes.get(id).is_none());
             producer.register(&schema("late", id)).unwrap();
+            shapes.look_for(id);
             assert_eq!(shapes.get(id).map(|kind| kind.id.get()), Some(id));
         }
         let other = dir.path().join("other");
@@ -132,6 +151,7 @@ mod tests {
             .register(&schema("x", 5000))
             .unwrap();
         let mut shapes = Shapes::follow(&Home::from(other), &layout).unwrap();
+        shapes.look_for(5000);
         assert!(shapes.get(5000).is_none() && shapes.table().is_empty());
     }
 
@@ -147,7 +167,7 @@ mod tests {
         for id in 5000..5200 {
             producer.register(&schema("other", id)).unwrap();
             let before = shapes.table().len();
-            assert!(shapes.get(4999).is_none());
+            shapes.look_for(4999);
             looks += u32::from(shapes.table().len() > before);
         }
         assert_eq!(looks, 7, "at records 1, 3, 7 ... 127");
@@ -155,7 +175,7 @@ mod tests {
         let file = File::options().write(true).open(&path).unwrap();
         for used in [64u64, u64::MAX, 64, u64::MAX] {
             file.write_all_at(&used.to_ne_bytes(), layout.types_offset()).unwrap();
-            (0..2 * PATIENCE_MAX).for_each(|_| assert!(shapes.get(4999).is_none()));
+            (0..2 * PATIENCE_MAX).for_each(|_| shapes.look_for(4999));
         }
         assert_eq!((shapes.table().len(), shapes.damage().len()), (200, 1));
     }

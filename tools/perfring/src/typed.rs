@@ -1,6 +1,7 @@
 //! A record with what the ring says of it.
 
-use perfring_consumer::Record;
+use crate::time::When;
+use perfring_consumer::{Anchors, Record};
 use perfring_types::Encoding;
 use perfring_types::read::{BadPayload, Type, Value};
 
@@ -8,6 +9,8 @@ use perfring_types::read::{BadPayload, Type, Value};
 #[derive(Debug)]
 pub(crate) struct Seen<'a> {
     pub(crate) record: Record<'a>,
+    /// When it was made, if the ring says so.
+    pub(crate) when: Option<When>,
     /// Its type, if the ring's table has it.
     pub(crate) kind: Option<&'a Type>,
     /// What it holds, if it has a type and was read by it.
@@ -15,8 +18,8 @@ pub(crate) struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    pub(crate) fn new(record: Record<'a>, kind: Option<&'a Type>) -> Self {
-        Seen { record, kind, value: None }
+    pub(crate) fn new(record: Record<'a>, kind: Option<&'a Type>, anchors: &Anchors) -> Self {
+        Seen { record, when: When::of(&record, anchors), kind, value: None }
     }
 
     /// Reads the payload by its type.

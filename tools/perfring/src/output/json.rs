@@ -1,5 +1,6 @@
 //! One JSON object per line.
 
+use crate::time::exact_utc;
 use crate::typed::Seen;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,6 +16,12 @@ struct RecordLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     type_name: Option<&'a str>,
     len: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_unix_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     fields: Option<&'a Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,11 +49,15 @@ struct LostBody {
 
 pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>) -> io::Result<()> {
     let record = &seen.record;
+    let wall = seen.when.and_then(|when| when.wall);
     let mut object = RecordLine {
         pos: record.pos,
         r#type: record.kind,
         type_name: seen.kind.filter(|_| seen.value.is_some()).map(|kind| &*kind.name),
         len: record.bytes.len(),
+        time: wall.map(exact_utc),
+        time_ns: seen.when.map(|when| when.stamp),
+        time_unix_ns: wall,
         fields: None,
         value: None,
         text: None,

@@ -9,21 +9,21 @@ use crate::failure::{Failure, note};
 use crate::owner::count;
 use crate::select::SelectArgs;
 use crate::shapes::Shapes;
-use crate::typed::Seen;
+use crate::time::{self, Since};
 use clap::ValueEnum;
-use perfring_consumer::{Home, Item, Lost, Record};
+use perfring_consumer::{Home, Item, Layout, Lost, Record};
 use std::io::{self, BufWriter, StdoutLock, Write};
 
 /// How records are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// One line per record. Of a known type: its name and its fields, and of log records and spans
+    /// One line per record, after its time if the ring has time stamps. Of a known type: its name and its fields, and of log records and spans
     /// the level, the target and the message first. Else the payload, control characters and bytes
     /// that are not UTF-8 as \xNN
     #[default]
     Text,
     /// One object per line: pos, type, len; of a known type type_name and fields, else text or
-    /// base64; a loss is {"lost": {...}}
+    /// base64; in a ring with time stamps time; a loss is {"lost": {...}}
     Json,
     /// The payloads, exactly, one after another with nothing in between: what `publish` read as
     /// lines has no line ends here
@@ -51,6 +51,7 @@ pub(crate) struct Output<'a> {
     out: BufWriter<StdoutLock<'static>>,
     args: &'a FormatArgs,
     shapes: Shapes,
+    since: Option<u64>,
     lost: u64,
     seen: u64,
     shown: u64,
@@ -58,6 +59,14 @@ pub(crate) struct Output<'a> {
 }
 
 impl FormatArgs {
+    /// What `--since` says of a ring, if anything.
+    pub(crate) fn since(&self, home: &Home, layout: &Layout) -> Result<Option<Since>, Failure> {
+        match self.select.since() {
+            Some(_) if !layout.time => Err(time::untimed(home)),
+            since => Ok(since),
+        }
+    }
+
     /// Whether all of this can be done.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let sentence = match self.format {
@@ -74,10 +83,12 @@ impl FormatArgs {
 
 impl<'a> Output<'a> {
     /// Of a ring with these types. Says at once what of them cannot be read.
-    pub(crate) fn new(args: &'a FormatArgs, shapes: Shapes) -> Self {
+    ///
+    /// What is older than `since`, ns since 1970, is not wanted.
+    pub(crate) fn new(args: &'a FormatArgs, shapes: Shapes, since: Option<u64>) -> Self {
         shapes.damage().iter().for_each(|damage| note(damage));
         let out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
-        Output { out, args, shapes, lost: 0, seen: 0, shown: 0, bad: 0 }
+        Output { out, args, shapes, since, lost: 0, seen: 0, shown: 0, bad: 0 }
     }
 
     /// Writes a record to stdout, if it is wanted. A loss goes to stderr, in JSON to stdout as well
@@ -103,12 +114,12 @@ impl<'a> Output<'a> {
         let args = self.args;
         let shown = args.format != Format::Raw && !args.untyped;
         self.seen += 1;
-        let mut seen = Seen::new(record, self.shapes.get(record.kind));
+        let mut seen = self.shapes.see(record);
         if shown || args.select.needs_values() {
             seen = seen.read();
             self.bad += u64::from(seen.bad().is_some());
         }
-        if !args.select.takes(&seen) {
+        if !args.select.takes(&seen, self.since) {
             return Ok(());
         }
         self.shown += 1;

@@ -9,6 +9,9 @@ pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>, positions: bool) -> 
     if positions {
         write!(out, "{:>10} {:>6}  ", record.pos, record.kind)?;
     }
+    if let Some(when) = &seen.when {
+        write!(out, "{} ", when.text())?;
+    }
     if let Some((kind, value)) = seen.values() {
         if !log::record(out, seen)? {
             write!(out, "{} {}", word(&kind.name), kind.text(value))?;

@@ -25,7 +25,7 @@ impl TypesUse {
         let observer = Observer::open(home, Start::Oldest)?;
         let types = observer.types();
         let used = TYPES_FIRST + 8 * types.words().len() as u64;
-        let shapes = Shapes::of(types);
+        let shapes = Shapes::of(types, observer.anchors());
         let size = observer.layout().types_size;
         Ok(TypesUse {
             size,

@@ -38,7 +38,7 @@ struct Line<'a> {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let observer = Observer::open(&args.ring, Start::Oldest)?;
-    let shapes = Shapes::of(observer.types());
+    let shapes = Shapes::of(observer.types(), observer.anchors());
     let mut out = BufWriter::new(io::stdout().lock());
     write(&mut out, args, &shapes).map_err(|error| Failure::output(&error))?;
     if observer.layout().types_size == 0 {
