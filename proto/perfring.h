@@ -55,6 +55,13 @@
  *                  one
  *  P       P       a producer that holds the type table's lock has written an entry, then stores
  *                  types_used (release); a reader that sees the count sees every entry before it
+ *  Q       Q       a producer has written an anchor, then stores anchors_written (release), and a
+ *                  release fence comes before the next anchor's words; a reader that sees the count
+ *                  sees the anchor, and one that sees a word of the next sees the count before it,
+ *                  when it looks again after an acquire fence
+ *  R       R       a producer stores lock odd, a release fence, perf's time fields, lock even
+ *                  (release); a reader that finds the same even lock before and after has fields of
+ *                  one moment
  *
  * The heavy fence is membarrier(2), MEMBARRIER_CMD_GLOBAL_EXPEDITED, and a full fence. The light
  * fence is a compiler fence in a process that has registered with
@@ -77,8 +84,11 @@
 #define PERFRING_ABI_VERSION 1
 #define PERFRING_ABI_COMPAT 1
 #define PERFRING_ENDIAN_MARK 0x01020304
-#define PERFRING_FEATURES_REQUIRED_KNOWN 0
+#define PERFRING_FEATURE_TIME 1 /* each record that an application publishes has a stamp */
+#define PERFRING_FEATURES_REQUIRED_KNOWN 1
+#define PERFRING_TIME_CLOCK 7 /* `time_clock` of a ring with time: CLOCK_BOOTTIME */
 #define PERFRING_PERF_CAPABILITIES 2
+#define PERFRING_PERF_CAP_TIME_ZERO 16 /* time_shift, time_mult and time_zero can be used */
 #define PERFRING_PERF_HEADER_SIZE 96
 
 /* Sizes. */
@@ -128,6 +138,7 @@
 #define PERFRING_SIZE_MAX 65528
 #define PERFRING_MISC_PAD 0x7
 #define PERFRING_LOST_SIZE 32
+#define PERFRING_STAMP_LEN 8
 
 /* Record types: those below 64 are the kernel's, 0x50460000 to 0x5046ffff perfring's own. */
 #define PERFRING_TYPE_LOST 2
@@ -155,6 +166,8 @@
 #define PERFRING_SLOT_LOSSES_WORDS 24
 #define PERFRING_SLOT_BASE_WORDS 16
 #define PERFRING_LEDGER_WORDS 13
+#define PERFRING_ANCHOR_WORDS 4
+#define PERFRING_ANCHORS 16 /* of which the newest 15 can be read */
 
 #define PERFRING_TAIL_MARK_POS 0 /* is the number as well */
 #define PERFRING_TAIL_MARK_RECORDS 1
@@ -248,6 +261,11 @@
 #define PERFRING_LEDGER_TOLD_PENDING_BYTES 11
 #define PERFRING_LEDGER_LOST_MARKERS 12
 
+#define PERFRING_ANCHOR_POS 0
+#define PERFRING_ANCHOR_CLOCK_NS 1
+#define PERFRING_ANCHOR_REALTIME_NS 2
+#define PERFRING_ANCHOR_ERROR_NS 3
+
 /* Offsets of perfring's own fields. */
 #define PERFRING_OFF_MAGIC 1152
 #define PERFRING_OFF_ABI_VERSION 1160
@@ -272,6 +290,7 @@
 #define PERFRING_OFF_BOOT_ID 1272
 #define PERFRING_OFF_TYPES_OFFSET 1288
 #define PERFRING_OFF_TYPES_SIZE 1296
+#define PERFRING_OFF_TIME_CLOCK 1304
 #define PERFRING_OFF_TAIL_MARK 1408
 #define PERFRING_OFF_PRODUCER_BOOK 1536
 #define PERFRING_OFF_WAIT_ARMED 2048
@@ -291,11 +310,15 @@
 #define PERFRING_OFF_PRODUCER_POS 2568
 #define PERFRING_OFF_LEDGER_WRITTEN 2576
 #define PERFRING_OFF_LEDGER_STALE 2584
+#define PERFRING_OFF_NEWEST_STAMP 2592
 #define PERFRING_OFF_LEDGER_MORE 2624
 #define PERFRING_OFF_LEDGER 2688
 #define PERFRING_OFF_STUCK_POS 2792
 #define PERFRING_OFF_STUCK_SINCE_NS 2800
 #define PERFRING_OFF_RECOVER_BYTE 2808
+#define PERFRING_OFF_TIME_BOOT 2816
+#define PERFRING_OFF_ANCHORS_WRITTEN 2824
+#define PERFRING_OFF_ANCHORS 2880
 
 /* struct perf_event_header: one aligned 64-bit word, stored and loaded as such. */
 struct perfring_record {
@@ -312,7 +335,14 @@ struct perfring_lost {
 	uint64_t bytes; /* what they would have taken, headers and padding included */
 };
 
-/* Bytes that a payload of `len` bytes (at most 65520) takes in the ring. */
+/* In a ring with time, a record that an application published, up to its payload. */
+struct perfring_stamped {
+	struct perfring_record header;
+	uint64_t time; /* CLOCK_BOOTTIME of the initial time namespace, ns */
+};
+
+/* Bytes that a payload of `len` bytes (at most 65520) takes in the ring; of a ring with time, add
+ * PERFRING_STAMP_LEN to `len`. */
 #define PERFRING_RECORD_SIZE(len) (((uint64_t)(len) + 15u) & ~(uint64_t)7u)
 
 /* At types_offset. The lock on its first byte is held by whoever adds an entry. */
@@ -374,7 +404,7 @@ struct perfring_header {
 	/* struct perf_event_mmap_page. */
 	uint32_t version;
 	uint32_t compat_version;
-	uint32_t lock;
+	uint32_t lock; /* live, as capabilities, time_shift, time_mult, time_zero: in a ring with time */
 	uint32_t index;
 	int64_t offset;
 	uint64_t time_enabled;
@@ -424,7 +454,8 @@ struct perfring_header {
 	uint8_t boot_id[16];
 	uint64_t types_offset;
 	uint64_t types_size;
-	uint8_t gap_identity[104];
+	uint32_t time_clock; /* 0, or PERFRING_TIME_CLOCK */
+	uint8_t gap_identity[100];
 
 	/* Live, written by the producer. */
 	struct perfring_tail_mark tail_mark;
@@ -464,7 +495,8 @@ struct perfring_header {
 	uint64_t producer_pos; /* end of the last reservation */
 	uint64_t ledger_written;
 	uint64_t ledger_stale;
-	uint8_t gap_ledger_more[32];
+	uint64_t newest_stamp; /* also of an exclusive ring */
+	uint8_t gap_ledger_more[24];
 	uint64_t ledger_more;
 	uint8_t gap_ledger[56];
 	uint64_t ledger[PERFRING_LEDGER_WORDS];
@@ -472,11 +504,18 @@ struct perfring_header {
 	uint64_t stuck_since_ns; /* CLOCK_REALTIME */
 	uint64_t recover_byte;
 
-	uint8_t gap_end[1280];
+	/* Live, in a ring with time, written by the producer: what tells wall-clock times. */
+	uint64_t time_boot;
+	uint64_t anchors_written; /* the next goes to anchors[anchors_written % PERFRING_ANCHORS] */
+	uint8_t gap_anchors[48];
+	uint64_t anchors[PERFRING_ANCHORS][PERFRING_ANCHOR_WORDS];
+
+	uint8_t gap_end[704];
 };
 
 PERFRING_ASSERT(sizeof(struct perfring_record) == PERFRING_HEADER_LEN);
 PERFRING_ASSERT(sizeof(struct perfring_lost) == PERFRING_LOST_SIZE);
+PERFRING_ASSERT(sizeof(struct perfring_stamped) == PERFRING_HEADER_LEN + PERFRING_STAMP_LEN);
 PERFRING_ASSERT(sizeof(struct perfring_types) == PERFRING_TYPES_FIRST);
 PERFRING_ASSERT(sizeof(struct perfring_type) == 24);
 PERFRING_ASSERT(sizeof(struct perfring_holder) == 128);
@@ -521,6 +560,7 @@ PERFRING_ASSERT_OFF(uuid, PERFRING_OFF_UUID);
 PERFRING_ASSERT_OFF(boot_id, PERFRING_OFF_BOOT_ID);
 PERFRING_ASSERT_OFF(types_offset, PERFRING_OFF_TYPES_OFFSET);
 PERFRING_ASSERT_OFF(types_size, PERFRING_OFF_TYPES_SIZE);
+PERFRING_ASSERT_OFF(time_clock, PERFRING_OFF_TIME_CLOCK);
 PERFRING_ASSERT_OFF(tail_mark, PERFRING_OFF_TAIL_MARK);
 PERFRING_ASSERT_OFF(producer_book, PERFRING_OFF_PRODUCER_BOOK);
 PERFRING_ASSERT_OFF(wait_armed, PERFRING_OFF_WAIT_ARMED);
@@ -540,11 +580,15 @@ PERFRING_ASSERT_OFF(shared_lock, PERFRING_OFF_SHARED_LOCK);
 PERFRING_ASSERT_OFF(producer_pos, PERFRING_OFF_PRODUCER_POS);
 PERFRING_ASSERT_OFF(ledger_written, PERFRING_OFF_LEDGER_WRITTEN);
 PERFRING_ASSERT_OFF(ledger_stale, PERFRING_OFF_LEDGER_STALE);
+PERFRING_ASSERT_OFF(newest_stamp, PERFRING_OFF_NEWEST_STAMP);
 PERFRING_ASSERT_OFF(ledger_more, PERFRING_OFF_LEDGER_MORE);
 PERFRING_ASSERT_OFF(ledger, PERFRING_OFF_LEDGER);
 PERFRING_ASSERT_OFF(stuck_pos, PERFRING_OFF_STUCK_POS);
 PERFRING_ASSERT_OFF(stuck_since_ns, PERFRING_OFF_STUCK_SINCE_NS);
 PERFRING_ASSERT_OFF(recover_byte, PERFRING_OFF_RECOVER_BYTE);
+PERFRING_ASSERT_OFF(time_boot, PERFRING_OFF_TIME_BOOT);
+PERFRING_ASSERT_OFF(anchors_written, PERFRING_OFF_ANCHORS_WRITTEN);
+PERFRING_ASSERT_OFF(anchors, PERFRING_OFF_ANCHORS);
 #undef PERFRING_ASSERT_OFF
 
 /* The consumer's place is a holder, on the byte that it locks. */

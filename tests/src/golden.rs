@@ -6,7 +6,8 @@
 mod shared;
 
 use perfring_abi::{
-    Cause, Evict, FIELDS, Field, Policy, Producers, RecordType, SLOT_SIZE, Slot, Tell, record_size,
+    ANCHOR, Cause, Evict, FEATURE_TIME, FIELDS, Field, PERF_CAPABILITIES, Policy, Producers,
+    RecordType, RecordWord, SLOT_SIZE, STAMP_LEN, Slot, Tell, record_size,
 };
 use perfring_consumer::Consumer;
 use perfring_producer::{
@@ -24,6 +25,10 @@ const SMALL: u64 = 4096;
 const PAGE: u64 = 4096;
 /// What stands in place of the time of day.
 const TIME: u64 = 1_700_000_000_000_000_000;
+
+/// What stands in place of the boot clock, at position 0; and where the wall clock was set.
+const BOOT_CLOCK: u64 = 86_400_000_000_000;
+const SET_AT: u64 = 100;
 
 /// A ring file, and what a reader must find in it.
 pub(crate) struct Golden {
@@ -174,7 +179,7 @@ impl Script {
     fn publish(&mut self, kind: u32, payload: &[u8]) {
         self.producer().publish(RecordType::new(kind).unwrap(), payload).unwrap();
         self.tell();
-        let size = record_size(payload.len());
+        let size = size_of(&self.options, payload.len());
         self.stands(size, Kind::Record { kind, payload: payload.to_vec() });
     }
 
@@ -189,7 +194,7 @@ impl Script {
 
     fn discard(&mut self, len: usize) {
         drop(self.producer().reserve(RecordType::BYTES, len).unwrap());
-        let size = record_size(len);
+        let size = size_of(&self.options, len);
         self.stands(size, Kind::Hole);
         self.discarded.add(size);
     }
@@ -199,8 +204,8 @@ impl Script {
         let refused = self.producer().publish(RecordType::BYTES, &payload);
         assert_eq!(refused, Err(error), "{}", self.what);
         match error {
-            ReserveError::Full => self.full.add(record_size(len)),
-            _ => self.too_large.add(record_size(len)),
+            ReserveError::Full => self.full.add(size_of(&self.options, len)),
+            _ => self.too_large.add(size_of(&self.options, len)),
         }
     }
 
@@ -243,7 +248,10 @@ impl Script {
         assert_eq!(word(&file, "data_head"), self.head, "{name}: data_head");
         assert_eq!(word(&file, "data_tail"), self.tail, "{name}: data_tail");
         anonymise(&mut file, name);
-        let expect = self.expect(&file);
+        let mut expect = self.expect(&file);
+        if self.options.time {
+            add_times(&mut expect);
+        }
         Golden { name, file, expect }
     }
 
@@ -322,6 +330,7 @@ fn layout(options: &Options, file: &[u8]) -> Value {
             Tell::CountersOnly => "counters_only",
         },
         "producers": options.producers.name(),
+        "time": options.time,
         "slot_count": if options.producers == Producers::One { 1 } else { options.slots },
         "created_ns": TIME,
         "creator_pid": 4000,
@@ -362,6 +371,69 @@ fn shown(item: &Item) -> Option<Value> {
         })),
         Kind::Record { kind, payload } => Some(record(item.pos, *kind, payload)),
     }
+}
+
+/// Bytes that a payload takes in such a ring.
+fn size_of(options: &Options, len: usize) -> u64 {
+    record_size(if options.time { len + STAMP_LEN as usize } else { len })
+}
+
+/// What stands in place of a record's stamp.
+fn stamp_at(pos: u64) -> u64 {
+    BOOT_CLOCK + 10 * pos
+}
+
+/// What stands in place of the anchors: the wall clock was set an hour ahead before `SET_AT`.
+fn anchors() -> [[u64; ANCHOR]; 2] {
+    let hour = 3_600_000_000_000;
+    [[0, 0], [SET_AT, hour]].map(|[pos, ahead]| [pos, stamp_at(pos), TIME + 10 * pos + ahead, 40])
+}
+
+/// Adds to every record of an expectation its stamp and its wall-clock time.
+fn add_times(value: &mut Value) {
+    match value {
+        Value::Array(values) => values.iter_mut().for_each(add_times),
+        Value::Object(object) => {
+            if let (Some(pos), Some(_)) =
+                (object.get("pos").and_then(Value::as_u64), object.get("type"))
+            {
+                let anchor = anchors()[usize::from(pos >= SET_AT)];
+                object.insert("time".into(), stamp_at(pos).into());
+                object.insert("wall".into(), (anchor[2] + stamp_at(pos) - anchor[1]).into());
+            }
+            object.values_mut().for_each(add_times);
+        }
+        _ => {}
+    }
+}
+
+/// Makes up the times of a ring that has not wrapped yet, and in which nothing is open.
+fn anonymise_times(file: &mut [u8]) {
+    let put = |file: &mut [u8], at: usize, word: u64| {
+        file[at..at + 8].copy_from_slice(&word.to_ne_bytes());
+    };
+    let head = word(file, "data_head");
+    assert!(head < word(file, "data_size"), "it has wrapped");
+    let (mut pos, data) = (0, word(file, "data_offset") as usize);
+    while pos < head {
+        let at = data + pos as usize;
+        let word = u64::from_ne_bytes(file[at..at + 8].try_into().unwrap());
+        let word = RecordWord::from_raw(word);
+        if word.is_data() || word.kind() == RecordType::NOP && word.size() > 8 {
+            put(file, at + 8, stamp_at(pos));
+        }
+        pos += word.size();
+    }
+    put(file, at("newest_stamp").start, stamp_at(head));
+    file[at("time_boot")].copy_from_slice(&[0xb0; 8]);
+    put(file, at("anchors_written").start, anchors().len() as u64);
+    for (index, word) in anchors().into_iter().flatten().enumerate() {
+        put(file, at("anchors").start + 8 * index, word);
+    }
+    for field in ["lock", "time_shift", "time_mult", "time_zero"] {
+        file[at(field)].fill(0);
+    }
+    put(file, at("capabilities").start, PERF_CAPABILITIES);
 }
 
 /// A record as the expectation has it: short payloads as text, others by their hash.
@@ -408,6 +480,9 @@ fn anonymise(file: &mut [u8], name: &str) {
     let id = fnv1a64(name.as_bytes()).to_be_bytes();
     file[at("uuid")].copy_from_slice(&[id, id].concat());
     file[at("boot_id")].copy_from_slice(&[0xb0; 16]);
+    if word(file, "features_required") == FEATURE_TIME {
+        anonymise_times(file);
+    }
     let place = at("consumer_epoch").start;
     let shared = file[at("producers")] == Producers::Many.code().to_ne_bytes();
     let slots = u32::from_ne_bytes(file[at("slot_count")].try_into().unwrap());
@@ -486,6 +561,7 @@ pub(crate) fn all() -> Vec<Golden> {
         killed_in_book(),
         killed_long_after_book(),
         killed_between_consumer_book_and_tail(),
+        timed_drop(),
     ]
     .into_iter()
     .chain(shared::all())
@@ -506,6 +582,22 @@ fn drop_few() -> Golden {
     script.publish(0xffff_ffff, b"12345678");
     script.publish(4096, &text(5, 1000));
     script.end("drop_few")
+}
+
+fn timed_drop() -> Golden {
+    let what = "A ring with time: records of several lengths, a hole and a loss; the consumer has \
+                read one. The wall clock was set an hour ahead before position 100.";
+    let options = Options { time: true, ..options(Policy::Drop) };
+    let mut script = Script::new(what, options).with_producer();
+    script.publish(5000, b"one");
+    script.publish(5001, b"two words");
+    script.publish(4096, b"");
+    script.consume(1);
+    script.discard(20);
+    script.refused(4080 - 7, ReserveError::TooLarge { len: 4080 - 7, max: 4080 - 8 });
+    script.publish(9, b"\x04\x00\x00\x00raw!");
+    script.publish(4096, &text(5, 1000));
+    script.end("timed_drop")
 }
 
 fn drop_wrapped_with_losses() -> Golden {

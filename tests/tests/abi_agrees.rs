@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::{
-    Cause, Evict, FIELDS, Hole, Policy, Producers, RecordType, RecordWord, Slot, Tell,
+    Cause, Evict, FIELDS, Hole, Policy, Producers, RecordType, RecordWord, Slot, Tell, anchor,
     consumer_book as consumer, ledger, producer_book as producer, slot_losses as losses,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -154,7 +154,7 @@ fn every_field_stands_where_the_document_has_it() {
 }
 
 /// Latches and tables of words: the C name, the heading in ABI.md, and how many words.
-const BOOKS: [(&str, &str, usize); 7] = [
+const BOOKS: [(&str, &str, usize); 8] = [
     ("TAIL_MARK", "`tail_mark`", perfring_abi::TAIL_MARK),
     ("PRODUCER_BOOK", "`producer_book`", perfring_abi::PRODUCER_BOOK),
     ("CONSUMER_BOOK", "`consumer_book`", perfring_abi::CONSUMER_BOOK),
@@ -162,6 +162,7 @@ const BOOKS: [(&str, &str, usize); 7] = [
     ("SLOT_LOSSES", "`losses` of a slot", perfring_abi::SLOT_LOSSES),
     ("SLOT_BASE", "`base` of a slot", perfring_abi::SLOT_BASE),
     ("LEDGER", "`ledger`", perfring_abi::LEDGER),
+    ("ANCHOR", "`anchor`", perfring_abi::ANCHOR),
 ];
 
 /// The figures in them: book, name and word, as Rust has them.
@@ -208,6 +209,10 @@ fn book_words() -> BTreeMap<(&'static str, String), usize> {
         ("LEDGER", "reclaimed_records", ledger::RECLAIMED_RECORDS),
         ("LEDGER", "reclaimed_bytes", ledger::RECLAIMED_RECORDS + 1),
         ("LEDGER", "lost_markers", ledger::LOST_MARKERS),
+        ("ANCHOR", "pos", anchor::POS),
+        ("ANCHOR", "clock_ns", anchor::CLOCK_NS),
+        ("ANCHOR", "realtime_ns", anchor::REALTIME_NS),
+        ("ANCHOR", "error_ns", anchor::ERROR_NS),
     ] {
         add(book, name, word);
     }
@@ -247,7 +252,10 @@ fn constants() -> BTreeMap<String, u64> {
         ("ABI_COMPAT", perfring_abi::ABI_COMPAT.into()),
         ("ENDIAN_MARK", perfring_abi::ENDIAN_MARK.into()),
         ("FEATURES_REQUIRED_KNOWN", perfring_abi::FEATURES_REQUIRED_KNOWN),
+        ("FEATURE_TIME", perfring_abi::FEATURE_TIME),
+        ("TIME_CLOCK", perfring_abi::TIME_CLOCK.into()),
         ("PERF_CAPABILITIES", perfring_abi::PERF_CAPABILITIES),
+        ("PERF_CAP_TIME_ZERO", perfring_abi::PERF_CAP_TIME_ZERO),
         ("PERF_HEADER_SIZE", perfring_abi::PERF_HEADER_SIZE.into()),
         ("HEADER_PAGE_LEN", perfring_abi::HeaderPage::LEN as u64),
         ("DATA_SIZE_MIN", perfring_abi::DATA_SIZE_MIN),
@@ -279,6 +287,8 @@ fn constants() -> BTreeMap<String, u64> {
         ("SIZE_MAX", perfring_abi::SIZE_MAX.into()),
         ("MISC_PAD", perfring_abi::MISC_PAD.into()),
         ("LOST_SIZE", perfring_abi::LOST_SIZE.into()),
+        ("STAMP_LEN", perfring_abi::STAMP_LEN.into()),
+        ("ANCHORS", perfring_abi::ANCHORS as u64),
         ("TYPE_LOST", RecordType::LOST.into()),
         ("TYPE_SAMPLE", RecordType::SAMPLE.get().into()),
         ("TYPE_BYTES", RecordType::BYTES.get().into()),
@@ -437,6 +447,8 @@ fn the_first_1088_bytes_are_the_kernels() {
          struct perf_event_mmap_page page = { .cap_bit0_is_deprecated = 1 };\n\
          printf(\"page %zu\\n\", sizeof page);\n\
          printf(\"capabilities %llu\\n\", (unsigned long long)page.capabilities);\n\
+         page.cap_bit0_is_deprecated = 0, page.cap_user_time_zero = 1;\n\
+         printf(\"time_zero %llu\\n\", (unsigned long long)page.capabilities);\n\
          printf(\"lost %d\\nsample %d\\n\", PERF_RECORD_LOST, PERF_RECORD_SAMPLE);\n",
     );
     for member in ["type", "misc", "size"] {
@@ -450,6 +462,7 @@ fn the_first_1088_bytes_are_the_kernels() {
         printed(&root().join("proto/upstream"), &source).into_iter().collect();
     assert_eq!(said["page"], [end as u64]);
     assert_eq!(said["capabilities"], [perfring_abi::PERF_CAPABILITIES]);
+    assert_eq!(said["time_zero"], [perfring_abi::PERF_CAP_TIME_ZERO]);
     assert_eq!(said["lost"], [u64::from(RecordType::LOST)]);
     assert_eq!(said["sample"], [u64::from(RecordType::SAMPLE.get())]);
     let wanted = [("type", "type"), ("misc", "misc"), ("size", "size")].map(|(a, b)| (a, b.into()));

@@ -9,8 +9,8 @@ mod golden;
 
 use perfring_abi::Cause;
 use perfring_consumer::{
-    AttachError, Consumer, Count, Holding, Item, Member, Observer, Snapshot, Start, Stat, Totals,
-    recover,
+    Anchors, AttachError, Consumer, Count, Holding, Item, Member, Observer, Snapshot, Start, Stat,
+    Totals, recover,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -63,9 +63,16 @@ fn readable(path: &Path) -> bool {
     true
 }
 
-fn item(found: Item<'_>) -> Value {
+fn item(found: Item<'_>, anchors: &Anchors) -> Value {
     match found {
-        Item::Record(found) => golden::record(found.pos, found.kind, found.bytes),
+        Item::Record(found) => {
+            let mut shown = golden::record(found.pos, found.kind, found.bytes);
+            if let Some(time) = found.time {
+                shown["time"] = time.into();
+                shown["wall"] = found.wall(anchors).into();
+            }
+            shown
+        }
         Item::Lost(lost) => json!({
             "pos": lost.pos,
             "cause": lost.cause.name(),
@@ -166,7 +173,10 @@ fn snapshot_observer_and_stat_find_what_is_expected() {
         let expect = expectation(&name);
 
         let snapshot = Snapshot::take(&path).unwrap();
-        let items: Vec<_> = snapshot.iter().map(|found| item(found.unwrap())).collect();
+        let items: Vec<_> = {
+            let shown = |found: Result<_, _>| item(found.unwrap(), snapshot.anchors());
+            snapshot.iter().map(shown).collect()
+        };
         // What is stranded behind a dead producer's reservation is in a snapshot too.
         let (mut all, mut upto) = (expect["items"].clone(), &expect["data_head"]);
         if is_shared(&expect) {
@@ -180,10 +190,11 @@ fn snapshot_observer_and_stat_find_what_is_expected() {
         assert_eq!(books(snapshot.totals()), expect["books"], "{name}: the snapshot's books");
 
         let mut observer = Observer::open(&path, Start::Oldest).unwrap();
+        let anchors = observer.anchors();
         let mut items = Vec::new();
         let mut places = vec![observer.saved()];
         while let Some(found) = observer.read().unwrap() {
-            items.push(item(found));
+            items.push(item(found, &anchors));
             places.push(observer.saved());
         }
         assert_eq!(json!(items), expect["items"], "{name}: observer");
@@ -193,7 +204,7 @@ fn snapshot_observer_and_stat_find_what_is_expected() {
         // From each place that it has been at, an observer finds the rest.
         for (read, place) in places.into_iter().enumerate() {
             let mut observer = Observer::open(&path, Start::At(place)).unwrap();
-            let rest = std::iter::from_fn(|| observer.read().unwrap().map(item)).count();
+            let rest = std::iter::from_fn(|| observer.read().unwrap().map(drop)).count();
             assert_eq!(rest, items.len() - read, "{name}: from {place:?}");
         }
         let mut observer = Observer::open(&path, Start::Latest).unwrap();
@@ -223,6 +234,7 @@ fn snapshot_observer_and_stat_find_what_is_expected() {
             "evict": format!("{:?}", stat.layout.evict).to_lowercase(),
             "tell": match stat.layout.tell.code() { 0 => "in_stream", _ => "counters_only" },
             "producers": stat.layout.producers.name(),
+            "time": stat.layout.time,
             "slot_count": stat.layout.slots,
             "created_ns": stat.layout.created_ns,
             "creator_pid": stat.layout.creator_pid,
@@ -256,9 +268,9 @@ fn a_consumer_finds_what_is_unread_and_leaves_it_read() {
             }
             attached => attached.unwrap(),
         };
-        let mut items = Vec::new();
+        let (mut items, anchors) = (Vec::new(), consumer.anchors());
         while let Some(found) = consumer.read().unwrap() {
-            items.push(item(found));
+            items.push(item(found, &anchors));
         }
         assert_eq!(json!(items), expect["unread"], "{name}: consumer");
         assert_eq!(json!(consumer.position()), expect["data_head"], "{name}: consumer");
@@ -280,7 +292,7 @@ fn a_consumer_finds_what_is_unread_and_leaves_it_read() {
             while let Some(found) = pinned.read().unwrap() {
                 held.push(found);
             }
-            let items: Vec<_> = held.into_iter().map(item).collect();
+            let items: Vec<_> = held.into_iter().map(|found| item(found, &anchors)).collect();
             assert_eq!(json!(items), expect["unread"], "{name}: pinned");
         } else {
             assert_eq!(expect["layout"]["policy"], "overwrite", "{name}: nothing pins these");
@@ -359,9 +371,9 @@ fn a_shared_ring_is_recovered_whoever_does_it() {
         assert_eq!(golden::word(&file, "shared_lock"), 0, "{name}");
         assert_eq!(json!(golden::word(&file, "producer_pos")), wanted["data_head"], "{name}");
         let mut observer = Observer::open(&copy, Start::Oldest).unwrap();
-        let mut items = Vec::new();
+        let (mut items, anchors) = (Vec::new(), observer.anchors());
         while let Some(found) = observer.read().unwrap() {
-            items.push(item(found));
+            items.push(item(found, &anchors));
         }
         assert_eq!(json!(items), wanted["items"], "{name}: recovered");
         assert_eq!(recover(&copy).unwrap().swept, [], "{name}: again");
@@ -374,7 +386,7 @@ fn a_shared_ring_is_recovered_whoever_does_it() {
         // What is open the first time may be a slow one's.
         for _ in 0..3 {
             while let Some(found) = consumer.read().unwrap() {
-                items.push(item(found));
+                items.push(item(found, &anchors));
             }
             consumer.sleep(std::time::Duration::from_millis(1));
         }

@@ -2,9 +2,9 @@
 
 use crate::page::HeaderPage;
 use crate::{
-    ABI_COMPAT, ABI_VERSION, DATA_SIZE_MAX, DATA_SIZE_MIN, ENDIAN_MARK, Evict,
+    ABI_COMPAT, ABI_VERSION, DATA_SIZE_MAX, DATA_SIZE_MIN, ENDIAN_MARK, Evict, FEATURE_TIME,
     FEATURES_REQUIRED_KNOWN, MAGIC, PERF_CAPABILITIES, PERF_HEADER_SIZE, Policy, Producers,
-    SLOT_SIZE, SLOTS_MAX, TYPES_SIZE_MAX, Tell,
+    SLOT_SIZE, SLOTS_MAX, STAMP_LEN, TIME_CLOCK, TYPES_SIZE_MAX, Tell,
 };
 use bytemuck::Zeroable;
 use core::fmt;
@@ -26,6 +26,8 @@ pub struct Layout {
     pub producers: Producers,
     /// Producer slots: 1 for an exclusive ring, the most producers at a time for a shared one.
     pub slots: u32,
+    /// Whether each record has a stamp of `CLOCK_BOOTTIME`.
+    pub time: bool,
     /// When the ring was made: `CLOCK_REALTIME`, ns.
     pub created_ns: u64,
     /// The process that made it, in its own pid namespace.
@@ -162,7 +164,22 @@ impl Layout {
     /// ring not quite full.
     #[must_use]
     pub const fn max_len(&self) -> usize {
-        max_len(self.data_size)
+        max_len(self.data_size) - self.stamp_len()
+    }
+
+    /// Bytes of a record's stamp: none in a ring without time.
+    #[must_use]
+    #[inline]
+    pub const fn stamp_len(&self) -> usize {
+        if self.time { STAMP_LEN as usize } else { 0 }
+    }
+
+    /// Bytes that a payload of `len` takes in this ring: header, stamp if there is one, payload,
+    /// padding to eight. Saturates.
+    #[must_use]
+    #[inline]
+    pub const fn record_size(&self, len: usize) -> u64 {
+        crate::record_size(len.saturating_add(self.stamp_len()))
     }
 
     /// The header page of a new ring of this shape. `magic` is left zero: it is written last.
@@ -175,6 +192,8 @@ impl Layout {
             data_size: self.data_size,
             abi_version: ABI_VERSION,
             abi_compat: ABI_COMPAT,
+            features_required: if self.time { FEATURE_TIME } else { 0 },
+            time_clock: if self.time { TIME_CLOCK } else { 0 },
             page_size: self.page_size,
             endian: ENDIAN_MARK,
             policy: self.policy.code(),
@@ -256,6 +275,10 @@ impl Layout {
         {
             return field("types_size", page.types_size);
         }
+        let time = page.features_required & FEATURE_TIME != 0;
+        if page.time_clock != if time { TIME_CLOCK } else { 0 } {
+            return field("time_clock", page.time_clock.into());
+        }
         let layout = Layout {
             page_size: page.page_size,
             data_size: page.data_size,
@@ -264,6 +287,7 @@ impl Layout {
             tell,
             producers,
             slots: page.slot_count,
+            time,
             created_ns: page.created_ns,
             creator_pid: page.creator_pid,
             creator_uid: page.creator_uid,

@@ -28,9 +28,9 @@ mod record;
 
 pub use check::{BadRing, Layout};
 pub use live::{
-    CONSUMER_BOOK, Header, Holder, LEDGER, Latch, NAME_WORDS, PRODUCER_BOOK, SLOT_BASE,
-    SLOT_LOSSES, SLOT_WRITTEN, SharedLine, Slot, SpaceLine, TAIL_MARK, WaitLine, consumer_book,
-    ledger, producer_book, slot_losses,
+    ANCHOR, ANCHORS, CONSUMER_BOOK, Header, Holder, LEDGER, Latch, NAME_WORDS, PRODUCER_BOOK,
+    PerfTime, SLOT_BASE, SLOT_LOSSES, SLOT_WRITTEN, SharedLine, Slot, SpaceLine, TAIL_MARK,
+    TimeLine, WaitLine, anchor, consumer_book, ledger, producer_book, slot_losses,
 };
 pub use page::{FIELDS, Field, HeaderPage};
 pub use record::{
@@ -46,8 +46,14 @@ pub const ABI_VERSION: u32 = 1;
 pub const ABI_COMPAT: u32 = 1;
 /// What the `endian` field holds, in the writer's byte order.
 pub const ENDIAN_MARK: u32 = 0x0102_0304;
-/// Feature bits that a reader must understand to read the ring. None is defined yet.
-pub const FEATURES_REQUIRED_KNOWN: u64 = 0;
+/// Bit of `features_required`: every record that an application publishes begins with a stamp.
+pub const FEATURE_TIME: u64 = 1;
+/// Feature bits that a reader must understand to read the ring, and that this code does.
+pub const FEATURES_REQUIRED_KNOWN: u64 = FEATURE_TIME;
+/// What `time_clock` holds in a timed ring: `CLOCK_BOOTTIME`, by the kernel's number.
+pub const TIME_CLOCK: u32 = 7;
+/// Bytes of a record's stamp, before its payload.
+pub const STAMP_LEN: u32 = 8;
 /// The smallest data area: one 4 KiB page.
 pub const DATA_SIZE_MIN: u64 = 4096;
 /// The largest data area: 1 TiB.
@@ -72,6 +78,9 @@ pub const RECOVER_LOCK_BYTE: u64 = page::offsets::SHARED + 248;
 /// The `capabilities` of a real perf page without hardware counters: only
 /// `cap_bit0_is_deprecated`.
 pub const PERF_CAPABILITIES: u64 = 2;
+/// The bit of `capabilities` that says that `time_shift`, `time_mult` and `time_zero` turn the
+/// processor's counter into the stamps' clock: `cap_user_time_zero`.
+pub const PERF_CAP_TIME_ZERO: u64 = 1 << 4;
 /// The `size` field of a real perf page: the header up to `__reserved`.
 pub const PERF_HEADER_SIZE: u32 = 96;
 

@@ -36,6 +36,10 @@ pub const SLOT_LOSSES: usize = 24;
 pub const SLOT_BASE: usize = 16;
 /// Words of the ledger.
 pub const LEDGER: usize = 13;
+/// Words of an anchor.
+pub const ANCHOR: usize = 4;
+/// Anchors that there is room for. The oldest may be being written over, so one less can be read.
+pub const ANCHORS: usize = if cfg!(loom) { 3 } else { 16 };
 /// 64-bit words of a holder's name.
 pub const NAME_WORDS: usize = 8;
 
@@ -63,6 +67,18 @@ pub mod producer_book {
     pub const TOLD: usize = 16;
     /// `PERF_RECORD_LOST` records in the stream.
     pub const LOST_MARKERS: usize = 24;
+}
+
+/// Where each figure stands in an anchor.
+pub mod anchor {
+    /// The position from which it holds.
+    pub const POS: usize = 0;
+    /// The stamps' clock at some moment, ns.
+    pub const CLOCK_NS: usize = 1;
+    /// `CLOCK_REALTIME` at that moment, ns.
+    pub const REALTIME_NS: usize = 2;
+    /// How far apart the two moments may have been, ns.
+    pub const ERROR_NS: usize = 3;
 }
 
 /// Where each figure stands in the ledger of a shared ring.
@@ -166,7 +182,10 @@ pub struct SharedLine {
     pub ledger_written: AtomicU64,
     /// Not 0: a producer died, and the ledger is to be counted anew.
     pub ledger_stale: AtomicU64,
-    _lock_line: Gap<4>,
+    /// In a timed ring of either kind: no stamp before is greater. Shared: the stamp of the last
+    /// reservation. Exclusive: as of the last book.
+    pub newest_stamp: AtomicU64,
+    _lock_line: Gap<3>,
     /// Records written more, or less, than `ledger_written` expects: added to by whoever ends a
     /// reservation as something else than one record, before it does.
     pub ledger_more: AtomicU64,
@@ -216,11 +235,57 @@ pub struct Slot {
     _rest: Gap<32>,
 }
 
+/// What tells wall-clock times of stamps. Written by the producer; in a shared ring under the lock.
+#[repr(C)]
+#[derive(Debug)]
+pub struct TimeLine {
+    /// The first 8 bytes of the id of the boot that the newest stamps are of.
+    pub boot: AtomicU64,
+    /// How many anchors were ever written: the next goes to `anchors[written % ANCHORS]`.
+    pub anchors_written: AtomicU64,
+    _own_line: Gap<6>,
+    /// See [`anchor`].
+    pub anchors: [[AtomicU64; ANCHOR]; ANCHORS],
+}
+
+/// The fields of `struct perf_event_mmap_page` by which a perf reader turns the processor's counter
+/// into the stamps' clock, and what stands between them. Written as `anchors` are.
+#[repr(C)]
+#[derive(Debug)]
+pub struct PerfTime {
+    /// Raised by one before and after the others are written.
+    pub lock: AtomicU32,
+    _index: AtomicU32,
+    _between: Gap<3>,
+    /// See [`crate::PERF_CAP_TIME_ZERO`].
+    pub capabilities: AtomicU64,
+    /// `pmc_width`, `time_shift` and `time_mult`, in memory order.
+    pub scale: AtomicU64,
+    _offset: Gap<1>,
+    /// `time_zero`.
+    pub zero: AtomicU64,
+}
+
+impl PerfTime {
+    /// The word of `pmc_width` 0 and these two.
+    #[must_use]
+    pub const fn pack(shift: u16, mult: u32) -> u64 {
+        if cfg!(target_endian = "little") {
+            (shift as u64) << 16 | (mult as u64) << 32
+        } else {
+            (shift as u64) << 32 | mult as u64
+        }
+    }
+}
+
 /// The fields of the first page that change while the ring is in use.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Header {
-    _perf: Gap<128>,
+    _perf_version: Gap<1>,
+    /// perf's time fields.
+    pub perf_time: PerfTime,
+    _perf: Gap<119>,
     /// End of what is published: every record before it is committed. Written by producers.
     pub data_head: AtomicU64,
     /// Drop: what the consumer has released, written by it. Overwrite: the oldest intact record,
@@ -244,7 +309,9 @@ pub struct Header {
     pub consumer_holder: Holder,
     /// What the producers of a shared ring share.
     pub shared: SharedLine,
-    _reserved: Gap<160>,
+    /// What tells wall-clock times.
+    pub time: TimeLine,
+    _reserved: Gap<88>,
 }
 
 #[cfg(not(loom))]
@@ -299,7 +366,17 @@ impl Header {
     #[must_use]
     pub fn new() -> Self {
         Header {
-            _perf: zeros!(128),
+            _perf_version: zeros!(1),
+            perf_time: PerfTime {
+                lock: AtomicU32::new(0),
+                _index: AtomicU32::new(0),
+                _between: zeros!(3),
+                capabilities: AtomicU64::new(0),
+                scale: AtomicU64::new(0),
+                _offset: zeros!(1),
+                zero: AtomicU64::new(0),
+            },
+            _perf: zeros!(119),
             data_head: AtomicU64::new(0),
             data_tail: AtomicU64::new(0),
             _perf_rest: zeros!(14),
@@ -334,7 +411,8 @@ impl Header {
                 producer_pos: AtomicU64::new(0),
                 ledger_written: AtomicU64::new(0),
                 ledger_stale: AtomicU64::new(0),
-                _lock_line: zeros!(4),
+                newest_stamp: AtomicU64::new(0),
+                _lock_line: zeros!(3),
                 ledger_more: AtomicU64::new(0),
                 _own_line: zeros!(7),
                 ledger: core::array::from_fn(|_| AtomicU64::new(0)),
@@ -342,7 +420,13 @@ impl Header {
                 stuck_since_ns: AtomicU64::new(0),
                 recover_byte: AtomicU64::new(0),
             },
-            _reserved: zeros!(160),
+            time: TimeLine {
+                boot: AtomicU64::new(0),
+                anchors_written: AtomicU64::new(0),
+                _own_line: zeros!(6),
+                anchors: core::array::from_fn(|_| core::array::from_fn(|_| AtomicU64::new(0))),
+            },
+            _reserved: zeros!(88),
         }
     }
 }
@@ -365,6 +449,13 @@ mod agree {
         assert!(size_of::<Holder>() == 128);
         assert!(size_of::<WaitLine>() == 128);
         assert!(size_of::<SpaceLine>() == 128);
+        assert!(offset_of!(Header, perf_time.lock) == offset_of!(HeaderPage, lock));
+        assert!(offset_of!(Header, perf_time.capabilities) == offset_of!(HeaderPage, capabilities));
+        assert!(offset_of!(Header, perf_time.scale) == offset_of!(HeaderPage, pmc_width));
+        assert!(offset_of!(Header, perf_time.zero) == offset_of!(HeaderPage, time_zero));
+        assert!(offset_of!(Header, shared.newest_stamp) == offsets::SHARED as usize + 32);
+        assert!(offset_of!(Header, time) == offsets::TIME as usize);
+        assert!(offset_of!(Header, time.anchors) == offsets::ANCHORS as usize);
         assert!(offset_of!(Header, data_head) == offset_of!(HeaderPage, data_head));
         assert!(offset_of!(Header, data_tail) == offset_of!(HeaderPage, data_tail));
         assert!(offset_of!(Header, _identity) == offset_of!(HeaderPage, magic));

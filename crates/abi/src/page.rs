@@ -1,6 +1,7 @@
 //! The header page as plain bytes: how a ring is made, and how its identity is read before any
 //! of it is mapped.
 
+use crate::ANCHOR;
 use bytemuck::{Pod, Zeroable};
 use core::mem::offset_of;
 
@@ -13,7 +14,9 @@ pub(crate) mod offsets {
     pub(crate) const CONSUMER_BOOK: u64 = 2304;
     pub(crate) const CONSUMER: u64 = 2432;
     pub(crate) const SHARED: u64 = 2560;
-    pub(crate) const END: u64 = 2816;
+    pub(crate) const TIME: u64 = 2816;
+    pub(crate) const ANCHORS: u64 = 2880;
+    pub(crate) const END: u64 = 3392;
 }
 
 /// The first 4,096 bytes of a ring file. What is named here and not live (everything but
@@ -73,9 +76,15 @@ pub struct HeaderPage {
     pub(crate) boot_id: [u8; 16],
     pub(crate) types_offset: u64,
     pub(crate) types_size: u64,
-    pub(crate) identity_rest: [u64; 13],
+    pub(crate) time_clock: u32,
+    pub(crate) identity_rest_1: u32,
+    pub(crate) identity_rest: [u64; 12],
     pub(crate) live: [u64; 176],
-    pub(crate) tail: [u64; 160],
+    pub(crate) time_boot: u64,
+    pub(crate) anchors_written: u64,
+    pub(crate) time_rest: [u64; 6],
+    pub(crate) anchors: [[u64; ANCHOR]; 16],
+    pub(crate) tail: [u64; 88],
 }
 
 /// One named field of the header page.
@@ -108,7 +117,8 @@ fields! {
     aux_size: 8, magic: 8, abi_version: 4, abi_compat: 4, features_required: 8,
     features_optional: 8, page_size: 4, endian: 4, policy: 4, producers: 4, evict: 4, tell: 4,
     slot_count: 4, slot_size: 4, control_offset: 8, control_size: 8, file_size: 8, created_ns: 8,
-    creator_pid: 4, creator_uid: 4, uuid: 16, boot_id: 16, types_offset: 8, types_size: 8;
+    creator_pid: 4, creator_uid: 4, uuid: 16, boot_id: 16, types_offset: 8, types_size: 8,
+    time_clock: 4;
     "tail_mark" @ offsets::TAIL_MARK, 64;
     "producer_book" @ offsets::PRODUCER, 448;
     "wait_armed" @ offsets::WAIT, 4;
@@ -128,11 +138,15 @@ fields! {
     "producer_pos" @ offsets::SHARED + 8, 8;
     "ledger_written" @ offsets::SHARED + 16, 8;
     "ledger_stale" @ offsets::SHARED + 24, 8;
+    "newest_stamp" @ offsets::SHARED + 32, 8;
     "ledger_more" @ offsets::SHARED + 64, 8;
     "ledger" @ offsets::SHARED + 128, 104;
     "stuck_pos" @ offsets::SHARED + 232, 8;
     "stuck_since_ns" @ offsets::SHARED + 240, 8;
     "recover_byte" @ offsets::SHARED + 248, 8;
+    "time_boot" @ offsets::TIME, 8;
+    "anchors_written" @ offsets::TIME + 8, 8;
+    "anchors" @ offsets::ANCHORS, 512;
 }
 
 const _: () = {
@@ -141,6 +155,8 @@ const _: () = {
     assert!(offset_of!(HeaderPage, aux_size) + 8 == 1088);
     assert!(offset_of!(HeaderPage, magic) == 1152);
     assert!(offset_of!(HeaderPage, live) == offsets::TAIL_MARK as usize);
+    assert!(offset_of!(HeaderPage, time_boot) == offsets::TIME as usize);
+    assert!(offset_of!(HeaderPage, anchors) == offsets::ANCHORS as usize);
     assert!(offset_of!(HeaderPage, tail) == offsets::END as usize);
 };
 
@@ -154,6 +170,11 @@ impl HeaderPage {
     /// `Err` with the number of bytes if they are fewer than [`HeaderPage::LEN`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, usize> {
         bytes.get(..Self::LEN).map(bytemuck::pod_read_unaligned).ok_or(bytes.len())
+    }
+
+    /// Writes a timed ring's first anchor, and the boot that its clock is of.
+    pub fn set_first_anchor(&mut self, boot: u64, anchor: [u64; ANCHOR]) {
+        (self.time_boot, self.anchors_written, self.anchors[0]) = (boot, 1, anchor);
     }
 
     /// Sets the magic: the last thing that the maker of a ring does.

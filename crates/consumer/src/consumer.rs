@@ -3,7 +3,7 @@
 use crate::Types;
 use crate::pace::{Distance, Look, Pace, SPIN};
 use perfring_abi::Layout;
-use perfring_ring::{Corrupt, Count, WakeAt};
+use perfring_ring::{Anchors, Corrupt, Count, WakeAt};
 use perfring_shm::{AttachError, Home, Item, MappedReader, Pinned};
 use std::time::{Duration, Instant};
 
@@ -169,6 +169,13 @@ impl Consumer {
     #[must_use]
     pub fn lapped(&self) -> Count {
         self.inner.lapped()
+    }
+
+    /// What tells wall-clock times of stamps: of all records that are published now. Take it anew
+    /// for later ones, as somebody may set the clock.
+    #[must_use]
+    pub fn anchors(&self) -> Anchors {
+        self.inner.anchors()
     }
 
     /// The ring's type table, as it is now.

@@ -44,10 +44,12 @@ pub use observer::Observer;
 pub use pace::Pace;
 pub use perfring_abi::{Cause, Evict, Layout, Policy, Producers, RecordType, Tell};
 pub use perfring_ring::{
-    ConsumerBook, Corrupt, Count, Lost, ProducerBook, Recovered, Refused, Saved, SlotFigures,
-    Start, Totals, WakeAt, Who,
+    Anchor, Anchors, ConsumerBook, Corrupt, Count, Lost, ProducerBook, Recovered, Refused, Saved,
+    SlotFigures, Start, Totals, WakeAt, Who,
 };
-pub use perfring_shm::{AttachError, Home, Item, NotThis, Pinned, Record, recover};
+pub use perfring_shm::{
+    AttachError, ClockError, Home, Item, MachineClock, NotThis, Pinned, Record, recover,
+};
 pub use perfring_types as types;
 pub use snapshot::{Items, Snapshot};
 pub use stat::{HeldUp, Holding, Member, Stat};

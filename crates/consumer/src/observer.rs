@@ -5,7 +5,7 @@ use crate::Types;
 use crate::pace::{Distance, Pace, SPIN};
 use crate::stat::Stat;
 use perfring_abi::Layout;
-use perfring_ring::{Corrupt, Count, Saved, Start};
+use perfring_ring::{Anchors, Corrupt, Count, Saved, Start};
 use perfring_shm::{AttachError, Home, Item, MappedObserver};
 use std::time::{Duration, Instant};
 
@@ -108,6 +108,13 @@ impl Observer {
     /// [`AttachError::Io`] where the file system has no locks.
     pub fn stat(&self) -> Result<Stat, AttachError> {
         Stat::of(self.inner.file(), self.inner.totals())
+    }
+
+    /// What tells wall-clock times of stamps: of all records that are published now. Take it anew
+    /// for later ones, as somebody may set the clock.
+    #[must_use]
+    pub fn anchors(&self) -> Anchors {
+        self.inner.anchors()
     }
 
     /// The ring's type table, as it is now.

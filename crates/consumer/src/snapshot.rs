@@ -2,7 +2,7 @@
 
 use crate::Types;
 use perfring_abi::Layout;
-use perfring_ring::{Corrupt, Found, Start, Totals};
+use perfring_ring::{Anchors, Corrupt, Found, Start, Totals};
 use perfring_shm::{AttachError, Home, Item, MappedObserver, Record};
 
 /// A copy of everything intact in a ring: of a live one while its producer runs at full speed, or
@@ -60,6 +60,28 @@ impl Snapshot {
         self.inner.totals()
     }
 
+    /// What tells wall-clock times of the stamps in it, if it has any.
+    ///
+    /// ```
+    /// # use perfring_consumer::{Item, Snapshot};
+    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// let options = Options { time: true, ..Options::default() };
+    /// let mut producer = Producer::create(&path, &options)?;
+    /// producer.publish(RecordType::BYTES, b"at some time")?;
+    ///
+    /// let snapshot = Snapshot::take(&path)?;
+    /// let Some(Ok(Item::Record(record))) = snapshot.iter().next() else { panic!() };
+    /// let since_1970 = record.wall(snapshot.anchors()).expect("a ring with time");
+    /// assert!(since_1970 > 1_700_000_000_000_000_000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn anchors(&self) -> &Anchors {
+        self.inner.anchors()
+    }
+
     /// The ring's type table: of every type whose records are in here.
     #[must_use]
     pub fn types(&self) -> &Types {
@@ -106,7 +128,8 @@ impl<'a> Iterator for Items<'a> {
                     Found::Lost(lost) => Item::Lost(lost),
                     Found::Record(frame) => {
                         let bytes = perfring_shm::bytes_of(words, frame.len);
-                        Item::Record(Record { pos: frame.pos, kind: frame.kind, bytes })
+                        let (pos, kind, time) = (frame.pos, frame.kind, frame.time);
+                        Item::Record(Record { pos, kind, bytes, time })
                     }
                 }))
             }

@@ -1,7 +1,7 @@
 //! What can be said of a ring from outside.
 
 use perfring_abi::{Layout, Producers};
-use perfring_ring::{SlotFigures, Totals, Who};
+use perfring_ring::{Anchors, SlotFigures, Totals, Who};
 use perfring_shm::{AttachError, Home, MappedObserver, Place, RingFile, SlotsSeen};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -47,6 +47,8 @@ pub struct Stat {
     pub layout: Layout,
     /// The books; `None` if the header says what no producer leaves.
     pub totals: Option<Totals>,
+    /// What tells wall-clock times of stamps; none in a ring without time.
+    pub anchors: Anchors,
     /// The producer's place; of a shared ring, that of its first slot.
     pub producer: Holding,
     /// The producers of a shared ring, dead and alive, that still have their slots, with their
@@ -78,6 +80,7 @@ impl Stat {
         Ok(Stat {
             layout: *file.layout(),
             totals,
+            anchors: MappedObserver::anchors_of(file)?,
             producer: holding(Place::Producer(0))?,
             producers: seen.figures.into_iter().map(member).collect(),
             held_up,

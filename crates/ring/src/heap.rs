@@ -38,6 +38,7 @@ impl HeapRing {
                 creator_uid: 0,
                 uuid: [0; 16],
                 boot_id: [0; 16],
+                time: false,
                 types_size: 0,
             },
         })
@@ -62,6 +63,13 @@ impl HeapRing {
     pub fn many(mut self, slots: u32) -> Self {
         self.slots = (0..slots).map(|_| Slot::new()).collect();
         (self.layout.producers, self.layout.slots) = (Producers::Many, slots);
+        self
+    }
+
+    /// The same ring with a stamp in each record.
+    #[must_use]
+    pub fn timed(mut self) -> Self {
+        self.layout.time = true;
         self
     }
 

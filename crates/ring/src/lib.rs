@@ -7,7 +7,7 @@
 //! Who has what: `writer` and `room` are the exclusive producer, `shared`, `shared_room`, `lock` and
 //! `slot` one of many; `reader`, `observer` and `snapshot` read both kinds of rings; `totals` are
 //! the books, `latch` and `book` how they are kept, `wait` who sleeps and who wakes, `types` the
-//! type table.
+//! type table, `time` what tells wall-clock times of stamps.
 //!
 //! # Orderings
 //!
@@ -32,6 +32,8 @@
 //! | N | a reservation of a shared ring is ended by a swap of its header word (release); whoever looks at a word that may be open loads it (acquire) | N | a record that is seen to have ended is whole |
 //! | O | a producer of a shared ring has ended a record, or has stored `producer_pos` (release); a full fence, then it loads `data_head`, `producer_pos` (acquire) and the header words from there on | O | of an older record that ends and a younger one that has ended, one side sees the other; and no word before `producer_pos` is an older one |
 //! | P | a producer that holds the type table's lock has written an entry, then stores `types_used` (release) | P | a reader that sees the count (relaxed, then an acquire fence) sees every entry before it |
+//! | Q | a producer has written an anchor, then stores `anchors_written` (release); a release fence before the next anchor's words | Q | a reader that sees the count (relaxed, then an acquire fence) sees the anchor, and one that sees a word of the next sees the count before it, when it looks again after an acquire fence |
+//! | R | a producer stores `lock` odd, a release fence, perf's time fields, `lock` even (release) | R | a perf reader that finds the same even `lock` before and after has fields of one moment |
 //!
 //! Light and heavy fences are the asymmetric pair of P1202 (Goldblatt, "Asymmetric Thread
 //! Fences"): the heavy side is `membarrier(2)` and costs microseconds, once per sleep; the light
@@ -55,6 +57,7 @@ mod shared;
 mod shared_room;
 mod slot;
 mod snapshot;
+mod time;
 mod totals;
 mod types;
 mod wait;
@@ -71,6 +74,7 @@ pub use reader::{Found, Frame, Reader};
 pub use shared::{Group, SharedWriter, Unattached};
 pub use slot::SlotFigures;
 pub use snapshot::{Snapshot, Step};
+pub use time::{Anchor, Anchors, Reading, Scale};
 pub use totals::Totals;
 pub use types::{TableFull, TypeTable};
 pub use wait::{Fences, Wake, WakeAt, full_fence};

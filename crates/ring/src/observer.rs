@@ -3,7 +3,7 @@
 
 use crate::book::{ConsumerBook, Count};
 use crate::latch::{self, LatchWriter};
-use crate::reader::lost_of;
+use crate::reader::{lost_of, split_body};
 use crate::{Corrupt, Frame, Lost, Ring};
 use alloc::vec::Vec;
 use perfring_abi::atomic::spin_loop;
@@ -59,6 +59,7 @@ pub struct Observer {
     lapped: Count,
     laps_in_a_row: u32,
     policy: Policy,
+    timed: bool,
     /// Words of the ring from `from` to `upto`, judged to be whole.
     copy: Vec<u64>,
     from: u64,
@@ -98,6 +99,7 @@ impl Observer {
             lapped: Count::default(),
             laps_in_a_row: 0,
             policy,
+            timed: false,
             copy: alloc::vec![0; (size / 8) as usize],
             from: place.pos,
             upto: place.pos,
@@ -117,6 +119,12 @@ impl Observer {
         observer.lapped = book.lapped;
         observer.latch = LatchWriter::after(&ring.header.consumer, Some(&whole));
         Ok(observer)
+    }
+
+    /// The same observer, of a ring with a stamp in each record or without.
+    #[must_use]
+    pub fn with_time(self, timed: bool) -> Self {
+        Observer { timed, ..self }
     }
 
     /// Saves the place in the page: for the consumer of an overwrite ring alone.
@@ -149,13 +157,16 @@ impl Observer {
             let (pos, size) = (self.cursor, word.size());
             let at = ((pos - self.from) / 8) as usize;
             let body = at + 1..at + (size / 8) as usize;
-            self.cursor += size;
             if word.is_data() {
+                let split = split_body(self.timed, len, &self.copy[body]);
+                let (len, time, words) = split.ok_or(Corrupt { pos })?;
+                self.cursor += size;
                 self.laps_in_a_row = 0;
                 self.passed.add(size);
-                let frame = Frame { pos, kind: word.kind(), len, size };
-                return Ok(Some(Seen::Record(frame, &self.copy[body])));
+                let frame = Frame { pos, kind: word.kind(), len, size, time };
+                return Ok(Some(Seen::Record(frame, words)));
             }
+            self.cursor += size;
             if word.kind() == RecordType::LOST {
                 let lost = lost_of(&self.copy[body], pos).ok_or(Corrupt { pos })?;
                 return Ok(Some(Seen::Lost(lost)));

@@ -4,8 +4,8 @@ use crate::book::{ConsumerBook, Count};
 use crate::latch::{self, LatchWriter};
 use crate::wait::claim_space_wake;
 use crate::{Corrupt, Fences, Lost, Ring, sane};
-use perfring_abi::atomic::Ordering;
-use perfring_abi::{Cause, HEADER_LEN, RecordType, RecordWord};
+use perfring_abi::atomic::{AtomicU64, Ordering};
+use perfring_abi::{Cause, HEADER_LEN, RecordType, RecordWord, STAMP_LEN};
 
 /// Empty looks after which a reader that does nothing else hands back what it has read.
 const IDLE_LOOKS: u32 = 64;
@@ -21,6 +21,8 @@ pub struct Frame {
     pub len: usize,
     /// Bytes it takes in the ring.
     pub size: u64,
+    /// Its stamp, in a timed ring: ns.
+    pub time: Option<u64>,
 }
 
 impl Frame {
@@ -28,7 +30,8 @@ impl Frame {
     #[must_use]
     #[inline]
     pub fn payload_pos(&self) -> u64 {
-        self.pos + u64::from(HEADER_LEN)
+        let stamp = if self.time.is_some() { STAMP_LEN } else { 0 };
+        self.pos + u64::from(HEADER_LEN + stamp)
     }
 }
 
@@ -46,6 +49,7 @@ pub enum Found {
 #[inline]
 pub(crate) fn step(
     ring: Ring<'_>,
+    timed: bool,
     mut cursor: u64,
     head: u64,
 ) -> Result<Option<(Found, u64)>, Corrupt> {
@@ -58,7 +62,11 @@ pub(crate) fn step(
             _ => return Err(Corrupt { pos: cursor }),
         };
         if word.is_data() {
-            let frame = Frame { pos: cursor, kind: word.kind(), len, size };
+            let (len, time) = match timed {
+                true => stamped(len, ring.word(cursor + 8)).ok_or(Corrupt { pos: cursor })?,
+                false => (len, None),
+            };
+            let frame = Frame { pos: cursor, kind: word.kind(), len, size, time };
             return Ok(Some((Found::Record(frame), cursor + size)));
         }
         if word.kind() == RecordType::LOST {
@@ -70,6 +78,29 @@ pub(crate) fn step(
         cursor += size;
     }
     Ok(None)
+}
+
+/// The payload's length and the stamp of a record with a body of `len` bytes; `None` if it cannot
+/// have one. A function of the word and not of what it holds, as there may be none.
+#[inline(always)]
+fn stamped(len: usize, word: &AtomicU64) -> Option<(usize, Option<u64>)> {
+    let len = len.checked_sub(STAMP_LEN as usize)?;
+    // Relaxed, as the header word.
+    Some((len, Some(word.load(Ordering::Relaxed))))
+}
+
+/// As [`stamped`], of a copy: the payload's words as well.
+#[inline]
+pub(crate) fn split_body(
+    timed: bool,
+    len: usize,
+    body: &[u64],
+) -> Option<(usize, Option<u64>, &[u64])> {
+    if !timed {
+        return Some((len, None, body));
+    }
+    let (stamp, body) = body.split_first()?;
+    Some((len.checked_sub(STAMP_LEN as usize)?, Some(*stamp), body))
 }
 
 /// The `PERF_RECORD_LOST` at `pos`.
@@ -103,10 +134,13 @@ pub struct Reader {
     skipped: u64,
     /// No further than this goes the quick way.
     stop: u64,
+    /// The same, of a ring without time; else nowhere, so that such a ring pays nothing for it.
+    plain_stop: u64,
     /// Release at least after this many bytes.
     interval: u64,
     /// Looks in a row that found nothing new.
     idle: u32,
+    timed: bool,
     fences: Fences,
     latch: LatchWriter,
 }
@@ -140,11 +174,21 @@ impl Reader {
             records: passed.records,
             skipped: tail.wrapping_sub(passed.bytes),
             stop: tail,
+            plain_stop: tail,
             interval: ring.data_size() / 8,
             idle: 0,
+            timed: false,
             fences,
             latch: LatchWriter::after(&ring.header.consumer, kept.as_ref()),
         })
+    }
+
+    /// The same reader, of a ring with a stamp in each record or without.
+    #[must_use]
+    pub fn with_time(self, timed: bool) -> Self {
+        let mut reader = Reader { timed, ..self };
+        reader.set_stop();
+        reader
     }
 
     /// The next record or loss, or `None` if there is none now. What earlier calls returned counts
@@ -161,7 +205,7 @@ impl Reader {
         } else {
             self.cursor - self.released >= self.interval
         };
-        let stepped = step(ring, self.cursor, self.head)?;
+        let stepped = step(ring, self.timed, self.cursor, self.head)?;
         // After the last error, which would lose the wake that is owed.
         let owed = due && self.release(ring);
         match stepped {
@@ -181,11 +225,28 @@ impl Reader {
     }
 
     /// What most calls of [`Reader::next`] come to: a record that is known of, and nothing to
-    /// release. `None` for all else: then `next` knows.
+    /// release. `None` for all else: then `next` knows. Of a ring without time.
     #[inline(always)]
     pub fn next_record(&mut self, ring: Ring<'_>) -> Option<Frame> {
+        self.next_known(ring, self.plain_stop, |len| Some((len, None)))
+    }
+
+    /// As [`Reader::next_record`], of a ring with time.
+    #[inline]
+    pub fn next_stamped(&mut self, ring: Ring<'_>) -> Option<Frame> {
+        let word = ring.word(self.cursor + u64::from(HEADER_LEN));
+        self.next_known(ring, self.stop, |len| stamped(len, word))
+    }
+
+    #[inline(always)]
+    fn next_known(
+        &mut self,
+        ring: Ring<'_>,
+        stop: u64,
+        split: impl FnOnce(usize) -> Option<(usize, Option<u64>)>,
+    ) -> Option<Frame> {
         let pos = self.cursor;
-        if pos >= self.stop {
+        if pos >= stop {
             return None;
         }
         // Relaxed: B ordered it.
@@ -194,9 +255,10 @@ impl Reader {
         if size > self.head - pos || !word.is_data() {
             return None;
         }
+        let (len, time) = split(len)?;
         self.cursor = pos + size;
         self.records = self.records.wrapping_add(1);
-        Some(Frame { pos, kind: word.kind(), len, size })
+        Some(Frame { pos, kind: word.kind(), len, size, time })
     }
 
     /// Looks at `data_head` where [`Reader::next_record`] found none because none is known of.
@@ -221,6 +283,7 @@ impl Reader {
     #[inline]
     fn set_stop(&mut self) {
         self.stop = self.head.min(self.released + self.interval);
+        self.plain_stop = if self.timed { 0 } else { self.stop };
     }
 
     /// Looks at `data_head`. Returns whether to release.
@@ -281,7 +344,7 @@ impl Reader {
     /// [`Corrupt`].
     #[inline]
     pub fn peek(&self, ring: Ring<'_>, cursor: u64) -> Result<Option<(Found, u64)>, Corrupt> {
-        step(ring, cursor, self.head)
+        step(ring, self.timed, cursor, self.head)
     }
 
     /// Passes what was peeked: `count` records up to `cursor`.

@@ -242,6 +242,7 @@ impl Writer {
 
     /// Publishes the book, true at the head. Everything committed must be published.
     pub(crate) fn write_book(&mut self, ring: Ring<'_>) {
+        self.note_stamp(ring);
         let written = self.written();
         self.book.pos = self.pos();
         self.book.written = written;

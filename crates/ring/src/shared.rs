@@ -10,11 +10,11 @@ use crate::latch::LatchWriter;
 use crate::lock::{Owner, advance};
 use crate::slot::{self, Losses, NOWHERE};
 use crate::wait::claim_wake;
-use crate::{Corrupt, Fences, Peers, Refusal, Reserved, Shared, Wake, Who, latch};
+use crate::{Corrupt, Fences, Peers, Reading, Refusal, Reserved, Shared, Wake, Who, latch};
 use perfring_abi::atomic::{Ordering, fence};
 use perfring_abi::{
-    Cause, Evict, HEADER_LEN, Hole, Layout, Policy, RecordType, RecordWord, Tell, ledger,
-    record_size,
+    Cause, Evict, HEADER_LEN, Hole, Layout, Policy, RecordType, RecordWord, STAMP_LEN, Tell,
+    ledger, record_size,
 };
 
 /// Records published behind the same open reservation before a producer asks whether its owner
@@ -44,6 +44,10 @@ pub struct SharedWriter {
     /// An overwrite ring need do no more than evict for a reservation that ends here or before.
     pub(crate) evict_limit: u64,
     max_len: usize,
+    /// No record without a stamp is so long, or longer.
+    plain_end: usize,
+    /// Bytes of each record's stamp.
+    stamp: usize,
     pub(crate) fences: Fences,
     pub(crate) policy: Policy,
     pub(crate) evict: Evict,
@@ -73,16 +77,22 @@ pub struct Group {
     used: u64,
     records: u64,
     first: RecordWord,
+    /// Of all its records, in a timed ring: what is reserved after them may end before.
+    time: u64,
 }
 
 impl Default for Group {
     /// Of no space: to be left in the place of one that is ended.
     fn default() -> Self {
-        Group { start: 0, size: 0, used: 0, records: 0, first: RecordWord::from_raw(0) }
+        Group::new(0, 0, 0)
     }
 }
 
 impl Group {
+    fn new(start: u64, size: u64, time: u64) -> Self {
+        Group { start, size, used: 0, records: 0, first: RecordWord::from_raw(0), time }
+    }
+
     /// Bytes of it that no record has taken.
     #[must_use]
     pub fn left(&self) -> u64 {
@@ -134,12 +144,15 @@ impl SharedWriter {
         let losses_latch = LatchWriter::after(&slot.losses, latch::find(&slot.losses).as_ref());
         slot::set_base(slot, written, &losses);
         owner.unlock(at);
+        let max_len = crate::writer::max_len(at.ring, layout);
         Ok(SharedWriter {
             owner,
             floor: 0,
             limit: 0,
             evict_limit: 0,
-            max_len: crate::writer::max_len(at.ring),
+            max_len,
+            plain_end: if layout.time { 0 } else { max_len + 1 },
+            stamp: layout.stamp_len(),
             fences,
             policy: layout.policy,
             evict: layout.evict,
@@ -159,6 +172,9 @@ impl SharedWriter {
     /// Publishes a record that `fill` writes, all under the lock. Returns whether the caller owes
     /// the consumer a wake. Counts no refusal: see [`SharedWriter::refuse`].
     ///
+    /// For a ring without time: in any other it refuses every record as too large, and
+    /// [`SharedWriter::publish_at`] is the way.
+    ///
     /// # Errors
     /// See [`Refusal`].
     #[inline(always)]
@@ -171,12 +187,53 @@ impl SharedWriter {
         wake: Wake,
         fill: impl FnOnce(&Reserved),
     ) -> Result<bool, Refusal> {
-        let (start, end) = self.begin(at, peers, len)?;
+        self.publish_as::<0, P>(at, peers, kind, len, 0, wake, fill)
+    }
+
+    /// As [`SharedWriter::publish`], at `now`: a moment of the stamps' clock, read before. The
+    /// record is stamped with that, or with the newest stamp there is, if that is later. A ring
+    /// without time takes no note of it.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    #[expect(clippy::too_many_arguments, reason = "all of them are a record's")]
+    #[inline(never)]
+    pub fn publish_at<P: Peers>(
+        &mut self,
+        at: Shared<'_>,
+        peers: &P,
+        kind: RecordType,
+        len: usize,
+        now: u64,
+        wake: Wake,
+        fill: impl FnOnce(&Reserved),
+    ) -> Result<bool, Refusal> {
+        if self.stamp == 0 {
+            return self.publish_as::<0, P>(at, peers, kind, len, 0, wake, fill);
+        }
+        self.publish_as::<{ STAMP_LEN as usize }, P>(at, peers, kind, len, now, wake, fill)
+    }
+
+    /// With stamps of so many bytes: a ring without them is not to pay for them.
+    #[inline(always)]
+    #[expect(clippy::too_many_arguments, reason = "all of them are a record's")]
+    fn publish_as<const STAMP: usize, P: Peers>(
+        &mut self,
+        at: Shared<'_>,
+        peers: &P,
+        kind: RecordType,
+        len: usize,
+        now: u64,
+        wake: Wake,
+        fill: impl FnOnce(&Reserved),
+    ) -> Result<bool, Refusal> {
+        let reserved = self.begin::<STAMP, P>(at, peers, kind, len, now)?;
         let header = at.ring.header;
-        let word = RecordWord::of(kind, len);
+        let word = reserved.word(len);
+        let (start, end) = (reserved.start, reserved.start + word.size());
         // Relaxed: A or O publishes it.
         at.ring.word(start).store(word.raw(), Ordering::Relaxed);
-        fill(&Reserved { start, kind, len });
+        fill(&reserved);
         self.count_written(at, start, 1, word.size());
         self.count_in_ledger(at, 1);
         // Nothing is open before it: nobody else can move the head, but to where it goes anyway. (B)
@@ -192,6 +249,7 @@ impl SharedWriter {
     }
 
     /// Space for a record, marked as open. Any number can be open at a time, and end in any order.
+    /// `now` as in [`SharedWriter::publish_at`].
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -202,14 +260,19 @@ impl SharedWriter {
         peers: &P,
         kind: RecordType,
         len: usize,
+        now: u64,
     ) -> Result<Reserved, Refusal> {
-        let (start, end) = self.begin(at, peers, len)?;
-        self.open(at, start, end);
-        Ok(Reserved { start, kind, len })
+        let reserved = match self.stamp {
+            0 => self.begin::<0, P>(at, peers, kind, len, 0)?,
+            _ => self.begin::<{ STAMP_LEN as usize }, P>(at, peers, kind, len, now)?,
+        };
+        self.open(at, reserved.start, reserved.start + reserved.size());
+        Ok(reserved)
     }
 
     /// Space for several records, in one reservation of `bytes`: a multiple of 8, headers and
-    /// padding included.
+    /// stamps and padding included. All of them get one stamp. `now` as in
+    /// [`SharedWriter::publish_at`].
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -218,26 +281,45 @@ impl SharedWriter {
         at: Shared<'_>,
         peers: &P,
         bytes: u64,
+        now: u64,
     ) -> Result<Group, Refusal> {
-        let bytes = (bytes.saturating_add(7) & !7).max(HEADER_LEN.into());
-        let len = usize::try_from(bytes - u64::from(HEADER_LEN)).unwrap_or(usize::MAX);
-        let (start, end) = self.begin(at, peers, len)?;
-        self.open(at, start, end);
-        Ok(Group { start, size: end - start, used: 0, records: 0, first: RecordWord::from_raw(0) })
+        let least = record_size(self.stamp);
+        let size = (bytes.saturating_add(7) & !7).max(least);
+        let len = usize::try_from(size - least).unwrap_or(usize::MAX);
+        if len > self.max_len {
+            return Err(Refusal::TooLarge { len, max: self.max_len });
+        }
+        let start = self.room(at, peers, size)?;
+        let time = if self.stamp != 0 { rise(at, now) } else { 0 };
+        self.open(at, start, start + size);
+        Ok(Group::new(start, size, time))
+    }
+
+    /// Takes the lock, finds room for a record, and stamps it. Under the lock when it returns `Ok`.
+    #[inline(always)]
+    fn begin<const STAMP: usize, P: Peers>(
+        &mut self,
+        at: Shared<'_>,
+        peers: &P,
+        kind: RecordType,
+        len: usize,
+        now: u64,
+    ) -> Result<Reserved, Refusal> {
+        let end = if STAMP == 0 { self.plain_end } else { self.max_len + 1 };
+        if len >= end {
+            return Err(Refusal::TooLarge { len, max: self.max_len });
+        }
+        let start = self.room(at, peers, record_size(len + STAMP))?;
+        if STAMP != 0 {
+            // Relaxed: A or O publishes it.
+            at.ring.word(start + u64::from(HEADER_LEN)).store(rise(at, now), Ordering::Relaxed);
+        }
+        Ok(Reserved { start, kind, len, stamp: STAMP })
     }
 
     /// Takes the lock and finds room. Under the lock when it returns `Ok`.
     #[inline(always)]
-    fn begin<P: Peers>(
-        &mut self,
-        at: Shared<'_>,
-        peers: &P,
-        len: usize,
-    ) -> Result<(u64, u64), Refusal> {
-        if len > self.max_len {
-            return Err(Refusal::TooLarge { len, max: self.max_len });
-        }
-        let size = record_size(len);
+    fn room<P: Peers>(&mut self, at: Shared<'_>, peers: &P, size: u64) -> Result<u64, Refusal> {
         self.owner.lock(at, peers)?;
         // Relaxed: M orders it.
         let mut start = at.ring.header.shared.producer_pos.load(Ordering::Relaxed);
@@ -257,7 +339,7 @@ impl SharedWriter {
         // here, and this passes it on.
         fence(Ordering::Release);
         self.floor = start + size;
-        Ok((start, self.floor))
+        Ok(start)
     }
 
     /// Whether a record of so many bytes ends at `limit` or before. One that begins where none can,
@@ -290,8 +372,8 @@ impl SharedWriter {
         len: usize,
         wake: Wake,
     ) -> bool {
-        let (start, size) = (reserved.start, record_size(reserved.len));
-        let word = RecordWord::of(reserved.kind, len.min(reserved.len));
+        let (start, size) = (reserved.start, reserved.size());
+        let word = reserved.word(len.min(reserved.len));
         if word.size() < size {
             self.leave(at, start + word.size(), size - word.size(), 0);
         }
@@ -302,7 +384,7 @@ impl SharedWriter {
     /// Gives a reservation back: a hole that readers skip. Returns whether a wake is owed, as
     /// younger records may have waited for it to end.
     pub fn discard<P: Peers>(&mut self, at: Shared<'_>, peers: &P, reserved: Reserved) -> bool {
-        self.give_back(at, peers, reserved.start, record_size(reserved.len))
+        self.give_back(at, peers, reserved.start, reserved.size())
     }
 
     fn give_back<P: Peers>(&mut self, at: Shared<'_>, peers: &P, start: u64, size: u64) -> bool {
@@ -320,20 +402,27 @@ impl SharedWriter {
         kind: RecordType,
         len: usize,
     ) -> Option<Reserved> {
-        let size = record_size(len);
-        if len > self.max_len || size > group.left() {
+        if len > self.max_len {
             return None;
         }
-        let (start, word) = (group.start + group.used, RecordWord::of(kind, len));
+        let start = group.start + group.used;
+        let reserved = Reserved { start, kind, len, stamp: self.stamp };
+        let (size, word) = (reserved.size(), reserved.word(len));
+        if size > group.left() {
+            return None;
+        }
         if group.used == 0 {
             group.first = word; // its place says that the group is open
         } else {
             // Relaxed: the swap at the end publishes it.
             at.ring.word(start).store(word.raw(), Ordering::Relaxed);
         }
+        if self.stamp != 0 {
+            at.ring.word(start + u64::from(HEADER_LEN)).store(group.time, Ordering::Relaxed);
+        }
         group.used += size;
         group.records += 1;
-        Some(Reserved { start, kind, len })
+        Some(reserved)
     }
 
     /// Ends a group: all its records are published at once, and the rest is given back. Returns
@@ -472,7 +561,7 @@ impl SharedWriter {
             Refusal::Pending { .. } => Cause::Pending,
             Refusal::Full | Refusal::Corrupt { .. } => Cause::Full,
         };
-        self.losses.refused.of_mut(cause).add(record_size(len));
+        self.losses.refused.of_mut(cause).add(record_size(len.saturating_add(self.stamp)));
         self.count_losses(at, NOWHERE);
         // The next reservation comes by `make_room`, which tells the loss.
         (self.limit, self.evict_limit) = (0, 0);
@@ -516,8 +605,23 @@ impl SharedWriter {
     /// The tail that would let a record of `len` bytes in now: what to wait for.
     #[must_use]
     pub fn tail_for(&self, at: Shared<'_>, len: usize) -> u64 {
-        let need = record_size(len) + self.marker_bytes(at.ring, record_size(len));
+        let size = record_size(len.saturating_add(self.stamp));
+        let need = size + self.marker_bytes(at.ring, size);
         (at.producer_pos().saturating_add(need + 8)).saturating_sub(at.ring.data_size())
+    }
+
+    /// Notes in a timed ring what the clocks say: after attaching, before the first record, and
+    /// then now and again. Returns whether the lock was to be had.
+    #[must_use]
+    pub fn keep_time<P: Peers>(&self, at: Shared<'_>, peers: &P, reading: &Reading) -> bool {
+        if self.owner.lock(at, peers).is_err() {
+            return false;
+        }
+        // Relaxed: M orders it.
+        let newest = at.ring.header.shared.newest_stamp.load(Ordering::Relaxed);
+        crate::time::keep(at.ring, reading, at.producer_pos(), newest);
+        self.owner.unlock(at);
+        true
     }
 
     /// What this slot has written, this producer and those before it.
@@ -555,6 +659,16 @@ impl SharedWriter {
     pub fn fill(&self, at: Shared<'_>, reserved: &Reserved, payload: &[u8]) {
         crate::writer::fill(at.ring, reserved, payload);
     }
+}
+
+/// The stamp of what is reserved now, under the lock: no less than that of anything before it.
+#[inline(always)]
+fn rise(at: Shared<'_>, now: u64) -> u64 {
+    // Relaxed: M orders it. Before the reservation: a stamp that nothing has does no harm.
+    let newest = &at.ring.header.shared.newest_stamp;
+    let stamp = newest.load(Ordering::Relaxed).max(now);
+    newest.store(stamp, Ordering::Relaxed);
+    stamp
 }
 
 /// A producer of a shared ring saw a sleeper. How many records there are is known to nobody just

@@ -1,10 +1,10 @@
 //! The snapshot: a copy of everything intact, while producers run at full speed.
 
-use crate::reader::{Found, Frame, lost_of};
+use crate::reader::{Found, Frame, lost_of, split_body};
 use crate::totals::{Stranded, Totals};
-use crate::{Corrupt, Ring, Shared};
+use crate::{Anchors, Corrupt, Ring, Shared};
 use alloc::vec::Vec;
-use perfring_abi::{HEADER_LEN, Policy, RecordType, RecordWord};
+use perfring_abi::{Policy, RecordType, RecordWord};
 
 /// Bytes that are copied between two looks at the tail.
 const CHUNK: u64 = 64 << 10;
@@ -17,6 +17,8 @@ pub struct Snapshot {
     start: u64,
     words: Vec<u64>,
     totals: Totals,
+    timed: bool,
+    anchors: Anchors,
 }
 
 /// What stands at a place, its payload, and the position to go on from.
@@ -54,7 +56,15 @@ impl Snapshot {
             }
             (start, words) = copy(ring)?;
         }
-        Ok(Snapshot { start, words, totals })
+        // After the copy: what a record needs was written before it was published.
+        let anchors = Anchors::read(ring);
+        Ok(Snapshot { start, words, totals, timed: false, anchors })
+    }
+
+    /// The same snapshot, of a ring with a stamp in each record or without.
+    #[must_use]
+    pub fn with_time(self, timed: bool) -> Self {
+        Snapshot { timed, ..self }
     }
 
     /// The position of the oldest record in it.
@@ -75,6 +85,12 @@ impl Snapshot {
         &self.totals
     }
 
+    /// What tells wall-clock times of the stamps in it.
+    #[must_use]
+    pub fn anchors(&self) -> &Anchors {
+        &self.anchors
+    }
+
     /// What stands at `cursor` or after it, with its payload and the position to go on from. Start
     /// from [`Snapshot::start`].
     ///
@@ -90,8 +106,8 @@ impl Snapshot {
             let body = self.words.get(at + 1..at + (size / 8) as usize).ok_or(bad)?;
             let after = cursor + size;
             if word.is_data() && word.owner().is_none() {
-                let frame = Frame { pos: cursor, kind: word.kind(), len, size };
-                debug_assert_eq!(frame.payload_pos(), cursor + u64::from(HEADER_LEN));
+                let (len, time, body) = split_body(self.timed, len, body).ok_or(bad)?;
+                let frame = Frame { pos: cursor, kind: word.kind(), len, size, time };
                 return Ok(Some((Found::Record(frame), body, after)));
             }
             if word.kind() == RecordType::LOST {

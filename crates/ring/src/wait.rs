@@ -104,7 +104,8 @@ impl Ring<'_> {
     fn holds(&self, mut cursor: u64, head: u64, records: u64) -> bool {
         let mut found = 0;
         while found < records {
-            match step(*self, cursor, head) {
+            // Without time: where a record is, and not what it holds.
+            match step(*self, false, cursor, head) {
                 Ok(Some((Found::Record(_), after))) => (found, cursor) = (found + 1, after),
                 Ok(Some((Found::Lost(_), after))) => cursor = after,
                 Ok(None) => return false,

@@ -7,10 +7,11 @@
 use crate::book::{Count, ProducerBook};
 use crate::latch::{self, LatchWriter};
 use crate::wait::claim_wake;
-use crate::{Corrupt, Fences, Ring, Wake};
+use crate::{Corrupt, Fences, Reading, Ring, Wake};
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{
-    Evict, HEADER_LEN, Hole, LOST_SIZE, Layout, Policy, RecordType, RecordWord, Tell, record_size,
+    Evict, HEADER_LEN, Hole, LOST_SIZE, Layout, Policy, RecordType, RecordWord, STAMP_LEN, Tell,
+    record_size,
 };
 
 /// Why a reservation was refused.
@@ -51,14 +52,23 @@ pub struct Reserved {
     pub(crate) start: u64,
     pub(crate) kind: RecordType,
     pub(crate) len: usize,
+    /// Bytes of the stamp before the payload.
+    pub(crate) stamp: usize,
 }
 
 impl Reserved {
+    /// The position of the record.
+    #[must_use]
+    #[inline]
+    pub fn pos(&self) -> u64 {
+        self.start
+    }
+
     /// Where the payload begins.
     #[must_use]
     #[inline]
     pub fn payload_pos(&self) -> u64 {
-        self.start + u64::from(HEADER_LEN)
+        self.start + u64::from(HEADER_LEN) + self.stamp as u64
     }
 
     /// The payload's length in bytes.
@@ -67,6 +77,18 @@ impl Reserved {
     #[expect(clippy::len_without_is_empty, reason = "an empty payload is an ordinary one")]
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// The word of the record, with a payload of the first `len` bytes.
+    #[inline(always)]
+    pub(crate) fn word(&self, len: usize) -> RecordWord {
+        RecordWord::of(self.kind, len + self.stamp)
+    }
+
+    /// Bytes it takes in the ring.
+    #[inline(always)]
+    pub(crate) fn size(&self) -> u64 {
+        record_size(self.len + self.stamp)
     }
 }
 
@@ -85,6 +107,13 @@ pub struct Writer {
     /// An overwrite ring need do no more than evict for a reservation that ends here or before.
     pub(crate) evict_limit: u64,
     max_len: usize,
+    /// A payload of this length or longer is too long, or wants a stamp: one test for both, so that
+    /// a ring without time pays nothing for it.
+    plain_end: usize,
+    /// Bytes of each record's stamp.
+    stamp: usize,
+    /// The newest stamp: none after it is less.
+    last: u64,
     fences: Fences,
     /// What `data_head` holds while something is held back; at all other times that is `pos`.
     held: Option<u64>,
@@ -126,12 +155,18 @@ impl Writer {
         let overwritten = mark
             .as_ref()
             .map_or(Count::default(), |m| Count { records: m.words[1], bytes: m.words[2] });
+        let from = book.pos;
         let book = crate::totals::bring_up(ring, book, head)?;
+        let last = if layout.time { crate::time::newest_stamp(ring, from, head) } else { 0 };
+        let max_len = max_len(ring, layout);
         let mut writer = Writer {
             since: 0,
             limit: 0,
             evict_limit: 0,
-            max_len: max_len(ring),
+            max_len,
+            plain_end: if layout.time { 0 } else { max_len + 1 },
+            stamp: layout.stamp_len(),
+            last,
             fences,
             held: None,
             tail,
@@ -150,7 +185,7 @@ impl Writer {
     }
 
     /// Space for a record, or why not. Counts nothing: a caller that gives up calls
-    /// [`Writer::refuse`].
+    /// [`Writer::refuse`]. In a timed ring it gets the stamp of the record before it.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -161,10 +196,44 @@ impl Writer {
         kind: RecordType,
         len: usize,
     ) -> Result<Reserved, Refusal> {
+        if len >= self.plain_end {
+            return self.try_reserve_at(ring, kind, len, 0);
+        }
+        self.reserve::<0>(ring, kind, len, 0)
+    }
+
+    /// As [`Writer::try_reserve`], at this moment of the stamps' clock: or at that of the record
+    /// before it, if that is later. A ring without time takes no note of it.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    #[inline]
+    pub fn try_reserve_at(
+        &mut self,
+        ring: Ring<'_>,
+        kind: RecordType,
+        len: usize,
+        now: u64,
+    ) -> Result<Reserved, Refusal> {
         if len > self.max_len {
             return Err(Refusal::TooLarge { len, max: self.max_len });
         }
-        let size = record_size(len);
+        if self.stamp == 0 {
+            return self.reserve::<0>(ring, kind, len, 0);
+        }
+        self.reserve::<{ STAMP_LEN as usize }>(ring, kind, len, now)
+    }
+
+    #[inline(always)]
+    fn reserve<const STAMP: usize>(
+        &mut self,
+        ring: Ring<'_>,
+        kind: RecordType,
+        len: usize,
+        now: u64,
+    ) -> Result<Reserved, Refusal> {
+        let reserved = Reserved { start: 0, kind, len, stamp: STAMP };
+        let size = reserved.size();
         let end = self.pos() + size;
         if end > self.limit && !self.evict_few(ring.header, ring.data, end) {
             self.make_room(ring.header, ring.data, size)?;
@@ -173,8 +242,12 @@ impl Writer {
         // The header now, in order with the payload after it: at commit, a reader that runs ahead
         // may have taken its line back. Nobody looks at it before the head has passed it.
         // Relaxed: A publishes it, and E came before it.
-        ring.word(start).store(RecordWord::of(kind, len).raw(), Ordering::Relaxed);
-        Ok(Reserved { start, kind, len })
+        ring.word(start).store(reserved.word(len).raw(), Ordering::Relaxed);
+        if STAMP != 0 {
+            self.last = self.last.max(now);
+            ring.word(start + u64::from(HEADER_LEN)).store(self.last, Ordering::Relaxed);
+        }
+        Ok(Reserved { start, ..reserved })
     }
 
     /// Ends a reservation and holds the record back until the next publish. `len` bytes of it
@@ -203,7 +276,11 @@ impl Writer {
     #[inline(always)]
     fn end(&mut self, ring: Ring<'_>, reserved: Reserved, len: usize) {
         let len = len.min(reserved.len);
-        let word = RecordWord::of(reserved.kind, len);
+        // Two ways, so that each knows what it adds where the caller knows the length.
+        let word = match reserved.stamp {
+            0 => RecordWord::of(reserved.kind, len),
+            stamp => RecordWord::of(reserved.kind, len + stamp),
+        };
         if len != reserved.len {
             // Relaxed: A publishes it.
             ring.word(reserved.start).store(word.raw(), Ordering::Relaxed);
@@ -245,7 +322,7 @@ impl Writer {
     /// positions do not depend on what was thought better of.
     pub fn discard(&mut self, ring: Ring<'_>, reserved: Reserved) {
         self.hold();
-        let word = RecordWord::nop(record_size(reserved.len), Hole::Discarded);
+        let word = RecordWord::nop(reserved.size(), Hole::Discarded);
         // Relaxed: A publishes it.
         ring.word(reserved.start).store(word.raw(), Ordering::Relaxed);
         self.skip(word.size());
@@ -284,7 +361,7 @@ impl Writer {
             Refusal::TooLarge { .. } => &mut self.book.refused.too_large,
             _ => &mut self.book.refused.full,
         };
-        cause.add(record_size(len));
+        cause.add(record_size(len.saturating_add(self.stamp)));
         // The next reservation comes by `make_room`, which tells the loss.
         (self.limit, self.evict_limit) = (0, 0);
         let owed = self.publish(ring, Wake::Force);
@@ -295,7 +372,8 @@ impl Writer {
     /// The tail that would let a record of `len` bytes in: what to wait for.
     #[must_use]
     pub fn tail_for(&self, ring: Ring<'_>, len: usize) -> u64 {
-        let need = record_size(len) + self.marker_bytes(ring, record_size(len));
+        let size = record_size(len.saturating_add(self.stamp));
+        let need = size + self.marker_bytes(ring, size);
         (self.pos() + need + 8).saturating_sub(ring.data_size())
     }
 
@@ -336,6 +414,35 @@ impl Writer {
         self.max_len
     }
 
+    /// Payloads shorter than this get no stamp and are not too long: [`Writer::try_reserve`] is
+    /// the quick way for them.
+    #[must_use]
+    #[inline(always)]
+    pub fn plain_end(&self) -> usize {
+        self.plain_end
+    }
+
+    /// The newest stamp.
+    #[must_use]
+    pub fn newest_stamp(&self) -> u64 {
+        self.last
+    }
+
+    /// Notes in a timed ring what the clocks say: after attaching, before the first record, and
+    /// then now and again.
+    pub fn keep_time(&mut self, ring: Ring<'_>, reading: &Reading) {
+        if crate::time::keep(ring, reading, self.pos(), self.last) {
+            self.last = 0;
+        }
+    }
+
+    /// Before the book, after which nobody looks at the records before it.
+    pub(crate) fn note_stamp(&self, ring: Ring<'_>) {
+        if self.stamp != 0 {
+            ring.header.shared.newest_stamp.store(self.last, Ordering::Relaxed); // G publishes it
+        }
+    }
+
     /// What stands before `pos`: bytes that are neither holes nor markers are records'.
     pub(crate) fn written(&self) -> Count {
         let markers = self.book.lost_markers.wrapping_mul(LOST_SIZE.into());
@@ -356,7 +463,7 @@ pub(crate) fn fill(ring: Ring<'_>, reserved: &Reserved, payload: &[u8]) {
 }
 
 /// What [`Layout::max_len`] says, from the ring in hand: models have rings smaller than a page.
-pub(crate) fn max_len(ring: Ring<'_>) -> usize {
+pub(crate) fn max_len(ring: Ring<'_>, layout: &Layout) -> usize {
     let size = (ring.data_size() - 8).min(perfring_abi::SIZE_MAX.into());
-    (size - u64::from(HEADER_LEN)) as usize
+    (size - u64::from(HEADER_LEN)) as usize - layout.stamp_len()
 }

@@ -610,7 +610,7 @@ fn shared_shapes() -> Vec<Shape> {
             let reserved = if round % 3 == 0 {
                 writer.publish(at, &peers, RecordType::BYTES, len, Wake::Auto, |_| {}).map(|_| None)
             } else {
-                writer.try_reserve(at, &peers, RecordType::BYTES, len).map(Some)
+                writer.try_reserve(at, &peers, RecordType::BYTES, len, 0).map(Some)
             };
             match reserved {
                 Ok(None) => {}
@@ -669,7 +669,7 @@ impl Tally {
                         assert!(reserved.payload_pos().is_multiple_of(8));
                     })
                     .err(),
-                1 => match writer.try_reserve_group(at, peers, len as u64) {
+                1 => match writer.try_reserve_group(at, peers, len as u64, 0) {
                     Ok(mut group) => {
                         self.fill(writer, heap, &mut group);
                         let _ = writer.commit_group(at, peers, group, Wake::Force);
@@ -677,7 +677,7 @@ impl Tally {
                     }
                     Err(refusal) => Some(refusal),
                 },
-                _ => match writer.try_reserve(at, peers, RecordType::BYTES, len) {
+                _ => match writer.try_reserve(at, peers, RecordType::BYTES, len, 0) {
                     Ok(reserved) => {
                         // A mapping writes whole words there.
                         assert!(reserved.payload_pos().is_multiple_of(8));
@@ -930,9 +930,11 @@ fn a_word_of_a_shared_ring_that_changes_under_way_makes_nobody_panic_or_loop() {
             header.shared.lock.store(0, Ordering::Relaxed);
             let peers = MadeUp::new(|_| true);
             let Some(mut writer) = join(&heap, 0, &peers) else { continue };
-            let Ok(first) = writer.try_reserve(at, &peers, RecordType::BYTES, 24) else { continue };
+            let Ok(first) = writer.try_reserve(at, &peers, RecordType::BYTES, 24, 0) else {
+                continue;
+            };
             header.shared.producer_pos.store(lie, Ordering::Relaxed);
-            if let Ok(second) = writer.try_reserve(at, &peers, RecordType::BYTES, 24) {
+            if let Ok(second) = writer.try_reserve(at, &peers, RecordType::BYTES, 24, 0) {
                 let apart = second.payload_pos().wrapping_sub(first.payload_pos()) % SIZE;
                 assert!(apart.is_multiple_of(8) && (32..=SIZE - 32).contains(&apart), "{lie}");
                 let _ = writer.commit(at, &peers, second, 24, Wake::Auto);
@@ -964,11 +966,12 @@ fn a_group_of_any_size_is_refused_if_it_is_too_large() {
     let peers = MadeUp::new(|_| true);
     let mut writer = join(&heap, 0, &peers).unwrap();
     for bytes in [SIZE, SIZE + 1, 65_528, 1 << 32, 1 << 63, u64::MAX - 8, u64::MAX - 7, u64::MAX] {
-        let refused = writer.try_reserve_group(heap.shared(), &peers, bytes).map(|_| ());
+        let refused = writer.try_reserve_group(heap.shared(), &peers, bytes, 0).map(|_| ());
         assert!(matches!(refused, Err(perfring_ring::Refusal::TooLarge { .. })), "{bytes}");
     }
     for len in [SIZE as usize, 65_520, usize::MAX - 16, usize::MAX] {
-        let refused = writer.try_reserve(heap.shared(), &peers, RecordType::BYTES, len).map(|_| ());
+        let refused =
+            writer.try_reserve(heap.shared(), &peers, RecordType::BYTES, len, 0).map(|_| ());
         assert!(matches!(refused, Err(perfring_ring::Refusal::TooLarge { .. })), "{len}");
     }
 }

@@ -117,7 +117,7 @@ impl<'a> Two<'a> {
     /// Reserves and fills, or counts the refusal.
     fn reserve(&mut self, of: usize, len: usize) -> Option<Reserved> {
         let (at, writer) = (self.at, &mut self.producers[of]);
-        match writer.try_reserve(at, &Alone, RecordType::BYTES, len) {
+        match writer.try_reserve(at, &Alone, RecordType::BYTES, len, 0) {
             Ok(reserved) => {
                 writer.fill(at, &reserved, &vec![[0xaa, 0xbb][of]; len]);
                 Some(reserved)

@@ -111,7 +111,7 @@ impl World {
                 writer.publish(at, peers, RecordType::BYTES, 16, Wake::Auto, fill).map(drop)
             }
             Act::Commit | Act::Discard => {
-                let reserved = writer.try_reserve(at, peers, RecordType::BYTES, 16)?;
+                let reserved = writer.try_reserve(at, peers, RecordType::BYTES, 16, 0)?;
                 writer.fill(at, &reserved, &payload);
                 let _ = match act {
                     Act::Commit => writer.commit(at, peers, reserved, 16, Wake::Auto),
@@ -121,7 +121,7 @@ impl World {
             }
             Act::Batch => {
                 // One record and a hole, which the ledger does not expect.
-                let mut group = writer.try_reserve_group(at, peers, 32)?;
+                let mut group = writer.try_reserve_group(at, peers, 32, 0)?;
                 let reserved = writer.next_in_group(at, &mut group, RecordType::BYTES, 16).unwrap();
                 writer.fill(at, &reserved, &payload);
                 let _ = writer.commit_group(at, peers, group, Wake::Auto);
@@ -219,7 +219,7 @@ fn ends_that_meet_leave_nothing_behind() {
         let mut reader = Reader::attach(world.heap.ring(), Fences::Full).unwrap();
         let mut open = Vec::new();
         for writer in &mut writers {
-            open.push(writer.try_reserve(at, peers, RecordType::BYTES, 16).unwrap());
+            open.push(writer.try_reserve(at, peers, RecordType::BYTES, 16, 0).unwrap());
         }
         let threads: Vec<_> = writers
             .into_iter()

@@ -54,6 +54,8 @@ struct Case {
     policy: Policy,
     evict: Evict,
     tell: Tell,
+    /// With a stamp in each record.
+    time: bool,
     ops: Vec<Op>,
 }
 
@@ -97,13 +99,15 @@ fn case(policy: Policy) -> impl Strategy<Value = Case> {
             Just(size),
             prop_oneof![Just(Evict::Exact), Just(Evict::Half)],
             prop_oneof![Just(Tell::InStream), Just(Tell::CountersOnly)],
+            any::<bool>(),
             vec(op, 1..150),
         )
-            .prop_map(move |(size, evict, tell, ops)| Case {
+            .prop_map(move |(size, evict, tell, time, ops)| Case {
                 size,
                 policy,
                 evict,
                 tell,
+                time,
                 ops,
             })
     })
@@ -111,7 +115,7 @@ fn case(policy: Policy) -> impl Strategy<Value = Case> {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Kind {
-    Data(RecordType, Vec<u8>),
+    Data(RecordType, Vec<u8>, Option<u64>),
     Hole,
     Lost(Lost),
 }
@@ -148,6 +152,8 @@ struct Tally {
     lapped: Cell<u64>,
     kills: Cell<u64>,
     markers: Cell<u64>,
+    stamps: Cell<u64>,
+    clock_back: Cell<u64>,
 }
 
 fn tick(cell: &Cell<u64>, by: u64) {
@@ -183,6 +189,9 @@ struct Model<'a> {
     attempts: u64,
     given_up: u64,
     next_id: u64,
+    /// The greatest stamp in the ring, and of all that any reservation ever had.
+    newest: u64,
+    highest: u64,
     /// The consumer of a drop ring: its cursor, and the head that it knows.
     cursor: u64,
     known: u64,
@@ -210,6 +219,8 @@ impl<'a> Model<'a> {
             attempts: 0,
             given_up: 0,
             next_id: 1,
+            newest: 0,
+            highest: 0,
             cursor: 0,
             known: 0,
             watchers: BTreeMap::new(),
@@ -225,6 +236,11 @@ impl<'a> Model<'a> {
         // What was not published is gone without a trace.
         self.items.split_off(&self.head);
         self.pos = self.head;
+        let stamps = self.items.values().filter_map(|item| match item.kind {
+            Kind::Data(_, _, stamp) => stamp,
+            _ => None,
+        });
+        self.newest = stamps.max().unwrap_or(0);
         let writer = Writer::attach(self.heap.ring(), self.heap.layout(), Fences::Full).unwrap();
         assert_eq!(writer.pos(), self.head);
         self.writer = Some(writer);
@@ -233,11 +249,12 @@ impl<'a> Model<'a> {
     fn attach_reader(&mut self) {
         if self.case.policy == Policy::Drop {
             let reader = Reader::attach(self.heap.ring(), Fences::Full).unwrap();
+            let reader = reader.with_time(self.case.time);
             (self.cursor, self.known) = (self.tail, self.tail);
             assert_eq!(reader.cursor(), self.cursor);
             self.reader = Some(reader);
         } else {
-            let observer = Observer::resume(self.heap.ring()).unwrap();
+            let observer = Observer::resume(self.heap.ring()).unwrap().with_time(self.case.time);
             let book = self.keeper.take().map_or(ConsumerBook::default(), |(_, book)| book);
             assert_eq!(observer.saved().pos, book.pos);
             assert_eq!(observer.lapped(), book.lapped);
@@ -328,9 +345,16 @@ impl<'a> Model<'a> {
     /// A reservation, and what the model says of it.
     fn reserve(&mut self, len: usize) -> Result<Reserved, Refusal> {
         let id = self.next_id;
-        let got = self.writer.as_mut().unwrap().try_reserve(self.heap.ring(), kind_of(id), len);
-        let size = record_size(len);
-        let max = self.size as usize - 16;
+        // A clock that goes back now and then.
+        let now = 16 * id + (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58);
+        let (ring, kind) = (self.heap.ring(), kind_of(id));
+        let writer = self.writer.as_mut().unwrap();
+        let got = match self.case.time && !id.is_multiple_of(5) {
+            true => writer.try_reserve_at(ring, kind, len, now),
+            false => writer.try_reserve(ring, kind, len),
+        };
+        let size = self.size_of(len);
+        let max = self.size as usize - 16 - self.stamp_len();
         if len > max {
             assert_eq!(got.as_ref().unwrap_err(), &Refusal::TooLarge { len, max });
             return got;
@@ -355,20 +379,43 @@ impl<'a> Model<'a> {
             tick(&self.tally.markers, 1);
             self.push(LOST_SIZE.into(), Kind::Lost(lost));
         }
-        assert_eq!(got.as_ref().unwrap().payload_pos(), self.pos + 8);
+        assert_eq!(got.as_ref().unwrap().pos(), self.pos);
+        assert_eq!(got.as_ref().unwrap().payload_pos(), self.pos + 8 + self.stamp_len() as u64);
+        if self.case.time {
+            let stamp = self.stamp_at(self.pos);
+            let now = if id.is_multiple_of(5) { 0 } else { now };
+            assert!(stamp >= now.max(self.newest), "a stamp that is not after all before it");
+            assert!(stamp <= now.max(self.highest), "a stamp of no clock");
+            tick(&self.tally.clock_back, u64::from(stamp > now));
+            tick(&self.tally.stamps, 1);
+            self.highest = self.highest.max(stamp);
+        }
         assert_eq!(got.as_ref().unwrap().len(), len);
         got
     }
 
+    fn stamp_len(&self) -> usize {
+        if self.case.time { 8 } else { 0 }
+    }
+
+    fn size_of(&self, len: usize) -> u64 {
+        record_size(len.saturating_add(self.stamp_len()))
+    }
+
+    fn stamp_at(&self, pos: u64) -> u64 {
+        self.ring_words(pos + 8, 1)[0]
+    }
+
     fn refuse(&mut self, refusal: Refusal, len: usize) {
         let _ = self.writer.as_mut().unwrap().refuse(self.heap.ring(), refusal, len);
+        let size = self.size_of(len);
         let (cause, tally) = match refusal {
             Refusal::Full => (&mut self.full, &self.tally.full),
             Refusal::TooLarge { .. } => (&mut self.too_large, &self.tally.too_large),
             other => panic!("nobody lied, and nobody shares: {other:?}"),
         };
         cause.records += 1;
-        cause.bytes += record_size(len);
+        cause.bytes += size;
         tick(tally, 1);
         self.head = self.pos;
     }
@@ -376,6 +423,8 @@ impl<'a> Model<'a> {
     fn commit(&mut self, reserved: Reserved, committed: usize) {
         let (ring, id) = (self.heap.ring(), self.next_id);
         let bytes = payload(id, reserved.len());
+        let stamp = self.case.time.then(|| self.stamp_at(reserved.pos()));
+        self.newest = self.newest.max(stamp.unwrap_or(0));
         let writer = self.writer.as_mut().unwrap();
         writer.fill(ring, &reserved, &bytes);
         if committed == reserved.len() {
@@ -384,7 +433,8 @@ impl<'a> Model<'a> {
         } else {
             writer.commit(ring, reserved, committed);
         }
-        self.push(record_size(committed), Kind::Data(kind_of(id), bytes[..committed].to_vec()));
+        let kind = Kind::Data(kind_of(id), bytes[..committed].to_vec(), stamp);
+        self.push(self.size_of(committed), kind);
         self.next_id += 1;
         tick(&self.tally.written, 1);
     }
@@ -416,8 +466,8 @@ impl<'a> Model<'a> {
     }
 
     fn words_hold(words: &[u64], item: &Item) {
-        let Kind::Data(_, bytes) = &item.kind else { panic!("no record at {}", item.pos) };
-        assert_eq!(words.len() as u64, item.size / 8 - 1);
+        let Kind::Data(_, bytes, time) = &item.kind else { panic!("no record at {}", item.pos) };
+        assert_eq!(words.len() as u64, item.size / 8 - 1 - u64::from(time.is_some()));
         let got: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         assert_eq!(&got[..bytes.len()], &bytes[..], "a torn record at {}", item.pos);
     }
@@ -433,10 +483,11 @@ impl<'a> Model<'a> {
         let item = &self.items[&at];
         match found {
             Found::Record(frame) => {
-                let Kind::Data(kind, bytes) = &item.kind else { panic!("no record at {at}") };
-                let expected = (at, kind.get(), bytes.len(), item.size);
-                assert_eq!((frame.pos, frame.kind, frame.len, frame.size), expected);
-                Self::words_hold(&self.ring_words(at + 8, item.size / 8 - 1), item);
+                let Kind::Data(kind, bytes, time) = &item.kind else { panic!("no record at {at}") };
+                let expected = (at, kind.get(), bytes.len(), item.size, *time);
+                assert_eq!((frame.pos, frame.kind, frame.len, frame.size, frame.time), expected);
+                let from = frame.payload_pos();
+                Self::words_hold(&self.ring_words(from, (at + item.size - from) / 8), item);
             }
             Found::Lost(lost) => assert_eq!(item.kind, Kind::Lost(lost)),
         }
@@ -474,7 +525,14 @@ impl<'a> Model<'a> {
 
     fn next_record(&mut self) {
         let Some(reader) = &mut self.reader else { return self.next() };
-        if let Some(frame) = reader.next_record(self.heap.ring()) {
+        let frame = match self.case.time {
+            true => {
+                assert_eq!(reader.next_record(self.heap.ring()), None);
+                reader.next_stamped(self.heap.ring())
+            }
+            false => reader.next_record(self.heap.ring()),
+        };
+        if let Some(frame) = frame {
             if self.cursor == self.known {
                 self.known = self.head; // it looked
             }
@@ -520,6 +578,7 @@ impl<'a> Model<'a> {
             (Start0::Saved, None) => return,
         };
         let real = Observer::new(self.heap.ring(), self.case.policy, start).unwrap();
+        let real = real.with_time(self.case.time);
         let cursor = match start {
             Start::Oldest => self.tail,
             Start::Latest => self.head,
@@ -583,9 +642,10 @@ impl<'a> Model<'a> {
             w.cursor += item.size;
             match (&item.kind, seen) {
                 (Kind::Hole, _) => continue,
-                (Kind::Data(kind, bytes), Some(Seen::Record(frame, words))) => {
-                    let expected = (item.pos, kind.get(), bytes.len(), item.size);
-                    assert_eq!((frame.pos, frame.kind, frame.len, frame.size), expected);
+                (Kind::Data(kind, bytes, time), Some(Seen::Record(frame, words))) => {
+                    let expected = (item.pos, kind.get(), bytes.len(), item.size, *time);
+                    let got = (frame.pos, frame.kind, frame.len, frame.size, frame.time);
+                    assert_eq!(got, expected);
                     Self::words_hold(words, item);
                     w.laps_in_a_row = 0;
                     w.read.records += 1;
@@ -614,6 +674,7 @@ impl<'a> Model<'a> {
 
     fn snapshot(&self) {
         let snapshot = Snapshot::take(self.heap.ring(), self.case.policy).unwrap();
+        let snapshot = snapshot.with_time(self.case.time);
         assert_eq!((snapshot.start(), snapshot.end()), (self.tail, self.head));
         let mut cursor = snapshot.start();
         for item in self.items.range(self.tail..self.head).map(|(_, item)| item) {
@@ -642,7 +703,9 @@ impl<'a> Model<'a> {
 
     /// Death after the tail mark and before the tail, with nothing written yet.
     fn kill_writer_before_tail(&mut self, len: usize) {
-        let quiet = self.untold().is_empty() && len <= self.size as usize - 16;
+        let quiet = self.untold().is_empty() && len <= self.size as usize - 16 - self.stamp_len();
+        // And without a stamp over the oldest record.
+        let quiet = quiet && self.pos + 8 + self.stamp_len() as u64 - self.tail <= self.size;
         if self.case.policy == Policy::Overwrite && quiet {
             let old = self.tail;
             let writer = self.writer.as_mut().unwrap();
@@ -685,7 +748,7 @@ impl<'a> Model<'a> {
                 if let Ok(reserved) = self.reserve(len) {
                     let writer = self.writer.as_mut().unwrap();
                     writer.discard(self.heap.ring(), reserved);
-                    self.push(record_size(len), Kind::Hole);
+                    self.push(self.size_of(len), Kind::Hole);
                     self.publish();
                 }
             }
@@ -845,6 +908,7 @@ fn run(name: &str, policy: Policy) {
     let outcome = runner.run(&case(policy), |case| {
         let heap = HeapRing::new(case.size, case.policy).unwrap();
         let heap = heap.evict(case.evict).tell(case.tell);
+        let heap = if case.time { heap.timed() } else { heap };
         let mut model = Model::new(&heap, &case, &tally);
         for op in &case.ops {
             model.apply(op);

@@ -2,7 +2,7 @@
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use perfring_abi::{Evict, Policy, RecordType, Tell, record_size};
+use perfring_abi::{Evict, Policy, RecordType, Tell};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
     Count, Fences, Found, Group, Peers, Reader, Recovered, Refusal, Refused, Reserved, Shared,
@@ -49,7 +49,7 @@ fn the_nine_steps() {
     let (at, peers) = (heap.shared(), Told::default());
     let mut producers: Vec<_> = (0..5).map(|slot| attach(&heap, &peers, slot)).collect();
     let reserve = |producer: &mut SharedWriter, size: usize| {
-        producer.try_reserve(at, &peers, RecordType::BYTES, size - 8)
+        producer.try_reserve(at, &peers, RecordType::BYTES, size - 8, 0)
     };
     let commit = |producer: &mut SharedWriter, reserved: Reserved| {
         let len = reserved.len();
@@ -161,6 +161,9 @@ struct Model<'a> {
     reader: Option<Reader>,
     refused: Refused,
     told: Refused,
+    /// With a stamp in each record, of a clock that goes back now and then.
+    time: bool,
+    clock: u64,
 }
 
 impl<'a> Model<'a> {
@@ -176,7 +179,18 @@ impl<'a> Model<'a> {
             reader: (policy == Policy::Drop).then_some(reader),
             refused: Refused::default(),
             told: Refused::default(),
+            time: heap.layout().time,
+            clock: 0,
         }
+    }
+
+    fn size_of(&self, len: usize) -> u64 {
+        self.heap.layout().record_size(len)
+    }
+
+    fn now(&mut self) -> u64 {
+        self.clock += 1;
+        16 * self.clock + (self.clock.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
     }
 
     fn at(&self) -> Shared<'a> {
@@ -205,7 +219,7 @@ impl<'a> Model<'a> {
     }
 
     fn refuse(&mut self, slot: u32, refusal: Refusal, len: usize) {
-        let at = self.at();
+        let (at, size) = (self.at(), self.size_of(len));
         let _ = self.writers[slot as usize].as_mut().unwrap().refuse(at, refusal, len);
         let count = match refusal {
             Refusal::Full => {
@@ -221,14 +235,14 @@ impl<'a> Model<'a> {
             other => panic!("nobody else runs: {other:?}"),
         };
         count.records += 1;
-        count.bytes += record_size(len);
+        count.bytes += size;
         // A refusal that should not be: there was room.
         let tail = self.heap.ring().tail();
         let held = if self.policy == Policy::Drop { tail } else { self.head() };
         let markers = 4 * 32;
         assert!(
             matches!(refusal, Refusal::TooLarge { .. })
-                || self.end() + record_size(len) + markers - held >= self.heap.ring().data_size(),
+                || self.end() + size + markers - held >= self.heap.ring().data_size(),
             "{refusal:?} of {len} bytes at {} with {held}",
             self.end()
         );
@@ -244,39 +258,46 @@ impl<'a> Model<'a> {
                 }
             }
             Op::Publish { slot, len } => {
+                let now = self.now();
                 let Some(writer) = self.writers[slot as usize].as_mut() else { return };
-                let mut start = 0;
-                let done = writer.publish(
-                    at,
-                    &self.peers,
-                    RecordType::BYTES,
-                    len,
-                    Wake::Auto,
-                    |reserved| start = reserved.payload_pos() - 8,
-                );
+                let (mut start, kind) = (0, RecordType::BYTES);
+                let put = |reserved: &Reserved| start = reserved.pos();
+                let done = match self.time {
+                    true => {
+                        let none = writer.publish(at, &self.peers, kind, len, Wake::Auto, |_| {});
+                        assert!(matches!(none, Err(Refusal::TooLarge { .. })), "not without time");
+                        writer.publish_at(at, &self.peers, kind, len, now, Wake::Auto, put)
+                    }
+                    false => writer.publish(at, &self.peers, kind, len, Wake::Auto, put),
+                };
                 match done {
                     Ok(_) => {
-                        let size = record_size(len);
+                        let size = self.size_of(len);
                         self.granted(start, size, Kind::Data { records: 1, bytes: size });
                     }
                     Err(refusal) => self.refuse(slot, refusal, len),
                 }
             }
             Op::Reserve { slot, len } => {
+                let now = self.now();
                 let Some(writer) = self.writers[slot as usize].as_mut() else { return };
-                match writer.try_reserve(at, &self.peers, RecordType::BYTES, len) {
+                match writer.try_reserve(at, &self.peers, RecordType::BYTES, len, now) {
                     Ok(reserved) => {
-                        let start = reserved.payload_pos() - 8;
-                        self.granted(start, record_size(len), Kind::Open(slot));
+                        let start = reserved.pos();
+                        let stamp = self.heap.layout().stamp_len() as u64;
+                        assert_eq!(reserved.payload_pos(), start + 8 + stamp);
+                        self.granted(start, self.size_of(len), Kind::Open(slot));
                         self.open.push((slot, start, Held::One(reserved)));
                     }
                     Err(refusal) => self.refuse(slot, refusal, len),
                 }
             }
             Op::Batch { slot, bytes, records } => {
+                let now = self.now();
+                let least = self.size_of(0);
                 let Some(writer) = self.writers[slot as usize].as_mut() else { return };
-                let size = bytes.next_multiple_of(8);
-                match writer.try_reserve_group(at, &self.peers, bytes) {
+                let size = bytes.next_multiple_of(8).max(least);
+                match writer.try_reserve_group(at, &self.peers, bytes, now) {
                     Ok(mut group) => {
                         for _ in 0..records {
                             let _ = writer.next_in_group(at, &mut group, RecordType::BYTES, 40);
@@ -288,7 +309,7 @@ impl<'a> Model<'a> {
                         self.granted(start, size, Kind::Open(slot));
                         self.open.push((slot, start, Held::Many(group)));
                     }
-                    Err(refusal) => self.refuse(slot, refusal, size as usize - 8),
+                    Err(refusal) => self.refuse(slot, refusal, (size - least) as usize),
                 }
             }
             Op::End { which, how } => {
@@ -305,14 +326,14 @@ impl<'a> Model<'a> {
                     Held::One(reserved) => {
                         let len = if how == 1 { reserved.len() / 2 } else { reserved.len() };
                         let _ = writer.commit(at, &self.peers, reserved, len, Wake::Auto);
-                        Kind::Data { records: 1, bytes: record_size(len) }
+                        Kind::Data { records: 1, bytes: self.size_of(len) }
                     }
                     Held::Many(group) => {
                         let records = group.records();
                         let _ = writer.commit_group(at, &self.peers, group, Wake::Auto);
                         match records {
                             0 => Kind::Discarded,
-                            _ => Kind::Data { records, bytes: records * record_size(40) },
+                            _ => Kind::Data { records, bytes: records * self.size_of(40) },
                         }
                     }
                 };
@@ -437,6 +458,24 @@ impl<'a> Model<'a> {
         assert!(sum(|of| of.reclaimed).records <= all[2].records);
         assert!(sum(|of| of.written).records <= all[0].records);
         self.told = book.told;
+        self.stamps_never_go_back();
+    }
+
+    fn stamps_never_go_back(&self) {
+        let dead = |slot: u32| self.peers.dead.borrow().contains(&slot);
+        let snapshot = Snapshot::of(self.at(), self.policy, dead).unwrap().with_time(self.time);
+        let (mut cursor, mut newest) = (snapshot.start(), 0);
+        while let Some((found, words, after)) = snapshot.step(cursor).unwrap() {
+            if let Found::Record(frame) = found {
+                assert_eq!(frame.time.is_some(), self.time);
+                assert_eq!(words.len(), frame.len.div_ceil(8));
+                assert!(frame.time.unwrap_or(0) >= newest, "a stamp went back");
+                newest = frame.time.unwrap_or(0);
+            }
+            cursor = after;
+        }
+        let noted = self.heap.header().shared.newest_stamp.load(Ordering::Relaxed);
+        assert!(noted >= newest && noted <= 16 * self.clock + 64);
     }
 
     /// Everything ends, everything is told: the ring at rest.
@@ -465,9 +504,11 @@ proptest! {
         evict in prop_oneof![Just(Evict::Exact), Just(Evict::Half)],
         tell in prop_oneof![Just(Tell::InStream), Just(Tell::CountersOnly)],
         size in prop_oneof![Just(1024u64), Just(4096)],
+        time in any::<bool>(),
         ops in proptest::collection::vec(op(), 1..200),
     ) {
         let heap = HeapRing::new(size, policy).unwrap().evict(evict).tell(tell).many(SLOTS);
+        let heap = if time { heap.timed() } else { heap };
         let mut model = Model::new(&heap, policy);
         for slot in 0..SLOTS - 1 {
             model.run(&Op::Attach { slot });
@@ -482,10 +523,13 @@ proptest! {
 
 /// Everybody at once: producers in threads, in a ring so small that they are always in each other's
 /// way, and an observer or a consumer.
-fn crowd(policy: Policy) {
+fn crowd(policy: Policy, time: bool) {
     const PRODUCERS: u32 = 3;
     const EACH: u64 = if cfg!(miri) { 50 } else { 150_000 };
     let heap = HeapRing::new(512, policy).unwrap().many(PRODUCERS);
+    let heap = if time { heap.timed() } else { heap };
+    let since = std::time::Instant::now();
+    let now = || since.elapsed().as_nanos() as u64;
     let peers = Told::default();
     let writers: Vec<_> = (0..PRODUCERS).map(|slot| attach(&heap, &peers, slot)).collect();
     // `Told` is for one thread; here nobody dies.
@@ -512,9 +556,10 @@ fn crowd(policy: Policy) {
                     let at = (reserved.payload_pos() / 8) as usize % data.len();
                     data[at].store(word, Ordering::Relaxed);
                 };
-                writer.publish(at, &Alive, RecordType::BYTES, 8, Wake::Auto, put).map(drop)
+                let kind = RecordType::BYTES;
+                writer.publish_at(at, &Alive, kind, 8, now(), Wake::Auto, put).map(drop)
             } else {
-                writer.try_reserve(at, &Alive, RecordType::BYTES, 8).map(|reserved| {
+                writer.try_reserve(at, &Alive, RecordType::BYTES, 8, now()).map(|reserved| {
                     writer.fill(at, &reserved, &word.to_ne_bytes());
                     if turn % 16 == 1 {
                         std::thread::yield_now(); // long enough to be in the others' way
@@ -537,7 +582,11 @@ fn crowd(policy: Policy) {
     };
     let totals = |at| Totals::of(at, policy, |_| false).unwrap();
     let mut next = [0; PRODUCERS as usize];
-    let mut see = |word: u64| {
+    let mut newest = 0;
+    let mut see = |word: u64, stamp: Option<u64>| {
+        assert_eq!(stamp.is_some(), time);
+        assert!(stamp.unwrap_or(0) >= newest, "a stamp went back");
+        newest = stamp.unwrap_or(0);
         let (of, number) = ((word >> 56) as usize, word << 8 >> 8);
         assert!(number >= next[of], "in order, and once");
         assert!(policy == Policy::Overwrite || number == next[of], "without a gap");
@@ -546,24 +595,25 @@ fn crowd(policy: Policy) {
     let written: u64 = std::thread::scope(|scope| {
         let mut done = false;
         let ring = heap.ring();
-        let mut reader = Reader::attach(ring, Fences::Full).unwrap();
-        let mut observer =
+        let mut reader = Reader::attach(ring, Fences::Full).unwrap().with_time(time);
+        let observer =
             perfring_ring::Observer::new(ring, policy, perfring_ring::Start::Oldest).unwrap();
+        let mut observer = observer.with_time(time);
         let threads: Vec<_> = writers.into_iter().map(|w| scope.spawn(|| produce(w))).collect();
         loop {
             let empty = match policy {
                 Policy::Drop => match reader.next(ring).unwrap().0 {
                     Some(Found::Record(frame)) => {
                         let at = (frame.payload_pos() / 8) as usize % heap.data().len();
-                        see(heap.data()[at].load(Ordering::Relaxed));
+                        see(heap.data()[at].load(Ordering::Relaxed), frame.time);
                         false
                     }
                     Some(Found::Lost(_)) => false,
                     None => true,
                 },
                 Policy::Overwrite => match observer.next(ring).unwrap() {
-                    Some(perfring_ring::Seen::Record(_, words)) => {
-                        see(words[0]);
+                    Some(perfring_ring::Seen::Record(frame, words)) => {
+                        see(words[0], frame.time);
                         false
                     }
                     Some(perfring_ring::Seen::Lost(_)) => false,
@@ -595,10 +645,12 @@ fn crowd(policy: Policy) {
 
 #[test]
 fn a_crowd_in_a_drop_ring() {
-    crowd(Policy::Drop);
+    crowd(Policy::Drop, false);
+    crowd(Policy::Drop, true);
 }
 
 #[test]
 fn a_crowd_in_an_overwrite_ring() {
-    crowd(Policy::Overwrite);
+    crowd(Policy::Overwrite, false);
+    crowd(Policy::Overwrite, true);
 }

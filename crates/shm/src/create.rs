@@ -3,8 +3,9 @@
 //! A ring is made beside its final name and renamed into place, so nobody ever sees half of one;
 //! its space is really allocated, so that a full disk is an error here and not a SIGBUS later.
 
+use crate::clock::Clock;
 use crate::file::{Place, host_page_size};
-use crate::{AttachError, CreateError, Home, RingFile, Role};
+use crate::{AttachError, CreateError, Home, MachineClock, RingFile, Role};
 use nix::errno::Errno;
 use nix::fcntl::posix_fallocate;
 use perfring_abi::{
@@ -43,6 +44,9 @@ pub struct RingOptions {
     /// Bytes of the type table, taken up to whole pages: up to 16 MiB, or 0 for none. An entry takes
     /// some hundred bytes. Default 64 KiB.
     pub types_size: u64,
+    /// Whether each record is stamped with the time: see [`Record::time`](crate::Record::time).
+    /// Default no.
+    pub time: bool,
     /// The file's mode bits, whatever the umask. Default `0o600`; `0o640` lets a group observe.
     pub mode: u32,
 }
@@ -56,6 +60,7 @@ impl Default for RingOptions {
             tell: Tell::InStream,
             producers: Producers::One,
             slots: SLOTS_DEFAULT,
+            time: false,
             types_size: TYPES_SIZE_DEFAULT,
             mode: 0o600,
         }
@@ -102,6 +107,7 @@ pub fn create(home: impl Into<Home>, options: &RingOptions) -> Result<(), Create
         evict: options.evict,
         tell: options.tell,
         producers: options.producers,
+        time: options.time,
         slots: if options.producers == Producers::One { 1 } else { options.slots },
         created_ns: now_ns(),
         creator_pid: std::process::id(),
@@ -110,6 +116,12 @@ pub fn create(home: impl Into<Home>, options: &RingOptions) -> Result<(), Create
         boot_id: boot_id(),
         types_size: options.types_size.next_multiple_of(page_size),
     };
+    let clock = match options.time {
+        true => Some(MachineClock::find()),
+        false => None,
+    };
+    let clock =
+        clock.transpose().map_err(|source| CreateError::Clock { home: home.clone(), source })?;
     let path = home.path();
     if fs::symlink_metadata(&path).is_ok() {
         return Err(CreateError::Exists { home });
@@ -133,6 +145,10 @@ pub fn create(home: impl Into<Home>, options: &RingOptions) -> Result<(), Create
             .map_err(failed("writing its type table"))?;
     }
     let mut page = layout.to_page();
+    if let Some(clock) = clock {
+        let reading = Clock::new(clock).read();
+        page.set_first_anchor(reading.boot, reading.anchor(0).to_words());
+    }
     draft.file.write_all_at(page.as_bytes(), 0).map_err(failed("writing its header"))?;
     page.set_magic(MAGIC);
     draft.file.write_all_at(page.as_bytes(), 0).map_err(failed("writing its header"))?;
@@ -245,7 +261,7 @@ pub(crate) fn now_ns() -> u64 {
 }
 
 /// The kernel's id of this boot, zeros where it does not tell.
-fn boot_id() -> [u8; 16] {
+pub(crate) fn boot_id() -> [u8; 16] {
     fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .ok()
         .and_then(|text| uuid::Uuid::try_parse(text.trim()).ok())

@@ -1,6 +1,6 @@
 //! One error for each thing that can be asked: make, attach, reserve.
 
-use crate::{Home, TypeError};
+use crate::{ClockError, Home, TypeError};
 use perfring_abi::BadRing;
 use perfring_ring::{Corrupt, Who};
 use std::io;
@@ -55,6 +55,14 @@ pub enum CreateError {
     Types {
         /// The size asked for.
         size: u64,
+    },
+    /// The ring is to have time, and the clock cannot be told from here.
+    #[error("{home} cannot stamp its records: {source}")]
+    Clock {
+        /// The name.
+        home: Home,
+        /// Why.
+        source: ClockError,
     },
     /// Mode bits beyond `0o777`.
     #[error("mode {mode:#o} has bits beyond 0777")]
@@ -180,6 +188,14 @@ pub enum AttachError {
         slot: u32,
         /// Who it is.
         holder: Who,
+    },
+    /// The ring stamps its records, and the clock cannot be told from here.
+    #[error("{home} stamps its records, and this process cannot: {source}")]
+    Clock {
+        /// The name.
+        home: Home,
+        /// Why.
+        source: ClockError,
     },
     /// The ring's pages are smaller than this machine's.
     #[error(

@@ -1,8 +1,9 @@
 //! Opening a ring file and checking it before anything is mapped.
 
+use crate::clock::Clock;
 use crate::create::now_ns;
 use crate::lock::{self, ByteLock};
-use crate::{AttachError, Home, Role};
+use crate::{AttachError, Home, MachineClock, Role};
 use perfring_abi::{CONSUMER_LOCK_BYTE, HeaderPage, Layout, Producers, RECOVER_LOCK_BYTE};
 use perfring_ring::{Corrupt, Who};
 use std::fs::{File, OpenOptions};
@@ -134,6 +135,16 @@ impl RingFile {
             }),
             Err(source) => Err(self.io("locking its place", source)),
         }
+    }
+
+    /// What a producer of this ring stamps by.
+    pub(crate) fn clock(&self) -> Result<Clock<MachineClock>, AttachError> {
+        if !self.layout.time {
+            return Ok(Clock::new(MachineClock::unused()));
+        }
+        let clock = MachineClock::find()
+            .map_err(|source| AttachError::Clock { home: self.home.clone(), source })?;
+        Ok(Clock::new(clock))
     }
 
     /// What to sign with.

@@ -25,6 +25,7 @@
 //!   producer uses an observer, whose records are copies.
 //! * Every attach maps the file anew, so two handles in one process never share an address.
 
+mod clock;
 mod create;
 mod error;
 mod file;
@@ -32,6 +33,7 @@ mod fork;
 mod futex;
 mod home;
 mod lock;
+mod machine;
 mod map;
 mod observer;
 mod peers;
@@ -46,6 +48,7 @@ pub use create::{Removal, RingOptions, create, remove};
 pub use error::{AttachError, CreateError, ReserveError, Role};
 pub use file::{Place, RingFile};
 pub use home::Home;
+pub use machine::{ClockError, MachineClock};
 pub use observer::{MappedObserver, SlotsSeen, bytes_of};
 pub use reader::{Item, MappedReader, Pinned, Record};
 pub use recover::recover;

@@ -7,7 +7,8 @@ use crate::{AttachError, Home, Item, Record};
 use bytemuck::cast_slice;
 use perfring_abi::{Layout, Producers};
 use perfring_ring::{
-    Corrupt, Count, Observer, Saved, Seen, SlotFigures, Snapshot, Start, Totals, TypeTable, Who,
+    Anchors, Corrupt, Count, Frame, Observer, Saved, Seen, SlotFigures, Snapshot, Start, Totals,
+    TypeTable, Who,
 };
 
 /// A read-only view of a ring, dead or alive, with a cursor of its own.
@@ -26,7 +27,8 @@ impl MappedObserver {
     pub fn open(home: impl Into<Home>, start: Start) -> Result<Self, AttachError> {
         let (ring, map) = Plain::open(home.into())?;
         let observer = Observer::new(map.ring(), ring.layout.policy, start)
-            .map_err(|source| ring.corrupt(source))?;
+            .map_err(|source| ring.corrupt(source))?
+            .with_time(ring.layout.time);
         Ok(MappedObserver { map, ring, observer })
     }
 
@@ -125,12 +127,27 @@ impl MappedObserver {
     /// [`Corrupt`].
     pub fn snapshot(&self) -> Result<Snapshot, Corrupt> {
         Snapshot::of(self.map.shared(), self.ring.layout.policy, is_dead(&self.ring))
+            .map(|snapshot| snapshot.with_time(self.ring.layout.time))
     }
 
     /// The ring's books.
     #[must_use]
     pub fn totals(&self) -> Option<Totals> {
         Totals::of(self.map.shared(), self.ring.layout.policy, is_dead(&self.ring))
+    }
+
+    /// What tells wall-clock times of stamps, as of now. None in a ring without time.
+    #[must_use]
+    pub fn anchors(&self) -> Anchors {
+        Anchors::read(self.map.ring())
+    }
+
+    /// Those of an open file.
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn anchors_of(ring: &RingFile) -> Result<Anchors, AttachError> {
+        Ok(Anchors::read(Plain::map(ring)?.ring()))
     }
 
     /// Who holds a place, or held it last.
@@ -159,7 +176,8 @@ pub(crate) fn item_of(seen: Seen<'_>) -> (Item<'_>, u64) {
     match seen {
         Seen::Record(frame, words) => {
             let bytes = bytes_of(words, frame.len);
-            (Item::Record(Record { pos: frame.pos, kind: frame.kind, bytes }), frame.size)
+            let Frame { pos, kind, size, time, .. } = frame;
+            (Item::Record(Record { pos, kind, bytes, time }), size)
         }
         Seen::Lost(lost) => (Item::Lost(lost), lost.bytes.max(1)),
     }

@@ -10,7 +10,9 @@ use crate::recover::recover_file;
 use crate::shared::is_dead;
 use crate::{AttachError, Home, Role, futex};
 use perfring_abi::{Layout, Policy, Producers};
-use perfring_ring::{Corrupt, Count, Found, Frame, Lost, Observer, Reader, TypeTable, WakeAt, Who};
+use perfring_ring::{
+    Anchors, Corrupt, Count, Found, Frame, Lost, Observer, Reader, TypeTable, WakeAt, Who,
+};
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -26,6 +28,19 @@ pub struct Record<'a> {
     pub kind: u32,
     /// Its payload, of the exact length that was committed.
     pub bytes: &'a [u8],
+    /// When it was reserved, if the ring stamps its records: ns of `CLOCK_BOOTTIME` in the initial
+    /// time namespace, the same clock for all processes of the machine. In the order of the ring it
+    /// never goes back, within one boot. [`Anchors`] tell the wall-clock time.
+    pub time: Option<u64>,
+}
+
+impl Record<'_> {
+    /// The wall-clock time of the stamp, ns since 1970: what the clock showed then. `None` if there
+    /// is no stamp, or no anchor for it any more.
+    #[must_use]
+    pub fn wall(&self, anchors: &Anchors) -> Option<u64> {
+        anchors.wall(self.pos, self.time?)
+    }
 }
 
 /// What a reader comes to: a record, or the place where some are missing.
@@ -71,10 +86,12 @@ impl MappedReader {
         let children = NotForChildren::new(map.ranges(), &ring.file);
         let lock = ring.take(Place::Consumer, Role::Consumer)?;
         let cursor = match ring.layout.policy {
-            Policy::Drop => Reader::attach(map.ring(), futex::fences()).map(Cursor::Pinned),
-            Policy::Overwrite => {
-                Observer::resume(map.ring()).map(|observer| Cursor::Copied { observer, unsaved: 0 })
-            }
+            Policy::Drop => Reader::attach(map.ring(), futex::fences())
+                .map(|reader| Cursor::Pinned(reader.with_time(ring.layout.time))),
+            Policy::Overwrite => Observer::resume(map.ring()).map(|observer| Cursor::Copied {
+                observer: observer.with_time(ring.layout.time),
+                unsaved: 0,
+            }),
         }
         .map_err(|source| ring.corrupt(source))?;
         RingFile::me(name).sign(&map.ring().header().consumer_holder);
@@ -135,6 +152,16 @@ impl MappedReader {
     fn read_any(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
         match &mut self.cursor {
             Cursor::Pinned(reader) => {
+                if self.ring.layout.time
+                    && let Some(frame) = reader.next_stamped(self.map.ring())
+                {
+                    if frame.size <= AHEAD && reader.known() > AHEAD {
+                        self.map.prefetch(frame.pos + AHEAD);
+                    }
+                    // SAFETY: as below.
+                    let bytes = unsafe { self.map.pinned(&frame) };
+                    return Ok(Some(record(&frame, bytes)));
+                }
                 let (found, owed) = reader.next(self.map.ring())?;
                 if owed {
                     futex::wake(self.map.ring().space_word());
@@ -285,6 +312,12 @@ impl MappedReader {
         }
     }
 
+    /// What tells wall-clock times of stamps, as of now. None in a ring without time.
+    #[must_use]
+    pub fn anchors(&self) -> Anchors {
+        Anchors::read(self.map.ring())
+    }
+
     /// Who produces, or did so last.
     ///
     /// # Errors
@@ -304,7 +337,7 @@ impl Drop for MappedReader {
 
 #[inline]
 fn record<'a>(frame: &Frame, bytes: &'a [u8]) -> Item<'a> {
-    Item::Record(Record { pos: frame.pos, kind: frame.kind, bytes })
+    Item::Record(Record { pos: frame.pos, kind: frame.kind, bytes, time: frame.time })
 }
 
 /// What a drop ring held at one moment: any number of its records can be kept at a time. When it

@@ -1,12 +1,13 @@
 //! A producer of a shared ring on a mapping.
 
+use crate::clock::Clock;
 use crate::file::{Access, Place, RingFile};
 use crate::fork::NotForChildren;
 use crate::lock::ByteLock;
 use crate::map::{DataAccess, Mirror};
 use crate::peers::Kernel;
 use crate::types::Known;
-use crate::{AttachError, Home, ReserveError, futex};
+use crate::{AttachError, Home, MachineClock, ReserveError, futex};
 use perfring_abi::{HEADER_LEN, Layout, Producers, RecordType};
 use perfring_ring::{
     Count, Group, Peers, Refusal, Refused, Reserved, SharedWriter, Unattached, Wake, Who,
@@ -34,6 +35,8 @@ pub struct MappedShared {
     children: NotForChildren,
     map: Mirror,
     writer: RefCell<SharedWriter>,
+    clock: RefCell<Clock<MachineClock>>,
+    timed: bool,
     peers: Kernel,
     ring: RingFile,
     known: Known,
@@ -53,25 +56,32 @@ impl MappedShared {
         let children = NotForChildren::new(map.ranges(), &ring.file);
         let (index, lock) = take_slot(&ring, &map)?;
         let peers = Kernel::new(&ring.file, &ring.layout);
+        let mut clock = ring.clock()?;
         let me = RingFile::me(name);
         let mut tries = 0;
         let writer = loop {
             let (at, fences) = (map.shared(), futex::fences());
             match SharedWriter::attach(at, &ring.layout, fences, index, &me, &peers) {
-                Ok(writer) => break writer,
+                Ok(writer) => {
+                    // Before the first record: stamps of another boot must be gone.
+                    if !ring.layout.time || writer.keep_time(at, &peers, &clock.read()) {
+                        break writer;
+                    }
+                    return Err(held_up(&ring, at.locked_by())?);
+                }
                 Err(Unattached::Corrupt(source)) => return Err(ring.corrupt(source)),
                 Err(Unattached::Contended { slot }) => {
                     tries += 1;
                     if tries == ATTACH_TRIES {
-                        let holder = ring.holder(Place::Producer(slot))?;
-                        return Err(AttachError::HeldUp { home: ring.home.clone(), slot, holder });
+                        return Err(held_up(&ring, Some(slot))?);
                     }
                     std::thread::sleep(Duration::from_millis(1));
                 }
             }
         };
-        let (writer, known) = (RefCell::new(writer), Known::new());
-        Ok(MappedShared { children, map, writer, peers, ring, known, _lock: lock })
+        let (writer, clock) = (RefCell::new(writer), RefCell::new(clock));
+        let (timed, known) = (ring.layout.time, Known::new());
+        Ok(MappedShared { children, map, writer, clock, timed, peers, ring, known, _lock: lock })
     }
 
     /// The open file.
@@ -116,8 +126,9 @@ impl MappedShared {
         if self.children.forked() {
             return Err(ReserveError::Forked);
         }
-        if payload.len() > UNDER_LOCK_MAX {
-            return self.publish_large(kind, payload, wake);
+        // The one known to the compiler, which needs it for what follows.
+        if payload.len() > UNDER_LOCK_MAX || self.timed {
+            return self.publish_other(kind, payload, wake);
         }
         let at = self.map.shared();
         let published = self.writer.borrow_mut().publish(
@@ -132,23 +143,45 @@ impl MappedShared {
                 unsafe { self.map.fill_open(reserved, payload) };
             },
         );
+        self.published(published, payload.len())
+    }
+
+    #[inline(always)]
+    fn published(&self, published: Result<bool, Refusal>, len: usize) -> Result<(), ReserveError> {
         match published {
             Ok(false) => Ok(()),
             Ok(true) => {
-                futex::wake(at.ring().wait_word());
+                futex::wake(self.map.ring().wait_word());
                 Ok(())
             }
-            Err(refusal) => Err(self.refused(refusal, payload.len())),
+            Err(refusal) => Err(self.refused(refusal, len)),
         }
     }
 
+    /// What is stamped, or large.
     #[inline(never)]
-    fn publish_large(
+    fn publish_other(
         &self,
         kind: RecordType,
         payload: &[u8],
         wake: Wake,
     ) -> Result<(), ReserveError> {
+        if payload.len() <= UNDER_LOCK_MAX {
+            let (at, now) = (self.map.shared(), self.now());
+            let published = self.writer.borrow_mut().publish_at(
+                at,
+                &self.peers,
+                kind,
+                payload.len(),
+                now,
+                wake,
+                |reserved| {
+                    // SAFETY: as in `publish`.
+                    unsafe { self.map.fill_open(reserved, payload) };
+                },
+            );
+            return self.published(published, payload.len());
+        }
         let record = self.reserve(kind, payload.len())?;
         // SAFETY: reserved for this producer just now, of this length, and not ended.
         unsafe { self.map.fill_open(&record.reserved, payload) };
@@ -177,8 +210,8 @@ impl MappedShared {
         if self.children.forked() {
             return Err(Refusal::Full); // told apart in `refused`
         }
-        let at = self.map.shared();
-        let reserved = self.writer.borrow_mut().try_reserve(at, &self.peers, kind, len)?;
+        let (at, now) = (self.map.shared(), self.now());
+        let reserved = self.writer.borrow_mut().try_reserve(at, &self.peers, kind, len, now)?;
         // SAFETY: reserved for this producer just now.
         unsafe { self.map.zero_last_word(&reserved) };
         Ok(reserved)
@@ -244,8 +277,8 @@ impl MappedShared {
         }
     }
 
-    /// Room for records of `bytes` in all, headers and padding included
-    /// ([`record_size`](perfring_abi::record_size) of each), in one reservation: they are published
+    /// Room for records of `bytes` in all, headers, stamps and padding included
+    /// ([`Layout::record_size`] of each), in one reservation: they are published
     /// at once. What they do not take becomes a hole.
     ///
     /// # Errors
@@ -256,12 +289,40 @@ impl MappedShared {
         if self.children.forked() {
             return Err(ReserveError::Forked);
         }
-        let at = self.map.shared();
-        let group = self.writer.borrow_mut().try_reserve_group(at, &self.peers, bytes as u64);
+        let (at, now) = (self.map.shared(), self.now());
+        let group = self.writer.borrow_mut().try_reserve_group(at, &self.peers, bytes as u64, now);
         match group {
             Ok(group) => Ok(SharedBatch { owner: self, group, wake: Wake::Auto }),
             Err(refusal) => Err(self.refused(refusal, len)),
         }
+    }
+
+    /// The stamps' clock, before the lock is taken: who waits for it is stamped as of the time
+    /// before, or as the one that had the lock, if that is later.
+    #[inline(always)]
+    fn now(&self) -> u64 {
+        if !self.timed {
+            return 0;
+        }
+        let line = self.clock.borrow().by_line();
+        match line {
+            Some(now) => now,
+            None => self.look_at_clock(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_at_clock(&self) -> u64 {
+        let mut clock = self.clock.borrow_mut();
+        let now = clock.by_clock();
+        if clock.is_due(now) {
+            let (at, reading) = (self.map.shared(), clock.read());
+            if !self.writer.borrow().keep_time(at, &self.peers, &reading) {
+                clock.put_off();
+            }
+        }
+        now
     }
 
     #[cold]
@@ -315,6 +376,13 @@ impl Drop for MappedShared {
             self.owed(told);
         }
     }
+}
+
+/// A producer that lives and does not go on, or did not for a while.
+fn held_up(ring: &RingFile, slot: Option<u32>) -> Result<AttachError, AttachError> {
+    let slot = slot.unwrap_or_default();
+    let holder = ring.holder(Place::Producer(slot))?;
+    Ok(AttachError::HeldUp { home: ring.home.clone(), slot, holder })
 }
 
 /// A slot that nobody holds: rather one that nobody ever held, so that what is known of the dead
@@ -371,7 +439,7 @@ impl SharedReservation<'_> {
     /// The position of the record in the stream.
     #[must_use]
     pub fn pos(&self) -> u64 {
-        self.reserved.payload_pos() - u64::from(HEADER_LEN)
+        self.reserved.pos()
     }
 
     #[inline]

@@ -1,11 +1,12 @@
 //! The exclusive producer on a mapping.
 
+use crate::clock::Clock;
 use crate::file::{Access, Place, RingFile};
 use crate::fork::NotForChildren;
 use crate::lock::ByteLock;
 use crate::map::{DataAccess, Mirror};
 use crate::types::Known;
-use crate::{AttachError, Home, ReserveError, Role, futex};
+use crate::{AttachError, Home, MachineClock, ReserveError, Role, futex};
 use perfring_abi::{Layout, Producers, RecordType};
 use perfring_ring::{Count, ProducerBook, Refusal, Reserved, Wake, Writer};
 use perfring_types::Schema;
@@ -25,6 +26,7 @@ pub struct MappedWriter {
     children: NotForChildren,
     map: Mirror,
     writer: Writer,
+    clock: Clock<MachineClock>,
     ring: RingFile,
     known: Known,
     _lock: ByteLock,
@@ -42,10 +44,15 @@ impl MappedWriter {
         // Before the lock is taken: a child forked in between would keep it.
         let children = NotForChildren::new(map.ranges(), &ring.file);
         let lock = ring.take(Place::Producer(0), Role::Producer)?;
-        let writer = Writer::attach(map.ring(), &ring.layout, futex::fences())
+        let mut clock = ring.clock()?;
+        let mut writer = Writer::attach(map.ring(), &ring.layout, futex::fences())
             .map_err(|source| ring.corrupt(source))?;
+        if ring.layout.time {
+            writer.keep_time(map.ring(), &clock.read());
+        }
         RingFile::me(name).sign(&map.slots()[0].holder);
-        Ok(MappedWriter { children, map, writer, ring, known: Known::new(), _lock: lock })
+        let known = Known::new();
+        Ok(MappedWriter { children, map, writer, clock, ring, known, _lock: lock })
     }
 
     /// The open file.
@@ -87,8 +94,14 @@ impl MappedWriter {
         payload: &[u8],
         wake: Wake,
     ) -> Result<(), ReserveError> {
-        let reserved = self.fill(kind, payload)?;
-        self.commit_and_publish(reserved, payload.len(), wake);
+        // Each way whole: what a ring without time does is not to know of the other.
+        if payload.len() < self.writer.plain_end() {
+            let reserved = self.fill::<false>(kind, payload)?;
+            self.commit_and_publish(reserved, payload.len(), wake);
+        } else {
+            let reserved = self.fill::<true>(kind, payload)?;
+            self.commit_and_publish(reserved, payload.len(), wake);
+        }
         Ok(())
     }
 
@@ -102,7 +115,7 @@ impl MappedWriter {
         kind: RecordType,
         len: usize,
     ) -> Result<Reservation<'_>, ReserveError> {
-        let reserved = self.try_reserve(kind, len)?;
+        let reserved = self.try_reserve_any(kind, len)?;
         Ok(Reservation { owner: self, reserved, head: Head::Publish })
     }
 
@@ -123,7 +136,13 @@ impl MappedWriter {
         }
         let reserved = loop {
             // Here and not where it waits: what is reserved is then known where it is used.
-            match self.writer.try_reserve(self.map.ring(), kind, len) {
+            let tried = if len < self.writer.plain_end() {
+                self.writer.try_reserve(self.map.ring(), kind, len)
+            } else {
+                let now = self.now();
+                self.writer.try_reserve_at(self.map.ring(), kind, len, now)
+            };
+            match tried {
                 Ok(reserved) => break reserved,
                 Err(refusal) => self.wait_to_reserve(refusal, kind, len, timeout)?,
             }
@@ -191,11 +210,31 @@ impl MappedWriter {
     }
 
     #[inline(always)]
-    fn try_reserve(&mut self, kind: RecordType, len: usize) -> Result<Reserved, ReserveError> {
+    fn try_reserve_any(&mut self, kind: RecordType, len: usize) -> Result<Reserved, ReserveError> {
+        if len < self.writer.plain_end() {
+            self.try_reserve::<false>(kind, len)
+        } else {
+            self.try_reserve::<true>(kind, len)
+        }
+    }
+
+    /// Space for a record: in a ring that may have time, or surely has none.
+    #[inline(always)]
+    fn try_reserve<const TIMED: bool>(
+        &mut self,
+        kind: RecordType,
+        len: usize,
+    ) -> Result<Reserved, ReserveError> {
         if self.children.forked() {
             return Err(ReserveError::Forked);
         }
-        match self.writer.try_reserve(self.map.ring(), kind, len) {
+        let tried = if TIMED {
+            let now = self.now();
+            self.writer.try_reserve_at(self.map.ring(), kind, len, now)
+        } else {
+            self.writer.try_reserve(self.map.ring(), kind, len)
+        };
+        match tried {
             Ok(reserved) => {
                 // SAFETY: the writer is this mirror's and just made the reservation.
                 unsafe { self.map.zero_last_word(&reserved) };
@@ -205,9 +244,35 @@ impl MappedWriter {
         }
     }
 
+    /// The stamps' clock.
     #[inline(always)]
-    fn fill(&mut self, kind: RecordType, payload: &[u8]) -> Result<Reserved, ReserveError> {
-        let reserved = self.try_reserve(kind, payload.len())?;
+    fn now(&mut self) -> u64 {
+        match self.clock.by_line() {
+            Some(now) => now,
+            None => self.look_at_clock(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_at_clock(&mut self) -> u64 {
+        if !self.ring.layout.time {
+            return 0;
+        }
+        let now = self.clock.by_clock();
+        if self.clock.is_due(now) {
+            self.writer.keep_time(self.map.ring(), &self.clock.read());
+        }
+        now
+    }
+
+    #[inline(always)]
+    fn fill<const TIMED: bool>(
+        &mut self,
+        kind: RecordType,
+        payload: &[u8],
+    ) -> Result<Reserved, ReserveError> {
+        let reserved = self.try_reserve::<TIMED>(kind, payload.len())?;
         // SAFETY: the writer is this mirror's and just made the reservation, of this length; it is
         // committed by the callers, when the payload is in.
         unsafe { self.map.fill(&reserved, payload) };
@@ -381,8 +446,13 @@ impl Batch<'_> {
     /// See [`ReserveError`]; the refusal is counted.
     #[inline]
     pub fn push(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
-        let reserved = self.owner.fill(kind, payload)?;
-        self.owner.writer.commit(self.owner.map.ring(), reserved, payload.len());
+        if payload.len() < self.owner.writer.plain_end() {
+            let reserved = self.owner.fill::<false>(kind, payload)?;
+            self.owner.writer.commit(self.owner.map.ring(), reserved, payload.len());
+        } else {
+            let reserved = self.owner.fill::<true>(kind, payload)?;
+            self.owner.writer.commit(self.owner.map.ring(), reserved, payload.len());
+        }
         Ok(())
     }
 
@@ -396,7 +466,7 @@ impl Batch<'_> {
         kind: RecordType,
         len: usize,
     ) -> Result<Reservation<'_>, ReserveError> {
-        let reserved = self.owner.try_reserve(kind, len)?;
+        let reserved = self.owner.try_reserve_any(kind, len)?;
         Ok(Reservation { owner: self.owner, reserved, head: Head::Hold })
     }
 

@@ -3,7 +3,7 @@
 use super::*;
 
 /// All of them, made anew.
-pub(super) fn all() -> [Golden; 6] {
+pub(super) fn all() -> [Golden; 7] {
     [
         shared_drop(),
         shared_overwrite_lapped(),
@@ -11,6 +11,7 @@ pub(super) fn all() -> [Golden; 6] {
         shared_killed_in_commit(),
         shared_killed_under_lock(),
         shared_killed_before_head(),
+        timed_shared(),
     ]
 }
 
@@ -41,9 +42,13 @@ struct Members {
 
 impl Members {
     fn new(what: &'static str, policy: Policy) -> Self {
+        Self::with(what, options(policy))
+    }
+
+    fn with(what: &'static str, options: Options) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ring");
-        let options = Options { slots: 4, ..options(policy) };
+        let options = Options { slots: 4, ..options };
         let options = Options { producers: Producers::Many, ..options };
         create(&path, &options).unwrap();
         let slots = vec![SlotAccount::default(); options.slots as usize];
@@ -100,14 +105,14 @@ impl Members {
 
     fn publish(&mut self, producer: &SharedProducer, kind: u32, payload: &[u8]) {
         producer.publish(RecordType::new(kind).unwrap(), payload).unwrap();
-        let size = record_size(payload.len());
+        let size = size_of(&self.options, payload.len());
         self.stands(producer, size, Kind::Record { kind, payload: payload.to_vec() });
         self.account(producer).written.add(size);
     }
 
     fn reserve<'a>(&mut self, producer: &'a SharedProducer, len: usize) -> SharedReservation<'a> {
         let reserved = producer.reserve(RecordType::BYTES, len).unwrap();
-        self.stands(producer, record_size(len), Kind::Open(producer.slot()));
+        self.stands(producer, size_of(&self.options, len), Kind::Open(producer.slot()));
         assert_eq!(reserved.pos(), self.items.last().unwrap().pos, "{}", self.what);
         reserved
     }
@@ -122,7 +127,7 @@ impl Members {
         let (pos, all) = (open.pos(), self.items[at].size);
         open[..payload.len()].copy_from_slice(payload);
         open.commit_len(payload.len());
-        let size = record_size(payload.len());
+        let size = size_of(&self.options, payload.len());
         let kind = Kind::Record { kind: 4096, payload: payload.to_vec() };
         self.items[at] = Item { pos, size, kind };
         if size < all {
@@ -142,11 +147,11 @@ impl Members {
 
     /// Records that are published together, in a reservation that is larger by `more` bytes.
     fn batch(&mut self, producer: &SharedProducer, payloads: &[Vec<u8>], more: u64) {
-        let bytes: u64 = payloads.iter().map(|payload| record_size(payload.len())).sum();
+        let bytes: u64 = payloads.iter().map(|payload| size_of(&self.options, payload.len())).sum();
         let mut batch = producer.batch((bytes + more) as usize).unwrap();
         for payload in payloads {
             assert!(batch.push(RecordType::BYTES, payload));
-            let size = record_size(payload.len());
+            let size = size_of(&self.options, payload.len());
             self.stands(producer, size, Kind::Record { kind: 4096, payload: payload.clone() });
             self.account(producer).written.add(size);
         }
@@ -167,7 +172,8 @@ impl Members {
             other => panic!("{other}"),
         };
         let cause = Cause::REFUSED.iter().position(|known| *known == cause).unwrap();
-        self.account(producer).refused[cause].add(record_size(len));
+        let size = size_of(&self.options, len);
+        self.account(producer).refused[cause].add(size);
     }
 
     /// The consumer reads so many items and releases them.
@@ -230,6 +236,9 @@ impl Members {
         let keys = ["data_tail", "data_head", "items", "unread", "books", "slots"];
         for key in keys {
             expect["recovered"][key] = recovered[key].clone();
+        }
+        if self.options.time {
+            add_times(&mut expect);
         }
         Golden { name, file, expect }
     }
@@ -393,6 +402,27 @@ fn shared_drop() -> Golden {
     ring.publish(&c, 5002, b"the last");
     assert!(ring.end() > SMALL);
     ring.take("shared_drop", ring.bytes())
+}
+
+fn timed_shared() -> Golden {
+    let what = "A shared ring with time: two producers in turns, a record that was committed shorter, one \
+                that was given back, and a batch. The wall clock was set an hour ahead before \
+                position 100.";
+    let options = Options { time: true, ..options(Policy::Overwrite) };
+    let mut ring = Members::with(what, options);
+    let [one, two] = ring.attach();
+    ring.publish(&one, 5000, b"one");
+    ring.publish(&two, 5001, b"two words");
+    let shorter = ring.reserve(&one, 100);
+    let given_back = ring.reserve(&two, 40);
+    ring.publish(&two, 4096, b"");
+    ring.commit(&one, shorter, b"shorter");
+    ring.discard(&two, given_back);
+    ring.batch(&one, &[text(7, 40), text(8, 9), text(9, 0)], 24);
+    ring.publish(&two, 4096, b"last");
+    drop((one, two));
+    let file = ring.bytes();
+    ring.take("timed_shared", file)
 }
 
 fn shared_overwrite_lapped() -> Golden {

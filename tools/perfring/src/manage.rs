@@ -28,6 +28,9 @@ pub(crate) struct CreateArgs {
     /// With --producers many: the most at a time, 1 to 4096 [default: 64]
     #[arg(long, value_name = "N")]
     slots: Option<u32>,
+    /// Stamp each record with the time: 8 bytes and some ns each
+    #[arg(long)]
+    time: bool,
     /// Mode bits of the file, whatever the umask: 0640 lets a group watch
     #[arg(long, default_value = "0600", value_parser = args::mode)]
     mode: u32,
@@ -95,6 +98,7 @@ pub(crate) fn create(args: &CreateArgs) -> Result<(), Failure> {
             ProducersArg::Many => Producers::Many,
         },
         slots: args.slots.unwrap_or(SLOTS_DEFAULT),
+        time: args.time,
         mode: args.mode,
         types_size: args.types_size,
         ..Options::default()

@@ -1,0 +1,297 @@
+//! Time: stamps that never go back, and what tells wall-clock times of them.
+//!
+//! A stamp is a number that comes in; which clock it is of is the caller's to know. Here it is
+//! made to rise: nothing is reserved with a stamp that is less than one before it.
+//!
+//! An *anchor* says what the wall clock was at a moment of the stamps' clock, from a position on.
+//! The two clocks run at one rate, so one anchor does until somebody sets the wall clock.
+
+use crate::Ring;
+use core::cmp::Ordering::Less;
+use perfring_abi::atomic::{AtomicU64, Ordering, fence, spin_loop};
+use perfring_abi::{
+    ANCHOR, ANCHORS, PERF_CAP_TIME_ZERO, PERF_CAPABILITIES, PerfTime, TimeLine, anchor as a,
+};
+
+/// A wall clock that was set by less than this, and what can be wrong with two readings, is taken
+/// for one that was not set.
+const STEP_NS: u64 = 20_000;
+/// No clock is behind a stamp by so much, or the stamp is another boot's, or damage.
+const FUTURE_NS: u64 = 1_000_000_000;
+/// How often a reader copies anchors that are being added to.
+const TRIES: u32 = if cfg!(loom) { 2 } else { 100 };
+
+/// How the processor's counter becomes the stamps' clock, as `perf_event_mmap_page` has it:
+/// `zero + (counter * mult >> shift)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scale {
+    /// `time_shift`.
+    pub shift: u16,
+    /// `time_mult`.
+    pub mult: u32,
+    /// `time_zero`.
+    pub zero: u64,
+}
+
+impl Scale {
+    /// `counter * mult >> shift`, as perf's readers work it out: with 64 bits.
+    #[must_use]
+    pub fn scaled(&self, counter: u64) -> u64 {
+        let shift = u32::from(self.shift).min(63);
+        let (whole, rest) = (counter >> shift, counter & ((1 << shift) - 1));
+        let mult = u64::from(self.mult);
+        whole.wrapping_mul(mult).wrapping_add(rest.wrapping_mul(mult) >> shift)
+    }
+}
+
+/// What a producer has just read of the machine's clocks, for [`Writer::keep_time`].
+///
+/// [`Writer::keep_time`]: crate::Writer::keep_time
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// Which boot this is: the first 8 bytes of its id.
+    pub boot: u64,
+    /// The stamps' clock, ns.
+    pub clock_ns: u64,
+    /// The wall clock, ns.
+    pub realtime_ns: u64,
+    /// How far apart the two may have been read, ns.
+    pub error_ns: u64,
+    /// How perf's readers get the stamps' clock, if they can.
+    pub scale: Option<Scale>,
+}
+
+impl Reading {
+    /// The anchor for records from this position on.
+    #[must_use]
+    pub fn anchor(&self, pos: u64) -> Anchor {
+        Anchor {
+            pos,
+            clock_ns: self.clock_ns,
+            realtime_ns: self.realtime_ns,
+            error_ns: self.error_ns,
+        }
+    }
+}
+
+/// What the wall clock was at a moment of the stamps' clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Anchor {
+    /// The position of the first record that it is for.
+    pub pos: u64,
+    /// The stamps' clock, ns.
+    pub clock_ns: u64,
+    /// `CLOCK_REALTIME`, ns.
+    pub realtime_ns: u64,
+    /// How far apart the two may have been read, ns.
+    pub error_ns: u64,
+}
+
+impl Anchor {
+    /// The wall-clock time of a stamp, ns since 1970; `None` if no `u64` holds it.
+    #[must_use]
+    pub fn wall(&self, stamp: u64) -> Option<u64> {
+        let since = i128::from(stamp) - i128::from(self.clock_ns);
+        u64::try_from(i128::from(self.realtime_ns) + since).ok()
+    }
+
+    /// How far the wall clock is ahead, for comparing. What a page says need make no sense.
+    fn offset(&self) -> u64 {
+        self.realtime_ns.wrapping_sub(self.clock_ns)
+    }
+
+    /// An anchor as words of the file.
+    #[must_use]
+    pub fn to_words(&self) -> [u64; ANCHOR] {
+        let mut words = [0; ANCHOR];
+        words[a::POS] = self.pos;
+        words[a::CLOCK_NS] = self.clock_ns;
+        words[a::REALTIME_NS] = self.realtime_ns;
+        words[a::ERROR_NS] = self.error_ns;
+        words
+    }
+
+    fn load(words: &[AtomicU64; ANCHOR]) -> Self {
+        // Relaxed: one's own, or Q orders it.
+        let word = |at: usize| words[at].load(Ordering::Relaxed);
+        Anchor {
+            pos: word(a::POS),
+            clock_ns: word(a::CLOCK_NS),
+            realtime_ns: word(a::REALTIME_NS),
+            error_ns: word(a::ERROR_NS),
+        }
+    }
+}
+
+/// The newest anchors of a ring, copied: what tells wall-clock times of stamps.
+///
+/// ```
+/// use perfring_ring::{Anchor, Anchors};
+/// // The wall clock was set an hour ahead before the record at 640.
+/// let hour = 3600 * 1_000_000_000;
+/// let anchors: Anchors = [
+///     Anchor { pos: 0, clock_ns: 100, realtime_ns: 1_000_100, error_ns: 0 },
+///     Anchor { pos: 640, clock_ns: 900, realtime_ns: 1_000_900 + hour, error_ns: 0 },
+/// ]
+/// .into_iter()
+/// .collect();
+/// assert_eq!(anchors.wall(600, 850), Some(1_000_850));
+/// assert_eq!(anchors.wall(640, 850), Some(1_000_850 + hour));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Anchors {
+    /// Oldest first.
+    all: [Anchor; ANCHORS],
+    len: usize,
+}
+
+impl Anchors {
+    /// Those of a ring; none of one without time.
+    #[must_use]
+    pub fn read(ring: Ring<'_>) -> Self {
+        let line = &ring.header.time;
+        let mut found = Anchors::default();
+        for _ in 0..TRIES {
+            let written = line.anchors_written.load(Ordering::Relaxed);
+            fence(Ordering::Acquire); // Q, pairs with Q
+            let slots = line.anchors.each_ref().map(Anchor::load);
+            fence(Ordering::Acquire); // Q, pairs with Q
+            let now = line.anchors_written.load(Ordering::Relaxed);
+            // The slot of the oldest may be being written for the next.
+            let oldest = now.saturating_sub(ANCHORS as u64 - 1).min(written);
+            found = Anchors::default();
+            // Never more than there is room for: a count that goes down is a lie, and gives none.
+            for n in oldest..written.min(oldest.saturating_add(ANCHORS as u64 - 1)) {
+                found.push(slots[(n % ANCHORS as u64) as usize]);
+            }
+            if written == now {
+                break;
+            }
+            spin_loop();
+        }
+        found
+    }
+
+    fn push(&mut self, anchor: Anchor) {
+        if self.len == ANCHORS {
+            self.all.rotate_left(1);
+            self.len -= 1;
+        }
+        self.all[self.len] = anchor;
+        self.len += 1;
+    }
+
+    /// The anchors, oldest first.
+    #[must_use]
+    pub fn all(&self) -> &[Anchor] {
+        &self.all[..self.len]
+    }
+
+    /// The one for a record at this position: the newest that is not after it. `None` if the wall
+    /// clock was set so often since that it is gone.
+    #[must_use]
+    pub fn at(&self, pos: u64) -> Option<&Anchor> {
+        self.all().iter().rev().find(|anchor| anchor.pos <= pos)
+    }
+
+    /// The wall-clock time of a record, ns since 1970: what `CLOCK_REALTIME` was when it was
+    /// stamped. `None` if no anchor is left for it.
+    #[must_use]
+    pub fn wall(&self, pos: u64, stamp: u64) -> Option<u64> {
+        self.at(pos)?.wall(stamp)
+    }
+}
+
+impl FromIterator<Anchor> for Anchors {
+    /// The last of them, if they are more than a ring has.
+    fn from_iter<T: IntoIterator<Item = Anchor>>(anchors: T) -> Self {
+        let mut all = Anchors::default();
+        anchors.into_iter().for_each(|anchor| all.push(anchor));
+        all
+    }
+}
+
+/// Keeps what tells wall-clock times. By the exclusive producer, or under the lock; `pos` is where
+/// the next record begins, and `newest` the greatest stamp so far. Returns whether stamps begin
+/// anew, as those before are another boot's.
+pub(crate) fn keep(ring: Ring<'_>, reading: &Reading, pos: u64, newest: u64) -> bool {
+    let line = &ring.header.time;
+    // Relaxed: of the producer before, whom a lock orders.
+    let rebooted = line.boot.load(Ordering::Relaxed) != reading.boot;
+    let anew = rebooted || newest > reading.clock_ns.saturating_add(FUTURE_NS);
+    if anew {
+        ring.header.shared.newest_stamp.store(0, Ordering::Relaxed);
+    }
+    let anchor = reading.anchor(pos);
+    if rebooted || newest_anchor(line).is_none_or(|last| was_set(&last, &anchor)) {
+        add(line, &anchor);
+    }
+    if rebooted {
+        // After the anchor: a death in between has the next producer add another.
+        line.boot.store(reading.boot, Ordering::Release);
+        put_scale(&ring.header.perf_time, None);
+    }
+    if let Some(scale) = reading.scale {
+        put_scale(&ring.header.perf_time, Some(scale));
+    }
+    anew
+}
+
+/// Whether the wall clock was set between the two.
+fn was_set(last: &Anchor, now: &Anchor) -> bool {
+    let apart = last.offset().abs_diff(now.offset());
+    let apart = apart.min(apart.wrapping_neg()); // round a circle of 2^64
+    let noise = last.error_ns.saturating_add(now.error_ns);
+    STEP_NS.saturating_add(noise.min(FUTURE_NS)).cmp(&apart) == Less
+}
+
+fn newest_anchor(line: &TimeLine) -> Option<Anchor> {
+    // Relaxed, as all here: one writer at a time, whom a lock orders.
+    let written = line.anchors_written.load(Ordering::Relaxed);
+    let newest = written.checked_sub(1)?;
+    Some(Anchor::load(&line.anchors[(newest % ANCHORS as u64) as usize]))
+}
+
+fn add(line: &TimeLine, anchor: &Anchor) {
+    let written = line.anchors_written.load(Ordering::Relaxed);
+    fence(Ordering::Release); // Q, pairs with Q: who sees a new word sees the count before it
+    let slot = &line.anchors[(written % ANCHORS as u64) as usize];
+    for (to, word) in slot.iter().zip(anchor.to_words()) {
+        to.store(word, Ordering::Relaxed);
+    }
+    line.anchors_written.store(written.wrapping_add(1), Ordering::Release); // Q, pairs with Q
+}
+
+/// Writes perf's time fields as the kernel does, or takes them back.
+fn put_scale(perf: &PerfTime, scale: Option<Scale>) {
+    let seq = perf.lock.load(Ordering::Relaxed) | 1; // a producer may have died in here
+    perf.lock.store(seq, Ordering::Relaxed);
+    fence(Ordering::Release); // R, pairs with R
+    let (word, zero, cap) = match scale {
+        Some(scale) => (PerfTime::pack(scale.shift, scale.mult), scale.zero, PERF_CAP_TIME_ZERO),
+        None => (0, 0, 0),
+    };
+    perf.scale.store(word, Ordering::Relaxed);
+    perf.zero.store(zero, Ordering::Relaxed);
+    perf.capabilities.store(PERF_CAPABILITIES | cap, Ordering::Relaxed);
+    perf.lock.store(seq.wrapping_add(1), Ordering::Release); // R, pairs with R
+}
+
+/// The greatest stamp before `to`: the one noted, or one of the records since `from`, which the
+/// caller has found to be records.
+pub(crate) fn newest_stamp(ring: Ring<'_>, from: u64, to: u64) -> u64 {
+    // Relaxed throughout: the last producer's, whose head B acquired.
+    let mut newest = ring.header.shared.newest_stamp.load(Ordering::Relaxed);
+    let mut pos = from;
+    while pos < to {
+        let word = perfring_abi::RecordWord::from_raw(ring.word(pos).load(Ordering::Relaxed));
+        if word.size() < 8 {
+            break;
+        }
+        if word.is_data() && word.size() > 8 {
+            newest = newest.max(ring.word(pos + 8).load(Ordering::Relaxed));
+        }
+        pos += word.size();
+    }
+    newest
+}

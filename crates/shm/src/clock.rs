@@ -1,0 +1,208 @@
+//! Stamps, quickly: `CLOCK_BOOTTIME` worked out from the processor's counter.
+//!
+//! A line, `ns = base_ns + (counter - base) * mult >> shift`, that is drawn anew every 8 ms through
+//! a fresh reading of both: so no error lives longer than that, and what the kernel does to its
+//! clock (NTP) is followed. The rate is what was measured between the last two readings. No reading
+//! is believed that took long, as the process may have been stopped between the counter and the
+//! clock; while there is no line to go by, each stamp is the clock itself, read from the kernel. So
+//! it is in the first millisecond, and in one after the counter and the clock have parted: a
+//! suspend that stopped the counter, a virtual machine that moved.
+//!
+//! How wrong a stamp can be: a reading by [`WIDTH_NS`] / 2, a rate by the error of two readings,
+//! which twice the time doubles at most (the first lines are short), and the line by what the
+//! kernel changed in its clock's rate meanwhile: 8 ms of it. NTP in the kernel goes to 500 ppm
+//! either way. In all less than [`ERROR_NS`].
+
+use crate::machine::Source;
+use perfring_ring::{Reading, Scale};
+
+/// A reading of the clock around the counter that took longer is thrown away.
+const WIDTH_NS: u64 = 1_000;
+/// One that took no longer is good enough at once.
+const NARROW_NS: u64 = 64;
+/// Readings of which the narrowest counts.
+const READINGS: u32 = 3;
+/// The first rate is measured over at least this time, and the first line as long.
+const FIRST_NS: u64 = 1_000_000;
+/// No line is longer.
+const LONGEST_NS: u64 = 8_000_000;
+/// A rate is measured over no longer time.
+const LONG_NS: u64 = 64_000_000;
+/// Rates measured one after the other are not further apart, in parts of the rate: or the counter
+/// and the clock have parted.
+const APART: f64 = 0.002;
+/// How often the ring is told what the clocks say.
+const KEEP_NS: u64 = 100_000_000;
+/// No stamp is further from the clock, while its rate changes by no more than 1,000 ppm (from NTP's
+/// one end to the other) within a line.
+#[cfg(test)]
+const ERROR_NS: u64 = 12_000;
+
+/// The counter at a moment of the clock.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    counter: u64,
+    ns: u64,
+}
+
+/// What a producer stamps by.
+#[derive(Debug)]
+pub(crate) struct Clock<S> {
+    base: u64,
+    base_ns: u64,
+    mult: u64,
+    shift: u32,
+    /// The line is good for so much of the counter. 0: there is none.
+    span: u64,
+    source: S,
+    /// The last reading.
+    last: Option<Sample>,
+    /// ns for one of the counter, once it was measured.
+    rate: Option<f64>,
+    /// How long the next line is.
+    line_ns: u64,
+    /// The ring is told again at this moment of the clock.
+    keep_at: u64,
+}
+
+impl<S: Source> Clock<S> {
+    pub(crate) fn new(source: S) -> Self {
+        Clock {
+            base: 0,
+            base_ns: 0,
+            mult: 0,
+            shift: 0,
+            span: 0,
+            source,
+            last: None,
+            rate: None,
+            line_ns: FIRST_NS,
+            keep_at: 0,
+        }
+    }
+
+    /// The time by the line, if there is one that goes so far.
+    #[inline(always)]
+    pub(crate) fn by_line(&self) -> Option<u64> {
+        if self.span == 0 {
+            return None;
+        }
+        // A counter that went back is far beyond any line, too.
+        let since = self.source.counter().wrapping_sub(self.base);
+        (since < self.span).then(|| self.base_ns + ((since * self.mult) >> self.shift))
+    }
+
+    /// The time by the clock; draws the next line where that can be done.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn by_clock(&mut self) -> u64 {
+        if !self.source.counts() {
+            return self.source.clock_ns();
+        }
+        match self.sample() {
+            Some(sample) => {
+                self.draw(sample);
+                sample.ns
+            }
+            // Too much goes on here. What line there was has come to its end.
+            None => self.source.clock_ns(),
+        }
+    }
+
+    /// The counter between two readings of the clock.
+    fn sample(&self) -> Option<Sample> {
+        let mut narrowest = (WIDTH_NS + 1, None);
+        for _ in 0..READINGS {
+            let before = self.source.clock_ns();
+            let counter = self.source.counter();
+            let width = self.source.clock_ns().wrapping_sub(before);
+            if width < narrowest.0 {
+                narrowest = (width, Some(Sample { counter, ns: before + width / 2 }));
+            }
+            if width <= NARROW_NS {
+                break;
+            }
+        }
+        narrowest.1
+    }
+
+    fn draw(&mut self, sample: Sample) {
+        self.span = 0;
+        let Some(last) = self.last else {
+            self.last = Some(sample);
+            return;
+        };
+        let ns = sample.ns.saturating_sub(last.ns);
+        if self.rate.is_none() && ns < FIRST_NS && sample.counter > last.counter {
+            return; // not yet
+        }
+        self.last = Some(sample);
+        let measured = ns as f64 / sample.counter.wrapping_sub(last.counter) as f64;
+        let rate = match self.rate {
+            // Or the counter and the clock have parted.
+            Some(before) if (measured - before).abs() <= before * APART => {
+                // In a long time the machine may have slept a little: no rate is made of that.
+                if ns <= LONG_NS { measured } else { before }
+            }
+            // From 1 MHz to 100 GHz, or it is no counter.
+            None if ns <= LONG_NS && (0.01..=1000.0).contains(&measured) => measured,
+            _ => {
+                (self.rate, self.line_ns) = (None, FIRST_NS);
+                return;
+            }
+        };
+        if self.rate.is_none() {
+            self.keep_at = 0; // there is a scale now
+        }
+        self.rate = Some(rate);
+        // As many bits of the rate as perf's 32 hold.
+        let mut shift = 32;
+        while shift > 0 && rate * (1u64 << shift) as f64 >= f64::from(u32::MAX) {
+            shift -= 1;
+        }
+        self.mult = (rate * (1u64 << shift) as f64).round() as u64;
+        self.shift = shift;
+        (self.base, self.base_ns) = (sample.counter, sample.ns);
+        self.span = (self.line_ns as f64 / rate) as u64;
+        self.line_ns = (2 * self.line_ns).min(LONGEST_NS);
+    }
+
+    /// Whether the ring is to be told, at this moment of the clock.
+    #[inline]
+    pub(crate) fn is_due(&self, now: u64) -> bool {
+        now >= self.keep_at
+    }
+
+    /// What the ring is to be told. It is due again after a while.
+    pub(crate) fn read(&mut self) -> Reading {
+        let mut narrowest = (u64::MAX, 0, 0);
+        for _ in 0..READINGS {
+            let before = self.source.clock_ns();
+            let realtime = self.source.realtime_ns();
+            let width = self.source.clock_ns().wrapping_sub(before);
+            if width < narrowest.0 {
+                narrowest = (width, before.wrapping_add(width / 2), realtime);
+            }
+            if width <= NARROW_NS {
+                break;
+            }
+        }
+        let (width, clock_ns, realtime_ns) = narrowest;
+        self.keep_at = clock_ns.saturating_add(KEEP_NS);
+        let scale = (self.span != 0).then(|| {
+            let mut scale = Scale { shift: self.shift as u16, mult: self.mult as u32, zero: 0 };
+            scale.zero = self.base_ns.wrapping_sub(scale.scaled(self.base));
+            scale
+        });
+        Reading { boot: self.source.boot(), clock_ns, realtime_ns, error_ns: width / 2 + 1, scale }
+    }
+
+    /// To be told again soon: it could not be.
+    pub(crate) fn put_off(&mut self) {
+        self.keep_at = 0;
+    }
+}
+
+#[cfg(test)]
+#[path = "clock_tests.rs"]
+mod tests;

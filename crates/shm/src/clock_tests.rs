@@ -1,0 +1,273 @@
+//! The clock against a world that is made up: counters that drift, NTP, suspends, preemption.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::MachineClock;
+use proptest::prelude::*;
+use std::cell::Cell;
+use std::rc::Rc;
+
+const MS: u64 = 1_000_000;
+
+/// What happens to a machine.
+#[derive(Clone, Debug)]
+enum Event {
+    /// Time passes.
+    Wait(u64),
+    /// So many stamps are made, one after the other, with so much time between them.
+    Stamp(u32, u64),
+    /// NTP gives the kernel's clock another rate, in ppm.
+    Slew(i32),
+    /// The counter's crystal warms up, in ppb.
+    Drift(i32),
+    /// The machine sleeps, and its counter stops, or begins anew.
+    Suspend(u64, bool),
+    /// Each of so many readings from here on is interrupted for so long.
+    Disturb(u32, u64),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        4 => (0..40 * MS).prop_map(Event::Wait),
+        1 => (0..20_000 * MS).prop_map(Event::Wait),
+        8 => (1..40u32, 0..200_000u64).prop_map(|(times, gap)| Event::Stamp(times, gap)),
+        4 => (1..40u32, 0..3 * MS).prop_map(|(times, gap)| Event::Stamp(times, gap)),
+        2 => (-500..=500i32).prop_map(Event::Slew),
+        1 => prop_oneof![Just(-500), Just(500)].prop_map(Event::Slew),
+        1 => (-20_000..20_000i32).prop_map(Event::Drift),
+        1 => (100 * MS..1_000_000 * MS, any::<bool>()).prop_map(|(ns, anew)| Event::Suspend(ns, anew)),
+        2 => (1..20u32, 500..20 * MS).prop_map(|(times, ns)| Event::Disturb(times, ns)),
+    ]
+}
+
+/// A machine: its counter, its clock, and what was done to them.
+#[derive(Debug)]
+struct World {
+    counter: Cell<f64>,
+    clock: Cell<f64>,
+    wall_ahead: Cell<u64>,
+    ticks_a_ns: Cell<f64>,
+    slew: Cell<f64>,
+    disturbed: Cell<(u32, u64)>,
+    /// Time that was not slept through.
+    ran: Cell<u64>,
+}
+
+impl World {
+    fn new(ghz: f64) -> Rc<Self> {
+        Rc::new(World {
+            counter: Cell::new(1e13),
+            clock: Cell::new(5e12),
+            wall_ahead: Cell::new(1_700_000_000_000_000_000),
+            ticks_a_ns: Cell::new(ghz),
+            slew: Cell::new(0.0),
+            disturbed: Cell::new((0, 0)),
+            ran: Cell::new(0),
+        })
+    }
+
+    fn pass(&self, ns: u64) {
+        self.ran.set(self.ran.get() + ns);
+        self.counter.set(self.counter.get() + ns as f64 * self.ticks_a_ns.get());
+        self.clock.set(self.clock.get() + ns as f64 * (1.0 + self.slew.get()));
+    }
+
+    /// What any reading costs.
+    fn read(&self) {
+        self.pass(12);
+        if let (times @ 1.., ns) = self.disturbed.get() {
+            self.disturbed.set((times - 1, ns));
+            self.pass(ns);
+        }
+    }
+
+    fn true_ns(&self) -> u64 {
+        self.clock.get() as u64
+    }
+}
+
+impl Source for Rc<World> {
+    fn counts(&self) -> bool {
+        true
+    }
+    fn counter(&self) -> u64 {
+        self.read();
+        let counter = self.counter.get() as u64;
+        self.pass(8);
+        counter
+    }
+    fn clock_ns(&self) -> u64 {
+        self.read();
+        let ns = self.true_ns();
+        self.pass(9);
+        ns
+    }
+    fn realtime_ns(&self) -> u64 {
+        self.clock_ns() + self.wall_ahead.get()
+    }
+    fn boot(&self) -> u64 {
+        1
+    }
+}
+
+fn stamp<S: Source>(clock: &mut Clock<S>) -> u64 {
+    match clock.by_line() {
+        Some(now) => now,
+        None => clock.by_clock(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 2000, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn stamps_are_within_their_bound_of_the_clock(
+        ghz in prop_oneof![Just(0.025), Just(1.0), Just(2.445), Just(3.7), Just(5.8)],
+        events in proptest::collection::vec(event(), 1..60),
+    ) {
+        let world = World::new(ghz);
+        let mut clock = Clock::new(Rc::clone(&world));
+        // A counter that stopped is believed for at most one line: until then, and by so much.
+        let (mut stale_until, mut stale) = (0, 0);
+        let check = |world: &World, clock: &mut Clock<Rc<World>>, (until, stale)| {
+            let (before, ran) = (world.true_ns(), world.ran.get());
+            let now = stamp(clock);
+            let after = world.true_ns();
+            let early = if ran < until { stale } else { 0 };
+            prop_assert!(now + ERROR_NS + early >= before, "{} ns early", before - now);
+            prop_assert!(now <= after + ERROR_NS, "{} ns late", now - after);
+            Ok(())
+        };
+        for event in events {
+            match event {
+                Event::Wait(ns) => world.pass(ns),
+                Event::Stamp(times, gap) => {
+                    for _ in 0..times {
+                        check(&world, &mut clock, (stale_until, stale))?;
+                        world.pass(gap);
+                    }
+                }
+                Event::Slew(ppm) => world.slew.set(f64::from(ppm) * 1e-6),
+                Event::Drift(ppb) => world.ticks_a_ns.set(ghz * (1.0 + f64::from(ppb) * 1e-9)),
+                Event::Suspend(ns, anew) => {
+                    world.clock.set(world.clock.get() + ns as f64);
+                    // Twice from 0 it would, after a while, be where it was before: that it is
+                    // read just then is believed, for as long as a line goes.
+                    match (anew, world.counter.get()) {
+                        (true, 1e13..) => world.counter.set(0.0),
+                        (true, counter) => world.counter.set(counter + 1e12),
+                        (false, _) => {}
+                    }
+                    stale = if world.ran.get() < stale_until { stale + ns } else { ns };
+                    stale_until = world.ran.get() + LONGEST_NS + ERROR_NS;
+                }
+                Event::Disturb(times, ns) => world.disturbed.set((times, ns)),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_line_is_drawn_after_a_millisecond_and_grows_to_eight() {
+    let world = World::new(3.0);
+    let mut clock = Clock::new(Rc::clone(&world));
+    let mut by_line = 0;
+    for _ in 0..1_000_000 {
+        by_line += u32::from(clock.by_line().is_some());
+        stamp(&mut clock);
+        world.pass(1000);
+    }
+    // A second of stamps, a microsecond apart.
+    assert!(by_line > 998_000, "{by_line} of a million by the line");
+    let span_ns = clock.span as f64 / 3.0;
+    assert!((7.9e6..8.1e6).contains(&span_ns), "{span_ns}");
+}
+
+/// perf's readers get the stamps' clock from the header's fields.
+#[test]
+fn the_scale_gives_the_clock() {
+    let world = World::new(2.445);
+    let mut clock = Clock::new(Rc::clone(&world));
+    assert_eq!(clock.read().scale, None);
+    for _ in 0..100 {
+        stamp(&mut clock);
+        world.pass(MS / 5);
+    }
+    let scale = clock.read().scale.unwrap();
+    for _ in 0..100 {
+        let counter = world.counter();
+        let by_scale = scale.zero.wrapping_add(scale.scaled(counter));
+        assert!(by_scale.abs_diff(world.true_ns()) < ERROR_NS);
+        world.pass(MS / 20);
+    }
+}
+
+/// What stands in the page of a ring in use, as perf's readers take it.
+#[test]
+fn a_ring_says_how_the_counter_becomes_the_clock() {
+    use crate::{Home, MappedWriter, RingOptions, create};
+    use std::sync::atomic::Ordering;
+    let machine = MachineClock::find().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let home = Home::from(dir.path().join("ring"));
+    let policy = perfring_abi::Policy::Overwrite;
+    create(&home, &RingOptions { time: true, policy, ..RingOptions::default() }).unwrap();
+    let mut writer = MappedWriter::attach(&home, "scale").unwrap();
+    let (_, map) = crate::map::Plain::open(home).unwrap();
+    let perf = &map.ring().header().perf_time;
+    let cap = perfring_abi::PERF_CAP_TIME_ZERO;
+    let since = std::time::Instant::now();
+    let mut publish = || {
+        let kind = perfring_abi::RecordType::BYTES;
+        writer.publish(kind, b"x", perfring_ring::Wake::Auto).unwrap();
+    };
+    while perf.capabilities.load(Ordering::Relaxed) & cap == 0 {
+        publish();
+        if since.elapsed().as_secs() > 5 {
+            assert!(!machine.has_counter(), "a counter, and no scale");
+            println!("this machine's counter is not to be trusted: the fields stay zero");
+            return;
+        }
+    }
+    let word = perf.scale.load(Ordering::Relaxed).to_ne_bytes();
+    let shift = u16::from_ne_bytes([word[2], word[3]]);
+    let mult = u32::from_ne_bytes([word[4], word[5], word[6], word[7]]);
+    let scale = Scale { shift, mult, zero: perf.zero.load(Ordering::Relaxed) };
+    for _ in 0..1000 {
+        let before = machine.now_ns();
+        let by_scale = scale.zero.wrapping_add(scale.scaled(machine.counter()));
+        let after = machine.now_ns();
+        // The newest scale is of the last 100 ms, in which the clock's rate may change by 1,000 ppm.
+        let bound = 100_000 + ERROR_NS;
+        assert!(by_scale + bound >= before && by_scale <= after + bound, "{before} {by_scale}");
+    }
+}
+
+/// The machine that this runs on.
+#[test]
+fn stamps_are_the_boot_clock() {
+    let machine = MachineClock::find().unwrap();
+    let mut clock = Clock::new(machine);
+    let (mut by_line, mut most, mut last) = (0, 0, 0);
+    let mut worst = Vec::new();
+    for _ in 0..200_000 {
+        let before = machine.now_ns();
+        by_line += u32::from(clock.by_line().is_some());
+        let now = stamp(&mut clock);
+        let after = machine.now_ns();
+        let off = before.saturating_sub(now).max(now.saturating_sub(after));
+        assert!(off <= ERROR_NS, "{off} ns off");
+        most = off.max(most);
+        worst.push(off);
+        last = now.max(last);
+    }
+    worst.sort_unstable();
+    println!(
+        "counter: {}; {by_line} of 200000 by the line; off by at most {most} ns, 99.9% within {} ns",
+        machine.has_counter(),
+        worst[worst.len() * 999 / 1000]
+    );
+    assert_eq!(by_line > 0, machine.has_counter());
+}

@@ -1,0 +1,229 @@
+//! The machine's clocks: `CLOCK_BOOTTIME` as the initial time namespace has it, the wall clock,
+//! and the processor's counter where the kernel itself trusts it.
+
+use crate::create::boot_id;
+use nix::libc;
+use std::fs;
+use std::path::Path;
+use thiserror::Error;
+
+/// Why records cannot be stamped by this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ClockError {
+    /// The process has made a time namespace for its children, and is in another itself.
+    #[error(
+        "this process made a time namespace for its children (unshare), and of its own the kernel \
+         tells no offset: attach before that, or in a child"
+    )]
+    OtherNamespace,
+    /// `/proc/self/timens_offsets` is there and says something unknown.
+    #[error("/proc/self/timens_offsets does not say how far the boot clock is shifted here")]
+    Offsets,
+}
+
+/// The initial time namespace's inode: `PROC_TIME_INIT_INO` in Linux.
+const INITIAL_NAMESPACE: &str = "time:[4026531834]";
+
+/// Clock sources of the kernel that are the counter, scaled.
+const TRUSTED: [&str; 3] = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page"];
+
+/// The clock that stamps are of: the same for all processes on the machine, whatever time
+/// namespace they are in.
+///
+/// ```
+/// use perfring_shm::MachineClock;
+/// let clock = MachineClock::find()?;
+/// let before = clock.now_ns();
+/// assert!(clock.now_ns() >= before);
+/// # Ok::<(), perfring_shm::ClockError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct MachineClock {
+    counter: bool,
+    /// How far this process's boot clock is ahead of the initial one, ns.
+    ahead: i64,
+    boot: u64,
+}
+
+impl MachineClock {
+    /// This machine's, as seen from this process.
+    ///
+    /// # Errors
+    /// See [`ClockError`].
+    pub fn find() -> Result<Self, ClockError> {
+        let id = boot_id();
+        let boot = u64::from_ne_bytes([id[0], id[1], id[2], id[3], id[4], id[5], id[6], id[7]]);
+        Ok(MachineClock {
+            counter: counter_is_trusted(),
+            ahead: ahead_here(Path::new("/proc/self"))?,
+            boot,
+        })
+    }
+
+    /// A clock of a process that stamps nothing.
+    pub(crate) fn unused() -> Self {
+        MachineClock { counter: false, ahead: 0, boot: 0 }
+    }
+
+    /// What a record that is stamped now is stamped with, ns: `CLOCK_BOOTTIME`, read from the
+    /// kernel.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        gettime(libc::CLOCK_BOOTTIME).wrapping_sub(self.ahead as u64)
+    }
+
+    /// Whether stamps are worked out from the processor's counter (some 9 ns each). Else each is a
+    /// call of `clock_gettime` (some 22 ns in the vDSO, and a system call where that is none).
+    #[must_use]
+    pub fn has_counter(&self) -> bool {
+        self.counter
+    }
+}
+
+/// Clocks to stamp by: the machine's, or a test's.
+pub(crate) trait Source {
+    /// Whether there is a counter.
+    fn counts(&self) -> bool;
+    /// A counter of some rate; may stop, or begin anew.
+    fn counter(&self) -> u64;
+    /// The clock that stamps are of, ns. Never goes back.
+    fn clock_ns(&self) -> u64;
+    /// The wall clock, ns.
+    fn realtime_ns(&self) -> u64;
+    /// Which boot this is.
+    fn boot(&self) -> u64;
+}
+
+impl Source for MachineClock {
+    fn counts(&self) -> bool {
+        self.counter
+    }
+
+    #[inline(always)]
+    fn counter(&self) -> u64 {
+        #[cfg(target_arch = "x86_64")]
+        {
+            // SAFETY: reads a register. `counter_is_trusted` saw that this process may.
+            unsafe { core::arch::x86_64::_rdtsc() }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        0
+    }
+
+    fn clock_ns(&self) -> u64 {
+        self.now_ns()
+    }
+
+    fn realtime_ns(&self) -> u64 {
+        gettime(libc::CLOCK_REALTIME)
+    }
+
+    fn boot(&self) -> u64 {
+        self.boot
+    }
+}
+
+fn gettime(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the struct is ours and lives through the call. Both clocks exist since Linux 2.6.39,
+    // so it does not fail; if it did, the time would be zero.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+}
+
+/// Whether the counter runs at one rate in every state of the processor, the kernel's own clock is
+/// made of it, and this process may read it.
+fn counter_is_trusted() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+        let trusted = fs::read_to_string(source).is_ok_and(|name| TRUSTED.contains(&name.trim()));
+        let most = core::arch::x86_64::__cpuid(0x8000_0000).eax;
+        let invariant =
+            most >= 0x8000_0007 && core::arch::x86_64::__cpuid(0x8000_0007).edx & 1 << 8 != 0;
+        let mut allowed: libc::c_int = 0;
+        // SAFETY: stores an int where it is told to, which is ours.
+        let asked = unsafe { libc::prctl(libc::PR_GET_TSC, &raw mut allowed) };
+        trusted && invariant && (asked != 0 || allowed == libc::PR_TSC_ENABLE)
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = TRUSTED;
+        false
+    }
+}
+
+/// How far this process's `CLOCK_BOOTTIME` is ahead of the initial time namespace's, ns, as `/proc/self`
+/// tells.
+fn ahead_here(proc: &Path) -> Result<i64, ClockError> {
+    let here = fs::read_link(proc.join("ns/time"));
+    let children = fs::read_link(proc.join("ns/time_for_children"));
+    let (Ok(here), Ok(children)) = (here, children) else {
+        return Ok(0); // a kernel without time namespaces
+    };
+    if here.as_os_str() == INITIAL_NAMESPACE {
+        return Ok(0);
+    }
+    // The offsets are those of the namespace that children are born into.
+    if here != children {
+        return Err(ClockError::OtherNamespace);
+    }
+    let offsets = fs::read_to_string(proc.join("timens_offsets")).unwrap_or_default();
+    boottime_offset(&offsets).ok_or(ClockError::Offsets)
+}
+
+/// The boot clock's line: seconds, which may be negative, and nanoseconds.
+fn boottime_offset(offsets: &str) -> Option<i64> {
+    let mut words = offsets.lines().find_map(|line| {
+        let mut words = line.split_whitespace();
+        matches!(words.next(), Some("boottime" | "7")).then_some(words)
+    })?;
+    let mut number = || words.next()?.parse::<i64>().ok();
+    let (seconds, nanos) = (number()?, number()?);
+    seconds.checked_mul(1_000_000_000)?.checked_add(nanos)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_knows_its_time_namespace_or_says_why_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let proc = dir.path();
+        let look = |here: &str, children: &str, offsets: Option<&str>| {
+            let _ = fs::remove_dir_all(proc.join("ns"));
+            fs::create_dir(proc.join("ns")).unwrap();
+            for (name, to) in [("time", here), ("time_for_children", children)] {
+                std::os::unix::fs::symlink(to, proc.join("ns").join(name)).unwrap();
+            }
+            let _ = fs::remove_file(proc.join("timens_offsets"));
+            if let Some(offsets) = offsets {
+                fs::write(proc.join("timens_offsets"), offsets).unwrap();
+            }
+            ahead_here(proc)
+        };
+        assert_eq!(ahead_here(proc), Ok(0), "no time namespaces");
+        let offsets = Some("monotonic 0 0\nboottime 1000 0\n");
+        assert_eq!(look(INITIAL_NAMESPACE, INITIAL_NAMESPACE, offsets), Ok(0));
+        // Its children are to be shifted, and not it.
+        assert_eq!(look(INITIAL_NAMESPACE, "time:[5]", offsets), Ok(0));
+        assert_eq!(look("time:[5]", "time:[5]", offsets), Ok(1_000_000_000_000));
+        assert_eq!(look("time:[5]", "time:[6]", offsets), Err(ClockError::OtherNamespace));
+        assert_eq!(look("time:[5]", "time:[5]", None), Err(ClockError::Offsets));
+    }
+
+    #[test]
+    fn offsets_are_read_as_the_kernel_writes_them() {
+        let text = "monotonic           0         0\nboottime         1000         5\n";
+        assert_eq!(boottime_offset(text), Some(1_000_000_000_005));
+        let text = "monotonic -1 999999999\nboottime -1 999999999\n";
+        assert_eq!(boottime_offset(text), Some(-1));
+        for text in ["", "monotonic 0 0\n", "boottime\n", "boottime x 0\n", "boottime 1\n"] {
+            assert_eq!(boottime_offset(text), None, "{text:?}");
+        }
+        assert_eq!(boottime_offset(&format!("boottime {} 0", i64::MAX)), None);
+    }
+}

@@ -1,0 +1,54 @@
+//! Publishes records that say when that was, by the process's own look at the clock.
+//!
+//! `stamper one|many NUMBER COUNT RING`: each payload is the number, and `CLOCK_BOOTTIME` just
+//! before the publish. One more look at the clock is printed at the end.
+
+use perfring_consumer::MachineClock;
+use perfring_producer::{Producer, SharedProducer};
+use perfring_tests::NUMBERED;
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+fn main() -> Outcome {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let [kind, number, count, ring] = args[..] else {
+        return Err(format!("unknown arguments: {args:?}").into());
+    };
+    let (number, count): (u64, u64) = (number.parse()?, count.parse()?);
+    let clock = MachineClock::find()?;
+    let payload = || [number.to_ne_bytes(), clock.now_ns().to_ne_bytes()].concat();
+    match kind {
+        "one" => {
+            let mut producer = Producer::attach(ring)?;
+            for _ in 0..count {
+                producer.publish(NUMBERED, &payload())?;
+            }
+        }
+        _ => {
+            let producer = SharedProducer::attach(ring)?;
+            for turn in 0..count {
+                // By each of the ways, large ones and batches among them.
+                match turn % 4 {
+                    0 | 1 => producer.publish(NUMBERED, &payload())?,
+                    2 => {
+                        let payload = payload();
+                        let mut record = producer.reserve(NUMBERED, payload.len())?;
+                        record.copy_from_slice(&payload);
+                        record.commit();
+                    }
+                    _ => {
+                        let payload = payload();
+                        let size = producer.layout().record_size(payload.len());
+                        let mut batch = producer.batch(2 * size as usize)?;
+                        for _ in 0..2 {
+                            assert!(batch.push(NUMBERED, &payload), "room for two");
+                        }
+                    }
+                }
+            }
+        }
+    }
+    println!("{}", clock.now_ns());
+    Ok(())
+}
