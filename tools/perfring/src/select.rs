@@ -63,7 +63,8 @@ impl SelectArgs {
     pub(crate) fn takes(&self, seen: &Seen<'_>, since: Option<u64>) -> bool {
         let wall = seen.when.and_then(|when| when.wall);
         since.is_none_or(|since| wall.is_some_and(|wall| wall >= since))
-            && self.takes_type(seen) && self.takes_values(seen)
+            && self.takes_type(seen)
+            && self.takes_values(seen)
     }
 
     fn takes_type(&self, seen: &Seen<'_>) -> bool {

@@ -52,8 +52,9 @@ pub(crate) fn since(text: &str) -> Result<Since, String> {
     if let Ok(ago) = humantime::parse_duration(text) {
         return Ok(Since::Ago(ago));
     }
-    let time = humantime::parse_rfc3339_weak(text)
-        .map_err(|_| "write a length of time, like 5s or 2h 30m, or a UTC time, like 2026-07-01T12:00:00Z")?;
+    let time = humantime::parse_rfc3339_weak(text).map_err(
+        |_| "write a length of time, like 5s or 2h 30m, or a UTC time, like 2026-07-01T12:00:00Z",
+    )?;
     let ns = time.duration_since(UNIX_EPOCH).map_err(|_| "a time before 1970".to_owned())?;
     Ok(Since::At(ns.as_nanos().try_into().unwrap_or(u64::MAX)))
 }

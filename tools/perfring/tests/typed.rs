@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const U32: Shape<'static> = Shape::plain(Kind::U32, 4);
 const LEG: Shape<'static> = Shape::structure(
@@ -341,6 +342,78 @@ demo.Line
   encoding   utf-8
 
 ";
+
+#[test]
+fn records_with_stamps_are_shown_with_their_times_and_chosen_by_them() {
+    let place = Place::new();
+    let ring = place.ring(&["--time"]);
+    let mut producer = Producer::attach(Path::new(&ring)).unwrap();
+    producer.register(&LINE).unwrap();
+    let began = SystemTime::now();
+    // No two of these are of one millisecond, so that stamps need not be exact.
+    let later = |than: SystemTime| loop {
+        let now = SystemTime::now();
+        if now.duration_since(than).is_ok_and(|time| time > Duration::from_millis(2)) {
+            return now;
+        }
+    };
+    later(began);
+    producer.publish(LINE.id, b"one").unwrap();
+    let between = later(SystemTime::now());
+    later(between);
+    producer.publish(RecordType::BYTES, b"two").unwrap();
+    let after = later(SystemTime::now());
+    drop(producer);
+    let ns = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    for reader in ["dump", "tail"] {
+        let text = run(&[reader, "-p", &ring, "--since", "1h"], b"");
+        let lines: Vec<String> = text.out().lines().map(str::to_owned).collect();
+        let words: Vec<&str> = lines[0].split_whitespace().collect();
+        assert_eq!((words.len(), words[1], words[3], words[4]), (5, "5001", "demo.Line", "one"));
+        let shown = humantime::parse_rfc3339(words[2]).unwrap();
+        assert!(words[2].len() == 27 && began < shown && shown < between, "{}", lines[0]);
+        assert!(lines[1].ends_with("Z two"), "{}", lines[1]);
+    }
+    let mut producer = Producer::attach(Path::new(&ring)).unwrap();
+    producer.publish(RecordType::BYTES, b"three").unwrap();
+    drop(producer);
+    let between = humantime::format_rfc3339_nanos(between).to_string();
+    let after_three = humantime::format_rfc3339_nanos(later(SystemTime::now())).to_string();
+    for (reader, since, expected) in [
+        ("dump", "1h", &["one", "two", "three"][..]),
+        ("dump", "0s", &["three"]),
+        ("dump", &between, &["two", "three"]),
+        ("dump", &after_three, &[]),
+        ("tail", "1h", &["one", "two", "three"]),
+        ("tail", "0s", &[]),
+        ("tail", &between, &["two", "three"]),
+        ("consume", "0s", &[]),
+    ] {
+        if reader == "consume" {
+            let mut producer = Producer::attach(Path::new(&ring)).unwrap();
+            producer.publish(RecordType::BYTES, b"four").unwrap();
+        }
+        let done = run(&[reader, "--format", "json", "--since", since, &ring], b"");
+        assert_eq!(done.code(), 0, "{}", done.err());
+        let lines = json_lines(&done.out());
+        let texts: Vec<&str> = lines.iter().map(|line| line["text"].as_str().unwrap()).collect();
+        assert_eq!(texts, expected, "{reader} {since}");
+        for line in &lines {
+            let wall = line["time_unix_ns"].as_u64().unwrap();
+            let time = humantime::parse_rfc3339(line["time"].as_str().unwrap()).unwrap();
+            assert_eq!(ns(time), wall);
+            assert!(line["time_ns"].is_u64() && line["time"].as_str().unwrap().len() == 30);
+            assert!((ns(began)..ns(after) + 60_000_000_000).contains(&wall));
+        }
+    }
+    run(&["dump", "--since", "5", &ring], b"").refuses(2, "like 5s or 2h 30m");
+    assert_eq!(json_lines(&run(&["stat", "--json", &ring], b"").out())[0]["time"], true);
+    fs::remove_file(&ring).unwrap();
+    let ring = place.ring(&[]);
+    for reader in ["dump", "tail", "consume"] {
+        run(&[reader, "--since", "5s", &ring], b"").refuses(2, "perfring create --time");
+    }
+}
 
 #[test]
 fn types_are_listed_with_all_that_is_known_of_them() {

@@ -7,7 +7,7 @@
 mod any;
 mod command;
 
-use any::{Layout, Member, Rng, fields, leak, model};
+use any::{Layout, Member, Rng, fields, leak};
 use bytemuck::{Pod, Zeroable};
 use command::{Place, json_lines, run};
 use nix::sys::signal::{Signal, kill};
@@ -36,10 +36,13 @@ enum Made {
 }
 
 fn made() -> impl Strategy<Value = Made> {
-    let tagged = prop::collection::vec((any::text(), prop::option::of(any::any_constant())), 0..8);
+    let tagged = prop::collection::vec(
+        (any::schemas::text(), prop::option::of(any::schemas::any_constant())),
+        0..8,
+    );
     prop_oneof![
-        4 => any::members(model(false), 0..6).prop_map(Made::Pod),
-        4 => any::members(model(true), 0..6).prop_map(Made::Archive),
+        4 => any::members(any::model(false), 0..6).prop_map(Made::Pod),
+        4 => any::members(any::model(true), 0..6).prop_map(Made::Archive),
         3 => tagged.prop_map(Made::Tagged),
         1 => Just(Made::Json),
         1 => Just(Made::Text),

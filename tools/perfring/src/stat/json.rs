@@ -26,6 +26,7 @@ pub(super) fn write(
         },
         "producers": layout.producers.name(),
         "slot_count": layout.slots,
+        "time": layout.time,
         "page_size": layout.page_size,
         "max_len": layout.max_len(),
         "created_ns": layout.created_ns,

@@ -38,6 +38,8 @@ impl<'a, W: Write> Page<'a, W> {
         self.line("kind", &kind(stat))?;
         self.line("size", &size(layout, stat.totals.as_ref()))?;
         self.line("types", &types_line(types))?;
+        let stamps = if layout.time { "each record is stamped" } else { "no stamps" };
+        self.line("time", stamps)?;
         self.line("uuid", &uuid::Uuid::from_bytes(layout.uuid).to_string())?;
         let creator = format!("by pid {}, uid {}", layout.creator_pid, layout.creator_uid);
         self.line("created", &format!("{} {creator}", utc(layout.created_ns)))?;
