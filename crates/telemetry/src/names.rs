@@ -29,6 +29,8 @@ pub const SCOPE: &str = "otel.scope.name";
 pub const FILE: &str = "code.file.path";
 /// The line in it.
 pub const LINE: &str = "code.line.number";
+/// The module, where it is not the scope.
+pub const MODULE: &str = "code.module.name";
 /// A span's or an instrument's name.
 pub const NAME: &str = "name";
 /// A span's kind, 1 to 5.

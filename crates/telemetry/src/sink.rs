@@ -235,13 +235,26 @@ impl Sink {
     ) -> Result<(), ReserveError> {
         let buffer = local::take_buffer();
         let mut draft = Draft { sink: self, kind, buffer, done: false };
-        let mut writer = TaggedWriter::new(&mut draft.buffer).with_limit(self.ring.max_len);
+        fill(&mut self.begin(&mut draft.buffer));
+        match draft.publish() {
+            Ok(0) => Ok(()),
+            Ok(bytes) => {
+                self.count(bytes);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A record with the common fields.
+    #[inline]
+    fn begin<'b>(&self, buffer: &'b mut Vec<u8>) -> TaggedWriter<'b> {
+        let mut writer = TaggedWriter::new(buffer).with_limit(self.ring.max_len);
         if !self.ring.timed {
             writer.u64(0, ids::nanos());
         }
         writer.u64(1, self.ring.pid.load(Ordering::Relaxed).into());
-        fill(&mut writer);
-        draft.publish()
+        writer
     }
 
     /// Records that this process could not publish to this sink. The ring's own counters have them
@@ -269,7 +282,8 @@ impl Sink {
         &self.ring.home
     }
 
-    fn publish(&self, kind: RecordType, payload: &mut [u8]) -> Result<(), ReserveError> {
+    /// Returns how many bytes the sink is to count.
+    fn publish(&self, kind: RecordType, payload: &mut [u8]) -> Result<u64, ReserveError> {
         let mut done = self.with_producer(|handle| handle.publish(kind, payload, &self.ring));
         if done == Err(ReserveError::Forked) {
             self.renew();
@@ -280,17 +294,10 @@ impl Sink {
             }
             done = self.with_producer(|handle| handle.publish(kind, payload, &self.ring));
         }
-        match done {
-            Ok(0) => Ok(()),
-            Ok(bytes) => {
-                self.count(bytes);
-                Ok(())
-            }
-            Err(error) => {
-                self.ring.dropped.fetch_add(1, Ordering::Relaxed);
-                Err(error)
-            }
+        if done.is_err() {
+            self.ring.dropped.fetch_add(1, Ordering::Relaxed);
         }
+        done
     }
 
     #[inline]
@@ -323,8 +330,17 @@ impl Sink {
         }
     }
 
+    /// By the sink's own producer, so that a thread that does no more than this takes no slot.
     fn tell_resource(&self) -> Result<(), ReserveError> {
-        self.write(RESOURCE.id, |writer| self.ring.resource.fill(writer))
+        let mut buffer = local::take_buffer();
+        self.ring.resource.fill(&mut self.begin(&mut buffer));
+        let tell = |handle: &Handle| handle.publish(RESOURCE.id, &buffer, &self.ring).map(|_| ());
+        let mut told = self.ring.with_spare(tell);
+        if told == Err(ReserveError::Forked) {
+            told = self.with_producer(tell);
+        }
+        local::give_buffer(buffer);
+        told
     }
 }
 
@@ -376,7 +392,7 @@ struct Draft<'a> {
 
 impl Draft<'_> {
     #[inline]
-    fn publish(mut self) -> Result<(), ReserveError> {
+    fn publish(mut self) -> Result<u64, ReserveError> {
         self.done = true;
         self.sink.publish(self.kind, &mut self.buffer)
     }

@@ -103,7 +103,7 @@ pub(crate) fn constants<'a>(
         each(names::LINE, Constant::U64(line.into()));
     }
     if let Some(module) = metadata.module_path().filter(|module| *module != metadata.target()) {
-        each("code.module.name", Constant::Str(module));
+        each(names::MODULE, Constant::Str(module));
     }
 }
 
