@@ -80,6 +80,61 @@ const START: Schema<'static> = Schema {
 }
 .with_hashed_id();
 
+const MORE: Schema<'static> = Schema {
+    class: Class::SpanStart,
+    ..Schema::new("demo.more", Encoding::Tagged)
+        .with_fields(0, &[Field::new("name", 0, Shape::ANY), Field::new("span_id", 0, Shape::ANY)])
+}
+.with_hashed_id();
+const END: Schema<'static> = Schema {
+    class: Class::SpanEnd,
+    ..Schema::new("demo.end", Encoding::Tagged).with_fields(
+        0,
+        &[
+            Field::new("process.pid", 0, Shape::ANY),
+            Field::new("span_id", 0, Shape::ANY),
+            Field::new("name", 0, Shape::ANY),
+            Field { unit: "ns", ..Field::new("duration_nano", 0, Shape::ANY) },
+            Field::constant("otel.scope.name", Constant::Str("shop")),
+        ],
+    )
+}
+.with_hashed_id();
+const BARE: Schema<'static> = Schema {
+    class: Class::Log,
+    ..Schema::new("demo.bare", Encoding::Tagged).with_fields(
+        0,
+        &[
+            Field::new("severity_number", 0, Shape::ANY),
+            Field::new("body", 0, Shape::ANY),
+            Field::constant("code.file.path", Constant::Str("src/main.rs")),
+            Field::constant("code.line.number", Constant::U64(9)),
+        ],
+    )
+}
+.with_hashed_id();
+
+/// Of this span, with these values before it and after it.
+fn span(before: &[(u16, u64)], number: u16, after: impl FnOnce(&mut TaggedWriter<'_>)) -> Vec<u8> {
+    let mut payload = Vec::new();
+    let mut writer = TaggedWriter::new(&mut payload);
+    before.iter().for_each(|(number, value)| writer.u64(*number, *value));
+    writer.bytes(number, &[0, 0xf0, 0x67, 0xaa, 0x0b, 0xa9, 2, 0xb7]);
+    after(&mut writer);
+    payload
+}
+
+fn bare() -> Vec<u8> {
+    let mut payload = Vec::new();
+    let mut writer = TaggedWriter::new(&mut payload);
+    writer.u64(0u16, 10);
+    writer.text(1u16, "fell back");
+    writer.u64("tries", 3);
+    payload
+}
+
+const ALL: [Schema<'static>; 9] = [ORDER, LINE, EVENT, BLOB, LOG, START, MORE, END, BARE];
+
 fn order(id: u64, age: f32, side: u8, venue: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend(id.to_ne_bytes());
@@ -119,7 +174,7 @@ fn span_start() -> Vec<u8> {
 fn all_kinds(place: &Place) -> String {
     let ring = place.ring(&[]);
     let mut producer = Producer::attach(Path::new(&ring)).unwrap();
-    for schema in [ORDER, LINE, EVENT, BLOB, LOG, START] {
+    for schema in ALL {
         producer.register(&schema).unwrap();
     }
     for (kind, payload) in [
@@ -132,6 +187,15 @@ fn all_kinds(place: &Place) -> String {
         (RecordType::BYTES, b"of no type".to_vec()),
         (LOG.id, log("card was\nrefused", 12.5, "Ann \x07 B")),
         (START.id, span_start()),
+        (MORE.id, span(&[], 1, |writer| writer.bool("paid", true))),
+        (
+            END.id,
+            span(&[(0, 77)], 1, |writer| {
+                writer.text(2u16, "GET /cart");
+                writer.u64(3u16, 1_500_000);
+            }),
+        ),
+        (BARE.id, bare()),
         (ORDER.id, b"too short\x1b".to_vec()),
         (EVENT.id, b"{".to_vec()),
     ] {
@@ -149,6 +213,9 @@ demo.Blob \xff\x00
 of no type
 WARN  shop::checkout: card was\x0arefused  elapsed=12.5 ms user="Ann \u{7} B"  trace=4bf92f35 span=00f067aa
 start GET /cart  http.request.method=GET  span=00f067aa
+more   paid=true  span=00f067aa
+end   shop: GET /cart took 1.5ms  span=00f067aa pid=77
+INFO  fell back  tries=3  at src/main.rs:9
 demo.Order too short\x1b [the record is no "demo.Order": it has 10 bytes instead of 56]
 demo.Event { [the record is no "demo.Event": it is not JSON: EOF while parsing an object at line 1 column 1]
 "#;
@@ -173,7 +240,7 @@ fn json_has_typed_values_and_the_payload_of_what_has_none() {
     for reader in ["dump", "tail", "consume"] {
         let done = run(&[reader, "--format", "json", &ring], b"");
         let lines = json_lines(&done.out());
-        assert_eq!(lines.len(), 11);
+        assert_eq!(lines.len(), 14);
         let keys = |at: usize| -> Vec<&str> {
             lines[at].as_object().unwrap().keys().map(String::as_str).collect()
         };
@@ -205,10 +272,10 @@ fn json_has_typed_values_and_the_payload_of_what_has_none() {
             "trace_id": "4bf92f3577b34da60000000000000001", "span_id": "00f067aa0ba902b7",
         });
         assert_eq!(lines[7]["fields"], fields);
-        assert_eq!(keys(9), ["bad", "len", "pos", "text", "type", "type_name"]);
-        assert_eq!(lines[9]["text"], "too short\u{1b}");
+        assert_eq!(keys(12), ["bad", "len", "pos", "text", "type", "type_name"]);
+        assert_eq!(lines[12]["text"], "too short\u{1b}");
         assert_eq!(
-            lines[9]["bad"],
+            lines[12]["bad"],
             r#"the record is no "demo.Order": it has 10 bytes instead of 56"#
         );
         assert!(!done.out().contains('\x1b'));
@@ -242,6 +309,7 @@ fn types_and_values_choose_records_and_nothing_counts_as_lost() {
         (&["--type", &hashed], 1),
         (&["--type", "4096"], 1),
         (&["--where", "severity_number>=13"], 1),
+        (&["--where", "severity_number>=9"], 2),
         (&["--where", "severity_number>13"], 0),
         (&["--where", "severity_text=WARN", "--where", "user~Ann"], 1),
         (&["--where", "severity_text=WARN", "--where", "user=Ann"], 0),
@@ -261,7 +329,7 @@ fn types_and_values_choose_records_and_nothing_counts_as_lost() {
             assert_eq!((done.code(), done.out().lines().count()), (0, shown), "{args:?}");
             assert!(!done.err().contains("LOST"), "{}", done.err());
             if reader == "dump" {
-                let sum = format!("perfring: {shown} of 11 records shown; since the ring was made");
+                let sum = format!("perfring: {shown} of 14 records shown; since the ring was made");
                 assert!(done.err().contains(&sum), "{}", done.err());
             }
         }
@@ -435,8 +503,8 @@ fn types_are_listed_with_all_that_is_known_of_them() {
         assert!(out.contains(&format!("  type       {hashed:#x} ({hashed})\n")), "{out}");
     }
     let lines = json_lines(&run(&["types", "--json", &ring], b"").out());
-    assert_eq!(lines.len(), 6);
-    for (line, schema) in lines.iter().zip([ORDER, LINE, EVENT, BLOB, LOG, START]) {
+    assert_eq!(lines.len(), ALL.len());
+    for (line, schema) in lines.iter().zip(ALL) {
         let mut as_registered: Value = serde_json::from_str(&schema.to_json()).unwrap();
         as_registered["type"] = schema.id.get().into();
         assert_eq!(*line, as_registered);
@@ -511,7 +579,7 @@ fn of_a_damaged_table_the_good_part_is_used_and_all_records_are_shown() {
         assert_eq!(done.code(), 4);
         assert!(done.out().starts_with("demo.Order id=1 "), "{}", done.out());
         assert!(done.out().contains("\n{\"b\":[1,2.5,null],\"a\":{\"c\":\"d e\"}}\n17\n"));
-        assert_eq!(done.out().lines().count(), 11, "{reader}");
+        assert_eq!(done.out().lines().count(), 14, "{reader}");
         assert!(done.err().contains(&says), "{}", done.err());
         assert!(!done.out().contains(['\x1b', '\x07']));
     }
@@ -533,7 +601,7 @@ fn a_table_of_noise_is_an_error_and_the_records_are_bytes() {
     .collect();
     scribble(&ring, 0, &bytes);
     let plain = run(&["dump", "--untyped", &ring], b"");
-    assert_eq!((plain.code(), plain.out().lines().count()), (4, 11));
+    assert_eq!((plain.code(), plain.out().lines().count()), (4, 14));
     let done = run(&["dump", &ring], b"");
     assert_eq!((done.code(), done.out()), (4, plain.out()));
     assert!(done.err().contains("type table is damaged 0 bytes after"), "{}", done.err());
@@ -574,21 +642,20 @@ fn a_closed_pipe_is_no_error() {
 fn stat_and_doctor_tell_how_full_the_table_is() {
     let place = Place::new();
     let ring = all_kinds(&place);
-    let used: usize =
-        [ORDER, LINE, EVENT, BLOB, LOG, START].map(|s| 8 * s.to_entry().len()).iter().sum();
+    let used: usize = ALL.map(|s| 8 * s.to_entry().len()).iter().sum();
     let used = used + 64;
     let stat = |ring: &str| json_lines(&run(&["stat", "--json", ring], b"").out()).remove(0);
     let figures = stat(&ring);
-    assert_eq!((&figures["type_count"], &figures["types_used"]), (&json!(6), &json!(used)));
+    assert_eq!((&figures["type_count"], &figures["types_used"]), (&json!(ALL.len()), &json!(used)));
     assert_eq!((&figures["types_size"], &figures["types_damaged"]), (&json!(65536), &json!(false)));
     assert!(FIELDS.iter().any(|field| field.name == "types_size"));
     let text = run(&["stat", &ring], b"").out();
-    assert!(text.contains(&format!("\n  types        6 types, {used} of 64 KiB used\n")), "{text}");
+    assert!(text.contains(&format!("\n  types        9 types, {used} of 64 KiB used\n")), "{text}");
     let doctor = |ring: &str| {
         let done = run(&["doctor", "--json", ring], b"");
         (command::check(&done, ring, "types"), done.code())
     };
-    assert_eq!(doctor(&ring), (("ok".to_owned(), format!("6 types, {used} of 64 KiB used")), 0));
+    assert_eq!(doctor(&ring), (("ok".to_owned(), format!("9 types, {used} of 64 KiB used")), 0));
     scribble(&ring, 64 + 8, &[0xff]);
     assert_eq!(stat(&ring)["types_damaged"], true);
     let ((level, says), code) = doctor(&ring);

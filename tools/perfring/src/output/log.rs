@@ -33,6 +33,8 @@ pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>) -> io::Result<bool> 
     let level = rest.level();
     let title = match class {
         Some(Class::Log) => level,
+        // Without a name: more of one that has begun.
+        Some(Class::SpanStart) if !rest.has("name") => "more".to_owned(),
         Some(Class::SpanStart) => "start".to_owned(),
         Some(Class::SpanEnd) => "end".to_owned(),
         _ => return Ok(false),
@@ -51,8 +53,9 @@ pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>) -> io::Result<bool> 
     if let Some(target) = target {
         write!(out, " {}:", word(&target))?;
     }
-    let body = body.unwrap_or_else(|| kind.name.clone());
-    write!(out, " {}", escaped(body.as_bytes()))?;
+    if let Some(body) = body {
+        write!(out, " {}", escaped(body.as_bytes()))?;
+    }
     if let Some(took) = took {
         write!(out, " took {:?}", Duration::from_nanos(took))?;
     }
@@ -74,6 +77,10 @@ struct Rest<'a> {
 }
 
 impl Rest<'_> {
+    fn has(&self, name: &str) -> bool {
+        self.fields.iter().any(|(field, _)| &**field == name)
+    }
+
     fn take(&mut self, name: &str) -> Option<Value> {
         let at = self.fields.iter().position(|(field, _)| &**field == name)?;
         Some(self.fields.remove(at).1).filter(|value| *value != Value::Null)
