@@ -122,7 +122,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
     use super::*;
     use perfring_producer::{Options, Producer};
-    use perfring_types::{Encoding, Schema};
+    use perfring_types::{Encoding, Entry, Schema};
     use std::fs::File;
     use std::os::unix::fs::FileExt;
 
@@ -178,5 +178,25 @@ mod tests {
             (0..2 * PATIENCE_MAX).for_each(|_| shapes.look_for(4999));
         }
         assert_eq!((shapes.table().len(), shapes.damage().len()), (200, 1));
+    }
+
+    #[test]
+    fn no_entry_is_read_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ring");
+        let mut producer = Producer::create(&path, &Options::default()).unwrap();
+        let layout = *Observer::open(&path, Start::Oldest).unwrap().layout();
+        let id = RecordType::new(5000).unwrap();
+        let entry = Entry { id, layout: 0, text: "no JSON" }.to_words();
+        let bytes: Vec<u8> = entry.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let file = File::options().write(true).open(&path).unwrap();
+        file.write_all_at(&bytes, layout.types_offset() + 64).unwrap();
+        let used = 64 + bytes.len() as u64;
+        file.write_all_at(&used.to_ne_bytes(), layout.types_offset()).unwrap();
+        let mut shapes = Shapes::follow(&Home::from(path), &layout).unwrap();
+        producer.register(&schema("good", 5001)).unwrap();
+        shapes.look_for(5001);
+        assert!(shapes.get(5001).is_some());
+        assert_eq!(shapes.damage().len(), 1, "{:?}", shapes.damage());
     }
 }
