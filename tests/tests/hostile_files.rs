@@ -66,6 +66,7 @@ fn bases() -> Vec<(&'static str, Vec<u8>)> {
         "overwrite_wrapped",
         "overwrite_half",
         "killed_between_mark_and_tail",
+        "timed_drop",
     ]
     .map(|name| (name, golden_file(name)))
     .into()
@@ -73,7 +74,7 @@ fn bases() -> Vec<(&'static str, Vec<u8>)> {
 
 /// Shared rings to start from: the last has something open, which everybody looks after.
 fn shared_bases() -> Vec<(&'static str, Vec<u8>)> {
-    ["shared_drop", "shared_overwrite_lapped", "shared_killed_with_open"]
+    ["shared_drop", "shared_overwrite_lapped", "timed_shared", "shared_killed_with_open"]
         .map(|name| (name, golden_file(name)))
         .into()
 }
@@ -200,6 +201,12 @@ impl Trial {
         if let Some(snapshot) = self.attach(Snapshot::take(&self.path)) {
             let data_size = snapshot.layout().data_size;
             assert!(snapshot.span().end - snapshot.span().start < data_size);
+            for item in snapshot.iter().map_while(Result::ok) {
+                if let Item::Record(record) = item {
+                    assert_eq!(record.time.is_some(), snapshot.layout().time);
+                    let _ = record.wall(snapshot.anchors());
+                }
+            }
             let mut items = snapshot.iter();
             self.read_all(items_at_most(data_size), || {
                 items.next().transpose().map(|item| item.map(touch))
@@ -437,7 +444,11 @@ fn pieces() -> impl Iterator<Item = (&'static str, usize, usize)> {
     FIELDS.iter().flat_map(|field| {
         let step = field.size.min(8);
         // A few words of what is reserved stand for all of it.
-        let words = if field.name == "reserved" { 3 } else { field.size / step };
+        let words = match field.name {
+            "reserved" => 3,
+            "anchors" => 8,
+            _ => field.size / step,
+        };
         (0..words).map(move |word| (field.name, field.offset + word * step, step))
     })
 }
@@ -529,7 +540,7 @@ fn any_value_in_any_word_that_the_producers_of_a_shared_ring_share() {
         // Looking whether something that is open stays so takes its time.
         let step = match base {
             "shared_drop" => 3,
-            "shared_overwrite_lapped" => 5,
+            "shared_overwrite_lapped" | "timed_shared" => 5,
             _ => 40,
         };
         for offset in places.into_iter().flatten().step_by(8).step_by(step) {
@@ -924,9 +935,20 @@ fn a_header_that_is_wrong_is_refused_for_what_is_wrong() {
     for bit in [0, 1, 31, 32, 63] {
         let unknown = 1 << bit;
         let name = format!("required feature {bit}");
-        case(&name, &[("features_required", unknown)], Some(BadRing::Features { unknown }));
+        let refused = match bit {
+            0 => field("time_clock", 0), // time, and no clock
+            _ => Some(BadRing::Features { unknown }),
+        };
+        case(&name, &[("features_required", unknown)], refused);
         case(&format!("optional feature {bit}"), &[("features_optional", unknown)], None);
     }
+    // Time, which changes what is in the records: the shortest has no room for a stamp.
+    case("time", &[("features_required", 1), ("time_clock", 7)], None);
+    case(
+        "time by another clock",
+        &[("features_required", 1), ("time_clock", 1)],
+        field("time_clock", 1),
+    );
     case("every optional feature", &[("features_optional", u64::MAX)], None);
 
     for (name, value) in [
@@ -961,6 +983,8 @@ fn a_header_that_is_wrong_is_refused_for_what_is_wrong() {
         ("file_size", 0),
         ("file_size", 12_287),
         ("file_size", u64::MAX),
+        ("time_clock", 7),
+        ("time_clock", 1),
     ] {
         case(&format!("{name} is {value}"), &[(name, value)], field(name, value));
     }
