@@ -101,7 +101,6 @@ pub(crate) fn create(args: &CreateArgs) -> Result<(), Failure> {
         time: args.time,
         mode: args.mode,
         types_size: args.types_size,
-        ..Options::default()
     };
     perfring_producer::create(&args.ring, &options)?;
     Ok(())

@@ -9,7 +9,8 @@ use perfring_types::read::Condition;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct SelectArgs {
-    /// Only records of this type: its name, or its number, decimal or 0x. Of several, any
+    /// Only records of this type: its name, as `perfring types` shows it, or its number, decimal or
+    /// 0x. Of several, any
     #[arg(long = "type", value_name = "NAME|ID", value_parser = wanted)]
     types: Vec<Wanted>,
     /// Only records with such a field, as severity_number>=13; =, !=, <, <=, >, >= and ~ (contains)
