@@ -13,8 +13,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The shape of a ring for telemetry: shared by many, the oldest records go, 4 MiB, and a type table
-/// of 1 MiB, which holds some 1500 types.
+/// The shape of a ring for telemetry: shared by many, the oldest records go, each has its time, 4 MiB,
+/// and a type table of 1 MiB, which holds some 1500 types.
 ///
 /// ```
 /// use perfring_telemetry::{options, producer::Options};
@@ -23,12 +23,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// ```
 #[must_use]
 pub fn options() -> Options {
-    Options { size: 4 << 20, policy: Policy::Overwrite, types_size: 1 << 20, ..Options::many() }
+    let (size, policy, types_size) = (4 << 20, Policy::Overwrite, 1 << 20);
+    Options { size, policy, types_size, time: true, ..Options::many() }
 }
 
 /// Whether the ring stamps records with their time.
-fn is_timed(_layout: &Layout) -> bool {
-    false
+fn is_timed(layout: &Layout) -> bool {
+    layout.time
 }
 
 /// Bytes of the value that a word of a numbered field takes, and where in them the word begins.

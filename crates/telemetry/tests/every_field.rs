@@ -3,7 +3,7 @@
 
 use perfring_consumer::{Item, Snapshot};
 use perfring_telemetry::names::{self, AttributeName, attribute, reserved};
-use perfring_telemetry::producer::RecordType;
+use perfring_telemetry::producer::{Options, RecordType};
 use perfring_telemetry::{
     COMMON, FIRST, Gauge, Histogram, Log, Resource, Severity, Signal, Sink, SpanEnd, SpanId,
     SpanKind, SpanStart, Status, Sum, Temporality, TraceId, Value as Told, options,
@@ -13,10 +13,13 @@ use perfring_types::read::{TypeTable, Value};
 use proptest::prelude::*;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 struct Row {
     class: Class,
     value: Value,
+    /// By the ring's own stamp, in ns since 1970.
+    wall: Option<u64>,
 }
 
 impl Row {
@@ -36,7 +39,8 @@ fn rows(path: &Path) -> Vec<Row> {
         let Item::Record(record) = item.unwrap() else { continue };
         let of = types.get(RecordType::new(record.kind).unwrap()).unwrap();
         let value = of.decode(record.bytes).unwrap();
-        rows.push(Row { class: of.class.known().unwrap(), value });
+        let (class, wall) = (of.class.known().unwrap(), record.wall(snapshot.anchors()));
+        rows.push(Row { class, value, wall });
     }
     rows
 }
@@ -246,6 +250,29 @@ fn the_numbers_are_opentelemetrys() {
     let statuses: Vec<_> = Status::ALL.iter().map(|one| one.number()).collect();
     assert_eq!(statuses, [0, 1, 2]);
     assert_eq!(Severity::from_number(0), None);
+}
+
+#[test]
+fn each_record_has_its_time_once_by_the_ring_or_by_the_sink() {
+    let dir = tempfile::tempdir().unwrap();
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    for time in [true, false] {
+        let path = dir.path().join(time.to_string());
+        let before = now();
+        let sink = Sink::create(&path, &Options { time, ..options() }, Resource::here()).unwrap();
+        sink.emit(&Gauge::new("n", 1u64)).unwrap();
+        let after = now();
+        for row in rows(&path) {
+            let own = row.value.get(names::TIME);
+            let told = match (row.wall, own) {
+                (Some(wall), None) if time => wall,
+                (None, Some(Value::U64(own))) if !time => *own,
+                other => panic!("{other:?}"),
+            };
+            // The ring's anchor to the wall-clock is some ns off.
+            assert!((before - 10_000..=after + 10_000).contains(&told), "{before} {told} {after}");
+        }
+    }
 }
 
 #[test]

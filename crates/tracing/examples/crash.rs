@@ -8,6 +8,7 @@ use nix::sys::signal::{Signal, raise};
 use perfring_tracing::{PerfringLayer, Resource, Sink, options};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
+use std::time::Duration;
 use tracing::{debug, error, info, info_span, warn};
 use tracing_subscriber::prelude::*;
 
@@ -43,7 +44,7 @@ pub(crate) fn run(ring: &Path, death: Death) -> Result<(), Box<dyn std::error::E
         std::thread::spawn(move || {
             for id in 0.. {
                 serve(worker, Order { id, items: ["tea", "milk"] });
-                if id == 100 {
+                if id == 20 {
                     let _ = at_work.send(());
                 }
             }
@@ -75,6 +76,7 @@ fn serve(worker: u64, order: Order) {
         }
         info!(price, currency = "EUR", "paid");
     }
+    std::thread::sleep(Duration::from_millis(1)); // the tea
     span.record("paid", true);
 }
 

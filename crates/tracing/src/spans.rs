@@ -49,16 +49,9 @@ impl Hasher for Mix {
 type Map = HashMap<u64, Span, BuildHasherDefault<Mix>>;
 
 /// Aligned so that threads with spans of their own do not disturb each other.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shard(Mutex<Map>);
-
-/// Spans that a shard holds without growing. Half of it may be the marks that removed ones leave.
-const ROOM: usize = 14;
-
-fn map() -> Map {
-    Map::with_capacity_and_hasher(ROOM, BuildHasherDefault::default())
-}
 
 /// All open spans of a layer.
 #[derive(Debug)]
@@ -70,7 +63,7 @@ impl Spans {
     const SHARDS: usize = 64;
 
     pub(crate) fn new() -> Self {
-        Spans { shards: (0..Self::SHARDS).map(|_| Shard(Mutex::new(map()))).collect() }
+        Spans { shards: (0..Self::SHARDS).map(|_| Shard::default()).collect() }
     }
 
     fn shard(&self, id: u64) -> MutexGuard<'_, Map> {

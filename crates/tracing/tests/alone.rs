@@ -7,6 +7,7 @@ mod common;
 use common::{Row, all_rows, of};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
+use perfring_producer::Options;
 use perfring_tracing::{PerfringLayer, options};
 use perfring_types::Class;
 use std::cell::RefCell;
@@ -19,8 +20,8 @@ use tracing_subscriber::prelude::*;
 
 const RING: &str = "PERFRING_TEST_RING";
 
-fn dispatch(path: &Path) -> Dispatch {
-    let layer = PerfringLayer::create(path, &options()).unwrap();
+fn dispatch(path: &Path, options: &Options) -> Dispatch {
+    let layer = PerfringLayer::create(path, options).unwrap();
     Dispatch::new(tracing_subscriber::registry().with(layer))
 }
 
@@ -28,7 +29,7 @@ fn dispatch(path: &Path) -> Dispatch {
 /// what it has said. `None` in the child.
 fn in_a_child(test: &str, act: impl FnOnce()) -> Option<Vec<Row>> {
     if let Ok(path) = std::env::var(RING) {
-        tracing::dispatcher::set_global_default(dispatch(Path::new(&path))).unwrap();
+        tracing::dispatcher::set_global_default(dispatch(Path::new(&path), &options())).unwrap();
         act();
         return None;
     }
@@ -98,16 +99,26 @@ fn what_is_said_while_a_thread_is_taken_apart_is_heard() {
 
 #[test]
 fn a_forked_child_attaches_anew_and_is_told_from_its_parent() {
+    [true, false].into_iter().for_each(forks);
+}
+
+fn say(word: &str) {
+    info!("{word}");
+}
+
+fn forks(time: bool) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
-    let child = tracing::dispatcher::with_default(&dispatch(&path), || {
+    let options = Options { time, ..options() };
+    let child = tracing::dispatcher::with_default(&dispatch(&path, &options), || {
         let _outer = info_span!("outer").entered();
-        info!("parent");
+        say("parent");
         // SAFETY: the child calls what any thread may call, and ends without coming back.
         match unsafe { fork() }.unwrap() {
             ForkResult::Child => {
                 let said = std::panic::catch_unwind(|| {
-                    info_span!("of child").in_scope(|| info!("child"));
+                    say("child"); // a place that is known: the record is made before the fork shows
+                    info_span!("of child").in_scope(|| say("in span"));
                     info!("new place");
                 });
                 // SAFETY: ends the process; nothing of it is needed any more.
@@ -127,8 +138,13 @@ fn a_forked_child_attaches_anew_and_is_told_from_its_parent() {
     assert_eq!(resources, [parent, child]);
     let logs: Vec<_> =
         of(&rows, Class::Log).iter().map(|row| (row.str("body"), row.u64("process.pid"))).collect();
-    let expected =
-        [("parent", parent), ("child", child), ("new place", child), ("parent again", parent)];
+    let expected = [
+        ("parent", parent),
+        ("child", child),
+        ("in span", child),
+        ("new place", child),
+        ("parent again", parent),
+    ];
     assert_eq!(logs, expected);
     let starts = of(&rows, Class::SpanStart);
     let spans: HashSet<_> = starts.iter().map(|row| row.bytes("span_id")).collect();

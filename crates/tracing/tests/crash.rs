@@ -12,6 +12,7 @@ use std::collections::HashSet;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const DEATH: &str = "PERFRING_TEST_DEATH";
 const RING: &str = "PERFRING_TEST_RING";
@@ -27,6 +28,10 @@ fn dies_if_it_is_told_to() {
     };
     let ring = std::env::var(RING).unwrap();
     example::run(Path::new(&ring), death).unwrap();
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64
 }
 
 #[test]
@@ -45,6 +50,8 @@ fn the_last_words_of_a_program_that_was_killed_are_in_the_ring() {
         assert_eq!(status.signal(), Some(signal));
 
         let rows = all_rows(&ring);
+        let minute = 60_000_000_000;
+        assert!(rows.iter().all(|row| (now() - minute..=now()).contains(&row.wall.unwrap())));
         let resources = of(&rows, Class::Resource);
         let last = resources.last().unwrap();
         assert_eq!(last.str("service.name"), "shop");

@@ -14,6 +14,8 @@ pub(crate) struct Row {
     pub(crate) type_name: String,
     pub(crate) class: Class,
     pub(crate) value: Value,
+    /// By the ring's own stamp, in ns since 1970.
+    pub(crate) wall: Option<u64>,
 }
 
 impl Row {
@@ -72,6 +74,7 @@ pub(crate) fn all_rows(ring: &Path) -> Vec<Row> {
             type_name: of.name.clone(),
             class: of.class.known().unwrap(),
             value: of.decode(record.bytes).unwrap(),
+            wall: record.wall(snapshot.anchors()),
         });
     }
     rows
