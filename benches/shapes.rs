@@ -163,7 +163,8 @@ fn cases(rings: &mut Rings) -> Vec<Case<'_>> {
     let plain = Options::default();
 
     let (mut producer, consumer) = rings.one(plain);
-    let publish = move |n| producer.publish(BYTES, bytemuck::bytes_of(&Sixty::of(n))).unwrap();
+    let publish =
+        move |n| producer.publish(BYTES, bytemuck::bytes_of(black_box(&Sixty::of(n)))).unwrap();
     case(
         "publish",
         None,
@@ -171,7 +172,7 @@ fn cases(rings: &mut Rings) -> Vec<Case<'_>> {
         Box::new(Through { publish, consumer, right: same_bytes }) as Box<_>,
     );
     let (mut producer, consumer) = rings.one(plain);
-    let publish = move |n| producer.publish_pod(&Sixty::of(n)).unwrap();
+    let publish = move |n| producer.publish_pod(black_box(&Sixty::of(n))).unwrap();
     let run = Box::new(Through { publish, consumer, right: same_pod });
     case("publish_pod", Some("publish"), true, run);
     let (mut producer, consumer) = rings.one(plain);
@@ -184,11 +185,12 @@ fn cases(rings: &mut Rings) -> Vec<Case<'_>> {
     case("reserve_pod", Some("publish"), true, run);
 
     let (producer, consumer) = rings.many(plain);
-    let publish = move |n| producer.publish(BYTES, bytemuck::bytes_of(&Sixty::of(n))).unwrap();
+    let publish =
+        move |n| producer.publish(BYTES, bytemuck::bytes_of(black_box(&Sixty::of(n)))).unwrap();
     let run = Box::new(Through { publish, consumer, right: same_bytes });
     case("shared publish", None, true, run);
     let (producer, consumer) = rings.many(plain);
-    let publish = move |n| producer.publish_pod(&Sixty::of(n)).unwrap();
+    let publish = move |n| producer.publish_pod(black_box(&Sixty::of(n))).unwrap();
     let run = Box::new(Through { publish, consumer, right: same_pod });
     case("shared publish_pod", Some("shared publish"), true, run);
 
@@ -197,8 +199,11 @@ fn cases(rings: &mut Rings) -> Vec<Case<'_>> {
         value.number = n;
         let mut scratch = [MaybeUninit::<u8>::uninit(); 256];
         let to = Buffer::from(&mut *buffer);
-        let done =
-            to_bytes_in_with_alloc::<_, _, Failure>(&value, to, SubAllocator::new(&mut scratch));
+        let done = to_bytes_in_with_alloc::<_, _, Failure>(
+            black_box(&value),
+            to,
+            SubAllocator::new(&mut scratch),
+        );
         black_box(done.unwrap().len());
     }));
     case("rkyv to a buffer", None, false, run);
@@ -206,7 +211,7 @@ fn cases(rings: &mut Rings) -> Vec<Case<'_>> {
     let mut value = line();
     let publish = move |n| {
         value.number = n;
-        producer.publish_rkyv(&value).unwrap();
+        producer.publish_rkyv(black_box(&value)).unwrap();
     };
     let run = Box::new(Through { publish, consumer, right: same_line });
     case("publish_rkyv", Some("rkyv to a buffer"), false, run);
@@ -214,7 +219,7 @@ fn cases(rings: &mut Rings) -> Vec<Case<'_>> {
     let mut value = line();
     let publish = move |n| {
         value.number = n;
-        producer.publish_rkyv(&value).unwrap();
+        producer.publish_rkyv(black_box(&value)).unwrap();
     };
     let run = Box::new(Through { publish, consumer, right: same_line });
     case("shared publish_rkyv", Some("rkyv to a buffer"), false, run);
@@ -235,6 +240,10 @@ fn main() {
     let dir = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
     let mut rings = Rings { dir: dir.unwrap(), made: 0 };
     let mut cases = cases(&mut rings);
+    if let Some(only) = args.iter().position(|arg| arg == "--only").and_then(|at| args.get(at + 1))
+    {
+        cases.retain(|case| case.name.contains(only.as_str()));
+    }
     let mut numbers = vec![0; cases.len()];
     for _ in 0..repetitions {
         // In short turns: what disturbs the machine for a while disturbs all of them.
