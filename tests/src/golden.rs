@@ -4,6 +4,8 @@
 
 #[path = "golden/shared.rs"]
 mod shared;
+#[path = "golden/types.rs"]
+mod types;
 
 use perfring_abi::{
     ANCHOR, Cause, Evict, FEATURE_TIME, FIELDS, Field, PERF_CAPABILITIES, Policy, Producers,
@@ -565,6 +567,7 @@ pub(crate) fn all() -> Vec<Golden> {
     ]
     .into_iter()
     .chain(shared::all())
+    .chain(types::all())
     .collect()
 }
 

@@ -7,11 +7,13 @@
 #[path = "../src/golden.rs"]
 mod golden;
 
-use perfring_abi::Cause;
+use perfring_abi::{Cause, RecordType};
 use perfring_consumer::{
     Anchors, AttachError, Consumer, Count, Holding, Item, Member, Observer, Snapshot, Start, Stat,
     Totals, recover,
 };
+use perfring_types::Entry;
+use perfring_types::read::TypeTable;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -418,6 +420,45 @@ fn a_shared_ring_is_recovered_whoever_does_it() {
     }
     assert!(reclaimed > 0);
     println!("{reclaimed} reservations of the dead were reclaimed, in three ways each");
+}
+
+#[test]
+fn types_are_found_and_records_are_read_by_them() {
+    let mut read = 0;
+    for name in names() {
+        let path = folder().join(format!("{name}.perfring"));
+        if !readable(&path) {
+            return;
+        }
+        let (expect, snapshot) = (expectation(&name), Snapshot::take(&path).unwrap());
+        let found: Vec<_> = snapshot
+            .types()
+            .entries()
+            .map(|entry| {
+                let Entry { id, layout, text, .. } = entry.unwrap();
+                json!({ "id": id.get(), "layout": format!("{layout:016x}"), "text": text })
+            })
+            .collect();
+        let Some(types) = expect.get("types") else {
+            assert!(found.is_empty(), "{name}");
+            continue;
+        };
+        assert_eq!(&json!(found), types, "{name}");
+        let table = TypeTable::from_words(snapshot.types().words());
+        assert!(table.damage().is_empty(), "{name}");
+        let fields: Vec<_> = snapshot
+            .iter()
+            .map(|item| match item.unwrap() {
+                Item::Record(record) => RecordType::new(record.kind)
+                    .and_then(|id| table.get(id))
+                    .map(|found| json!(found.decode(record.bytes).unwrap())),
+                lost => panic!("{lost:?}"),
+            })
+            .collect();
+        assert_eq!(json!(fields), expect["fields"], "{name}");
+        read += fields.len();
+    }
+    println!("{read} records read by their types");
 }
 
 #[test]

@@ -3,13 +3,18 @@
 use crate::args;
 use crate::failure::{Failure, note};
 use crate::output::{FormatArgs, Output};
+use crate::shapes::Shapes;
 use crate::stop::Stop;
-use perfring_consumer::{AttachError, Corrupt, Home, Item, Observer, Snapshot, Start, Totals};
+use crate::time::Since;
+use perfring_consumer::{AttachError, Corrupt, Home, Observer, Snapshot, Start, Totals};
 
 /// Show everything that a ring holds, after a crash or in full flight
 ///
 /// Copies all intact records at one moment and changes nothing: the file of processes that were
 /// killed, or a copy of it from another machine, will do. Ends with the loss counters, on stderr.
+///
+/// Records whose types the ring knows are shown with their fields (`perfring types` shows which). A
+/// type table that is damaged is told on stderr; then their records are bytes, and the end is 4.
 ///
 /// Example: perfring dump --positions /dev/shm/flight | tail -20
 #[derive(Debug, clap::Args)]
@@ -23,46 +28,50 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stop = Stop::install()?;
-    let mut output = Output::new(&args.format)?;
+    args.format.check()?;
     let snapshot = match Snapshot::take(&args.ring) {
         Ok(snapshot) => snapshot,
-        Err(AttachError::Corrupt { .. }) => return salvage(args, &mut output, &stop),
+        Err(AttachError::Corrupt { .. }) => return salvage(args, &stop),
         Err(error) => return Err(error.into()),
     };
-    let mut records = 0u64;
+    let since = args.format.since(&args.ring, snapshot.layout())?;
+    let since = since.map(|since| since.before_newest(&snapshot));
+    let shapes = Shapes::of(snapshot.types().clone(), *snapshot.anchors());
+    let mut output = Output::new(&args.format, shapes, since);
     let mut damage = None;
     for item in &snapshot {
         stop.check()?;
         match item {
-            Ok(item) => show(&mut output, item, &mut records)?,
+            Ok(item) => drop(output.item(item)?),
             Err(error) => damage = Some(error),
         }
     }
     output.flush()?;
-    counters(snapshot.totals(), records);
-    damage.map_or(Ok(()), |error| Err(damaged(&args.ring, error, records)))
+    let ended = output.end(&args.ring);
+    counters(snapshot.totals(), &output.sum());
+    damage.map_or(ended, |error| Err(damaged(&args.ring, error, output.seen())))
 }
 
 /// Shows what can be read of a ring whose books make no sense: a snapshot would be of what nobody
 /// can vouch for, but an observer checks record by record.
-fn salvage(args: &Args, output: &mut Output, stop: &Stop) -> Result<(), Failure> {
+fn salvage(args: &Args, stop: &Stop) -> Result<(), Failure> {
     let mut observer = Observer::open(&args.ring, Start::Oldest)?;
-    let mut records = 0u64;
+    // Which record is the newest cannot be said.
+    let since = args.format.since(&args.ring, observer.layout())?.map(Since::before_now);
+    let shapes = Shapes::of(observer.types(), observer.anchors());
+    let mut output = Output::new(&args.format, shapes, since);
     let ended = loop {
         stop.check()?;
         match observer.read() {
-            Ok(Some(item)) => show(output, item, &mut records)?,
+            Ok(Some(item)) => drop(output.item(item)?),
             Ok(None) => break Corrupt { pos: observer.saved().pos },
             Err(error) => break error,
         }
     };
+    // The worse damage is the one to tell.
+    let _ = output.end(&args.ring);
     output.flush()?;
-    Err(damaged(&args.ring, ended, records))
-}
-
-fn show(output: &mut Output, item: Item<'_>, records: &mut u64) -> Result<(), Failure> {
-    *records += u64::from(matches!(item, Item::Record(_)));
-    output.item(item)
+    Err(damaged(&args.ring, ended, output.seen()))
 }
 
 fn damaged(home: &Home, error: Corrupt, records: u64) -> Failure {
@@ -71,7 +80,7 @@ fn damaged(home: &Home, error: Corrupt, records: u64) -> Failure {
 }
 
 /// The loss counters, as a sentence.
-fn counters(totals: &Totals, records: u64) {
+fn counters(totals: &Totals, shown: &str) {
     let producer = &totals.producer;
     let lost = [
         ("full", producer.refused.full.records),
@@ -98,7 +107,7 @@ fn counters(totals: &Totals, records: u64) {
         ),
     };
     note(&format!(
-        "{records} records shown{stranded}; since the ring was made: written {}, read {read}, {lost}",
+        "{shown}{stranded}; since the ring was made: written {}, read {read}, {lost}",
         producer.written.records
     ));
 }

@@ -129,6 +129,7 @@ impl From<CreateError> for Failure {
             CreateError::Size { .. }
             | CreateError::Slots { .. }
             | CreateError::Mode { .. }
+            | CreateError::Types { .. }
             | CreateError::Name { .. } => Failure::Usage(error.to_string()),
             _ => Failure::General(error.to_string()),
         }

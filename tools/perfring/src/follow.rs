@@ -3,10 +3,12 @@
 use crate::args;
 use crate::failure::{Failure, note};
 use crate::output::{FormatArgs, Output};
+use crate::shapes::Shapes;
 use crate::stat;
 use crate::stop::{LOOK, Stop};
+use crate::time::Since;
 use clap::ValueEnum;
-use perfring_consumer::{Consumer, Home, Item, Observer, Pinned, Start, Stat};
+use perfring_consumer::{Consumer, Home, Layout, Observer, Pinned, Start, Stat};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
@@ -28,7 +30,8 @@ pub(crate) struct TailArgs {
 /// Take records out of a ring
 ///
 /// Reads as the ring's one consumer: the space goes back to the producer once the records have
-/// been written to stdout, and the next consumer goes on from there.
+/// been written to stdout, and the next consumer goes on from there. Those that --type and --where
+/// leave out are taken as well.
 ///
 /// Example: perfring consume -n 100 --timeout 5 shm:ticks
 #[derive(Debug, clap::Args)]
@@ -45,7 +48,7 @@ struct FollowArgs {
     /// Go on with what comes, until the ring is removed or Ctrl-C
     #[arg(long, short)]
     follow: bool,
-    /// End after N records
+    /// End after N records that were shown
     #[arg(short = 'n', long = "records", value_name = "N")]
     records: Option<u64>,
     /// Go on with what comes for at most SECONDS, then end with code 124
@@ -73,12 +76,14 @@ pub(crate) fn tail(args: &TailArgs) -> Result<(), Failure> {
             return Err(Failure::Usage(why.to_owned()));
         }
     };
+    args.follow.format.check()?;
     let stop = Stop::install()?;
     let observer = Observer::open(&args.follow.ring, start)?;
     run(&args.follow, Source::Observer(observer), &stop)
 }
 
 pub(crate) fn consume(args: &ConsumeArgs) -> Result<(), Failure> {
+    args.follow.format.check()?;
     let stop = Stop::install()?;
     let consumer = Consumer::attach_as(&args.follow.ring, "perfring consume")?;
     run(&args.follow, Source::Consumer(consumer), &stop)
@@ -108,13 +113,21 @@ enum Turn {
 }
 
 fn run(args: &FollowArgs, mut source: Source, stop: &Stop) -> Result<(), Failure> {
-    let mut output = Output::new(&args.format)?;
+    let since = args.format.since(&args.ring, source.layout())?.map(Since::before_now);
+    let shapes = Shapes::follow(&args.ring, source.layout())?;
+    let mut output = Output::new(&args.format, shapes, since);
     let ended = follow(args, &mut source, &mut output, stop);
-    let flushed = output.flush();
+    let flushed = match &ended {
+        Err(Failure::ClosedPipe) => Ok(()),
+        _ => output.end(&args.ring),
+    };
     drop(source);
     match ended {
         Ok(()) | Err(Failure::Timeout(_) | Failure::Signal(_)) if args.fail_on_loss => {
-            flushed?;
+            match flushed {
+                Ok(()) | Err(Failure::Damaged(_)) => {}
+                Err(failure) => return Err(failure),
+            }
             let lost = output.lost().saturating_add(untold(&args.ring));
             if lost > 0 {
                 return Err(Failure::Loss(format!(
@@ -122,7 +135,7 @@ fn run(args: &FollowArgs, mut source: Source, stop: &Stop) -> Result<(), Failure
                     args.ring
                 )));
             }
-            ended
+            ended.and(flushed)
         }
         Ok(()) => flushed,
         ended => ended,
@@ -132,7 +145,7 @@ fn run(args: &FollowArgs, mut source: Source, stop: &Stop) -> Result<(), Failure
 fn follow(
     args: &FollowArgs,
     source: &mut Source,
-    output: &mut Output,
+    output: &mut Output<'_>,
     stop: &Stop,
 ) -> Result<(), Failure> {
     let deadline = args.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -180,7 +193,7 @@ impl Source {
     fn turn(
         &mut self,
         home: &Home,
-        output: &mut Output,
+        output: &mut Output<'_>,
         left: &mut u64,
         until: u64,
     ) -> Result<Turn, Failure> {
@@ -206,10 +219,16 @@ impl Source {
                 output.flush()?;
                 return Ok(Turn::Empty);
             };
-            count(&item, left);
-            output.item(item)?;
+            *left -= output.item(item)?;
         }
         Ok(Turn::More)
+    }
+
+    fn layout(&self) -> &Layout {
+        match self {
+            Source::Observer(observer) => observer.layout(),
+            Source::Consumer(consumer) => consumer.layout(),
+        }
     }
 
     fn position(&self) -> u64 {
@@ -240,7 +259,7 @@ impl Source {
 fn pinned_turn(
     pinned: Pinned<'_>,
     home: &Home,
-    output: &mut Output,
+    output: &mut Output<'_>,
     left: &mut u64,
 ) -> Result<Turn, Failure> {
     let mut ended = Ok(Turn::More);
@@ -260,10 +279,12 @@ fn pinned_turn(
                 break;
             }
         };
-        count(&item, left);
-        written = output.item(item);
-        if written.is_err() {
-            break;
+        match output.item(item) {
+            Ok(shown) => *left -= shown,
+            Err(failure) => {
+                written = Err(failure);
+                break;
+            }
         }
     }
     if let Err(failure) = written.and_then(|()| output.flush()) {
@@ -271,12 +292,6 @@ fn pinned_turn(
         return Err(failure);
     }
     ended
-}
-
-fn count(item: &Item<'_>, left: &mut u64) {
-    if let Item::Record(_) = item {
-        *left -= 1;
-    }
 }
 
 /// Where the ring ends now; no end where that cannot be said.

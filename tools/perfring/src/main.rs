@@ -14,8 +14,13 @@ mod output;
 mod owner;
 mod publish;
 mod recover;
+mod select;
+mod shapes;
 mod stat;
 mod stop;
+mod time;
+mod typed;
+mod types;
 
 use crate::failure::Failure;
 use clap::{Parser, Subcommand};
@@ -44,6 +49,7 @@ enum Command {
     Tail(follow::TailArgs),
     Consume(follow::ConsumeArgs),
     Dump(dump::Args),
+    Types(types::Args),
     Stat(stat::Args),
     Recover(recover::Args),
     Doctor(doctor::Args),
@@ -63,6 +69,7 @@ fn main() -> ExitCode {
         Command::Tail(args) => follow::tail(&args),
         Command::Consume(args) => follow::consume(&args),
         Command::Dump(args) => dump::run(&args),
+        Command::Types(args) => types::run(&args),
         Command::Stat(args) => stat::run(&args),
         Command::Recover(args) => recover::run(&args),
         Command::Doctor(args) => doctor::run(&args),

@@ -40,6 +40,10 @@ pub(crate) struct CreateArgs {
     /// Where losses are told: in the stream and the counters, or in the counters alone
     #[arg(long, value_enum, default_value_t = LossesArg::Stream)]
     losses: LossesArg,
+    /// Bytes for the table of record types, taken up to whole pages, at most 16M; 0 makes a ring
+    /// without one. A type takes some hundred bytes
+    #[arg(long, value_name = "BYTES", default_value = "64K", value_parser = args::size)]
+    types_size: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -96,7 +100,7 @@ pub(crate) fn create(args: &CreateArgs) -> Result<(), Failure> {
         slots: args.slots.unwrap_or(SLOTS_DEFAULT),
         time: args.time,
         mode: args.mode,
-        ..Options::default()
+        types_size: args.types_size,
     };
     perfring_producer::create(&args.ring, &options)?;
     Ok(())

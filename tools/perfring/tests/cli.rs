@@ -417,8 +417,8 @@ fn wrong_usage_is_one_sentence_and_help_is_no_error() {
     run(&["tail", "x", "--timeout", "-1"], b"").refuses(2, "see `perfring tail --help`");
     run(&["bench", "--frob"], b"").refuses(2, "--frob");
     for command in [
-        "create", "rm", "publish", "tail", "consume", "dump", "stat", "recover", "doctor", "bench",
-        "demo",
+        "create", "rm", "publish", "tail", "consume", "dump", "types", "stat", "recover", "doctor",
+        "bench", "demo",
     ] {
         let help = run(&[command, "--help"], b"");
         assert_eq!((help.code(), help.err().as_str()), (0, ""));

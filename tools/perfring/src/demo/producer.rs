@@ -4,16 +4,10 @@ use super::records::{self, Io, Processes, Pulse, Stamp};
 use super::{Station, Topic, host, now_ns};
 use crate::failure::Failure;
 use crate::stop::Stop;
-use bytemuck::Pod;
-use perfring_producer::{Producer, RecordType, ReserveError};
-use rkyv::Serialize;
-use rkyv::api::low::{LowSerializer, to_bytes_in_with_alloc};
-use rkyv::rancor;
-use rkyv::ser::allocator::SubAllocator;
-use rkyv::ser::writer::Buffer;
+use perfring_producer::{Producer, PublishError, ReserveError};
+use perfring_types::{PodRecord, RkyvRecord};
 use signal_hook::consts::SIGTERM;
 use std::io::{self, Read, Write};
-use std::mem::MaybeUninit;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,7 +34,7 @@ pub(super) fn run(station: &Station, dir: &Path) -> Result<(), Failure> {
 fn cpu(feed: &mut Feed, pace: &mut Pace) -> Result<(), Failure> {
     while pace.next(Duration::from_millis(50)) {
         for sample in host::cpus() {
-            feed.in_place(records::CPU, |stamp| records::Cpu { stamp, ..sample })?;
+            feed.in_place(|stamp| records::Cpu { stamp, ..sample })?;
         }
     }
     Ok(())
@@ -49,7 +43,7 @@ fn cpu(feed: &mut Feed, pace: &mut Pace) -> Result<(), Failure> {
 fn memory(feed: &mut Feed, pace: &mut Pace) -> Result<(), Failure> {
     while pace.next(Duration::from_millis(50)) {
         let sample = host::memory();
-        feed.in_place(records::MEMORY, |stamp| records::Memory { stamp, ..sample })?;
+        feed.in_place(|stamp| records::Memory { stamp, ..sample })?;
     }
     Ok(())
 }
@@ -58,7 +52,7 @@ fn io(feed: &mut Feed, pace: &mut Pace) -> Result<(), Failure> {
     while pace.next(Duration::from_millis(100)) {
         let (disks, nets) = (host::disks(), host::nets());
         let Stamp { seq, time_ns } = feed.stamp();
-        feed.archive(records::IO, &Io { seq, time_ns, disks, nets })?;
+        feed.archive(&Io { seq, time_ns, disks, nets })?;
     }
     Ok(())
 }
@@ -72,7 +66,7 @@ fn processes(feed: &mut Feed, pace: &mut Pace) -> Result<(), Failure> {
         // Never more than a tenth of a processor, however many processes there are.
         period = (began.elapsed() * 10).max(Duration::from_millis(100));
         let Stamp { seq, time_ns } = feed.stamp();
-        feed.archive(records::PROCESSES, &Processes { seq, time_ns, count, busiest })?;
+        feed.archive(&Processes { seq, time_ns, count, busiest })?;
     }
     Ok(())
 }
@@ -83,7 +77,7 @@ fn pulse(feed: &mut Feed, pace: &mut Pace, period: Duration, looks: u32) -> Resu
         let late_ns = pace.late.as_nanos() as u64;
         let mut before = now_ns();
         for _ in 0..looks {
-            feed.in_place(records::PULSE, |stamp| {
+            feed.in_place(|stamp| {
                 let gap_ns = stamp.time_ns.saturating_sub(before);
                 before = stamp.time_ns;
                 Pulse { stamp, gap_ns, late_ns }
@@ -101,26 +95,17 @@ struct Feed {
 }
 
 impl Feed {
-    /// The longest archive.
-    const ARCHIVE_MAX: usize = 8 << 10;
-
     fn stamp(&self) -> Stamp {
         Stamp { seq: self.offered, time_ns: now_ns() }
     }
 
     /// Writes a plain struct where it will be read.
-    fn in_place<T: Pod>(
-        &mut self,
-        kind: RecordType,
-        make: impl FnOnce(Stamp) -> T,
-    ) -> Result<(), Failure> {
+    fn in_place<T: PodRecord>(&mut self, make: impl FnOnce(Stamp) -> T) -> Result<(), Failure> {
         let stamp = self.stamp();
         self.offered += 1;
-        match self.producer.reserve(kind, size_of::<T>()) {
+        match self.producer.reserve_pod::<T>() {
             Ok(mut slot) => {
-                // Payloads begin at multiples of eight, which is as much as these structs want.
-                let place = bytemuck::try_from_bytes_mut::<T>(&mut slot);
-                *place.map_err(|error| Failure::General(format!("demo: {error}")))? = make(stamp);
+                *slot = make(stamp);
                 slot.commit();
                 Ok(())
             }
@@ -129,25 +114,12 @@ impl Feed {
     }
 
     /// Serialises a value where it will be read, without an allocation.
-    fn archive<T>(&mut self, kind: RecordType, value: &T) -> Result<(), Failure>
-    where
-        T: for<'a, 'b> Serialize<LowSerializer<Buffer<'a>, SubAllocator<'b>, rancor::Failure>>,
-    {
+    fn archive<T: RkyvRecord>(&mut self, value: &T) -> Result<(), Failure> {
         self.offered += 1;
-        let mut scratch = [MaybeUninit::uninit(); 4 << 10];
-        match self.producer.reserve(kind, Self::ARCHIVE_MAX) {
-            Ok(mut slot) => {
-                let len = to_bytes_in_with_alloc::<_, _, rancor::Failure>(
-                    value,
-                    Buffer::from(&mut slot[..]),
-                    SubAllocator::new(&mut scratch),
-                )
-                .map_err(|_| Failure::General("demo: an archive outgrew its place".to_owned()))?
-                .len();
-                slot.commit_len(len);
-                Ok(())
-            }
-            Err(error) => refuse(&mut self.refused, error),
+        match self.producer.publish_rkyv(value) {
+            Ok(()) => Ok(()),
+            Err(PublishError::Reserve(error)) => refuse(&mut self.refused, error),
+            Err(error) => Err(Failure::General(format!("demo: {error}"))),
         }
     }
 }

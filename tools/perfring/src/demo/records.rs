@@ -1,42 +1,54 @@
 //! The shapes of the demo's records: plain structs written in place, and rkyv archives serialised
-//! into the reservation. Each begins with, or has, a sequence number and a time.
+//! into the reservation. Each begins with, or has, a sequence number and a time. The rings' type
+//! tables tell of all of them, so `perfring dump` of one shows names.
 
 use bytemuck::{Pod, Zeroable};
 use perfring_producer::RecordType;
+use perfring_types::Record;
 use rkyv::api::low;
 use rkyv::rancor;
 use rkyv::{Archive, Serialize};
 
-pub(super) const CPU: RecordType = RecordType::new(7001).unwrap();
-pub(super) const MEMORY: RecordType = RecordType::new(7002).unwrap();
-pub(super) const IO: RecordType = RecordType::new(7003).unwrap();
-pub(super) const PROCESSES: RecordType = RecordType::new(7004).unwrap();
-pub(super) const PULSE: RecordType = RecordType::new(7005).unwrap();
+const CPU: RecordType = Cpu::SCHEMA.id;
+const MEMORY: RecordType = Memory::SCHEMA.id;
+const IO: RecordType = Io::SCHEMA.id;
+const PROCESSES: RecordType = Processes::SCHEMA.id;
+const PULSE: RecordType = Pulse::SCHEMA.id;
 
 /// Which record of its ring this is, and when it was made.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable, Record)]
 pub(super) struct Stamp {
     /// Counts from 0, the records that a full ring refused included.
     pub(super) seq: u64,
     /// `CLOCK_MONOTONIC`, ns.
+    #[record(unit = "ns")]
     pub(super) time_ns: u64,
 }
 
 /// What one processor has done since boot, in clock ticks.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable, Record)]
+#[record(name = "demo.Cpu", id = 7001)]
 pub(super) struct Cpu {
     pub(super) stamp: Stamp,
     /// Its number, or [`Cpu::ALL`].
     pub(super) cpu: u64,
+    #[record(unit = "{tick}")]
     pub(super) user: u64,
+    #[record(unit = "{tick}")]
     pub(super) nice: u64,
+    #[record(unit = "{tick}")]
     pub(super) system: u64,
+    #[record(unit = "{tick}")]
     pub(super) idle: u64,
+    #[record(unit = "{tick}")]
     pub(super) iowait: u64,
+    #[record(unit = "{tick}")]
     pub(super) irq: u64,
+    #[record(unit = "{tick}")]
     pub(super) softirq: u64,
+    #[record(unit = "{tick}")]
     pub(super) steal: u64,
     /// Context switches of the whole system.
     pub(super) switches: u64,
@@ -57,15 +69,23 @@ impl Cpu {
 
 /// The host's memory, in bytes.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable, Record)]
+#[record(name = "demo.Memory", id = 7002)]
 pub(super) struct Memory {
     pub(super) stamp: Stamp,
+    #[record(unit = "By")]
     pub(super) total: u64,
+    #[record(unit = "By")]
     pub(super) free: u64,
+    #[record(unit = "By")]
     pub(super) available: u64,
+    #[record(unit = "By")]
     pub(super) cached: u64,
+    #[record(unit = "By")]
     pub(super) dirty: u64,
+    #[record(unit = "By")]
     pub(super) swap_total: u64,
+    #[record(unit = "By")]
     pub(super) swap_free: u64,
     /// The load average over a minute.
     pub(super) load: f64,
@@ -73,53 +93,68 @@ pub(super) struct Memory {
 
 /// One look at the clock: what lies between two of them was taken away by somebody.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable, Record)]
+#[record(name = "demo.Pulse", id = 7005)]
 pub(super) struct Pulse {
     pub(super) stamp: Stamp,
     /// Since the look before, ns.
+    #[record(unit = "ns")]
     pub(super) gap_ns: u64,
     /// How much later than asked for the last sleep ended, ns.
+    #[record(unit = "ns")]
     pub(super) late_ns: u64,
 }
 
 /// What went through disks and network interfaces since boot.
-#[derive(Debug, Default, Archive, Serialize)]
+#[derive(Debug, Default, Archive, Serialize, Record)]
+#[record(rkyv, name = "demo.Io", id = 7003)]
 pub(super) struct Io {
     pub(super) seq: u64,
+    #[record(unit = "ns")]
     pub(super) time_ns: u64,
     pub(super) disks: Vec<Disk>,
     pub(super) nets: Vec<Net>,
 }
 
-#[derive(Debug, Default, Archive, Serialize)]
+#[derive(Debug, Default, Archive, Serialize, Record)]
+#[record(rkyv)]
 pub(super) struct Disk {
     pub(super) name: String,
+    #[record(unit = "By")]
     pub(super) read_bytes: u64,
+    #[record(unit = "By")]
     pub(super) written_bytes: u64,
 }
 
-#[derive(Debug, Default, Archive, Serialize)]
+#[derive(Debug, Default, Archive, Serialize, Record)]
+#[record(rkyv)]
 pub(super) struct Net {
     pub(super) name: String,
+    #[record(unit = "By")]
     pub(super) received_bytes: u64,
+    #[record(unit = "By")]
     pub(super) sent_bytes: u64,
 }
 
 /// The processes of the host, with the busiest by name.
-#[derive(Debug, Default, Archive, Serialize)]
+#[derive(Debug, Default, Archive, Serialize, Record)]
+#[record(rkyv, name = "demo.Processes", id = 7004)]
 pub(super) struct Processes {
     pub(super) seq: u64,
+    #[record(unit = "ns")]
     pub(super) time_ns: u64,
     pub(super) count: u32,
     pub(super) busiest: Vec<Process>,
 }
 
-#[derive(Debug, Default, Archive, Serialize)]
+#[derive(Debug, Default, Archive, Serialize, Record)]
+#[record(rkyv)]
 pub(super) struct Process {
     pub(super) pid: i32,
     pub(super) name: String,
     /// Of one processor, since the last look.
     pub(super) cpu_permille: u32,
+    #[record(unit = "By")]
     pub(super) rss_bytes: u64,
 }
 

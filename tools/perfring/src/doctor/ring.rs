@@ -7,7 +7,7 @@ use super::report::Report;
 use crate::args::show_size;
 use crate::failure::Failure;
 use crate::owner::{count, name};
-use crate::stat::{self, Balance, is_fed};
+use crate::stat::{self, Balance, TypesUse, is_fed};
 use nix::unistd::{AccessFlags, Uid, eaccess};
 use perfring_consumer::{Home, Layout, Policy, Producers, Refused, Stat, Totals};
 use std::fs;
@@ -23,6 +23,7 @@ pub(super) fn check<W: Write>(report: &mut Report<W>, home: &Home) -> Result<(),
     file(report, home, &stat.layout)?;
     pages(report, &stat.layout)?;
     boot(report, &stat.layout)?;
+    types(report, home)?;
     if let Some(totals) = &stat.totals {
         books(report, &stat, totals)?;
         owners::check(report, home, &stat)?;
@@ -124,6 +125,24 @@ fn boot<W: Write>(report: &mut Report<W>, layout: &Layout) -> Result<(), Failure
                 .to_owned(),
         ),
         _ => report.note("boot", "the kernel does not tell in which boot it was made".to_owned()),
+    }
+}
+
+fn types<W: Write>(report: &mut Report<W>, home: &Home) -> Result<(), Failure> {
+    let types = match TypesUse::read(home) {
+        Ok(types) => types,
+        Err(failure) => return report.refused("types", failure),
+    };
+    if types.size == 0 {
+        report.ok("types", "no table, by the wish of its maker: records are bytes".to_owned())
+    } else if !types.damage.is_empty() {
+        let says = types.damage.join("; ");
+        report.refused("types", Failure::Damaged(format!("{says}; {}", types.used())))
+    } else if types.is_nearly_full() {
+        let todo = "make the next ring with more (`perfring create --types-size`)".to_owned();
+        report.warn("types", format!("the table is nearly full: {}", types.used()), todo)
+    } else {
+        report.ok("types", types.used())
     }
 }
 

@@ -1,8 +1,11 @@
 //! One JSON object per line.
 
+use crate::time::exact_utc;
+use crate::typed::Seen;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use perfring_consumer::{Lost, Record};
+use perfring_consumer::Lost;
+use perfring_types::read::Value;
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -10,11 +13,25 @@ use std::io::{self, Write};
 struct RecordLine<'a> {
     pos: u64,
     r#type: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    type_name: Option<&'a str>,
     len: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_unix_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fields: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<&'a Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bad: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -30,11 +47,32 @@ struct LostBody {
     cause: &'static str,
 }
 
-pub(super) fn record(out: &mut impl Write, record: &Record<'_>) -> io::Result<()> {
-    let text = std::str::from_utf8(record.bytes).ok();
-    let base64 = text.is_none().then(|| STANDARD.encode(record.bytes));
-    let len = record.bytes.len();
-    line(out, &RecordLine { pos: record.pos, r#type: record.kind, len, text, base64 })
+pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>) -> io::Result<()> {
+    let record = &seen.record;
+    let wall = seen.when.and_then(|when| when.wall);
+    let mut object = RecordLine {
+        pos: record.pos,
+        r#type: record.kind,
+        type_name: seen.kind.filter(|_| seen.value.is_some()).map(|kind| &*kind.name),
+        len: record.bytes.len(),
+        time: wall.map(exact_utc),
+        time_ns: seen.when.map(|when| when.stamp),
+        time_unix_ns: wall,
+        fields: None,
+        value: None,
+        text: None,
+        base64: None,
+        bad: seen.bad().map(ToString::to_string),
+    };
+    match seen.values() {
+        Some((_, fields @ Value::Struct(_))) => object.fields = Some(fields),
+        Some((_, value)) => object.value = Some(value),
+        None => {
+            object.text = std::str::from_utf8(record.bytes).ok();
+            object.base64 = object.text.is_none().then(|| STANDARD.encode(record.bytes));
+        }
+    }
+    line(out, &object)
 }
 
 pub(super) fn lost(out: &mut impl Write, lost: &Lost) -> io::Result<()> {
@@ -43,7 +81,8 @@ pub(super) fn lost(out: &mut impl Write, lost: &Lost) -> io::Result<()> {
     line(out, &LostLine { lost })
 }
 
-fn line(mut out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+/// Writes a line.
+pub(crate) fn line(mut out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut out, value)?;
     out.write_all(b"\n")
 }

@@ -1,21 +1,29 @@
 //! Records on stdout, in one of three formats.
 
-mod json;
+pub(crate) mod json;
+mod log;
 mod raw;
-mod text;
+pub(crate) mod text;
 
 use crate::failure::{Failure, note};
+use crate::owner::count;
+use crate::select::SelectArgs;
+use crate::shapes::Shapes;
+use crate::time::{self, Since};
 use clap::ValueEnum;
-use perfring_consumer::{Item, Lost};
+use perfring_consumer::{Home, Item, Layout, Lost, Record};
 use std::io::{self, BufWriter, StdoutLock, Write};
 
 /// How records are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// One line per record: its payload, control characters and bytes that are not UTF-8 as \xNN
+    /// One line per record, after its time if the ring has time stamps. Of a known type: its name and its fields, and of log records and spans
+    /// the level, the target and the message first. Else the payload, control characters and bytes
+    /// that are not UTF-8 as \xNN
     #[default]
     Text,
-    /// One object per line: pos, type, len, and text or base64; a loss is {"lost": {...}}
+    /// One object per line: pos, type, len; of a known type type_name and fields, else text or
+    /// base64; in a ring with time stamps time; a loss is {"lost": {...}}
     Json,
     /// The payloads, exactly, one after another with nothing in between: what `publish` read as
     /// lines has no line ends here
@@ -30,46 +38,130 @@ pub(crate) struct FormatArgs {
     /// Begin each line of text with the record's position and type
     #[arg(long, short)]
     positions: bool,
+    /// Show the payloads as they are, as if no type was known
+    #[arg(long)]
+    untyped: bool,
+    #[command(flatten)]
+    select: SelectArgs,
 }
 
-/// Stdout, buffered, with the losses that went by.
+/// Stdout, buffered, with what went by.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub(crate) struct Output<'a> {
     out: BufWriter<StdoutLock<'static>>,
-    format: Format,
-    positions: bool,
+    args: &'a FormatArgs,
+    shapes: Shapes,
+    since: Option<u64>,
     lost: u64,
+    seen: u64,
+    shown: u64,
+    bad: u64,
 }
 
-impl Output {
-    pub(crate) fn new(args: &FormatArgs) -> Result<Self, Failure> {
-        if args.positions && args.format != Format::Text {
-            return Err(Failure::Usage(
-                "--positions is for --format text: json has the positions, raw has none".to_owned(),
-            ));
+impl FormatArgs {
+    /// What `--since` says of a ring, if anything.
+    pub(crate) fn since(&self, home: &Home, layout: &Layout) -> Result<Option<Since>, Failure> {
+        match self.select.since() {
+            Some(_) if !layout.time => Err(time::untimed(home)),
+            since => Ok(since),
         }
-        let out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
-        Ok(Output { out, format: args.format, positions: args.positions, lost: 0 })
     }
 
-    /// Writes a record to stdout. A loss goes to stderr, in JSON to stdout as well as all data.
-    pub(crate) fn item(&mut self, item: Item<'_>) -> Result<(), Failure> {
-        let written = match (item, self.format) {
-            (Item::Record(record), Format::Text) => {
-                text::record(&mut self.out, &record, self.positions)
+    /// Whether all of this can be done.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let sentence = match self.format {
+            Format::Text => return Ok(()),
+            _ if self.positions => {
+                "--positions is for --format text: json has the positions, raw has none"
             }
-            (Item::Record(record), Format::Json) => json::record(&mut self.out, &record),
-            (Item::Record(record), Format::Raw) => raw::record(&mut self.out, &record),
-            (Item::Lost(lost), format) => {
+            Format::Raw if self.untyped => "--untyped is for the other formats: raw has no types",
+            _ => return Ok(()),
+        };
+        Err(Failure::Usage(sentence.to_owned()))
+    }
+}
+
+impl<'a> Output<'a> {
+    /// Of a ring with these types. Says at once what of them cannot be read.
+    ///
+    /// What is older than `since`, ns since 1970, is not wanted.
+    pub(crate) fn new(args: &'a FormatArgs, shapes: Shapes, since: Option<u64>) -> Self {
+        shapes.damage().iter().for_each(|damage| note(damage));
+        let out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
+        Output { out, args, shapes, since, lost: 0, seen: 0, shown: 0, bad: 0 }
+    }
+
+    /// Writes a record to stdout, if it is wanted. A loss goes to stderr, in JSON to stdout as well
+    /// as all data. Returns how many records were shown: one or none.
+    pub(crate) fn item(&mut self, item: Item<'_>) -> Result<u64, Failure> {
+        let before = self.shown;
+        let written = match item {
+            Item::Record(record) => self.record(record),
+            Item::Lost(lost) => {
                 self.lost = self.lost.saturating_add(lost.records);
-                if format == Format::Json {
+                if self.args.format == Format::Json {
                     json::lost(&mut self.out, &lost)
                 } else {
                     self.tell(&lost)
                 }
             }
         };
-        written.map_err(|error| Failure::output(&error))
+        written.map_err(|error| Failure::output(&error))?;
+        Ok(self.shown - before)
+    }
+
+    fn record(&mut self, record: Record<'_>) -> io::Result<()> {
+        let args = self.args;
+        let shown = args.format != Format::Raw && !args.untyped;
+        self.seen += 1;
+        let mut seen = self.shapes.see(record);
+        if shown || args.select.needs_values() {
+            seen = seen.read();
+            self.bad += u64::from(seen.bad().is_some());
+        }
+        if !args.select.takes(&seen, self.since) {
+            return Ok(());
+        }
+        self.shown += 1;
+        if !shown {
+            seen.value = None;
+        }
+        match args.format {
+            Format::Text => text::record(&mut self.out, &seen, args.positions),
+            Format::Json => json::record(&mut self.out, &seen),
+            Format::Raw => raw::record(&mut self.out, &seen.record),
+        }
+    }
+
+    /// Says what of the types was not as it should be, after everything was shown.
+    pub(crate) fn end(&mut self, home: &Home) -> Result<(), Failure> {
+        self.flush()?;
+        if self.bad > 0 {
+            let (records, are) =
+                (count(self.bad, "record"), if self.bad == 1 { "is" } else { "are" });
+            note(&format!("{records} {are} not as the type table says, and shown as bytes"));
+        }
+        self.args.select.tell_unknown(home, &self.shapes);
+        if self.shapes.damage().is_empty() {
+            return Ok(());
+        }
+        let what = "its type table is damaged, so records of some types are shown as bytes";
+        Err(Failure::Damaged(format!("{home}: {what}")))
+    }
+
+    /// How many records were shown, of how many if some were not.
+    pub(crate) fn sum(&self) -> String {
+        match self.shown {
+            shown if self.args.select.is_any() => {
+                format!("{shown} of {} records shown", self.seen)
+            }
+            shown => format!("{shown} records shown"),
+        }
+    }
+
+    /// Records that came by.
+    pub(crate) fn seen(&self) -> u64 {
+        self.seen
     }
 
     /// A loss on stderr, where it stands between the records when both are the same terminal.

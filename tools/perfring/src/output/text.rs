@@ -1,13 +1,30 @@
 //! One line per record, for people and for line tools.
 
-use perfring_consumer::Record;
+use super::log;
+use crate::typed::Seen;
 use std::io::{self, Write};
 
-pub(super) fn record(out: &mut impl Write, record: &Record<'_>, positions: bool) -> io::Result<()> {
+pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>, positions: bool) -> io::Result<()> {
+    let record = &seen.record;
     if positions {
         write!(out, "{:>10} {:>6}  ", record.pos, record.kind)?;
     }
-    payload(out, record.bytes)?;
+    if let Some(when) = &seen.when {
+        write!(out, "{} ", when.text())?;
+    }
+    if let Some((kind, value)) = seen.values() {
+        if !log::record(out, seen)? {
+            write!(out, "{} {}", word(&kind.name), kind.text(value))?;
+        }
+    } else {
+        if let Some(kind) = seen.kind.filter(|_| seen.value.is_some()) {
+            write!(out, "{} ", word(&kind.name))?;
+        }
+        payload(out, record.bytes)?;
+        if let Some(bad) = seen.bad() {
+            write!(out, " [{}]", escaped(bad.to_string().as_bytes()))?;
+        }
+    }
     out.write_all(b"\n")
 }
 
@@ -15,7 +32,7 @@ pub(super) fn record(out: &mut impl Write, record: &Record<'_>, positions: bool)
 fn payload(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     for chunk in bytes.utf8_chunks() {
         let mut rest = chunk.valid();
-        while let Some(at) = rest.find(|c: char| c.is_control() && c != '\t') {
+        while let Some(at) = rest.find(disturbs) {
             let (before, control) = rest.split_at(at);
             out.write_all(before.as_bytes())?;
             let len = control.chars().next().map_or(0, char::len_utf8);
@@ -28,26 +45,43 @@ fn payload(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether a terminal would do something with it, or show what follows in another order.
+fn disturbs(c: char) -> bool {
+    c.is_control() && c != '\t'
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 fn escape(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     bytes.iter().try_for_each(|byte| write!(out, "\\x{byte:02x}"))
+}
+
+/// As [`payload`], as a `String`.
+pub(crate) fn escaped(bytes: &[u8]) -> String {
+    let mut out = Vec::with_capacity(bytes.len());
+    let _ = payload(&mut out, bytes); // a `Vec` takes everything
+    String::from_utf8(out).unwrap_or_default() // it was made of whole characters
+}
+
+/// A name, in quotes if it could be taken for something else.
+pub(crate) fn word(name: &str) -> String {
+    let odd = |c: char| c.is_whitespace() || (c != '\'' && c.escape_debug().len() > 1);
+    if name.is_empty() || name.contains(odd) { format!("{name:?}") } else { name.to_owned() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn shown(bytes: &[u8]) -> String {
-        let mut out = Vec::new();
-        payload(&mut out, bytes).unwrap();
-        String::from_utf8(out).unwrap()
-    }
-
     #[test]
     fn a_line_stays_a_line_and_a_terminal_stays_calm() {
-        assert_eq!(shown("grüße\tthere".as_bytes()), "grüße\tthere");
-        assert_eq!(shown(b"a\nb\x1b[31m"), "a\\x0ab\\x1b[31m");
-        assert_eq!(shown(b"\xff\x00ok\xc3"), "\\xff\\x00ok\\xc3");
-        assert_eq!(shown("\u{9b}".as_bytes()), "\\xc2\\x9b");
-        assert_eq!(shown(b""), "");
+        assert_eq!(escaped("grüße\tthere".as_bytes()), "grüße\tthere");
+        assert_eq!(escaped(b"a\nb\x1b[31m"), "a\\x0ab\\x1b[31m");
+        assert_eq!(escaped(b"\xff\x00ok\xc3"), "\\xff\\x00ok\\xc3");
+        assert_eq!(escaped("\u{9b}".as_bytes()), "\\xc2\\x9b");
+        assert_eq!(escaped("a\u{202e}b".as_bytes()), "a\\xe2\\x80\\xaeb");
+        assert_eq!(escaped(b""), "");
+        assert_eq!(word("demo.Tick"), "demo.Tick");
+        assert_eq!(word("a b\u{1b}"), "\"a b\\u{1b}\"");
+        assert_eq!(word(""), "\"\"");
     }
 }

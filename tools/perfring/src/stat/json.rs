@@ -1,13 +1,18 @@
 //! A ring's figures as one JSON object, with the names of `proto/ABI.md`.
 
-use super::Balance;
+use super::{Balance, TypesUse};
 use perfring_consumer::{
     Count, Evict, HeldUp, Holding, Home, Member, Producers, Refused, Stat, Tell, Who,
 };
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
-pub(super) fn write(out: &mut impl Write, home: &Home, stat: &Stat) -> io::Result<()> {
+pub(super) fn write(
+    out: &mut impl Write,
+    home: &Home,
+    stat: &Stat,
+    types: &TypesUse,
+) -> io::Result<()> {
     let layout = &stat.layout;
     let exclusive = layout.producers == Producers::One;
     let mut object = json!({
@@ -21,6 +26,7 @@ pub(super) fn write(out: &mut impl Write, home: &Home, stat: &Stat) -> io::Resul
         },
         "producers": layout.producers.name(),
         "slot_count": layout.slots,
+        "time": layout.time,
         "page_size": layout.page_size,
         "max_len": layout.max_len(),
         "created_ns": layout.created_ns,
@@ -33,6 +39,10 @@ pub(super) fn write(out: &mut impl Write, home: &Home, stat: &Stat) -> io::Resul
         "slots": stat.producers.iter().map(slot).collect::<Vec<_>>(),
         "held_up": stat.held_up.as_ref().map(held_up),
         "consumer": holding(&stat.consumer),
+        "types_size": types.size,
+        "types_used": types.used,
+        "type_count": types.count,
+        "types_damaged": !types.damage.is_empty(),
         "damaged": stat.totals.is_none(),
     });
     if let (Some(totals), Some(object)) = (&stat.totals, object.as_object_mut()) {

@@ -3,6 +3,7 @@
 mod json;
 mod producers;
 mod text;
+mod types;
 
 use crate::args;
 use crate::columns;
@@ -11,6 +12,8 @@ use crate::stop::{LOOK, Stop};
 use perfring_consumer::{Count, Home, Policy, Stat, Totals};
 use std::io::{self, BufWriter, Write};
 use std::time::{Duration, Instant};
+
+pub(crate) use types::TypesUse;
 
 /// Show a ring's figures: positions, who is attached, what was written, read and lost
 ///
@@ -39,11 +42,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     loop {
         let now = Instant::now();
         let stat = read(&args.ring)?;
+        let types = TypesUse::read(&args.ring)?;
         let since = before.as_ref().map(|(then, stat)| (now.duration_since(*then), stat));
         let written = if args.json {
-            json::write(&mut out, &args.ring, &stat)
+            json::write(&mut out, &args.ring, &stat, &types)
         } else {
-            text::Page::new(&mut out, width).write(&args.ring, &stat, since)
+            text::Page::new(&mut out, width).write(&args.ring, &stat, &types, since)
         };
         written.and_then(|()| out.flush()).map_err(|error| Failure::output(&error))?;
         if stat.totals.is_none() {

@@ -1,6 +1,6 @@
 //! A ring's figures for people.
 
-use super::{Balance, is_fed, producers};
+use super::{Balance, TypesUse, is_fed, producers};
 use crate::args::show_size;
 use crate::columns::paragraph;
 use crate::owner::{held_up, name};
@@ -26,6 +26,7 @@ impl<'a, W: Write> Page<'a, W> {
         &mut self,
         home: &Home,
         stat: &Stat,
+        types: &TypesUse,
         since: Option<(Duration, &Stat)>,
     ) -> io::Result<()> {
         let layout = &stat.layout;
@@ -36,6 +37,9 @@ impl<'a, W: Write> Page<'a, W> {
         self.line("policy", &policy(layout))?;
         self.line("kind", &kind(stat))?;
         self.line("size", &size(layout, stat.totals.as_ref()))?;
+        self.line("types", &types_line(types))?;
+        let stamps = if layout.time { "each record is stamped" } else { "no stamps" };
+        self.line("time", stamps)?;
         self.line("uuid", &uuid::Uuid::from_bytes(layout.uuid).to_string())?;
         let creator = format!("by pid {}, uid {}", layout.creator_pid, layout.creator_uid);
         self.line("created", &format!("{} {creator}", utc(layout.created_ns)))?;
@@ -110,6 +114,14 @@ fn size(layout: &Layout, totals: Option<&Totals>) -> String {
             format!("{size}, {percent:.1}% full ({used} of {} bytes)", layout.data_size)
         }
         None => size,
+    }
+}
+
+fn types_line(types: &TypesUse) -> String {
+    match &types.damage[..] {
+        _ if types.size == 0 => "no table".to_owned(),
+        [] => types.used(),
+        damage => format!("damaged, {}: {}", types.used(), damage.join("; ")),
     }
 }
 

@@ -1,0 +1,148 @@
+//! The numbers of traces and spans.
+
+use std::cell::Cell;
+use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A trace's number: 16 bytes, not all zero.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TraceId(pub [u8; 16]);
+
+/// A span's number: 8 bytes, not all zero.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SpanId(pub [u8; 8]);
+
+impl TraceId {
+    /// A new one.
+    #[must_use]
+    pub fn random() -> Self {
+        TraceId::salted(nanos())
+    }
+
+    /// A new one. The salt parts a forked child's numbers from its parent's: something that the two
+    /// do not share, such as the time.
+    #[must_use]
+    pub fn salted(salt: u64) -> Self {
+        let (low, high) = (next(salt).max(1), next(0));
+        TraceId((u128::from(high) << 64 | u128::from(low)).to_be_bytes())
+    }
+}
+
+impl SpanId {
+    /// A new one.
+    #[must_use]
+    pub fn random() -> Self {
+        SpanId::salted(nanos())
+    }
+
+    /// A new one, as [`TraceId::salted`].
+    #[must_use]
+    pub fn salted(salt: u64) -> Self {
+        SpanId(next(salt).max(1).to_be_bytes())
+    }
+}
+
+fn hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+}
+
+impl fmt::Display for TraceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        hex(&self.0, f)
+    }
+}
+
+impl fmt::Debug for TraceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        hex(&self.0, f)
+    }
+}
+
+impl fmt::Display for SpanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        hex(&self.0, f)
+    }
+}
+
+impl fmt::Debug for SpanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        hex(&self.0, f)
+    }
+}
+
+thread_local! {
+    /// Of xoshiro256++ (Blackman, Vigna); zeros before the first use. Without a destructor, so it can
+    /// be used to a thread's very end.
+    static STATE: Cell<[u64; 4]> = const { Cell::new([0; 4]) };
+}
+
+fn next(salt: u64) -> u64 {
+    let mut s = STATE.get();
+    if s == [0; 4] {
+        s = seed();
+    }
+    s[0] ^= salt;
+    let out = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
+    let shifted = s[1] << 17;
+    s[2] ^= s[0];
+    s[3] ^= s[1];
+    s[1] ^= s[2];
+    s[0] ^= s[3];
+    s[2] ^= shifted;
+    s[3] = s[3].rotate_left(45);
+    STATE.set(s);
+    out
+}
+
+#[cold]
+fn seed() -> [u64; 4] {
+    let mut bytes = [0; 32];
+    if getrandom::fill(&mut bytes).is_err() {
+        // No random numbers from the system: unlikely, and no reason to end a program.
+        let here = STATE.with(|state| std::ptr::from_ref(state).addr() as u64);
+        bytes[..8].copy_from_slice(&nanos().to_ne_bytes());
+        bytes[8..16].copy_from_slice(&here.to_ne_bytes());
+        bytes[16..20].copy_from_slice(&std::process::id().to_ne_bytes());
+    }
+    let (words, _) = bytes.as_chunks::<8>();
+    std::array::from_fn(|at| u64::from_ne_bytes(words[at]) | u64::from(at == 3))
+}
+
+/// `CLOCK_REALTIME`.
+pub(crate) fn nanos() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn ids_differ_within_a_thread_and_between_threads() {
+        let some = || (0..10_000).map(|_| (TraceId::random(), SpanId::random())).collect();
+        let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(some)).collect();
+        let all: Vec<Vec<_>> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        let traces: HashSet<_> = all.iter().flatten().map(|(trace, _)| *trace).collect();
+        let spans: HashSet<_> = all.iter().flatten().map(|(_, span)| *span).collect();
+        assert_eq!((traces.len(), spans.len()), (40_000, 40_000));
+        assert!(!spans.contains(&SpanId([0; 8])));
+    }
+
+    #[test]
+    fn a_salt_parts_what_would_be_the_same_numbers() {
+        let _ = TraceId::random();
+        let state = STATE.get();
+        let one = (TraceId::salted(1), SpanId::salted(5));
+        STATE.set(state);
+        let other = (TraceId::salted(2), SpanId::salted(5));
+        assert_ne!(one.0, other.0);
+        assert_ne!(one.1, other.1);
+    }
+
+    #[test]
+    fn shown_as_opentelemetry_does() {
+        assert_eq!(SpanId([0, 1, 2, 3, 4, 5, 0xfe, 0xff]).to_string(), "000102030405feff");
+    }
+}

@@ -1,0 +1,72 @@
+//! A sink for the `log` crate (feature `log`).
+
+use crate::{Log, Severity, Sink, Value, names};
+use log::{Level, LevelFilter, Metadata, Record, SetLoggerError};
+
+/// Writes the records of the `log` crate into a ring.
+///
+/// They have no place of their own in the program that could have a type, so all are
+/// [`Log`](crate::Log)s, with their target and source in the record. Key-value pairs are not carried.
+/// A program that uses `tracing` as well has `perfring-tracing` and `tracing-log` instead.
+///
+/// ```
+/// use perfring_telemetry::{Resource, Sink, log::RingLog, options};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("ring");
+/// let sink = Sink::create(&path, &options(), Resource::here())?;
+/// RingLog::new(sink).install(log::LevelFilter::Info)?;
+/// log::warn!("disk is nearly full");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct RingLog {
+    sink: Sink,
+}
+
+impl RingLog {
+    /// Writes to this sink.
+    #[must_use]
+    pub fn new(sink: Sink) -> Self {
+        RingLog { sink }
+    }
+
+    /// Makes it the program's logger, for records up to this level.
+    ///
+    /// # Errors
+    /// The program has a logger already.
+    pub fn install(self, level: LevelFilter) -> Result<(), SetLoggerError> {
+        log::set_boxed_logger(Box::new(self))?;
+        log::set_max_level(level);
+        Ok(())
+    }
+}
+
+impl log::Log for RingLog {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true // `log::max_level` has decided
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        let severity = match record.level() {
+            Level::Error => Severity::Error,
+            Level::Warn => Severity::Warn,
+            Level::Info => Severity::Info,
+            Level::Debug => Severity::Debug,
+            Level::Trace => Severity::Trace,
+        };
+        let module = record.module_path().filter(|module| *module != record.target());
+        let attributes = [(names::MODULE, Value::from(module.unwrap_or_default()))];
+        // What the ring refuses, it counts.
+        let _ = self.sink.emit(&Log {
+            severity: Some(severity),
+            body: Value::Display(record.args()),
+            scope: record.target(),
+            file: record.file().unwrap_or_default(),
+            line: record.line(),
+            attributes: if module.is_some() { &attributes } else { &[] },
+            ..Log::default()
+        });
+    }
+
+    fn flush(&self) {}
+}

@@ -1,0 +1,242 @@
+//! A recorder for the `metrics` crate (feature `metrics`).
+
+use crate::types::{Class, Constant, Field, Shape};
+use crate::{FIRST, Gauge, Histogram, Signal, Sink, Sum, Temporality, Value, names};
+use metrics::{CounterFn, GaugeFn, HistogramFn, Key, KeyName, Metadata, SharedString, Unit};
+use perfring_producer::RecordType;
+use perfring_producer::types::tagged::TaggedWriter;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Writes what the `metrics` crate measures into a ring: a record each time.
+///
+/// | | |
+/// |---|---|
+/// | counter | a cumulative, monotonic sum: any sample tells all, so a ring that overwrites loses nothing but time. Samples of two threads may stand in the other order: the greatest counts |
+/// | gauge | its value |
+/// | histogram | each measurement, for a reader to sort into buckets |
+///
+/// Each instrument (a name and labels) has a record type of its own with name, unit, description and
+/// labels in the ring's table, from its first use; while the table is full, they stand in the
+/// records. Describe an instrument before its first use: the `counter!` macro of a later place with
+/// the same name and labels goes on with the same sum.
+///
+/// ```
+/// use perfring_telemetry::{Resource, Sink, metrics::RingRecorder, options};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("ring");
+/// let sink = Sink::create(&path, &options(), Resource::here())?;
+/// metrics::with_local_recorder(&RingRecorder::new(sink), || {
+///     metrics::describe_counter!("requests", metrics::Unit::Count, "requests answered");
+///     metrics::counter!("requests", "method" => "GET").increment(1);
+///     metrics::gauge!("queue.depth").set(17.0);
+///     metrics::histogram!("latency").record(0.25);
+/// });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct RingRecorder {
+    sink: Sink,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    described: HashMap<(Class, String), (&'static str, String)>,
+    instruments: HashMap<(Class, Key), Arc<Instrument>>,
+}
+
+impl RingRecorder {
+    /// Writes to this sink. `metrics::set_global_recorder` makes it the program's.
+    #[must_use]
+    pub fn new(sink: Sink) -> Self {
+        RingRecorder { sink, known: Mutex::default() }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner) // maps are whole after a panic
+    }
+
+    fn describe(&self, class: Class, name: KeyName, unit: Option<Unit>, description: SharedString) {
+        let what = (unit.map_or("", ucum), description.into_owned());
+        self.known().described.insert((class, name.as_str().to_owned()), what);
+    }
+
+    fn instrument(&self, class: Class, key: &Key) -> Arc<Instrument> {
+        let mut known = self.known();
+        if let Some(found) = known.instruments.get(&(class, key.clone())) {
+            return Arc::clone(found);
+        }
+        let described = known.described.get(&(class, key.name().to_owned()));
+        let (unit, description) = described.cloned().unwrap_or_default();
+        let made = Instrument::new(self.sink.clone(), class, key.clone(), unit, description);
+        let made = Arc::new(made);
+        known.instruments.insert((class, key.clone()), Arc::clone(&made));
+        made
+    }
+}
+
+impl metrics::Recorder for RingRecorder {
+    fn describe_counter(&self, name: KeyName, unit: Option<Unit>, description: SharedString) {
+        self.describe(Class::Sum, name, unit, description);
+    }
+
+    fn describe_gauge(&self, name: KeyName, unit: Option<Unit>, description: SharedString) {
+        self.describe(Class::Gauge, name, unit, description);
+    }
+
+    fn describe_histogram(&self, name: KeyName, unit: Option<Unit>, description: SharedString) {
+        self.describe(Class::Histogram, name, unit, description);
+    }
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> metrics::Counter {
+        metrics::Counter::from_arc(self.instrument(Class::Sum, key))
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> metrics::Gauge {
+        metrics::Gauge::from_arc(self.instrument(Class::Gauge, key))
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> metrics::Histogram {
+        metrics::Histogram::from_arc(self.instrument(Class::Histogram, key))
+    }
+}
+
+/// One instrument.
+#[derive(Debug)]
+struct Instrument {
+    sink: Sink,
+    class: Class,
+    key: Key,
+    unit: &'static str,
+    description: String,
+    /// None while the ring's table is full.
+    kind: Option<RecordType>,
+    /// A counter's sum; a gauge's value, as bits.
+    state: AtomicU64,
+}
+
+impl Instrument {
+    fn new(sink: Sink, class: Class, key: Key, unit: &'static str, description: String) -> Self {
+        let labels: Vec<_> = key
+            .labels()
+            .map(|label| (names::AttributeName::new(class, label.key()), label.value()))
+            .collect();
+        let value = Field { unit, ..Field::new(names::VALUE, 0, Shape::ANY) };
+        let mut fields = vec![value, Field::constant(names::NAME, Constant::Str(key.name()))];
+        let texts = [(names::UNIT, unit), (names::DESCRIPTION, &description)];
+        for (name, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+            fields.push(Field::constant(name, Constant::Str(text)));
+        }
+        if class == Class::Sum {
+            let temporality = Temporality::Cumulative.number();
+            fields.push(Field::constant(names::IS_MONOTONIC, Constant::Bool(true)));
+            fields.push(Field::constant(names::TEMPORALITY, Constant::U64(temporality)));
+        }
+        for (name, value) in &labels {
+            fields.push(Field::constant(name.as_str(), Constant::Str(value)));
+        }
+        let kind = sink.declare(class, key.name(), &description, &fields).ok();
+        drop(fields);
+        drop(labels);
+        Instrument { sink, class, key, unit, description, kind, state: AtomicU64::new(0) }
+    }
+
+    /// What the ring refuses, it counts.
+    fn sample(&self, value: Value<'_>) {
+        let kind = self.kind.unwrap_or(match self.class {
+            Class::Sum => Sum::SCHEMA.id,
+            Class::Gauge => Gauge::SCHEMA.id,
+            _ => Histogram::SCHEMA.id,
+        });
+        let _ = self.sink.write(kind, |writer| {
+            if self.kind.is_some() {
+                value.write(FIRST, writer);
+            } else {
+                self.in_full(value, writer);
+            }
+        });
+    }
+
+    #[cold]
+    fn in_full(&self, value: Value<'_>, writer: &mut TaggedWriter<'_>) {
+        writer.text(names::NAME, self.key.name());
+        let texts = [(names::UNIT, self.unit), (names::DESCRIPTION, &self.description)];
+        for (name, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+            writer.text(name, text);
+        }
+        value.write(names::VALUE, writer);
+        if self.class == Class::Sum {
+            writer.bool(names::IS_MONOTONIC, true);
+            writer.u64(names::TEMPORALITY, Temporality::Cumulative.number());
+        }
+        for label in self.key.labels() {
+            let name = names::AttributeName::new(self.class, label.key());
+            writer.text(name.as_str(), label.value());
+        }
+    }
+
+    fn adjust(&self, to: impl Fn(f64) -> f64) {
+        let (set, get) = (Ordering::Relaxed, Ordering::Relaxed); // a number that guards nothing
+        let adjusted = |bits| Some(to(f64::from_bits(bits)).to_bits());
+        let before = self.state.fetch_update(set, get, adjusted).unwrap_or_default();
+        self.sample(Value::F64(to(f64::from_bits(before))));
+    }
+}
+
+impl CounterFn for Instrument {
+    fn increment(&self, value: u64) {
+        let before = self.state.fetch_add(value, Ordering::Relaxed);
+        self.sample(Value::U64(before.wrapping_add(value)));
+    }
+
+    fn absolute(&self, value: u64) {
+        let before = self.state.fetch_max(value, Ordering::Relaxed);
+        self.sample(Value::U64(before.max(value)));
+    }
+}
+
+impl GaugeFn for Instrument {
+    fn increment(&self, value: f64) {
+        self.adjust(|before| before + value);
+    }
+
+    fn decrement(&self, value: f64) {
+        self.adjust(|before| before - value);
+    }
+
+    fn set(&self, value: f64) {
+        self.state.store(value.to_bits(), Ordering::Relaxed);
+        self.sample(Value::F64(value));
+    }
+}
+
+impl HistogramFn for Instrument {
+    fn record(&self, value: f64) {
+        self.sample(Value::F64(value));
+    }
+}
+
+/// A unit as UCUM has it.
+fn ucum(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Count => "1",
+        Unit::Percent => "%",
+        Unit::Seconds => "s",
+        Unit::Milliseconds => "ms",
+        Unit::Microseconds => "us",
+        Unit::Nanoseconds => "ns",
+        Unit::Tebibytes => "TiBy",
+        Unit::Gibibytes => "GiBy",
+        Unit::Mebibytes => "MiBy",
+        Unit::Kibibytes => "KiBy",
+        Unit::Bytes => "By",
+        Unit::TerabitsPerSecond => "Tbit/s",
+        Unit::GigabitsPerSecond => "Gbit/s",
+        Unit::MegabitsPerSecond => "Mbit/s",
+        Unit::KilobitsPerSecond => "kbit/s",
+        Unit::BitsPerSecond => "bit/s",
+        Unit::CountPerSecond => "1/s",
+    }
+}

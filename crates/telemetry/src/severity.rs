@@ -1,0 +1,137 @@
+//! How bad, and of what kind: OpenTelemetry's enumerations and their numbers.
+
+macro_rules! numbered {
+    ($(#[$doc:meta])* $name:ident { $($(#[$each:meta])* $variant:ident = $number:literal $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name {
+            $($(#[$each])* $variant = $number,)*
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &'static [$name] = &[$($name::$variant),*];
+
+            /// The number in records.
+            #[must_use]
+            pub const fn number(self) -> u64 {
+                self as u64
+            }
+
+            /// Its name, as OpenTelemetry shortens it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $($name::$variant => $text,)*
+                }
+            }
+
+            /// The one with this number.
+            #[must_use]
+            pub const fn from_number(number: u64) -> Option<Self> {
+                match number {
+                    $($number => Some($name::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+numbered! {
+    /// `SeverityNumber` of the log data model: 1 to 24.
+    ///
+    /// ```
+    /// use perfring_telemetry::Severity;
+    /// assert_eq!((Severity::Warn.number(), Severity::Warn.name()), (13, "WARN"));
+    /// assert_eq!(Severity::from_number(17), Some(Severity::Error));
+    /// ```
+    Severity {
+        /// The finest.
+        Trace = 1 "TRACE",
+        /// Trace, second.
+        Trace2 = 2 "TRACE2",
+        /// Trace, third.
+        Trace3 = 3 "TRACE3",
+        /// Trace, worst.
+        Trace4 = 4 "TRACE4",
+        /// For who looks for a fault.
+        Debug = 5 "DEBUG",
+        /// Debug, second.
+        Debug2 = 6 "DEBUG2",
+        /// Debug, third.
+        Debug3 = 7 "DEBUG3",
+        /// Debug, worst.
+        Debug4 = 8 "DEBUG4",
+        /// Something happened.
+        Info = 9 "INFO",
+        /// Info, second.
+        Info2 = 10 "INFO2",
+        /// Info, third.
+        Info3 = 11 "INFO3",
+        /// Info, worst.
+        Info4 = 12 "INFO4",
+        /// Not an error, but more than news.
+        Warn = 13 "WARN",
+        /// Warning, second.
+        Warn2 = 14 "WARN2",
+        /// Warning, third.
+        Warn3 = 15 "WARN3",
+        /// Warning, worst.
+        Warn4 = 16 "WARN4",
+        /// Something went wrong.
+        Error = 17 "ERROR",
+        /// Error, second.
+        Error2 = 18 "ERROR2",
+        /// Error, third.
+        Error3 = 19 "ERROR3",
+        /// Error, worst.
+        Error4 = 20 "ERROR4",
+        /// The program cannot go on.
+        Fatal = 21 "FATAL",
+        /// Fatal, second.
+        Fatal2 = 22 "FATAL2",
+        /// Fatal, third.
+        Fatal3 = 23 "FATAL3",
+        /// Fatal, worst.
+        Fatal4 = 24 "FATAL4",
+    }
+}
+
+numbered! {
+    /// `SpanKind`.
+    SpanKind {
+        /// Inside the program: the default.
+        Internal = 1 "INTERNAL",
+        /// Answers a request from elsewhere.
+        Server = 2 "SERVER",
+        /// Asks elsewhere.
+        Client = 3 "CLIENT",
+        /// Puts a message into a queue.
+        Producer = 4 "PRODUCER",
+        /// Takes a message out of a queue.
+        Consumer = 5 "CONSUMER",
+    }
+}
+
+numbered! {
+    /// `StatusCode` of a span.
+    Status {
+        /// Nothing was said.
+        Unset = 0 "UNSET",
+        /// Said to be good.
+        Ok = 1 "OK",
+        /// It failed.
+        Error = 2 "ERROR",
+    }
+}
+
+numbered! {
+    /// `AggregationTemporality`: what a sum counts from.
+    Temporality {
+        /// From the sample before it.
+        Delta = 1 "DELTA",
+        /// From the start.
+        Cumulative = 2 "CUMULATIVE",
+    }
+}

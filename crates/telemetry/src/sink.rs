@@ -1,0 +1,410 @@
+//! Where records go.
+
+use crate::local::{self, Handle};
+use crate::signals::{ALL, COMMON, RESOURCE, Signal};
+use crate::{Resource, ids};
+use perfring_producer::types::tagged::TaggedWriter;
+use perfring_producer::types::{Class, Encoding, Field, Schema};
+use perfring_producer::{
+    AttachError, CreateError, Home, Layout, Options, Policy, RecordType, ReserveError,
+    SharedProducer, create,
+};
+use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The shape of a ring for telemetry: shared by many, the oldest records go, each has its time, 4 MiB,
+/// and a type table of 1 MiB, which holds some 1500 types.
+///
+/// ```
+/// use perfring_telemetry::{options, producer::Options};
+/// let small = Options { size: 1 << 18, ..options() };
+/// # let _ = small;
+/// ```
+#[must_use]
+pub fn options() -> Options {
+    let (size, policy, types_size) = (4 << 20, Policy::Overwrite, 1 << 20);
+    Options { size, policy, types_size, time: true, ..Options::many() }
+}
+
+/// Whether the ring stamps records with their time.
+fn is_timed(layout: &Layout) -> bool {
+    layout.time
+}
+
+/// Bytes of the value that a word of a numbered field takes, and where in them the word begins.
+const VALUE: usize = 16;
+const WORD: usize = 8;
+
+/// Where telemetry goes: a shared ring, to be used from any threads. Clones are the same sink.
+///
+/// Each thread attaches to the ring for itself when it first writes, and gives its slot back when it
+/// ends; threads that find no slot free share one producer that the sink keeps for them, behind a
+/// lock. A child of `fork(2)` attaches anew by itself at its first record.
+///
+/// Nothing here blocks, but for what a shared ring does itself. What cannot be published is counted
+/// by the ring, and by [`Sink::dropped`].
+///
+/// ```
+/// use perfring_telemetry::{Log, Resource, Severity, Sink, options};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("ring");
+/// let sink = Sink::create(&path, &options(), Resource::here().with("service.name", "shop"))?;
+/// let worker = sink.clone();
+/// std::thread::spawn(move || {
+///     worker.emit(&Log { severity: Some(Severity::Info), body: "ready".into(), ..Log::default() })
+/// })
+/// .join()
+/// .unwrap()?;
+/// assert_eq!(sink.dropped(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Sink {
+    ring: Arc<Ring>,
+}
+
+/// A ring as a process is attached to it.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    home: Home,
+    uuid: [u8; 16],
+    timed: bool,
+    max_len: usize,
+    resource: Resource,
+    /// For whoever has no producer of their own.
+    spare: Mutex<Handle>,
+    /// The process that may take that lock: in a child it could be held forever.
+    owner: u32,
+    /// The process, as it stands in records.
+    pid: AtomicU32,
+    /// Bytes since the resource was last told.
+    traffic: AtomicU64,
+    /// A thread counts its bytes for itself up to so many.
+    chunk: u64,
+    /// Bytes after which the resource is told again.
+    interval: u64,
+    dropped: AtomicU64,
+}
+
+/// Why there is no sink.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SinkError {
+    /// The ring could not be made.
+    Create(CreateError),
+    /// It could not be attached to.
+    Attach(AttachError),
+    /// It does not take the ready types or the resource.
+    First(ReserveError),
+}
+
+impl fmt::Display for SinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SinkError::Create(error) => error.fmt(f),
+            SinkError::Attach(error) => error.fmt(f),
+            SinkError::First(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SinkError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            SinkError::Create(error) => error.source(),
+            SinkError::Attach(error) => error.source(),
+            SinkError::First(error) => error.source(),
+        }
+    }
+}
+
+impl Sink {
+    /// Makes a shared ring, whatever `options.producers` says, and attaches to it.
+    ///
+    /// # Errors
+    /// See [`SinkError`].
+    pub fn create(
+        home: impl Into<Home>,
+        options: &Options,
+        resource: Resource,
+    ) -> Result<Self, SinkError> {
+        let home = home.into();
+        let options = Options { producers: perfring_producer::Producers::Many, ..*options };
+        create(&home, &options).map_err(SinkError::Create)?;
+        Sink::attach(home, resource)
+    }
+
+    /// Attaches to a shared ring, registers the ready types and tells what this process is.
+    ///
+    /// # Errors
+    /// See [`SinkError`]. A drop ring that is full refuses the resource: that is no error, it is
+    /// told again.
+    pub fn attach(home: impl Into<Home>, resource: Resource) -> Result<Self, SinkError> {
+        // A thread may attach after the program has changed its directory.
+        let home = match home.into() {
+            Home::File(path) => Home::File(std::path::absolute(&path).unwrap_or(path)),
+            other => other,
+        };
+        let spare = SharedProducer::attach(home.clone()).map_err(SinkError::Attach)?;
+        for schema in &ALL {
+            spare.register(schema).map_err(SinkError::First)?;
+        }
+        let layout = *spare.layout();
+        let pid = std::process::id();
+        let interval = layout.data_size / 4;
+        let ring = Ring {
+            home,
+            uuid: layout.uuid,
+            timed: is_timed(&layout),
+            max_len: spare.max_len(),
+            resource,
+            spare: Mutex::new(Handle::new(spare)),
+            owner: pid,
+            pid: AtomicU32::new(pid),
+            traffic: AtomicU64::new(0),
+            chunk: interval / 256,
+            interval,
+            dropped: AtomicU64::new(0),
+        };
+        let sink = Sink { ring: Arc::new(ring) };
+        let _ = sink.tell_resource(); // if the ring is full now, it is told later
+        Ok(sink)
+    }
+
+    /// Publishes one of the ready types.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the loss is counted. One is free not to look.
+    #[inline]
+    pub fn emit<S: Signal>(&self, signal: &S) -> Result<(), ReserveError> {
+        self.write(S::SCHEMA.id, |writer| signal.fill(writer))
+    }
+
+    /// Puts a type into the ring's table: of one place in the program, of one instrument. What is
+    /// always the same stands in its fields as constants; the others are numbered from
+    /// [`FIRST`](crate::FIRST) on.
+    ///
+    /// ```
+    /// use perfring_telemetry::types::{Class, Constant, Field, Shape};
+    /// use perfring_telemetry::{FIRST, Resource, Sink, names, options};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let sink = Sink::create(dir.path().join("ring"), &options(), Resource::here())?;
+    /// let fields = [
+    ///     Field::new(names::VALUE, 0, Shape::ANY),
+    ///     Field::constant(names::NAME, Constant::Str("queue.depth")),
+    ///     Field::constant("queue", Constant::Str("mail")),
+    /// ];
+    /// let depth = sink.declare(Class::Gauge, "queue.depth", "", &fields)?;
+    /// sink.write(depth, |values| values.u64(FIRST, 17))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ReserveError::Type`] if the table is full: then use the ready type of the class, with the
+    /// names in the records.
+    pub fn declare(
+        &self,
+        class: Class,
+        name: &str,
+        help: &str,
+        fields: &[Field<'_>],
+    ) -> Result<RecordType, ReserveError> {
+        let fields: Vec<Field<'_>> = COMMON.iter().chain(fields).copied().collect();
+        let schema = Schema { class, help, ..Schema::new(name, Encoding::Tagged) };
+        let schema = schema.with_fields(0, &fields).with_hashed_id();
+        let register = |handle: &Handle| handle.producer.register(&schema);
+        let mut done = self.with_producer(register);
+        if done == Err(ReserveError::Forked) {
+            self.renew();
+            done = self.with_producer(register);
+        }
+        done.map(|()| schema.id)
+    }
+
+    /// Publishes a record of a type that [`Sink::declare`] gave. The sink writes the
+    /// [`COMMON`](crate::COMMON) fields, the closure the others. If the closure panics, what it has
+    /// written until then is published, and the panic goes on.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the loss is counted.
+    #[inline]
+    pub fn write(
+        &self,
+        kind: RecordType,
+        fill: impl FnOnce(&mut TaggedWriter<'_>),
+    ) -> Result<(), ReserveError> {
+        let buffer = local::take_buffer();
+        let mut draft = Draft { sink: self, kind, buffer, done: false };
+        fill(&mut self.begin(&mut draft.buffer));
+        match draft.publish() {
+            Ok(0) => Ok(()),
+            Ok(bytes) => {
+                self.count(bytes);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A record with the common fields.
+    #[inline]
+    fn begin<'b>(&self, buffer: &'b mut Vec<u8>) -> TaggedWriter<'b> {
+        let mut writer = TaggedWriter::new(buffer).with_limit(self.ring.max_len);
+        if !self.ring.timed {
+            writer.u64(0, ids::nanos());
+        }
+        writer.u64(1, self.ring.pid.load(Ordering::Relaxed).into());
+        writer
+    }
+
+    /// Records that this process could not publish to this sink. The ring's own counters have them
+    /// by cause; see [`ReserveError`].
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.ring.dropped.load(Ordering::Relaxed)
+    }
+
+    /// The longest record, in bytes. Text that does not fit is cut, and ends with an ellipsis.
+    #[must_use]
+    pub fn max_len(&self) -> usize {
+        self.ring.max_len
+    }
+
+    /// Whether the ring stamps records with their time: if not, the sink does.
+    #[must_use]
+    pub fn is_timed(&self) -> bool {
+        self.ring.timed
+    }
+
+    /// Where the ring lives.
+    #[must_use]
+    pub fn home(&self) -> &Home {
+        &self.ring.home
+    }
+
+    /// Returns how many bytes the sink is to count.
+    fn publish(&self, kind: RecordType, payload: &mut [u8]) -> Result<u64, ReserveError> {
+        let mut done = self.with_producer(|handle| handle.publish(kind, payload, &self.ring));
+        if done == Err(ReserveError::Forked) {
+            self.renew();
+            let pid = u64::from(self.ring.pid.load(Ordering::Relaxed)).to_ne_bytes();
+            let at = if self.ring.timed { WORD } else { VALUE + WORD };
+            if let Some(place) = payload.get_mut(at..at + pid.len()) {
+                place.copy_from_slice(&pid);
+            }
+            done = self.with_producer(|handle| handle.publish(kind, payload, &self.ring));
+        }
+        if done.is_err() {
+            self.ring.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+        done
+    }
+
+    #[inline]
+    fn with_producer<R>(
+        &self,
+        act: impl Fn(&Handle) -> Result<R, ReserveError>,
+    ) -> Result<R, ReserveError> {
+        local::with(&self.ring, &act).unwrap_or_else(|| self.ring.with_spare(act))
+    }
+
+    /// In a forked child: attach anew, and say so.
+    #[cold]
+    fn renew(&self) {
+        local::forget(&self.ring);
+        let pid = std::process::id();
+        if self.ring.pid.swap(pid, Ordering::Relaxed) != pid {
+            let _ = self.tell_resource();
+        }
+    }
+
+    /// Tells the resource again, now and then, so that a ring that overwrites still has it.
+    #[cold]
+    fn count(&self, bytes: u64) {
+        let before = self.ring.traffic.fetch_add(bytes, Ordering::Relaxed);
+        if before < self.ring.interval && before + bytes >= self.ring.interval {
+            let told = self.tell_resource();
+            // Refused, for a full ring: after the next bytes again.
+            let rest = if told.is_ok() { 0 } else { self.ring.interval - 1 };
+            self.ring.traffic.store(rest, Ordering::Relaxed);
+        }
+    }
+
+    /// By the sink's own producer, so that a thread that does no more than this takes no slot.
+    fn tell_resource(&self) -> Result<(), ReserveError> {
+        let mut buffer = local::take_buffer();
+        self.ring.resource.fill(&mut self.begin(&mut buffer));
+        let tell = |handle: &Handle| handle.publish(RESOURCE.id, &buffer, &self.ring).map(|_| ());
+        let mut told = self.ring.with_spare(tell);
+        if told == Err(ReserveError::Forked) {
+            told = self.with_producer(tell);
+        }
+        local::give_buffer(buffer);
+        told
+    }
+}
+
+impl Handle {
+    /// Publishes; says how many bytes the sink is to count.
+    #[inline]
+    fn publish(&self, kind: RecordType, bytes: &[u8], ring: &Ring) -> Result<u64, ReserveError> {
+        self.producer.publish(kind, bytes)?;
+        let sum = self.bytes.get() + bytes.len() as u64;
+        let due = sum >= ring.chunk;
+        self.bytes.set(if due { 0 } else { sum });
+        Ok(if due { sum } else { 0 })
+    }
+}
+
+impl Ring {
+    /// One more producer; none if all slots are taken, or the ring's name is another ring's now.
+    pub(crate) fn attach(&self) -> Option<SharedProducer> {
+        let producer = SharedProducer::attach(self.home.clone()).ok()?;
+        (producer.layout().uuid == self.uuid).then_some(producer)
+    }
+
+    #[cold]
+    fn with_spare<R>(
+        &self,
+        act: impl Fn(&Handle) -> Result<R, ReserveError>,
+    ) -> Result<R, ReserveError> {
+        if std::process::id() != self.owner {
+            return Err(ReserveError::Forked);
+        }
+        // A panic between two records leaves the producer as it was.
+        act(&self.spare.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        local::sweep();
+    }
+}
+
+/// A record in the making.
+struct Draft<'a> {
+    sink: &'a Sink,
+    kind: RecordType,
+    buffer: Vec<u8>,
+    done: bool,
+}
+
+impl Draft<'_> {
+    #[inline]
+    fn publish(mut self) -> Result<u64, ReserveError> {
+        self.done = true;
+        self.sink.publish(self.kind, &mut self.buffer)
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            // A panic: these may be the last words.
+            let _ = self.sink.publish(self.kind, &mut self.buffer);
+        }
+        local::give_buffer(std::mem::take(&mut self.buffer));
+    }
+}

@@ -1,0 +1,100 @@
+//! A program that crashes in the middle of its work, and what it said until then.
+//!
+//! `cargo run -p perfring-tracing --example crash -- [abort|kill|segfault] [RING]`
+//!
+//! It ends badly, as it should. The ring has the last words of all threads: `perfring dump RING`.
+
+use nix::sys::signal::{Signal, raise};
+use perfring_tracing::{PerfringLayer, Resource, Sink, options};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
+use tracing::{debug, error, info, info_span, warn};
+use tracing_subscriber::prelude::*;
+
+/// How it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Death {
+    /// As a panic with `panic = "abort"` does.
+    Abort,
+    /// As the kernel does when memory runs out.
+    Kill,
+    /// As a bad pointer does.
+    Segfault,
+}
+
+const WORKERS: u64 = 3;
+
+#[derive(Debug)]
+#[allow(dead_code)]
+struct Order {
+    id: u64,
+    items: [&'static str; 2],
+}
+
+/// Works until it dies. Does not return if all goes well.
+pub(crate) fn run(ring: &Path, death: Death) -> Result<(), Box<dyn std::error::Error>> {
+    let resource = Resource::here().with("service.name", "shop").with("service.version", "2.1.0");
+    let layer = PerfringLayer::new(Sink::create(ring, &options(), resource)?);
+    tracing_subscriber::registry().with(layer).try_init()?;
+
+    let (at_work, all_at_work) = mpsc::channel();
+    for worker in 0..WORKERS {
+        let at_work = at_work.clone();
+        std::thread::spawn(move || {
+            for id in 0.. {
+                serve(worker, Order { id, items: ["tea", "milk"] });
+                if id == 20 {
+                    let _ = at_work.send(());
+                }
+            }
+        });
+    }
+    for _ in 0..WORKERS {
+        all_at_work.recv()?;
+    }
+    let _shift = info_span!("shift", workers = WORKERS).entered();
+    error!(errno = 5, device = "/dev/sdb", ?death, "this is where it ends");
+    match death {
+        Death::Abort => std::process::abort(),
+        Death::Kill => raise(Signal::SIGKILL)?,
+        // The first is caught by std, which looks for stack overflows and then lets the next be.
+        Death::Segfault => (0..2).try_for_each(|_| raise(Signal::SIGSEGV))?,
+    }
+    Ok(())
+}
+
+fn serve(worker: u64, order: Order) {
+    let span = info_span!("serve", worker, order.id, paid = tracing::field::Empty);
+    let _serving = span.enter();
+    debug!(?order, "taken");
+    {
+        let _paying = info_span!("pay", method = "card").entered();
+        let price = 3.5 * order.items.len() as f64;
+        if order.id % 7 == 3 {
+            warn!(price, tries = 2, "the card was refused at first");
+        }
+        info!(price, currency = "EUR", "paid");
+    }
+    std::thread::sleep(Duration::from_millis(1)); // the tea
+    span.record("paid", true);
+}
+
+#[allow(dead_code)]
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let death = match arguments.next().as_deref() {
+        None | Some("abort") => Death::Abort,
+        Some("kill") => Death::Kill,
+        Some("segfault") => Death::Segfault,
+        Some(other) => {
+            return Err(format!("{other:?} is no way to die: abort, kill or segfault").into());
+        }
+    };
+    let ring = match arguments.next() {
+        Some(path) => PathBuf::from(path),
+        None => std::env::temp_dir().join(format!("crash-{}.ring", std::process::id())),
+    };
+    println!("perfring dump {}", ring.display());
+    run(&ring, death)
+}

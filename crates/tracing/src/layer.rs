@@ -1,0 +1,213 @@
+//! The layer.
+
+use crate::site::{self, PARENT_SPAN_ID, SPAN_ID, Site, Sites, TRACE_ID};
+use crate::spans::{self, Ids, Span, Spans};
+use crate::visit::Fields;
+use perfring_producer::types::tagged::TaggedWriter;
+use perfring_producer::types::{Class, Constant};
+use perfring_producer::{Home, Options};
+use perfring_telemetry::{
+    Resource, Signal, Sink, SinkError, SpanEnd, SpanId, SpanStart, TraceId, names,
+};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+use tracing_core::span::{Attributes, Id, Record};
+use tracing_core::{Event, Metadata, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+use tracing_subscriber::registry::LookupSpan;
+
+/// Writes events and spans into a ring.
+///
+/// ```
+/// use perfring_tracing::{PerfringLayer, options};
+/// use tracing_subscriber::{EnvFilter, Layer as _, prelude::*};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("ring");
+/// let layer = PerfringLayer::create(&path, &options())?.with_filter(EnvFilter::new("info"));
+/// let subscriber = tracing_subscriber::registry().with(layer);
+/// # let _guard = tracing::subscriber::set_default(subscriber);
+/// // subscriber.init();
+/// tracing::info!(answer = 42, "ready");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct PerfringLayer {
+    sink: Sink,
+    sites: Sites,
+    spans: Spans,
+    epoch: Instant,
+    /// Tells the spans that a thread is in from those of other layers.
+    number: u64,
+}
+
+static LAYERS: AtomicU64 = AtomicU64::new(0);
+
+impl PerfringLayer {
+    /// Makes a ring for it; see [`options`](crate::options).
+    ///
+    /// # Errors
+    /// See [`SinkError`].
+    pub fn create(home: impl Into<Home>, options: &Options) -> Result<Self, SinkError> {
+        Sink::create(home, options, Resource::here()).map(PerfringLayer::new)
+    }
+
+    /// Attaches to a shared ring.
+    ///
+    /// # Errors
+    /// See [`SinkError`].
+    pub fn attach(home: impl Into<Home>) -> Result<Self, SinkError> {
+        Sink::attach(home, Resource::here()).map(PerfringLayer::new)
+    }
+
+    /// Writes to this sink, which has been told what the program is.
+    ///
+    /// ```
+    /// use perfring_tracing::{PerfringLayer, Resource, Sink, options};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// let resource = Resource::here().with("service.name", "shop").with("service.version", "2.1.0");
+    /// let layer = PerfringLayer::new(Sink::create(&path, &options(), resource)?);
+    /// assert_eq!(layer.sink().dropped(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn new(sink: Sink) -> Self {
+        PerfringLayer {
+            sink,
+            sites: Sites::new(),
+            spans: Spans::new(),
+            epoch: Instant::now(),
+            number: LAYERS.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    /// Where it writes to.
+    #[must_use]
+    pub fn sink(&self) -> &Sink {
+        &self.sink
+    }
+
+    /// The span that something is in.
+    #[inline]
+    fn around(&self, given: Option<&Id>, is_contextual: bool) -> Option<Ids> {
+        match given {
+            Some(id) => self.spans.get(id.into_u64()).map(|span| span.ids),
+            None if is_contextual => spans::current(self.number),
+            None => None,
+        }
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+impl<S> Layer<S> for PerfringLayer
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let metadata = event.metadata();
+        let site = self.sites.of(&self.sink, metadata);
+        let around = self.around(event.parent(), event.is_contextual());
+        // What the ring refuses, it counts.
+        let _ = self.sink.write(site.kind, |writer| {
+            around.inspect(|ids| write_ids(ids, site, writer));
+            unchanging(Class::Log, metadata, site, writer);
+            event.record(&mut Fields { writer, first: site.first, class: Class::Log, metadata });
+        });
+    }
+
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, _: Context<'_, S>) {
+        let metadata = attributes.metadata();
+        let site = self.sites.of(&self.sink, metadata);
+        let around = self.around(attributes.parent(), attributes.is_contextual());
+        let start = self.now();
+        let ids = Ids {
+            trace: around.map_or_else(|| TraceId::salted(start), |around| around.trace),
+            span: SpanId::salted(start),
+        };
+        let parent = around.map(|around| around.span);
+        self.spans.insert(id.into_u64(), Span { ids, parent, name: metadata.name(), start });
+        let _ = self.sink.write(site.kind, |writer| {
+            write_ids(&ids, site, writer);
+            match (parent, site.first) {
+                (Some(parent), Some(_)) => writer.bytes(PARENT_SPAN_ID, &parent.0),
+                (Some(parent), None) => writer.bytes(names::PARENT_SPAN_ID, &parent.0),
+                (None, _) => {}
+            }
+            unchanging(Class::SpanStart, metadata, site, writer);
+            let (first, class) = (site.first, Class::SpanStart);
+            attributes.record(&mut Fields { writer, first, class, metadata });
+        });
+    }
+
+    /// More of the span, at once: what a crash leaves has it.
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        let Some(span) = self.spans.get(id.into_u64()) else { return };
+        let Some(metadata) = context.metadata(id) else { return };
+        let _ = self.sink.write(SpanStart::SCHEMA.id, |writer| {
+            writer.bytes(names::TRACE_ID, &span.ids.trace.0);
+            writer.bytes(names::SPAN_ID, &span.ids.span.0);
+            let class = Class::SpanStart;
+            values.record(&mut Fields { writer, first: None, class, metadata });
+        });
+    }
+
+    fn on_follows_from(&self, id: &Id, follows: &Id, _: Context<'_, S>) {
+        let (span, before) = (self.spans.get(id.into_u64()), self.spans.get(follows.into_u64()));
+        let (Some(span), Some(before)) = (span, before) else { return };
+        let more = SpanStart::new(span.ids.trace, span.ids.span, "");
+        let link = Some((before.ids.trace, before.ids.span));
+        let _ = self.sink.emit(&SpanStart { link, ..more });
+    }
+
+    fn on_enter(&self, id: &Id, _: Context<'_, S>) {
+        let id = id.into_u64();
+        if let Some(span) = self.spans.get(id) {
+            spans::enter(self.number, id, span.ids);
+        }
+    }
+
+    fn on_exit(&self, id: &Id, _: Context<'_, S>) {
+        spans::exit(self.number, id.into_u64());
+    }
+
+    fn on_close(&self, id: Id, _: Context<'_, S>) {
+        let Some(span) = self.spans.remove(id.into_u64()) else { return };
+        let _ = self.sink.emit(&SpanEnd {
+            parent_span_id: span.parent,
+            duration_nano: Some(self.now().saturating_sub(span.start)),
+            ..SpanEnd::new(span.ids.trace, span.ids.span, span.name)
+        });
+    }
+}
+
+#[inline]
+fn write_ids(ids: &Ids, site: &Site, writer: &mut TaggedWriter<'_>) {
+    if site.first.is_some() {
+        writer.bytes(TRACE_ID, &ids.trace.0);
+        writer.bytes(SPAN_ID, &ids.span.0);
+    } else {
+        writer.bytes(names::TRACE_ID, &ids.trace.0);
+        writer.bytes(names::SPAN_ID, &ids.span.0);
+    }
+}
+
+/// What would stand in a type of our own, where there is none.
+#[inline]
+fn unchanging(
+    class: Class,
+    metadata: &'static Metadata<'static>,
+    site: &Site,
+    writer: &mut TaggedWriter<'_>,
+) {
+    if site.first.is_none() {
+        site::constants(class, metadata, |name, value| match value {
+            Constant::Str(value) => writer.text(name, value),
+            Constant::U64(value) => writer.u64(name, value),
+            _ => {}
+        });
+    }
+}

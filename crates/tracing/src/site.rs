@@ -1,0 +1,197 @@
+//! What is known of each place in the program that writes: its record type.
+
+use perfring_producer::RecordType;
+use perfring_producer::types::{Class, Constant, Field, Shape};
+use perfring_telemetry::names::{self, AttributeName};
+use perfring_telemetry::{FIRST, Log, Severity, Signal, Sink, SpanStart};
+use std::borrow::Cow;
+use std::sync::OnceLock;
+use tracing_core::{Level, Metadata};
+
+/// The numbers of the ids in a type of our own.
+pub(crate) const TRACE_ID: u16 = FIRST;
+pub(crate) const SPAN_ID: u16 = FIRST + 1;
+/// Of a span.
+pub(crate) const PARENT_SPAN_ID: u16 = FIRST + 2;
+
+/// A place in the program, and the type of its records.
+#[derive(Debug)]
+pub(crate) struct Site {
+    /// Its own type, or the ready one if the ring's table is full.
+    pub(crate) kind: RecordType,
+    /// The number of its first field; none if names stand in the records.
+    pub(crate) first: Option<u16>,
+}
+
+/// What a name becomes.
+pub(crate) enum Name<'a> {
+    /// It means something by itself.
+    Own(&'static str),
+    /// An attribute.
+    Attribute(AttributeName<'a>),
+}
+
+impl Name<'_> {
+    pub(crate) fn as_str(&self) -> &str {
+        match self {
+            Name::Own(name) => name,
+            Name::Attribute(name) => name.as_str(),
+        }
+    }
+}
+
+/// The name of a field in a record of this class.
+pub(crate) fn name<'a>(class: Class, metadata: &Metadata<'_>, field: &'a str) -> Name<'a> {
+    if class == Class::Log {
+        match field {
+            "message" => return Name::Own(names::BODY),
+            // What `tracing-log` makes of records of the `log` crate.
+            "log.target" if is_of_log(metadata) => return Name::Own(names::SCOPE),
+            "log.file" if is_of_log(metadata) => return Name::Own(names::FILE),
+            "log.line" if is_of_log(metadata) => return Name::Own(names::LINE),
+            _ => {}
+        }
+    }
+    Name::Attribute(AttributeName::new(class, field))
+}
+
+pub(crate) fn is_of_log(metadata: &Metadata<'_>) -> bool {
+    metadata.target() == "log" && metadata.file().is_none()
+}
+
+pub(crate) fn severity(level: Level) -> Severity {
+    match level {
+        Level::ERROR => Severity::Error,
+        Level::WARN => Severity::Warn,
+        Level::INFO => Severity::Info,
+        Level::DEBUG => Severity::Debug,
+        _ => Severity::Trace,
+    }
+}
+
+/// The name of an event, if it was given one.
+pub(crate) fn event_name<'a>(metadata: &Metadata<'a>) -> Option<&'a str> {
+    let name = metadata.name();
+    (!name.starts_with("event ") && !is_of_log(metadata)).then_some(name)
+}
+
+/// What is the same in all records of a place.
+pub(crate) fn constants<'a>(
+    class: Class,
+    metadata: &Metadata<'a>,
+    mut each: impl FnMut(&'static str, Constant<'a>),
+) {
+    let level = severity(*metadata.level());
+    if class == Class::Log {
+        each(names::SEVERITY_NUMBER, Constant::U64(level.number()));
+        each(names::SEVERITY_TEXT, Constant::Str(level.name()));
+        if let Some(name) = event_name(metadata) {
+            each(names::EVENT_NAME, Constant::Str(name));
+        }
+    } else {
+        each(names::NAME, Constant::Str(metadata.name()));
+        each("level", Constant::Str(level.name()));
+    }
+    if is_of_log(metadata) {
+        return; // it is one place for all of the `log` crate's
+    }
+    each(names::SCOPE, Constant::Str(metadata.target()));
+    if let Some(file) = metadata.file() {
+        each(names::FILE, Constant::Str(file));
+    }
+    if let Some(line) = metadata.line() {
+        each(names::LINE, Constant::U64(line.into()));
+    }
+    if let Some(module) = metadata.module_path().filter(|module| *module != metadata.target()) {
+        each(names::MODULE, Constant::Str(module));
+    }
+}
+
+impl Site {
+    #[cold]
+    fn new(sink: &Sink, metadata: &'static Metadata<'static>) -> Self {
+        let class = if metadata.is_span() { Class::SpanStart } else { Class::Log };
+        let mut ids = vec![names::TRACE_ID, names::SPAN_ID];
+        if class == Class::SpanStart {
+            ids.push(names::PARENT_SPAN_ID);
+        }
+        let own: Vec<_> =
+            metadata.fields().iter().map(|field| name(class, metadata, field.name())).collect();
+        let all = ids.iter().copied().chain(own.iter().map(Name::as_str));
+        let mut fields: Vec<_> = all.map(|name| Field::new(name, 0, Shape::ANY)).collect();
+        constants(class, metadata, |name, value| {
+            // What a program says of itself goes before what we know.
+            if !own.iter().any(|own| own.as_str() == name) {
+                fields.push(Field::constant(name, value));
+            }
+        });
+        match sink.declare(class, &type_name(metadata), "", &fields) {
+            Ok(kind) => Site { kind, first: Some(FIRST + ids.len() as u16) },
+            Err(_) if class == Class::Log => Site { kind: Log::SCHEMA.id, first: None },
+            Err(_) => Site { kind: SpanStart::SCHEMA.id, first: None },
+        }
+    }
+}
+
+/// `module::name`, or `module:line` for an event without a name.
+fn type_name(metadata: &Metadata<'_>) -> Cow<'static, str> {
+    let target = metadata.target();
+    match (metadata.is_span(), event_name(metadata), metadata.line()) {
+        (true, ..) => format!("{target}::{}", metadata.name()).into(),
+        (false, Some(name), _) => format!("{target}::{name}").into(),
+        (false, None, Some(line)) => format!("{target}:{line}").into(),
+        (false, None, None) if is_of_log(metadata) => {
+            format!("log:{}", severity(*metadata.level()).name()).into()
+        }
+        (false, None, None) => target.to_owned().into(),
+    }
+}
+
+/// All places that have written, found by the address of their metadata. Only ever added to, and read
+/// without a lock.
+#[derive(Debug)]
+pub(crate) struct Sites {
+    places: Box<[OnceLock<(usize, Site)>]>,
+    /// More of them.
+    next: OnceLock<Box<Sites>>,
+}
+
+impl Sites {
+    const PLACES: usize = 1024;
+    /// Places that are looked at in each table.
+    const TRIES: usize = 8;
+
+    pub(crate) fn new() -> Self {
+        Sites {
+            places: (0..Self::PLACES).map(|_| OnceLock::new()).collect(),
+            next: OnceLock::new(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn of(&self, sink: &Sink, metadata: &'static Metadata<'static>) -> &Site {
+        let key = std::ptr::from_ref(metadata).addr();
+        let hash = (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        let mut table = self;
+        loop {
+            for at in 0..Self::TRIES {
+                let place = &table.places[(hash as usize + at) % Self::PLACES];
+                let (its, site) = match place.get() {
+                    Some(found) => found,
+                    // Made outside of the lock: twice at worst, which is the same type twice.
+                    None => {
+                        let _ = place.set((key, Site::new(sink, metadata)));
+                        match place.get() {
+                            Some(found) => found,
+                            None => continue,
+                        }
+                    }
+                };
+                if *its == key {
+                    return site;
+                }
+            }
+            table = table.next.get_or_init(|| Box::new(Sites::new()));
+        }
+    }
+}

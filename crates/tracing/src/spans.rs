@@ -1,0 +1,129 @@
+//! The spans that are open, and those that each thread is in.
+//!
+//! The registry's extensions would do, but allocate for each span.
+
+use perfring_telemetry::{SpanId, TraceId};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A span's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ids {
+    pub(crate) trace: TraceId,
+    pub(crate) span: SpanId,
+}
+
+/// An open span.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) ids: Ids,
+    pub(crate) parent: Option<SpanId>,
+    pub(crate) name: &'static str,
+    /// In ns on the layer's clock.
+    pub(crate) start: u64,
+}
+
+/// Of numbers that are a slab's indices: mixed, and no more.
+#[derive(Default)]
+pub(crate) struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 ^= self.0 >> 32;
+    }
+}
+
+type Map = HashMap<u64, Span, BuildHasherDefault<Mix>>;
+
+/// Aligned so that threads with spans of their own do not disturb each other.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Shard(Mutex<Map>);
+
+/// All open spans of a layer.
+#[derive(Debug)]
+pub(crate) struct Spans {
+    shards: Box<[Shard]>,
+}
+
+impl Spans {
+    const SHARDS: usize = 64;
+
+    pub(crate) fn new() -> Self {
+        Spans { shards: (0..Self::SHARDS).map(|_| Shard::default()).collect() }
+    }
+
+    fn shard(&self, id: u64) -> MutexGuard<'_, Map> {
+        let mixed = id.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 40;
+        let shard = &self.shards[mixed as usize % Self::SHARDS].0;
+        shard.lock().unwrap_or_else(PoisonError::into_inner) // maps do not panic half way
+    }
+
+    pub(crate) fn insert(&self, id: u64, span: Span) {
+        self.shard(id).insert(id, span);
+    }
+
+    pub(crate) fn get(&self, id: u64) -> Option<Span> {
+        self.shard(id).get(&id).copied()
+    }
+
+    pub(crate) fn remove(&self, id: u64) -> Option<Span> {
+        self.shard(id).remove(&id)
+    }
+}
+
+/// A span that this thread is in.
+struct Entered {
+    layer: u64,
+    id: u64,
+    ids: Ids,
+    /// It was entered before, and not left: as the registry sees it, it is not the current one then.
+    again: bool,
+}
+
+thread_local! {
+    static ENTERED: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The innermost span that this thread is in.
+#[inline]
+pub(crate) fn current(layer: u64) -> Option<Ids> {
+    let current = ENTERED.try_with(|entered| {
+        let entered = entered.try_borrow().ok()?;
+        let found = entered.iter().rev().find(|one| one.layer == layer && !one.again);
+        found.map(|one| one.ids)
+    });
+    current.ok().flatten()
+}
+
+pub(crate) fn enter(layer: u64, id: u64, ids: Ids) {
+    let _ = ENTERED.try_with(|entered| {
+        if let Ok(mut entered) = entered.try_borrow_mut() {
+            let again = entered.iter().any(|one| one.layer == layer && one.id == id);
+            entered.push(Entered { layer, id, ids, again });
+        }
+    });
+}
+
+pub(crate) fn exit(layer: u64, id: u64) {
+    let _ = ENTERED.try_with(|entered| {
+        if let Ok(mut entered) = entered.try_borrow_mut()
+            && let Some(at) = entered.iter().rposition(|one| one.layer == layer && one.id == id)
+        {
+            entered.remove(at);
+        }
+    });
+}

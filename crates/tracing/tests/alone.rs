@@ -1,0 +1,152 @@
+//! What wants a process of its own: a global subscriber (with a scoped one `tracing` itself leaves out
+//! what is said while something is said, or while a thread is taken apart), and forks.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use common::{Row, all_rows, of};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, fork};
+use perfring_producer::Options;
+use perfring_tracing::{PerfringLayer, options};
+use perfring_types::Class;
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::fmt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use tracing::{Dispatch, info, info_span, warn};
+use tracing_subscriber::prelude::*;
+
+const RING: &str = "PERFRING_TEST_RING";
+
+fn dispatch(path: &Path, options: &Options) -> Dispatch {
+    let layer = PerfringLayer::create(path, options).unwrap();
+    Dispatch::new(tracing_subscriber::registry().with(layer))
+}
+
+/// Starts this program again for this test alone, to do this under a global subscriber, and reads
+/// what it has said. `None` in the child.
+fn in_a_child(test: &str, act: impl FnOnce()) -> Option<Vec<Row>> {
+    if let Ok(path) = std::env::var(RING) {
+        tracing::dispatcher::set_global_default(dispatch(Path::new(&path), &options())).unwrap();
+        act();
+        return None;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", test]).env(RING, &path).stdout(Stdio::null());
+    assert!(child.status().unwrap().success());
+    Some(common::rows(&path))
+}
+
+struct Talks(u32);
+
+impl fmt::Debug for Talks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 > 0 {
+            info!(depth = self.0, talks = ?Talks(self.0 - 1), "talking");
+        }
+        write!(f, "Talks({})", self.0)
+    }
+}
+
+#[test]
+fn a_value_that_logs_while_it_is_logged() {
+    let rows = in_a_child("a_value_that_logs_while_it_is_logged", || {
+        warn!(talks = ?Talks(20), "outermost");
+    });
+    let Some(rows) = rows else { return };
+    assert_eq!(rows.len(), 21); // the innermost first
+    assert_eq!(rows[0].u64("depth"), 1);
+    assert_eq!(rows[0].str("talks"), "Talks(0)");
+    assert_eq!((rows[20].str("body"), rows[20].str("talks")), ("outermost", "Talks(20)"));
+}
+
+/// Says something when the thread ends.
+struct LastWord(&'static str);
+
+impl Drop for LastWord {
+    fn drop(&mut self) {
+        // No new span: the registry itself panics at that.
+        info!("{}", self.0);
+    }
+}
+
+thread_local! {
+    static BEFORE: RefCell<Option<LastWord>> = const { RefCell::new(None) };
+    static AFTER: RefCell<Option<LastWord>> = const { RefCell::new(None) };
+    static SPAN: RefCell<Option<tracing::span::EnteredSpan>> = const { RefCell::new(None) };
+}
+
+#[test]
+fn what_is_said_while_a_thread_is_taken_apart_is_heard() {
+    let rows = in_a_child("what_is_said_while_a_thread_is_taken_apart_is_heard", || {
+        let thread = std::thread::spawn(|| {
+            BEFORE.set(Some(LastWord("before")));
+            SPAN.set(Some(info_span!("as long as the thread").entered()));
+            info!("alive");
+            AFTER.set(Some(LastWord("after")));
+        });
+        thread.join().unwrap();
+    });
+    let Some(rows) = rows else { return };
+    let said: HashSet<_> = of(&rows, Class::Log).iter().map(|row| row.str("body")).collect();
+    assert_eq!(said, HashSet::from(["alive", "before", "after"]));
+    assert_eq!(of(&rows, Class::SpanEnd).len(), 1);
+}
+
+#[test]
+fn a_forked_child_attaches_anew_and_is_told_from_its_parent() {
+    [true, false].into_iter().for_each(forks);
+}
+
+fn say(word: &str) {
+    info!("{word}");
+}
+
+fn forks(time: bool) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    let options = Options { time, ..options() };
+    let child = tracing::dispatcher::with_default(&dispatch(&path, &options), || {
+        let _outer = info_span!("outer").entered();
+        say("parent");
+        // SAFETY: the child calls what any thread may call, and ends without coming back.
+        match unsafe { fork() }.unwrap() {
+            ForkResult::Child => {
+                let said = std::panic::catch_unwind(|| {
+                    say("child"); // a place that is known: the record is made before the fork shows
+                    info_span!("of child").in_scope(|| say("in span"));
+                    info!("new place");
+                });
+                // SAFETY: ends the process; nothing of it is needed any more.
+                unsafe { nix::libc::_exit(i32::from(said.is_err())) }
+            }
+            ForkResult::Parent { child } => {
+                assert!(matches!(waitpid(child, None).unwrap(), WaitStatus::Exited(_, 0)));
+                info_span!("of parent").in_scope(|| info!("parent again"));
+                u64::try_from(child.as_raw()).unwrap()
+            }
+        }
+    });
+    let rows = all_rows(&path);
+    let parent = u64::from(std::process::id());
+    let resources: Vec<_> =
+        of(&rows, Class::Resource).iter().map(|row| row.u64("process.pid")).collect();
+    assert_eq!(resources, [parent, child]);
+    let logs: Vec<_> =
+        of(&rows, Class::Log).iter().map(|row| (row.str("body"), row.u64("process.pid"))).collect();
+    let expected = [
+        ("parent", parent),
+        ("child", child),
+        ("in span", child),
+        ("new place", child),
+        ("parent again", parent),
+    ];
+    assert_eq!(logs, expected);
+    let starts = of(&rows, Class::SpanStart);
+    let spans: HashSet<_> = starts.iter().map(|row| row.bytes("span_id")).collect();
+    assert_eq!((starts.len(), spans.len()), (3, 3));
+}

@@ -1,0 +1,85 @@
+//! What a ring holds, with names.
+#![allow(dead_code)]
+
+use perfring_consumer::{Item, Snapshot};
+use perfring_producer::RecordType;
+use perfring_types::Class;
+use perfring_types::read::{TypeTable, Value};
+use std::path::Path;
+
+/// One record, decoded.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) kind: RecordType,
+    pub(crate) type_name: String,
+    pub(crate) class: Class,
+    pub(crate) value: Value,
+    /// By the ring's own stamp, in ns since 1970.
+    pub(crate) wall: Option<u64>,
+}
+
+impl Row {
+    #[track_caller]
+    pub(crate) fn get(&self, name: &str) -> &Value {
+        self.value.get(name).unwrap_or_else(|| panic!("no {name} in {self:?}"))
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.value.get(name).is_some()
+    }
+
+    #[track_caller]
+    pub(crate) fn str(&self, name: &str) -> &str {
+        match self.get(name) {
+            Value::Str(text) => text,
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn bytes(&self, name: &str) -> Vec<u8> {
+        match self.get(name) {
+            Value::Bytes(bytes) => bytes.clone(),
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn u64(&self, name: &str) -> u64 {
+        match self.get(name) {
+            Value::U64(number) => *number,
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+}
+
+/// All records that the ring has, the resources aside.
+pub(crate) fn rows(ring: &Path) -> Vec<Row> {
+    let mut rows = all_rows(ring);
+    rows.retain(|row| row.class != Class::Resource);
+    rows
+}
+
+pub(crate) fn all_rows(ring: &Path) -> Vec<Row> {
+    let snapshot = Snapshot::take(ring).unwrap();
+    let table = TypeTable::from_entries(snapshot.types().entries());
+    assert!(table.damage().is_empty(), "{:?}", table.damage());
+    let mut rows = Vec::new();
+    for item in &snapshot {
+        let Item::Record(record) = item.unwrap() else { continue };
+        let kind = RecordType::new(record.kind).unwrap();
+        let of = table.get(kind).unwrap_or_else(|| panic!("type {kind:?} is not in the table"));
+        rows.push(Row {
+            kind,
+            type_name: of.name.clone(),
+            class: of.class.known().unwrap(),
+            value: of.decode(record.bytes).unwrap(),
+            wall: record.wall(snapshot.anchors()),
+        });
+    }
+    rows
+}
+
+pub(crate) fn of(rows: &[Row], class: Class) -> Vec<&Row> {
+    rows.iter().filter(|row| row.class == class).collect()
+}

@@ -1,0 +1,68 @@
+//! Once warm, events and spans allocate nothing.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use perfring_tracing::{PerfringLayer, options};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use tracing::{debug, info, info_span, warn};
+use tracing_subscriber::prelude::*;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Counts this thread's allocations.
+struct Counting;
+
+// SAFETY: passes everything to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(at, layout) };
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Says something while it is being said.
+struct Talks;
+
+impl std::fmt::Debug for Talks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        debug!(inner = true, "talking");
+        f.write_str("Talks")
+    }
+}
+
+#[test]
+fn events_and_spans_allocate_nothing_once_warm() {
+    let dir = tempfile::tempdir().unwrap();
+    let layer = PerfringLayer::create(dir.path().join("ring"), &options()).unwrap();
+    let subscriber = tracing_subscriber::registry().with(layer);
+    let round = |n: u64| {
+        info!("plain");
+        warn!(n, text = "some text", real = 0.5, debug = ?[n; 3], "with {n}");
+        let span = info_span!("outer", n, late = tracing::field::Empty);
+        span.in_scope(|| {
+            info_span!("inner", text = "x").in_scope(|| info!(talks = ?Talks, "in it"));
+        });
+        span.record("late", n);
+        span.follows_from(tracing::Span::current());
+    };
+    // Global: under a scoped one tracing leaves out what is said within.
+    tracing::subscriber::set_global_default(subscriber).unwrap();
+    (0..1000).for_each(round);
+    let before = ALLOCATIONS.get();
+    (0..100_000).for_each(round); // some hundred MiB: the resource is told again, too
+    let after = ALLOCATIONS.get();
+    println!("100000 rounds, {} allocations", after - before);
+    assert!(before > 0);
+    assert_eq!(after - before, 0);
+}

@@ -1,0 +1,184 @@
+//! What the layer stands: panics, full rings and tables, threads that end, rings that go.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use common::{all_rows, of, rows};
+use perfring_consumer::Snapshot;
+use perfring_producer::{AttachError, Options, Policy, SharedProducer};
+use perfring_tracing::{PerfringLayer, options};
+use perfring_types::Class;
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use tempfile::TempDir;
+use tracing::{Dispatch, info, info_span, warn};
+use tracing_subscriber::prelude::*;
+
+fn ring() -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    (dir, path)
+}
+
+fn dispatch(path: &Path, options: &Options) -> Dispatch {
+    let layer = PerfringLayer::create(path, options).unwrap();
+    Dispatch::new(tracing_subscriber::registry().with(layer))
+}
+
+fn with<T>(dispatch: &Dispatch, act: impl FnOnce() -> T) -> T {
+    tracing::dispatcher::with_default(dispatch, act)
+}
+
+struct Panics;
+
+impl fmt::Debug for Panics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("half of it")?;
+        panic!("in Debug");
+    }
+}
+
+#[test]
+fn a_panic_in_a_value_goes_on_and_what_was_written_before_it_stays() {
+    let (_dir, path) = ring();
+    let dispatch = dispatch(&path, &options());
+    with(&dispatch, || {
+        let said = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            info!(first = 1, panics = ?Panics, after = 2, "message");
+        }));
+        assert_eq!(*said.unwrap_err().downcast::<&str>().unwrap(), "in Debug");
+        info!("afterwards");
+    });
+    let rows = rows(&path);
+    assert_eq!(rows.len(), 2);
+    assert_eq!(rows[0].str("body"), "message"); // tracing's first field
+    assert!(rows[0].has("first") && !rows[0].has("panics") && !rows[0].has("after"));
+    assert_eq!(rows[1].str("body"), "afterwards");
+}
+
+#[test]
+fn where_the_type_table_is_full_the_names_stand_in_the_records() {
+    let (_dir, path) = ring();
+    // The ready types fit in, and few more.
+    let small = Options { types_size: 8192, ..options() };
+    with(&dispatch(&path, &small), || {
+        macro_rules! places {
+            ($($n:literal)*) => {$(
+                let _span = info_span!(target: concat!("t", $n), "numbered", n = $n, name = "mine").entered();
+                warn!(target: concat!("t", $n), n = $n, body = "mine", "event {}", $n);
+            )*};
+        }
+        places! { 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 }
+    });
+    let rows = rows(&path);
+    let (logs, starts) = (of(&rows, Class::Log), of(&rows, Class::SpanStart));
+    let own = logs.iter().filter(|row| row.type_name != "perfring.Log").count();
+    println!("{own} of {} places have a type of their own", logs.len());
+    assert!((1..30).contains(&own));
+    assert_eq!((logs.len(), starts.len()), (30, 30));
+    let mut around: Option<Vec<u8>> = None;
+    for (n, (log, start)) in logs.iter().zip(&starts).enumerate() {
+        assert_eq!(log.str("body"), format!("event {n}"));
+        assert_eq!((log.u64("severity_number"), log.str("severity_text")), (13, "WARN"));
+        assert_eq!(log.str("attributes.body"), "mine");
+        assert_eq!(log.str("otel.scope.name"), format!("t{n}"));
+        assert_eq!(log.str("code.module.name"), "whatever_happens");
+        assert!(log.has("code.file.path") && log.has("code.line.number"));
+        assert_eq!(log.get("n"), start.get("n"));
+        assert_eq!(log.bytes("span_id"), start.bytes("span_id"));
+        assert_eq!((start.str("name"), start.str("attributes.name")), ("numbered", "mine"));
+        assert_eq!(start.value.get("parent_span_id").is_some(), around.is_some());
+        if let Some(around) = around {
+            assert_eq!(start.bytes("parent_span_id"), around);
+        }
+        around = Some(start.bytes("span_id"));
+    }
+}
+
+#[test]
+fn what_a_full_ring_refuses_is_counted_by_it_and_by_the_sink() {
+    let (_dir, path) = ring();
+    let full = Options { size: 4096, policy: Policy::Drop, ..options() };
+    let layer = PerfringLayer::create(&path, &full).unwrap();
+    let sink = layer.sink().clone();
+    let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
+    with(&dispatch, || (0..1000).for_each(|n| info!(n, "more")));
+    let kept = rows(&path).len() as u64;
+    assert!(kept > 0 && sink.dropped() == 1000 - kept, "{kept} and {}", sink.dropped());
+    let refused = Snapshot::take(&path).unwrap().totals().producer.refused;
+    assert_eq!(refused.full.records, sink.dropped());
+}
+
+#[test]
+fn a_thread_that_ends_gives_its_slot_back() {
+    let (_dir, path) = ring();
+    // One for the sink, one for a thread.
+    let dispatch = dispatch(&path, &Options { slots: 2, ..options() });
+    let (go, gone) = mpsc::channel::<()>();
+    let (said, saying) = mpsc::channel();
+    let here = dispatch.clone();
+    let thread = std::thread::spawn(move || {
+        with(&here, || info!("first"));
+        said.send(()).unwrap();
+        gone.recv().unwrap();
+    });
+    saying.recv().unwrap();
+    assert!(matches!(SharedProducer::attach(&path), Err(AttachError::Slots { .. })));
+    // No slot for this one: it is heard all the same.
+    let here = dispatch.clone();
+    std::thread::spawn(move || with(&here, || info!("second"))).join().unwrap();
+    go.send(()).unwrap();
+    thread.join().unwrap();
+    drop(SharedProducer::attach(&path).unwrap());
+    let said: Vec<_> = rows(&path).iter().map(|row| row.str("body").to_owned()).collect();
+    assert_eq!(said, ["first", "second"]);
+}
+
+#[test]
+fn a_layer_that_goes_gives_its_slots_back() {
+    let (_dir, path) = ring();
+    with(&dispatch(&path, &Options { slots: 2, ..options() }), || info!("here"));
+    let (_one, _two) =
+        (SharedProducer::attach(&path).unwrap(), SharedProducer::attach(&path).unwrap());
+}
+
+#[test]
+fn a_ring_of_the_same_name_made_later_is_left_alone() {
+    let (_dir, path) = ring();
+    let dispatch = dispatch(&path, &options());
+    let moved = path.with_extension("moved");
+    std::fs::rename(&path, &moved).unwrap();
+    let other = SharedProducer::create(&path, &options()).unwrap();
+    let here = dispatch.clone();
+    std::thread::spawn(move || with(&here, || info!(n = 1, "where to"))).join().unwrap();
+    drop(other);
+    assert_eq!(all_rows(&path).len(), 0);
+    assert_eq!(rows(&moved)[0].str("body"), "where to");
+    std::fs::remove_file(&path).unwrap();
+    std::thread::spawn(move || with(&dispatch, || info!("and now"))).join().unwrap();
+    assert_eq!(rows(&moved)[1].str("body"), "and now");
+}
+
+#[test]
+fn a_ring_that_overwrites_keeps_the_resource() {
+    let (_dir, path) = ring();
+    let small = Options { size: 1 << 16, ..options() };
+    let dispatch = dispatch(&path, &small);
+    for threads in [1u64, 8] {
+        let threads: Vec<_> = (0..threads)
+            .map(|_| {
+                let dispatch = dispatch.clone();
+                std::thread::spawn(move || {
+                    with(&dispatch, || (0..5000).for_each(|n| info!(n, "more")));
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let rows = all_rows(&path);
+        let resources = of(&rows, Class::Resource);
+        assert!((1..=8).contains(&resources.len()), "{}", resources.len());
+        assert!(resources[0].has("service.name"));
+    }
+}

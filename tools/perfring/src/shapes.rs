@@ -1,0 +1,202 @@
+//! What a ring says of its records, as its readers know it: their types, and how to tell the time.
+
+use crate::failure::Failure;
+use crate::typed::Seen;
+use perfring_consumer::{Anchors, Home, Layout, Observer, Record, RecordType, Start, Types};
+use perfring_types::Entries;
+use perfring_types::read::{Type, TypeTable};
+
+/// Records of unknown types that are passed over between two looks at a table that has grown, and
+/// yet does not have them. Twice as many every time, up to so many: a table that lies costs little.
+const PATIENCE_MAX: u32 = 4096;
+
+/// The types of a ring. Those of a ring that is followed become more.
+#[derive(Debug, Default)]
+pub(crate) struct Shapes {
+    table: TypeTable,
+    damage: Vec<String>,
+    taken: Types,
+    /// Words of the table that were read: what stands before its end never changes, so no entry is
+    /// looked at twice, and a table that says otherwise is not believed.
+    known: usize,
+    /// Where to look for more. Not the reader itself, which is lent out with every record.
+    source: Option<Observer>,
+    /// Whether the table can have more.
+    ended: bool,
+    patience: u32,
+    wait: u32,
+    anchors: Anchors,
+}
+
+impl Shapes {
+    /// Of copies of a table and of anchors.
+    pub(crate) fn of(types: Types, anchors: Anchors) -> Self {
+        let mut shapes = Shapes { patience: 1, anchors, ..Shapes::default() };
+        shapes.learn(types);
+        shapes
+    }
+
+    /// Of the ring that stands there, if it is the one of this layout.
+    pub(crate) fn follow(home: &Home, layout: &Layout) -> Result<Self, Failure> {
+        let source = Observer::open(home, Start::Oldest)?;
+        let mut shapes = Self::of(Types::default(), Anchors::default());
+        // Another ring has taken the name: what this one's records are cannot be found out.
+        if source.layout().uuid == layout.uuid {
+            shapes.learn(source.types());
+            shapes.source = Some(source);
+        }
+        Ok(shapes)
+    }
+
+    /// The types.
+    pub(crate) fn table(&self) -> &TypeTable {
+        &self.table
+    }
+
+    /// What of the table cannot be read, as sentences.
+    pub(crate) fn damage(&self) -> &[String] {
+        &self.damage
+    }
+
+    /// A record with what is said of it; looks again for one that came after the last look.
+    pub(crate) fn see<'a>(&'a mut self, record: Record<'a>) -> Seen<'a> {
+        if record.time.is_some()
+            && let Some(source) = &self.source
+        {
+            // For every record, as somebody may set the clock between two.
+            self.anchors = source.anchors();
+        }
+        self.look_for(record.kind);
+        Seen::new(record, self.get(record.kind), &self.anchors)
+    }
+
+    fn get(&self, kind: u32) -> Option<&Type> {
+        self.table.get(RecordType::new(kind)?)
+    }
+
+    fn look_for(&mut self, kind: u32) {
+        if self.source.is_some() && !self.ended && self.get(kind).is_none() {
+            self.look_again(kind);
+        }
+    }
+
+    #[cold]
+    fn look_again(&mut self, kind: u32) {
+        let Some(source) = &self.source else { return };
+        if !source.has_more_types(&self.taken) {
+            return;
+        }
+        if self.wait > 0 {
+            self.wait -= 1;
+            return;
+        }
+        let types = source.types();
+        self.learn(types);
+        self.patience =
+            if self.get(kind).is_some() { 1 } else { (2 * self.patience).min(PATIENCE_MAX) };
+        self.wait = self.patience - 1;
+    }
+
+    fn learn(&mut self, types: Types) {
+        if let Some(words) = types.words().get(self.known..) {
+            for entry in Entries::new(words) {
+                match entry.map(|entry| Type::parse(entry.id, entry.text)) {
+                    Ok(Ok(kind)) => self.table.add(kind),
+                    Ok(Err(bad)) => self.damage.push(bad.to_string()),
+                    Err(mut bad) => {
+                        bad.at += 8 * self.known as u64;
+                        self.damage.push(bad.to_string());
+                        // A table ends there, whatever comes.
+                        self.ended = true;
+                    }
+                }
+            }
+            self.known = types.words().len();
+        }
+        self.taken = types;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+    use super::*;
+    use perfring_producer::{Options, Producer};
+    use perfring_types::{Encoding, Entry, Schema};
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
+    fn schema(name: &str, id: u32) -> Schema<'_> {
+        Schema { id: RecordType::new(id).unwrap(), ..Schema::new(name, Encoding::Utf8) }
+    }
+
+    #[test]
+    fn a_type_that_comes_later_is_found_and_a_ring_that_took_the_name_is_not_asked() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ring");
+        let home = Home::from(path.clone());
+        let mut producer = Producer::create(&path, &Options::default()).unwrap();
+        let layout = *Observer::open(&path, Start::Oldest).unwrap().layout();
+        let mut shapes = Shapes::follow(&home, &layout).unwrap();
+        for id in 5000..5100 {
+            shapes.look_for(id);
+            assert!(shapes.get(id).is_none());
+            producer.register(&schema("late", id)).unwrap();
+            shapes.look_for(id);
+            assert_eq!(shapes.get(id).map(|kind| kind.id.get()), Some(id));
+        }
+        let other = dir.path().join("other");
+        Producer::create(&other, &Options::default())
+            .unwrap()
+            .register(&schema("x", 5000))
+            .unwrap();
+        let mut shapes = Shapes::follow(&Home::from(other), &layout).unwrap();
+        shapes.look_for(5000);
+        assert!(shapes.get(5000).is_none() && shapes.table().is_empty());
+    }
+
+    #[test]
+    fn a_table_that_grows_all_the_time_and_holds_nothing_is_not_read_for_every_record() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ring");
+        let home = Home::from(path.clone());
+        let mut producer = Producer::create(&path, &Options::default()).unwrap();
+        let layout = *Observer::open(&path, Start::Oldest).unwrap().layout();
+        let mut shapes = Shapes::follow(&home, &layout).unwrap();
+        let mut looks = 0;
+        for id in 5000..5200 {
+            producer.register(&schema("other", id)).unwrap();
+            let before = shapes.table().len();
+            shapes.look_for(4999);
+            looks += u32::from(shapes.table().len() > before);
+        }
+        assert_eq!(looks, 7, "at records 1, 3, 7 ... 127");
+        // Its end goes up and down: what was read is not read again.
+        let file = File::options().write(true).open(&path).unwrap();
+        for used in [64u64, u64::MAX, 64, u64::MAX] {
+            file.write_all_at(&used.to_ne_bytes(), layout.types_offset()).unwrap();
+            (0..2 * PATIENCE_MAX).for_each(|_| shapes.look_for(4999));
+        }
+        assert_eq!((shapes.table().len(), shapes.damage().len()), (200, 1));
+    }
+
+    #[test]
+    fn no_entry_is_read_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ring");
+        let mut producer = Producer::create(&path, &Options::default()).unwrap();
+        let layout = *Observer::open(&path, Start::Oldest).unwrap().layout();
+        let id = RecordType::new(5000).unwrap();
+        let entry = Entry { id, layout: 0, text: "no JSON" }.to_words();
+        let bytes: Vec<u8> = entry.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let file = File::options().write(true).open(&path).unwrap();
+        file.write_all_at(&bytes, layout.types_offset() + 64).unwrap();
+        let used = 64 + bytes.len() as u64;
+        file.write_all_at(&used.to_ne_bytes(), layout.types_offset()).unwrap();
+        let mut shapes = Shapes::follow(&Home::from(path), &layout).unwrap();
+        producer.register(&schema("good", 5001)).unwrap();
+        shapes.look_for(5001);
+        assert!(shapes.get(5001).is_some());
+        assert_eq!(shapes.damage().len(), 1, "{:?}", shapes.damage());
+    }
+}

@@ -1,0 +1,111 @@
+//! When records were made.
+
+use crate::failure::Failure;
+use perfring_consumer::{Anchors, Home, Item, Record, Snapshot};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// When a record was made, as its stamp says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct When {
+    /// ns of the ring's clock.
+    pub(crate) stamp: u64,
+    /// The wall clock's ns since 1970 then, if the ring can tell.
+    pub(crate) wall: Option<u64>,
+}
+
+impl When {
+    /// `None` if the ring does not stamp its records.
+    pub(crate) fn of(record: &Record<'_>, anchors: &Anchors) -> Option<Self> {
+        Some(When { stamp: record.time?, wall: record.wall(anchors) })
+    }
+
+    /// For people: the wall clock, or the time since the machine started.
+    pub(crate) fn text(&self) -> String {
+        self.wall.map_or_else(
+            || format!("boot+{}.{:06}s", self.stamp / 1_000_000_000, self.stamp / 1000 % 1_000_000),
+            utc,
+        )
+    }
+}
+
+/// A time of `CLOCK_REALTIME` in UTC, to the microsecond: for people.
+pub(crate) fn utc(ns: u64) -> String {
+    humantime::format_rfc3339_micros(UNIX_EPOCH + Duration::from_nanos(ns)).to_string()
+}
+
+/// The same, exactly.
+pub(crate) fn exact_utc(ns: u64) -> String {
+    humantime::format_rfc3339_nanos(UNIX_EPOCH + Duration::from_nanos(ns)).to_string()
+}
+
+/// What `--since` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Since {
+    /// So long before some moment.
+    Ago(Duration),
+    /// A wall-clock time, ns since 1970.
+    At(u64),
+}
+
+/// Reads a length of time, or a time.
+pub(crate) fn since(text: &str) -> Result<Since, String> {
+    if let Ok(ago) = humantime::parse_duration(text) {
+        return Ok(Since::Ago(ago));
+    }
+    let time = humantime::parse_rfc3339_weak(text).map_err(
+        |_| "write a length of time, like 5s or 2h 30m, or a UTC time, like 2026-07-01T12:00:00Z",
+    )?;
+    let ns = time.duration_since(UNIX_EPOCH).map_err(|_| "a time before 1970".to_owned())?;
+    Ok(Since::At(ns.as_nanos().try_into().unwrap_or(u64::MAX)))
+}
+
+impl Since {
+    /// The wall-clock time that it means, if a length of time counts from this moment.
+    fn before(self, moment: u64) -> u64 {
+        match self {
+            Since::At(ns) => ns,
+            Since::Ago(ago) => moment.saturating_sub(ago.as_nanos().try_into().unwrap_or(u64::MAX)),
+        }
+    }
+
+    /// Counted from now: for what still comes.
+    pub(crate) fn before_now(self) -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.before(now.as_nanos().try_into().unwrap_or(u64::MAX))
+    }
+
+    /// Counted from the newest record: for what is over.
+    pub(crate) fn before_newest(self, snapshot: &Snapshot) -> u64 {
+        let newest = snapshot.iter().filter_map(|item| match item {
+            Ok(Item::Record(record)) => record.wall(snapshot.anchors()),
+            _ => None,
+        });
+        self.before(newest.last().unwrap_or(0))
+    }
+}
+
+/// What is wrong with asking a ring without stamps for times.
+pub(crate) fn untimed(home: &Home) -> Failure {
+    Failure::Usage(format!(
+        "{home} has no time stamps, so nobody can tell since when: make rings with `perfring \
+         create --time`"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_and_shown() {
+        assert_eq!(since("5s"), Ok(Since::Ago(Duration::from_secs(5))));
+        assert_eq!(since("2h 30m"), Ok(Since::Ago(Duration::from_secs(9000))));
+        assert_eq!(since("1970-01-01T00:00:01.5Z"), Ok(Since::At(1_500_000_000)));
+        assert_eq!(since("1970-01-01 00:00:02"), Ok(Since::At(2_000_000_000)));
+        assert!(since("5").is_err() && since("yesterday").is_err());
+        assert_eq!(exact_utc(1_500_000_001), "1970-01-01T00:00:01.500000001Z");
+        assert_eq!(utc(u64::MAX), "2554-07-21T23:34:33.709551Z");
+        let when = When { stamp: 61_000_002_000, wall: None };
+        assert_eq!(when.text(), "boot+61.000002s");
+    }
+}

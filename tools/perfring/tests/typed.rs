@@ -1,0 +1,271 @@
+//! Records with a shape, as the command line shows them.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod command;
+mod kinds;
+
+use command::{Live, Place, json_lines, run};
+use kinds::{BLOB, EVENT, LINE, LOG, all_kinds};
+use perfring_producer::{Producer, RecordType};
+use serde_json::json;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+const GOLDEN: &str = r#"demo.Order id=1 age=0.1 s side=buy venue=XETRA legs=[{qty=7 {piece} price=12.5 EUR} {qty=0 {piece} price=-0.0 EUR}]
+demo.Order id=18446744073709551615 age=NaN s side=9 venue="a\u{1b}[31m b" legs=[{qty=7 {piece} price=12.5 EUR} {qty=0 {piece} price=-0.0 EUR}]
+demo.Line plain text	with a tab
+demo.Event b=[1 2.5 null] a={c="d e"}
+demo.Event 17
+demo.Blob \xff\x00
+of no type
+WARN  shop::checkout: card was\x0arefused  elapsed=12.5 ms user="Ann \u{7} B"  trace=4bf92f35 span=00f067aa
+start GET /cart  http.request.method=GET  span=00f067aa
+more   paid=true  span=00f067aa
+end   shop: GET /cart took 1.5ms  span=00f067aa pid=77
+INFO  fell back  tries=3  at src/main.rs:9
+demo.Order too short\x1b [the record is no "demo.Order": it has 10 bytes instead of 56]
+demo.Event { [the record is no "demo.Event": it is not JSON: EOF while parsing an object at line 1 column 1]
+"#;
+
+#[test]
+fn records_are_shown_by_their_types_from_every_reader() {
+    let place = Place::new();
+    let ring = all_kinds(&place);
+    for reader in ["dump", "tail", "consume"] {
+        let done = run(&[reader, &ring], b"");
+        assert_eq!(done.code(), 0, "{}", done.err());
+        assert_eq!(done.out(), GOLDEN, "{reader}");
+        let bad = "perfring: 2 records are not as the type table says, and shown as bytes\n";
+        assert!(done.err().starts_with(bad), "{reader}: {}", done.err());
+    }
+}
+
+#[test]
+fn json_has_typed_values_and_the_payload_of_what_has_none() {
+    let place = Place::new();
+    let ring = all_kinds(&place);
+    for reader in ["dump", "tail", "consume"] {
+        let done = run(&[reader, "--format", "json", &ring], b"");
+        let lines = json_lines(&done.out());
+        assert_eq!(lines.len(), 14);
+        let keys = |at: usize| -> Vec<&str> {
+            lines[at].as_object().unwrap().keys().map(String::as_str).collect()
+        };
+        let typed = ["fields", "len", "pos", "type", "type_name"];
+        assert_eq!(keys(0), typed);
+        assert_eq!(
+            (&lines[0]["type"], &lines[0]["type_name"]),
+            (&json!(5000), &json!("demo.Order"))
+        );
+        let legs = json!([{"qty": 7, "price": 12.5}, {"qty": 0, "price": -0.0}]);
+        assert_eq!(
+            lines[0]["fields"],
+            json!({"id": 1, "age": 0.1, "side": "buy", "venue": "XETRA", "legs": legs})
+        );
+        assert_eq!(lines[1]["fields"]["id"], u64::MAX);
+        assert_eq!(lines[1]["fields"]["age"], "NaN");
+        assert_eq!(lines[1]["fields"]["side"], 9);
+        assert_eq!(lines[1]["fields"]["venue"], "a\u{1b}[31m b");
+        assert_eq!(keys(2), ["len", "pos", "text", "type", "type_name"]);
+        assert_eq!(lines[2]["text"], "plain text\twith a tab");
+        assert_eq!(lines[3]["fields"], json!({"b": [1, 2.5, null], "a": {"c": "d e"}}));
+        assert_eq!(keys(4), ["len", "pos", "type", "type_name", "value"]);
+        assert_eq!(lines[4]["value"], 17);
+        assert_eq!((keys(5)[0], &lines[5]["type_name"]), ("base64", &json!("demo.Blob")));
+        assert_eq!(keys(6), ["len", "pos", "text", "type"]);
+        let fields = json!({
+            "severity_number": 13, "severity_text": "WARN", "target": "shop::checkout",
+            "body": "card was\nrefused", "elapsed": 12.5, "user": "Ann \u{7} B",
+            "trace_id": "4bf92f3577b34da60000000000000001", "span_id": "00f067aa0ba902b7",
+        });
+        assert_eq!(lines[7]["fields"], fields);
+        assert_eq!(keys(12), ["bad", "len", "pos", "text", "type", "type_name"]);
+        assert_eq!(lines[12]["text"], "too short\u{1b}");
+        assert_eq!(
+            lines[12]["bad"],
+            r#"the record is no "demo.Order": it has 10 bytes instead of 56"#
+        );
+        assert!(!done.out().contains('\x1b'));
+    }
+}
+
+#[test]
+fn payloads_can_be_had_as_they_are() {
+    let place = Place::new();
+    let ring = all_kinds(&place);
+    let out = run(&["dump", "--untyped", "--where", "id=1", &ring], b"").out();
+    assert!(out.starts_with("\\x01\\x00\\x00") && out.lines().count() == 1, "{out}");
+    let line = &json_lines(&run(&["dump", "--untyped", "--format", "json", &ring], b"").out())[3];
+    assert_eq!(line["text"], r#"{"b":[1,2.5,null],"a":{"c":"d e"}}"#);
+    assert!(line.get("type_name").is_none());
+    let raw = run(&["dump", "--format", "raw", "--type", "demo.Line", &ring], b"");
+    assert_eq!(raw.out(), "plain text\twith a tab");
+    assert!(!raw.err().contains("type table"), "{}", raw.err());
+    run(&["dump", "--untyped", "--format", "raw", &ring], b"").refuses(2, "raw has no types");
+}
+
+#[test]
+fn types_and_values_choose_records_and_nothing_counts_as_lost() {
+    let place = Place::new();
+    let ring = all_kinds(&place);
+    let hashed = LOG.id.get().to_string();
+    for (args, shown) in [
+        (&["--type", "demo.Order"][..], 3),
+        (&["--type", "5000"], 3),
+        (&["--type", "0x1388", "--type", "demo.Line"], 4),
+        (&["--type", &hashed], 1),
+        (&["--type", "4096"], 1),
+        (&["--where", "severity_number>=13"], 1),
+        (&["--where", "severity_number>=9"], 2),
+        (&["--where", "severity_number>13"], 0),
+        (&["--where", "severity_text=WARN", "--where", "user~Ann"], 1),
+        (&["--where", "severity_text=WARN", "--where", "user=Ann"], 0),
+        (&["--where", "legs.0.price=12.5"], 2),
+        (&["--where", "legs.1.qty!=0"], 0),
+        (&["--where", "side=buy"], 1),
+        (&["--where", "side!=buy"], 1),
+        (&["--where", "id<2", "--type", "demo.Order"], 1),
+        (&["--where", "id<=1", "--type", "demo.Line"], 0),
+        (&["--where", "a.c=d e"], 1),
+        (&["--where", "no.such~x"], 0),
+        (&["--where", "no.such!=x"], 0),
+        (&["--where", "trace_id~4bf9"], 1),
+    ] {
+        for reader in ["dump", "tail"] {
+            let done = run(&[&[reader, &ring], args].concat(), b"");
+            assert_eq!((done.code(), done.out().lines().count()), (0, shown), "{args:?}");
+            assert!(!done.err().contains("LOST"), "{}", done.err());
+            if reader == "dump" {
+                let sum = format!("perfring: {shown} of 14 records shown; since the ring was made");
+                assert!(done.err().contains(&sum), "{}", done.err());
+            }
+        }
+    }
+    for (args, says) in [
+        (["--where", "severity"], "\"severity\" is no condition: write FIELD=VALUE"),
+        (["--where", "=3"], "is no condition"),
+        (["--where", ""], "is no condition"),
+        (["--type", ""], "name or number"),
+    ] {
+        for reader in ["dump", "tail", "consume"] {
+            run(&[&[reader, &ring[..]], &args[..]].concat(), b"").refuses(2, says);
+        }
+    }
+    let done = run(&["dump", "--type", "demo.order", "--type", "77", &ring], b"");
+    let says = "no type is called \"demo.order\"; `perfring types";
+    assert!(done.code() == 0 && done.err().contains(says), "{}", done.err());
+    // Records that were shown are counted, and the others are consumed as well.
+    let done = run(&["tail", "-n", "1", "--type", "demo.Blob", &ring], b"");
+    assert_eq!(done.out(), "demo.Blob \\xff\\x00\n");
+    let done = run(&["consume", "-n", "1", "--fail-on-loss", "--type", "demo.Blob", &ring], b"");
+    assert_eq!((done.code(), done.out().as_str()), (0, "demo.Blob \\xff\\x00\n"));
+    assert_eq!(run(&["consume", "-n", "1", &ring], b"").out(), "of no type\n");
+}
+
+#[test]
+fn losses_are_shown_whatever_is_chosen() {
+    let place = Place::new();
+    let ring = place.ring(&["--size", "4K"]);
+    let mut producer = Producer::attach(Path::new(&ring)).unwrap();
+    producer.register(&LINE).unwrap();
+    while producer.publish(LINE.id, b"fill").is_ok() {}
+    assert_eq!(run(&["consume", "-n", "9", &ring], b"").code(), 0);
+    producer.publish(LINE.id, b"after").unwrap();
+    for format in ["text", "json"] {
+        let args = ["tail", "--type", "nothing", "--fail-on-loss", "--format", format, &ring];
+        let done = run(&args, b"");
+        assert_eq!(done.code(), 5);
+        let told = if format == "json" { done.out() } else { done.err() };
+        assert!(told.contains("full"), "{told}");
+    }
+}
+
+#[test]
+fn a_follower_learns_types_that_come_later() {
+    for (reader, policy) in [("tail", "drop"), ("consume", "drop"), ("consume", "overwrite")] {
+        let place = Place::new();
+        let ring = place.ring(&["--policy", policy]);
+        let mut producer = Producer::attach(Path::new(&ring)).unwrap();
+        producer.publish(LINE.id, b"unknown").unwrap();
+        let mut live = Live::start(&[reader, "-f", &ring]);
+        assert_eq!(live.line(), "unknown");
+        for (nth, schema) in [LINE, EVENT, BLOB].iter().enumerate() {
+            producer.register(schema).unwrap();
+            producer.publish(schema.id, b"1").unwrap();
+            assert_eq!(live.line(), format!("{} 1", schema.name), "{reader} {policy} {nth}");
+        }
+    }
+}
+
+#[test]
+fn records_with_stamps_are_shown_with_their_times_and_chosen_by_them() {
+    let place = Place::new();
+    let ring = place.ring(&["--time"]);
+    let mut producer = Producer::attach(Path::new(&ring)).unwrap();
+    producer.register(&LINE).unwrap();
+    let began = SystemTime::now();
+    // No two of these are of one millisecond, so that stamps need not be exact.
+    let later = |than: SystemTime| loop {
+        let now = SystemTime::now();
+        if now.duration_since(than).is_ok_and(|time| time > Duration::from_millis(2)) {
+            return now;
+        }
+    };
+    later(began);
+    producer.publish(LINE.id, b"one").unwrap();
+    let between = later(SystemTime::now());
+    later(between);
+    producer.publish(RecordType::BYTES, b"two").unwrap();
+    let after = later(SystemTime::now());
+    drop(producer);
+    let ns = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    for reader in ["dump", "tail"] {
+        let text = run(&[reader, "-p", &ring, "--since", "1h"], b"");
+        let lines: Vec<String> = text.out().lines().map(str::to_owned).collect();
+        let words: Vec<&str> = lines[0].split_whitespace().collect();
+        assert_eq!((words.len(), words[1], words[3], words[4]), (5, "5001", "demo.Line", "one"));
+        let shown = humantime::parse_rfc3339(words[2]).unwrap();
+        assert!(words[2].len() == 27 && began < shown && shown < between, "{}", lines[0]);
+        assert!(lines[1].ends_with("Z two"), "{}", lines[1]);
+    }
+    let mut producer = Producer::attach(Path::new(&ring)).unwrap();
+    producer.publish(RecordType::BYTES, b"three").unwrap();
+    drop(producer);
+    let between = humantime::format_rfc3339_nanos(between).to_string();
+    let after_three = humantime::format_rfc3339_nanos(later(SystemTime::now())).to_string();
+    for (reader, since, expected) in [
+        ("dump", "1h", &["one", "two", "three"][..]),
+        ("dump", "0s", &["three"]),
+        ("dump", &between, &["two", "three"]),
+        ("dump", &after_three, &[]),
+        ("tail", "1h", &["one", "two", "three"]),
+        ("tail", "0s", &[]),
+        ("tail", &between, &["two", "three"]),
+        ("consume", "0s", &[]),
+    ] {
+        if reader == "consume" {
+            let mut producer = Producer::attach(Path::new(&ring)).unwrap();
+            producer.publish(RecordType::BYTES, b"four").unwrap();
+        }
+        let done = run(&[reader, "--format", "json", "--since", since, &ring], b"");
+        assert_eq!(done.code(), 0, "{}", done.err());
+        let lines = json_lines(&done.out());
+        let texts: Vec<&str> = lines.iter().map(|line| line["text"].as_str().unwrap()).collect();
+        assert_eq!(texts, expected, "{reader} {since}");
+        for line in &lines {
+            let wall = line["time_unix_ns"].as_u64().unwrap();
+            let time = humantime::parse_rfc3339(line["time"].as_str().unwrap()).unwrap();
+            assert_eq!(ns(time), wall);
+            assert!(line["time_ns"].is_u64() && line["time"].as_str().unwrap().len() == 30);
+            assert!((ns(began)..ns(after) + 60_000_000_000).contains(&wall));
+        }
+    }
+    run(&["dump", "--since", "5", &ring], b"").refuses(2, "like 5s or 2h 30m");
+    assert_eq!(json_lines(&run(&["stat", "--json", &ring], b"").out())[0]["time"], true);
+    fs::remove_file(&ring).unwrap();
+    let ring = place.ring(&[]);
+    for reader in ["dump", "tail", "consume"] {
+        run(&[reader, "--since", "5s", &ring], b"").refuses(2, "perfring create --time");
+    }
+}
