@@ -13,8 +13,8 @@ use crate::wait::claim_wake;
 use crate::{Corrupt, Fences, Peers, Reading, Refusal, Reserved, Shared, Wake, Who, latch};
 use perfring_abi::atomic::{Ordering, fence};
 use perfring_abi::{
-    Cause, Evict, HEADER_LEN, Hole, Layout, Policy, RecordType, RecordWord, STAMP_LEN, Tell,
-    ledger, record_size,
+    Cause, Evict, HEADER_LEN, Hole, Layout, Policy, RecordType, RecordWord, Tell, ledger,
+    record_size,
 };
 
 /// Records published behind the same open reservation before a producer asks whether its owner
@@ -187,7 +187,12 @@ impl SharedWriter {
         wake: Wake,
         fill: impl FnOnce(&Reserved),
     ) -> Result<bool, Refusal> {
-        self.publish_as::<0, P>(at, peers, kind, len, 0, wake, fill)
+        if len >= self.plain_end {
+            return Err(Refusal::TooLarge { len, max: self.max_len });
+        }
+        let start = self.begin(&at, peers, record_size(len))?;
+        fill(&Reserved { start, kind, len, stamp: 0 });
+        self.publish_here(&at, peers, start, RecordWord::of(kind, len), wake)
     }
 
     /// As [`SharedWriter::publish`], at `now`: a moment of the stamps' clock, read before. The
@@ -197,7 +202,7 @@ impl SharedWriter {
     /// # Errors
     /// See [`Refusal`].
     #[expect(clippy::too_many_arguments, reason = "all of them are a record's")]
-    #[inline(never)]
+    #[inline]
     pub fn publish_at<P: Peers>(
         &mut self,
         at: Shared<'_>,
@@ -208,44 +213,36 @@ impl SharedWriter {
         wake: Wake,
         fill: impl FnOnce(&Reserved),
     ) -> Result<bool, Refusal> {
-        if self.stamp == 0 {
-            return self.publish_as::<0, P>(at, peers, kind, len, 0, wake, fill);
-        }
-        self.publish_as::<{ STAMP_LEN as usize }, P>(at, peers, kind, len, now, wake, fill)
+        let reserved = self.begin_at(&at, peers, kind, len, now)?;
+        fill(&reserved);
+        self.publish_here(&at, peers, reserved.start, reserved.word(len), wake)
     }
 
-    /// With stamps of so many bytes: a ring without them is not to pay for them.
+    /// The record at `start` is in: under the lock, which this gives back.
     #[inline(always)]
-    #[expect(clippy::too_many_arguments, reason = "all of them are a record's")]
-    fn publish_as<const STAMP: usize, P: Peers>(
+    fn publish_here<P: Peers>(
         &mut self,
-        at: Shared<'_>,
+        at: &Shared<'_>,
         peers: &P,
-        kind: RecordType,
-        len: usize,
-        now: u64,
+        start: u64,
+        word: RecordWord,
         wake: Wake,
-        fill: impl FnOnce(&Reserved),
     ) -> Result<bool, Refusal> {
-        let reserved = self.begin::<STAMP, P>(at, peers, kind, len, now)?;
-        let header = at.ring.header;
-        let word = reserved.word(len);
-        let (start, end) = (reserved.start, reserved.start + word.size());
+        let (header, end) = (at.ring.header, start + word.size());
         // Relaxed: A or O publishes it.
         at.ring.word(start).store(word.raw(), Ordering::Relaxed);
-        fill(&reserved);
-        self.count_written(at, start, 1, word.size());
-        self.count_in_ledger(at, 1);
+        self.count_written(*at, start, 1, word.size());
+        self.count_in_ledger(*at, 1);
         // Nothing is open before it: nobody else can move the head, but to where it goes anyway. (B)
         if header.data_head.load(Ordering::Acquire) == start {
             header.data_head.store(end, Ordering::Release); // A, pairs with B: it is committed
             header.shared.producer_pos.store(end, Ordering::Release); // O
-            self.owner.unlock(at);
-            return Ok(self.wake(at, wake, end));
+            self.owner.unlock(*at);
+            return Ok(self.wake(*at, wake, end));
         }
         header.shared.producer_pos.store(end, Ordering::Release); // O: it is committed
-        self.owner.unlock(at);
-        Ok(self.ended(at, peers, wake, end))
+        self.owner.unlock(*at);
+        Ok(self.ended(*at, peers, wake, end))
     }
 
     /// Space for a record, marked as open. Any number can be open at a time, and end in any order.
@@ -262,10 +259,7 @@ impl SharedWriter {
         len: usize,
         now: u64,
     ) -> Result<Reserved, Refusal> {
-        let reserved = match self.stamp {
-            0 => self.begin::<0, P>(at, peers, kind, len, 0)?,
-            _ => self.begin::<{ STAMP_LEN as usize }, P>(at, peers, kind, len, now)?,
-        };
+        let reserved = self.begin_at(&at, peers, kind, len, now)?;
         self.open(at, reserved.start, reserved.start + reserved.size());
         Ok(reserved)
     }
@@ -289,48 +283,52 @@ impl SharedWriter {
         if len > self.max_len {
             return Err(Refusal::TooLarge { len, max: self.max_len });
         }
-        let start = self.room(at, peers, size)?;
+        let start = self.begin(&at, peers, size)?;
         let time = if self.stamp != 0 { rise(at, now) } else { 0 };
         self.open(at, start, start + size);
         Ok(Group::new(start, size, time))
     }
 
-    /// Takes the lock, finds room for a record, and stamps it. Under the lock when it returns `Ok`.
+    /// Takes the lock, finds room for a record, and stamps it if it is to have one. Under the lock
+    /// when it returns `Ok`.
     #[inline(always)]
-    fn begin<const STAMP: usize, P: Peers>(
+    fn begin_at<P: Peers>(
         &mut self,
-        at: Shared<'_>,
+        at: &Shared<'_>,
         peers: &P,
         kind: RecordType,
         len: usize,
         now: u64,
     ) -> Result<Reserved, Refusal> {
-        let end = if STAMP == 0 { self.plain_end } else { self.max_len + 1 };
-        if len >= end {
+        if len > self.max_len {
             return Err(Refusal::TooLarge { len, max: self.max_len });
         }
-        let start = self.room(at, peers, record_size(len + STAMP))?;
-        if STAMP != 0 {
+        let stamp = self.stamp;
+        let start = self.begin(at, peers, record_size(len + stamp))?;
+        if stamp != 0 {
             // Relaxed: A or O publishes it.
-            at.ring.word(start + u64::from(HEADER_LEN)).store(rise(at, now), Ordering::Relaxed);
+            at.ring.word(start + u64::from(HEADER_LEN)).store(rise(*at, now), Ordering::Relaxed);
         }
-        Ok(Reserved { start, kind, len, stamp: STAMP })
+        Ok(Reserved { start, kind, len, stamp })
     }
 
     /// Takes the lock and finds room. Under the lock when it returns `Ok`.
+    ///
+    /// By reference, as those that it is built in: a copy of what was put together a moment ago
+    /// waits for its stores, and then the locked instruction for the copy.
     #[inline(always)]
-    fn room<P: Peers>(&mut self, at: Shared<'_>, peers: &P, size: u64) -> Result<u64, Refusal> {
-        self.owner.lock(at, peers)?;
+    fn begin<P: Peers>(&mut self, at: &Shared<'_>, peers: &P, size: u64) -> Result<u64, Refusal> {
+        self.owner.lock(*at, peers)?;
         // Relaxed: M orders it.
         let mut start = at.ring.header.shared.producer_pos.load(Ordering::Relaxed);
         let there_is_room = self.fits(start, size, self.limit)
             || (self.fits(start, size, self.evict_limit)
-                && self.evict_few(at, start.wrapping_add(size)));
+                && self.evict_few(at.ring.header, at.ring.data, start.wrapping_add(size)));
         if !there_is_room {
-            start = match self.make_room(at, peers, size) {
+            start = match self.make_room(*at, peers, size) {
                 Ok(start) => start,
                 Err(refusal) => {
-                    self.owner.unlock(at);
+                    self.owner.unlock(*at);
                     return Err(refusal);
                 }
             };

@@ -6,8 +6,8 @@ use crate::latch::{self, LatchWriter};
 use crate::lock::{advance, write_book};
 use crate::room::{book_interval, lost_words};
 use crate::{Peers, Refusal, Ring, Shared, SharedWriter};
-use perfring_abi::atomic::{Ordering, fence};
-use perfring_abi::{Cause, Evict, LOST_SIZE, Policy, RecordWord, Tell, ledger};
+use perfring_abi::atomic::{AtomicU64, Ordering, fence};
+use perfring_abi::{Cause, Evict, Header, LOST_SIZE, Policy, RecordWord, Tell, ledger};
 
 /// The positions of a ring at one moment under the lock.
 #[derive(Clone, Copy)]
@@ -63,9 +63,12 @@ impl SharedWriter {
 
     /// What most reservations in a full overwrite ring need: the oldest go, and nothing else is
     /// due. Returns whether that was so; if not, nothing has changed.
+    ///
+    /// Takes the ring in two, so that the call from the hot path passes it in registers.
     #[inline(never)]
-    pub(crate) fn evict_few(&mut self, at: Shared<'_>, end: u64) -> bool {
-        let (ring, mask) = (at.ring, at.ring.data_size() - 1);
+    pub(crate) fn evict_few(&mut self, header: &Header, data: &[AtomicU64], end: u64) -> bool {
+        let ring = Ring::new(header, data);
+        let mask = ring.data_size() - 1;
         let tail = ring.header.data_tail.load(Ordering::Acquire); // D, pairs with C
         if end > self.evict_limit || (self.tail != tail && !self.know_tail(ring, tail)) {
             return false;

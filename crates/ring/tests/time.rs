@@ -129,8 +129,7 @@ fn stamps_go_on_from_producer_to_producer_and_begin_anew_with_a_boot() {
     let boot = Reading { boot: 8, ..reading(500, WALL + SECOND) };
     writer.keep_time(heap.ring(), &boot);
     let pos = publish(&mut writer, &heap, 600);
-    let _ = writer;
-    let mut writer = attach(&heap);
+    let mut writer = attach(&heap); // the one before was killed
     writer.keep_time(heap.ring(), &Reading { boot: 8, ..reading(580, WALL + SECOND) });
     publish(&mut writer, &heap, 590);
     assert_eq!(stamps(&heap)[15..], [600, 600]);

@@ -5,8 +5,8 @@
 //! clock (NTP) is followed. The rate is what was measured between the last two readings. No reading
 //! is believed that took long, as the process may have been stopped between the counter and the
 //! clock; while there is no line to go by, each stamp is the clock itself, read from the kernel. So
-//! it is in the first millisecond, and in one after the counter and the clock have parted: a
-//! suspend that stopped the counter, a virtual machine that moved.
+//! it is in the first millisecond, in the first after a pause, and in one after the counter and the
+//! clock have parted: a suspend that stopped the counter, a virtual machine that moved.
 //!
 //! How wrong a stamp can be: a reading by [`WIDTH_NS`] / 2, a rate by the error of two readings,
 //! which twice the time doubles at most (the first lines are short), and the line by what the
@@ -26,7 +26,7 @@ const READINGS: u32 = 3;
 const FIRST_NS: u64 = 1_000_000;
 /// No line is longer.
 const LONGEST_NS: u64 = 8_000_000;
-/// A rate is measured over no longer time.
+/// A rate is measured over no longer time: who stamps so seldom starts anew.
 const LONG_NS: u64 = 64_000_000;
 /// Rates measured one after the other are not further apart, in parts of the rate: or the counter
 /// and the clock have parted.
@@ -137,20 +137,13 @@ impl<S: Source> Clock<S> {
             return; // not yet
         }
         self.last = Some(sample);
-        let measured = ns as f64 / sample.counter.wrapping_sub(last.counter) as f64;
-        let rate = match self.rate {
-            // Or the counter and the clock have parted.
-            Some(before) if (measured - before).abs() <= before * APART => {
-                // In a long time the machine may have slept a little: no rate is made of that.
-                if ns <= LONG_NS { measured } else { before }
-            }
-            // From 1 MHz to 100 GHz, or it is no counter.
-            None if ns <= LONG_NS && (0.01..=1000.0).contains(&measured) => measured,
-            _ => {
-                (self.rate, self.line_ns) = (None, FIRST_NS);
-                return;
-            }
-        };
+        let rate = ns as f64 / sample.counter.wrapping_sub(last.counter) as f64;
+        let parted = self.rate.is_some_and(|before| (rate - before).abs() > before * APART);
+        // In a long time much can have happened. And from 1 MHz to 100 GHz, or it is no counter.
+        if parted || ns > LONG_NS || !(0.01..=1000.0).contains(&rate) {
+            (self.rate, self.line_ns) = (None, FIRST_NS);
+            return;
+        }
         if self.rate.is_none() {
             self.keep_at = 0; // there is a scale now
         }

@@ -22,20 +22,28 @@ enum Event {
     Drift(i32),
     /// The machine sleeps, and its counter stops, or begins anew.
     Suspend(u64, bool),
+    /// A virtual machine moves to one whose counter has another rate, in percent.
+    Move(u32),
     /// Each of so many readings from here on is interrupted for so long.
     Disturb(u32, u64),
+}
+
+/// How long machines sleep: no less than a tenth of a second.
+fn sleep() -> impl Strategy<Value = u64> {
+    prop_oneof![100 * MS..400 * MS, 100 * MS..1_000_000 * MS]
 }
 
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         4 => (0..40 * MS).prop_map(Event::Wait),
-        1 => (0..20_000 * MS).prop_map(Event::Wait),
+        1 => (0..200_000 * MS).prop_map(Event::Wait),
         8 => (1..40u32, 0..200_000u64).prop_map(|(times, gap)| Event::Stamp(times, gap)),
         4 => (1..40u32, 0..3 * MS).prop_map(|(times, gap)| Event::Stamp(times, gap)),
         2 => (-500..=500i32).prop_map(Event::Slew),
         1 => prop_oneof![Just(-500), Just(500)].prop_map(Event::Slew),
         1 => (-20_000..20_000i32).prop_map(Event::Drift),
-        1 => (100 * MS..1_000_000 * MS, any::<bool>()).prop_map(|(ns, anew)| Event::Suspend(ns, anew)),
+        1 => (sleep(), any::<bool>()).prop_map(|(ns, anew)| Event::Suspend(ns, anew)),
+        1 => prop_oneof![75..=98u32, 102..=133u32].prop_map(Event::Move),
         2 => (1..20u32, 500..20 * MS).prop_map(|(times, ns)| Event::Disturb(times, ns)),
     ]
 }
@@ -131,13 +139,16 @@ proptest! {
         let mut clock = Clock::new(Rc::clone(&world));
         // A counter that stopped is believed for at most one line: until then, and by so much.
         let (mut stale_until, mut stale) = (0, 0);
-        let check = |world: &World, clock: &mut Clock<Rc<World>>, (until, stale)| {
+        // So is one that has moved, which is up to twice as fast, or half.
+        let (mut moved_until, mut nominal) = (0, ghz);
+        let check = |world: &World, clock: &mut Clock<Rc<World>>, (until, stale), moved_until| {
             let (before, ran) = (world.true_ns(), world.ran.get());
             let now = stamp(clock);
             let after = world.true_ns();
             let early = if ran < until { stale } else { 0 };
-            prop_assert!(now + ERROR_NS + early >= before, "{} ns early", before - now);
-            prop_assert!(now <= after + ERROR_NS, "{} ns late", now - after);
+            let moved = if ran < moved_until { 2 * LONGEST_NS } else { 0 };
+            prop_assert!(now + ERROR_NS + early + moved >= before, "{} ns early", before - now);
+            prop_assert!(now <= after + ERROR_NS + moved, "{} ns late", now - after);
             Ok(())
         };
         for event in events {
@@ -145,12 +156,19 @@ proptest! {
                 Event::Wait(ns) => world.pass(ns),
                 Event::Stamp(times, gap) => {
                     for _ in 0..times {
-                        check(&world, &mut clock, (stale_until, stale))?;
+                        check(&world, &mut clock, (stale_until, stale), moved_until)?;
                         world.pass(gap);
                     }
                 }
                 Event::Slew(ppm) => world.slew.set(f64::from(ppm) * 1e-6),
-                Event::Drift(ppb) => world.ticks_a_ns.set(ghz * (1.0 + f64::from(ppb) * 1e-9)),
+                Event::Drift(ppb) => {
+                    world.ticks_a_ns.set(nominal * (1.0 + f64::from(ppb) * 1e-9));
+                }
+                Event::Move(percent) => {
+                    nominal = ghz * f64::from(percent) / 100.0;
+                    world.ticks_a_ns.set(nominal);
+                    moved_until = world.ran.get() + LONG_NS + 2 * LONGEST_NS + MS;
+                }
                 Event::Suspend(ns, anew) => {
                     world.clock.set(world.clock.get() + ns as f64);
                     // Twice from 0 it would, after a while, be where it was before: that it is
@@ -161,7 +179,7 @@ proptest! {
                         (false, _) => {}
                     }
                     stale = if world.ran.get() < stale_until { stale + ns } else { ns };
-                    stale_until = world.ran.get() + LONGEST_NS + ERROR_NS;
+                    stale_until = world.ran.get() + 2 * LONGEST_NS + ERROR_NS;
                 }
                 Event::Disturb(times, ns) => world.disturbed.set((times, ns)),
             }
@@ -183,6 +201,29 @@ fn a_line_is_drawn_after_a_millisecond_and_grows_to_eight() {
     assert!(by_line > 998_000, "{by_line} of a million by the line");
     let span_ns = clock.span as f64 / 3.0;
     assert!((7.9e6..8.1e6).contains(&span_ns), "{span_ns}");
+}
+
+/// One line may be wrong after a move, and no other is made of it.
+#[test]
+fn a_counter_of_another_rate_is_noticed_at_the_end_of_the_line() {
+    for percent in [60, 99, 101, 180] {
+        let world = World::new(3.0);
+        let mut clock = Clock::new(Rc::clone(&world));
+        let mut by_line = 0;
+        for step in 0..10_000 {
+            if step == 4_321 {
+                world.ticks_a_ns.set(0.03 * f64::from(percent));
+            }
+            let settled = !(4_321..4_321 + 1_500).contains(&step);
+            by_line += u32::from(settled && clock.by_line().is_some());
+            let before = world.true_ns();
+            let now = stamp(&mut clock);
+            let off = before.saturating_sub(now).max(now.saturating_sub(world.true_ns()));
+            assert!(!settled || off < ERROR_NS, "{off} ns off at step {step}, {percent} %");
+            world.pass(10_000);
+        }
+        assert!(by_line > 7_500, "{by_line} of 8,500 by the line");
+    }
 }
 
 /// perf's readers get the stamps' clock from the header's fields.

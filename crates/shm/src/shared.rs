@@ -143,18 +143,13 @@ impl MappedShared {
                 unsafe { self.map.fill_open(reserved, payload) };
             },
         );
-        self.published(published, payload.len())
-    }
-
-    #[inline(always)]
-    fn published(&self, published: Result<bool, Refusal>, len: usize) -> Result<(), ReserveError> {
         match published {
             Ok(false) => Ok(()),
             Ok(true) => {
-                futex::wake(self.map.ring().wait_word());
+                futex::wake(at.ring().wait_word());
                 Ok(())
             }
-            Err(refusal) => Err(self.refused(refusal, len)),
+            Err(refusal) => Err(self.refused(refusal, payload.len())),
         }
     }
 
@@ -180,7 +175,13 @@ impl MappedShared {
                     unsafe { self.map.fill_open(reserved, payload) };
                 },
             );
-            return self.published(published, payload.len());
+            return match published {
+                Ok(wake) => {
+                    self.owed(wake);
+                    Ok(())
+                }
+                Err(refusal) => Err(self.refused(refusal, payload.len())),
+            };
         }
         let record = self.reserve(kind, payload.len())?;
         // SAFETY: reserved for this producer just now, of this length, and not ended.
