@@ -194,6 +194,22 @@ fn cases(rings: &mut Rings) -> Vec<Case<'_>> {
     let run = Box::new(Through { publish, consumer, right: same_pod });
     case("shared publish_pod", Some("shared publish"), true, run);
 
+    let timed = Options { time: true, ..plain };
+    let (mut producer, consumer) = rings.one(timed);
+    let publish =
+        move |n| producer.publish(BYTES, bytemuck::bytes_of(black_box(&Sixty::of(n)))).unwrap();
+    let run = Box::new(Through { publish, consumer, right: same_bytes });
+    case("timed publish", Some("publish"), false, run);
+    let (producer, consumer) = rings.many(timed);
+    let publish =
+        move |n| producer.publish(BYTES, bytemuck::bytes_of(black_box(&Sixty::of(n)))).unwrap();
+    let run = Box::new(Through { publish, consumer, right: same_bytes });
+    case("timed shared publish", Some("shared publish"), false, run);
+    let run = Box::new(Plain(|_| {
+        black_box(nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME)).unwrap();
+    }));
+    case("clock_gettime", None, false, run);
+
     let (mut value, mut buffer) = (line(), rkyv::util::Align([0u8; 256]));
     let run = Box::new(Plain(move |n| {
         value.number = n;

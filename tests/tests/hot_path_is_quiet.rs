@@ -58,11 +58,12 @@ fn traced(policy: &str, ring: &Path) -> (u64, String) {
 #[test]
 fn a_record_costs_no_system_call_and_no_allocation() {
     let dir = ring_dir();
-    for policy in [Policy::Drop, Policy::Overwrite] {
-        let ring = dir.path().join(policy.name());
-        create(&ring, &Options { policy, ..Options::default() }).unwrap();
+    for (policy, time) in [(Policy::Drop, false), (Policy::Overwrite, false), (Policy::Drop, true)]
+    {
+        let ring = dir.path().join(format!("{}-{time}", policy.name()));
+        create(&ring, &Options { policy, time, ..Options::default() }).unwrap();
         let (calls, told) = traced(policy.name(), &ring);
-        println!("{}, {calls} system calls", told.trim());
+        println!("{}, time {time}, {calls} system calls", told.trim());
         assert!(told.contains("moved 906000 typed 302000 allocations 0"), "{told}");
         assert_eq!(calls, 0);
     }

@@ -122,6 +122,7 @@ fn scene(
 
 fn drop_scenes() -> Vec<Scene> {
     let drop = Options { size: 4096, ..Options::default() };
+    let timed = Options { time: true, ..drop };
     vec![
         scene("drop, publish", "publish", drop, prepare_few),
         scene("drop, reserve and commit shorter", "reserve", drop, prepare_few),
@@ -133,6 +134,9 @@ fn drop_scenes() -> Vec<Scene> {
         scene("drop, attach", "attach", drop, prepare_lossy),
         scene("drop, register a type", "register", drop, prepare_typed),
         scene("drop, detach", "detach", drop, prepare_lossy),
+        scene("drop with time, publish", "publish", timed, prepare_few),
+        scene("drop with time, batch telling a loss", "batch", timed, prepare_lossy),
+        scene("drop with time, attach", "attach", timed, prepare_lossy),
         scene("drop, consume", "consume", drop, prepare_full),
     ]
 }
@@ -140,6 +144,7 @@ fn drop_scenes() -> Vec<Scene> {
 fn overwrite_scenes() -> Vec<Scene> {
     let overwrite = Options { size: 4096, policy: Policy::Overwrite, ..Options::default() };
     let half = Options { evict: Evict::Half, ..overwrite };
+    let timed = Options { time: true, ..overwrite };
     vec![
         scene("overwrite, publish", "publish", overwrite, prepare_lapped),
         scene("overwrite, reserve and commit shorter", "reserve", overwrite, prepare_lapped),
@@ -149,6 +154,7 @@ fn overwrite_scenes() -> Vec<Scene> {
         scene("overwrite, consume", "consume", overwrite, prepare_lapped),
         scene("overwrite by halves, publish", "publish", half, prepare_lapped),
         scene("overwrite by halves, batch", "batch", half, prepare_lapped),
+        scene("overwrite with time, publish", "publish", timed, prepare_lapped),
     ]
 }
 
@@ -185,12 +191,15 @@ fn inspect(ring: &Path) -> Told {
     assert_eq!(p.pos, written.bytes + p.discarded.bytes + 32 * p.lost_markers);
 
     let mut observer = Observer::open(ring, Start::Oldest).unwrap();
-    let mut seen = Vec::new();
+    let (mut seen, mut times) = (Vec::new(), Vec::new());
     while let Some(item) = observer.read().unwrap() {
         if let Item::Record(record) = item {
             seen.push(number_of(record.bytes));
+            times.extend(record.time);
         }
     }
+    assert!(times.is_sorted(), "{times:?}");
+    assert_eq!(times.len(), if snapshot.layout().time { seen.len() } else { 0 });
     assert_eq!(seen, found);
     assert_eq!(observer.saved().before, written);
     let types = types_in(&snapshot);
@@ -245,10 +254,12 @@ fn go_on(ring: &Path, told: Told, start: Saved) {
     }
     // An observer that saved its place before the death counts exactly what it missed.
     let mut observer = Observer::open(ring, Start::At(start)).unwrap();
-    let mut seen = start.before.records;
+    let (mut seen, mut time) = (start.before.records, None);
     while let Some(item) = observer.read().unwrap() {
         match item {
             Item::Record(record) => {
+                assert!(record.time >= time, "from one producer to the next, time goes on");
+                time = record.time;
                 assert_eq!(number_of(record.bytes), seen);
                 seen += 1;
             }

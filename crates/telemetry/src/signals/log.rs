@@ -1,0 +1,79 @@
+//! Log records.
+
+use super::*;
+
+/// A log record.
+///
+/// ```
+/// use perfring_telemetry::{Log, Severity};
+/// let log = Log {
+///     severity: Some(Severity::Warn),
+///     body: "disk is nearly full".into(),
+///     attributes: &[("left", 12u64.into()), ("mount", "/var".into())],
+///     ..Log::default()
+/// };
+/// # let dir = tempfile::tempdir()?;
+/// # let sink = perfring_telemetry::Sink::create(dir.path().join("r"), &perfring_telemetry::options(), perfring_telemetry::Resource::here())?;
+/// sink.emit(&log)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Log<'a> {
+    /// How bad it is.
+    pub severity: Option<Severity>,
+    /// What it says.
+    pub body: Value<'a>,
+    /// The trace that it happened in.
+    pub trace_id: Option<TraceId>,
+    /// The span that it happened in.
+    pub span_id: Option<SpanId>,
+    /// Names a kind of event, or nothing.
+    pub event_name: &'a str,
+    /// When it was noticed, in ns since 1970, if that was much later than it happened.
+    pub observed_time_unix_nano: Option<u64>,
+    /// What part of the program it is from, or nothing.
+    pub scope: &'a str,
+    /// The source file, or nothing.
+    pub file: &'a str,
+    /// The line in it.
+    pub line: Option<u32>,
+    /// What else there is to say.
+    pub attributes: Attributes<'a>,
+}
+
+fields! { LOG:
+    LOG_NUMBER = any(names::SEVERITY_NUMBER, "1 to 24, as OpenTelemetry has them"),
+    LOG_TEXT = plain(names::SEVERITY_TEXT),
+    LOG_BODY = plain(names::BODY),
+    LOG_TRACE = plain(names::TRACE_ID),
+    LOG_SPAN = plain(names::SPAN_ID),
+    LOG_EVENT = plain(names::EVENT_NAME),
+    LOG_OBSERVED = ns(names::OBSERVED_TIME, "since 1970"),
+    LOG_SCOPE = plain(names::SCOPE),
+    LOG_FILE = plain(names::FILE),
+    LOG_LINE = plain(names::LINE),
+}
+
+impl Signal for Log<'_> {
+    const SCHEMA: Schema<'static> = schema("perfring.Log", Class::Log, "a log record", LOG);
+}
+
+impl sealed::Fill for Log<'_> {
+    fn fill(&self, writer: &mut TaggedWriter<'_>) {
+        if let Some(severity) = self.severity {
+            writer.u64(LOG_NUMBER, severity.number());
+            writer.text(LOG_TEXT, severity.name());
+        }
+        maybe(self.trace_id, |id| writer.bytes(LOG_TRACE, &id.0));
+        maybe(self.span_id, |id| writer.bytes(LOG_SPAN, &id.0));
+        maybe(self.observed_time_unix_nano, |time| writer.u64(LOG_OBSERVED, time));
+        text(LOG_EVENT, self.event_name, writer);
+        text(LOG_SCOPE, self.scope, writer);
+        text(LOG_FILE, self.file, writer);
+        maybe(self.line, |line| writer.u64(LOG_LINE, line.into()));
+        if !matches!(self.body, Value::None) {
+            self.body.write(LOG_BODY, writer);
+        }
+        attributes(Class::Log, self.attributes, writer);
+    }
+}

@@ -1,0 +1,224 @@
+//! Samples of instruments.
+
+use super::*;
+
+/// A sample of something that goes up and down.
+///
+/// ```
+/// use perfring_telemetry::Gauge;
+/// let depth = Gauge { unit: "{job}", ..Gauge::new("queue.depth", 17u64) };
+/// # let _ = depth;
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Gauge<'a> {
+    /// The instrument.
+    pub name: &'a str,
+    /// Its unit as UCUM has it, or nothing.
+    pub unit: &'a str,
+    /// What it measures, or nothing.
+    pub description: &'a str,
+    /// The number.
+    pub value: Value<'a>,
+    /// What it was measured of.
+    pub attributes: Attributes<'a>,
+}
+
+impl<'a> Gauge<'a> {
+    /// A sample, and nothing more.
+    #[must_use]
+    pub fn new(name: &'a str, value: impl Into<Value<'a>>) -> Self {
+        Gauge { name, unit: "", description: "", value: value.into(), attributes: &[] }
+    }
+}
+
+fields! { GAUGE:
+    GAUGE_NAME = plain(names::NAME),
+    GAUGE_UNIT = plain(names::UNIT),
+    GAUGE_DESCRIPTION = plain(names::DESCRIPTION),
+    GAUGE_VALUE = plain(names::VALUE),
+}
+
+impl Signal for Gauge<'_> {
+    const SCHEMA: Schema<'static> =
+        schema("perfring.Gauge", Class::Gauge, "a sample of a gauge", GAUGE);
+}
+
+impl sealed::Fill for Gauge<'_> {
+    fn fill(&self, writer: &mut TaggedWriter<'_>) {
+        text(GAUGE_NAME, self.name, writer);
+        text(GAUGE_UNIT, self.unit, writer);
+        text(GAUGE_DESCRIPTION, self.description, writer);
+        self.value.write(GAUGE_VALUE, writer);
+        attributes(Class::Gauge, self.attributes, writer);
+    }
+}
+
+/// A sample of a sum.
+#[derive(Clone, Copy, Debug)]
+pub struct Sum<'a> {
+    /// The instrument.
+    pub name: &'a str,
+    /// Its unit as UCUM has it, or nothing.
+    pub unit: &'a str,
+    /// What it counts, or nothing.
+    pub description: &'a str,
+    /// The number.
+    pub value: Value<'a>,
+    /// Whether it only grows.
+    pub is_monotonic: bool,
+    /// What it counts from.
+    pub temporality: Temporality,
+    /// The start that a cumulative sum counts from, in ns since 1970.
+    pub start_time_unix_nano: Option<u64>,
+    /// What was counted.
+    pub attributes: Attributes<'a>,
+}
+
+impl<'a> Sum<'a> {
+    /// So many more than at the last sample.
+    #[must_use]
+    pub fn delta(name: &'a str, value: impl Into<Value<'a>>) -> Self {
+        Sum {
+            name,
+            unit: "",
+            description: "",
+            value: value.into(),
+            is_monotonic: true,
+            temporality: Temporality::Delta,
+            start_time_unix_nano: None,
+            attributes: &[],
+        }
+    }
+
+    /// So many since the start: what a ring that overwrites wants, for any sample tells all.
+    #[must_use]
+    pub fn cumulative(name: &'a str, value: impl Into<Value<'a>>) -> Self {
+        Sum { temporality: Temporality::Cumulative, ..Sum::delta(name, value) }
+    }
+}
+
+fields! { SUM:
+    SUM_NAME = plain(names::NAME),
+    SUM_UNIT = plain(names::UNIT),
+    SUM_DESCRIPTION = plain(names::DESCRIPTION),
+    SUM_VALUE = plain(names::VALUE),
+    SUM_MONOTONIC = plain(names::IS_MONOTONIC),
+    SUM_TEMPORALITY = any(names::TEMPORALITY, "1 delta, 2 cumulative"),
+    SUM_START = ns(names::START_TIME, "since 1970"),
+}
+
+impl Signal for Sum<'_> {
+    const SCHEMA: Schema<'static> = schema("perfring.Sum", Class::Sum, "a sample of a sum", SUM);
+}
+
+impl sealed::Fill for Sum<'_> {
+    fn fill(&self, writer: &mut TaggedWriter<'_>) {
+        text(SUM_NAME, self.name, writer);
+        text(SUM_UNIT, self.unit, writer);
+        text(SUM_DESCRIPTION, self.description, writer);
+        self.value.write(SUM_VALUE, writer);
+        writer.bool(SUM_MONOTONIC, self.is_monotonic);
+        writer.u64(SUM_TEMPORALITY, self.temporality.number());
+        maybe(self.start_time_unix_nano, |time| writer.u64(SUM_START, time));
+        attributes(Class::Sum, self.attributes, writer);
+    }
+}
+
+/// A histogram's state; or, with a value and nothing else, one measurement for a reader to sort in.
+#[derive(Clone, Copy, Debug)]
+pub struct Histogram<'a> {
+    /// The instrument.
+    pub name: &'a str,
+    /// Its unit as UCUM has it, or nothing.
+    pub unit: &'a str,
+    /// What it measures, or nothing.
+    pub description: &'a str,
+    /// One measurement.
+    pub value: Option<f64>,
+    /// What the counts begin from.
+    pub temporality: Temporality,
+    /// The start that cumulative counts begin from, in ns since 1970.
+    pub start_time_unix_nano: Option<u64>,
+    /// How many measurements.
+    pub count: Option<u64>,
+    /// Their sum.
+    pub sum: Option<f64>,
+    /// The least.
+    pub min: Option<f64>,
+    /// The greatest.
+    pub max: Option<f64>,
+    /// Between buckets, rising; a bucket ends with its bound.
+    pub explicit_bounds: &'a [f64],
+    /// Measurements in each bucket: one more than bounds.
+    pub bucket_counts: &'a [u64],
+    /// What was measured.
+    pub attributes: Attributes<'a>,
+}
+
+impl<'a> Histogram<'a> {
+    /// One measurement.
+    #[must_use]
+    pub fn one(name: &'a str, value: f64) -> Self {
+        Histogram { value: Some(value), ..Histogram::state(name, &[], &[]) }
+    }
+
+    /// Delta counts in buckets.
+    #[must_use]
+    pub fn state(name: &'a str, explicit_bounds: &'a [f64], bucket_counts: &'a [u64]) -> Self {
+        Histogram {
+            name,
+            unit: "",
+            description: "",
+            value: None,
+            temporality: Temporality::Delta,
+            start_time_unix_nano: None,
+            count: None,
+            sum: None,
+            min: None,
+            max: None,
+            explicit_bounds,
+            bucket_counts,
+            attributes: &[],
+        }
+    }
+}
+
+fields! { HISTOGRAM:
+    HISTOGRAM_NAME = plain(names::NAME),
+    HISTOGRAM_UNIT = plain(names::UNIT),
+    HISTOGRAM_DESCRIPTION = plain(names::DESCRIPTION),
+    HISTOGRAM_VALUE = any(names::VALUE, "one measurement"),
+    HISTOGRAM_TEMPORALITY = any(names::TEMPORALITY, "1 delta, 2 cumulative"),
+    HISTOGRAM_START = ns(names::START_TIME, "since 1970"),
+    HISTOGRAM_COUNT = plain(names::COUNT),
+    HISTOGRAM_SUM = plain(names::SUM),
+    HISTOGRAM_MIN = plain(names::MIN),
+    HISTOGRAM_MAX = plain(names::MAX),
+    HISTOGRAM_BOUNDS = plain(names::EXPLICIT_BOUNDS),
+    HISTOGRAM_BUCKETS = plain(names::BUCKET_COUNTS),
+}
+
+impl Signal for Histogram<'_> {
+    const SCHEMA: Schema<'static> =
+        schema("perfring.Histogram", Class::Histogram, "a histogram, or one of its", HISTOGRAM);
+}
+
+impl sealed::Fill for Histogram<'_> {
+    fn fill(&self, writer: &mut TaggedWriter<'_>) {
+        text(HISTOGRAM_NAME, self.name, writer);
+        text(HISTOGRAM_UNIT, self.unit, writer);
+        text(HISTOGRAM_DESCRIPTION, self.description, writer);
+        maybe(self.value, |value| writer.f64(HISTOGRAM_VALUE, value));
+        writer.u64(HISTOGRAM_TEMPORALITY, self.temporality.number());
+        maybe(self.start_time_unix_nano, |time| writer.u64(HISTOGRAM_START, time));
+        maybe(self.count, |count| writer.u64(HISTOGRAM_COUNT, count));
+        maybe(self.sum, |sum| writer.f64(HISTOGRAM_SUM, sum));
+        maybe(self.min, |min| writer.f64(HISTOGRAM_MIN, min));
+        maybe(self.max, |max| writer.f64(HISTOGRAM_MAX, max));
+        if !self.bucket_counts.is_empty() {
+            writer.f64s(HISTOGRAM_BOUNDS, self.explicit_bounds);
+            writer.u64s(HISTOGRAM_BUCKETS, self.bucket_counts);
+        }
+        attributes(Class::Histogram, self.attributes, writer);
+    }
+}
