@@ -318,15 +318,26 @@ fn play(scenes: &[Scene]) {
             fresh();
             let actor = Stepped::start(scene.scenario, &ring);
             for _ in 0..steps {
-                actor.step();
+                if actor.step() {
+                    break; // a clock that was read quickly this time
+                }
             }
             actor.kill();
             let told = inspect(&ring);
-            // All or nothing, and never back.
-            assert!(told.written >= last.written && told.written <= after.written);
-            assert!(told.full >= last.full && told.full <= after.full);
-            assert!(told.types >= last.types && told.types <= after.types);
-            assert!(told.discarded >= last.discarded && told.discarded <= after.discarded);
+            // All or nothing. Each death is another process's, and as many steps need not come to the
+            // same place: a clock is read again if that took long, and the machine may count two
+            // steps as one.
+            let within = |of: fn(&Told) -> u64| {
+                assert!(
+                    (of(&before)..=of(&after)).contains(&of(&told)),
+                    "{}, {steps} steps: {told:?}, not from {before:?} to {after:?}",
+                    scene.name
+                );
+            };
+            within(|told| told.written);
+            within(|told| told.full);
+            within(|told| told.discarded);
+            within(|told| told.types as u64);
             if told != last {
                 changes.push(steps);
             }
@@ -334,7 +345,7 @@ fn play(scenes: &[Scene]) {
             go_on(&ring, told, start);
             deaths += 1;
         }
-        assert_eq!(last, after, "{}", scene.name);
+        assert!(last == after || scene.options.time, "{}: {last:?}, {after:?}", scene.name);
         println!(
             "{}: {steps} steps, killed at every {stride}., changes at {changes:?}, {before:?} -> {after:?}",
             scene.name
