@@ -49,8 +49,15 @@ impl Producer {
     ///     code: u32,
     /// }
     /// # let dir = tempfile::tempdir()?;
-    /// # let mut producer = Producer::create(dir.path().join("ring"), &Options::default())?;
+    /// # let path = dir.path().join("ring");
+    /// let mut producer = Producer::create(&path, &Options::default())?;
     /// producer.publish_rkyv(&Line { message: "could not be found".into(), code: 404 })?;
+    ///
+    /// # use perfring_consumer::{Consumer, Item};
+    /// let mut consumer = Consumer::attach(&path)?;
+    /// let Some(Item::Record(record)) = consumer.read()? else { panic!() };
+    /// let line = record.archived::<Line>()?; // in place, checked
+    /// assert_eq!((line.message.as_str(), line.code.to_native()), ("could not be found", 404));
     /// # }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -38,6 +38,47 @@
 //! ring of its own. Where all records must stand in one order, or one file is wanted, make the ring
 //! with [`Options::many`] and attach any number of [`SharedProducer`]s, one for each thread.
 //!
+//! # Records with a shape
+//!
+//! A plain struct with [`#[derive(Record)]`](types::Record) is published as it stands in memory; the
+//! ring's type table then says what its fields are, to whoever has the file:
+//!
+//! ```
+//! # #[cfg(feature = "derive")] {
+//! use bytemuck::{Pod, Zeroable};
+//! use perfring_producer::{Options, Producer, types::Record};
+//!
+//! /// What one request cost.
+//! #[repr(C)]
+//! #[derive(Clone, Copy, Record, Pod, Zeroable)]
+//! #[record(crate = perfring_producer::types)] // not needed by who depends on perfring-types
+//! struct Request {
+//!     #[record(unit = "ns")]
+//!     took: u64,
+//!     status: u64,
+//! }
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("ring");
+//! let mut producer = Producer::create(&path, &Options::default())?;
+//! producer.publish_pod(&Request { took: 81_000, status: 200 })?;
+//! let mut request = producer.reserve_pod::<Request>()?; // in the ring, in place
+//! request.took = 92_000;
+//! request.status = 404;
+//! request.commit();
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! With the feature `rkyv`, values with strings and lists are archived in the reservation:
+//! `publish_rkyv`. Bytes of another shape are told of with [`Producer::register`].
+//!
+//! # Time
+//!
+//! A ring that was made with [`Options::time`] stamps each record when it is reserved, in ns of
+//! `CLOCK_BOOTTIME`, for some 4 ns: that clock is one for all processes of the machine. In the order
+//! of the ring stamps never decrease; `proto/ABI.md`, "Time", says what else is sure. Readers find
+//! them in `Record::time`, and the date by `Record::wall`. The longest payload is 8 bytes shorter.
+//!
 //! # Forks
 //!
 //! A forked child is not its parent. What it inherits refuses with [`ReserveError::Forked`] and

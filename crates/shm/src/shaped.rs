@@ -37,6 +37,29 @@ impl<'a> Record<'a> {
     /// The record as a plain struct, where it stands: in the ring for a consumer of a drop ring, in
     /// the reader's private copy for others.
     ///
+    /// ```
+    /// use perfring_types::{Encoding, PodRecord, Record as Shaped, Schema};
+    /// # use perfring_abi::RecordType;
+    /// # use perfring_shm::{MappedReader, MappedWriter, Item, NotThis, RingOptions, create};
+    /// # use perfring_ring::Wake;
+    /// #[repr(transparent)]
+    /// #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+    /// struct Tick(u64); // by hand: else `#[derive(Record)]`
+    /// impl Shaped for Tick {
+    ///     const SCHEMA: Schema<'static> = Schema::new("Tick", Encoding::Pod).with_hashed_id();
+    /// }
+    /// impl PodRecord for Tick {}
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # create(&path, &RingOptions::default())?;
+    /// # let mut writer = MappedWriter::attach(&path, "")?;
+    /// # writer.publish(Tick::SCHEMA.id, &7u64.to_ne_bytes(), Wake::Auto)?;
+    /// # let mut reader = MappedReader::attach(&path, "")?;
+    /// # let Some(Item::Record(record)) = reader.read(|_| ())? else { panic!() };
+    /// assert_eq!(record.as_pod::<Tick>(), Ok(&Tick(7)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`NotThis`] if it is of another type.
     #[inline(always)]
