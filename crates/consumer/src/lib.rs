@@ -29,6 +29,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! A record of a type that this program knows is read as that: [`Record::as_pod`], and with the
+//! feature `rkyv` `Record::archived`. What a ring says of its types is in [`Types`], and
+//! `perfring_types::read` shows records by it whose types the program does not know. In a ring with
+//! time a record has its stamp, and [`Record::wall`] the date.
+//!
 //! Emptiness is `None` and loss is an [`Item`]; the only error of reading is [`Corrupt`].
 #![forbid(unsafe_code)]
 

@@ -5,6 +5,7 @@ use super::report::{Report, SHM};
 use crate::args::show_size;
 use crate::failure::Failure;
 use nix::unistd::{AccessFlags, Uid, eaccess};
+use perfring_consumer::MachineClock;
 use rustix::thread::{MembarrierCommand, membarrier_query};
 use std::io::Write;
 use std::path::Path;
@@ -20,6 +21,7 @@ pub(super) fn check<W: Write>(report: &mut Report<W>) -> Result<(), Failure> {
     shm(report)?;
     let page = rustix::param::page_size();
     report.ok("pages", format!("{page} bytes"))?;
+    clock(report)?;
     if membarrier_query().contains_command(MembarrierCommand::GlobalExpedited) {
         report.ok("membarrier", "to be had: a sleeping consumer costs its producer no fence".into())
     } else {
@@ -29,6 +31,26 @@ pub(super) fn check<W: Write>(report: &mut Report<W>) -> Result<(), Failure> {
              record, and sleepers look every 20 ms"
                 .to_owned(),
         )
+    }
+}
+
+/// What rings with time are stamped by.
+fn clock<W: Write>(report: &mut Report<W>) -> Result<(), Failure> {
+    match MachineClock::find() {
+        Ok(clock) if clock.has_counter() => {
+            report.ok("clock", "stamps by the processor's counter, which the kernel trusts".into())
+        }
+        Ok(_) => report.note(
+            "clock",
+            "stamps by clock_gettime, some 20 ns each: the kernel does not keep its time by the \
+             processor's counter"
+                .to_owned(),
+        ),
+        Err(error) => report.warn(
+            "clock",
+            error.to_string(),
+            "attach to rings with time from a process that has entered its time namespace".into(),
+        ),
     }
 }
 
