@@ -244,6 +244,19 @@ fn a_stamp_takes_eight_bytes_of_the_longest_record() {
 
 /// A ring without time is as it ever was.
 #[test]
+fn a_refused_batch_is_counted_as_what_was_asked_for() {
+    let dir = ring_dir();
+    for time in [false, true] {
+        let ring = dir.path().join(time.to_string());
+        let options = Options { size: 4096, time, ..Options::many() };
+        let producer = SharedProducer::create(&ring, &options).unwrap();
+        drop(producer.batch(3600).unwrap()); // a hole that nobody has read
+        assert_eq!(producer.batch(1000).unwrap_err(), ReserveError::Full);
+        assert_eq!(producer.refused().full.bytes, 1000, "time {time}");
+    }
+}
+
+#[test]
 fn a_ring_without_time_has_no_stamps_and_no_anchors() {
     let dir = ring_dir();
     let ring = dir.path().join("ring");

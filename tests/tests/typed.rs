@@ -267,6 +267,32 @@ fn an_archive_that_is_too_long_is_a_counted_loss() {
     }
 }
 
+#[test]
+fn a_short_archive_finds_the_room_there_is_after_long_ones() {
+    let dir = ring_dir();
+    for time in [false, true] {
+        let ring = dir.path().join(time.to_string());
+        let options = Options { size: 4096, time, ..Options::default() };
+        let mut producer = Producer::create(&ring, &options).unwrap();
+        let mut consumer = Consumer::attach(&ring).unwrap();
+        let line = |len| Line { message: "x".repeat(len), ..fresh() };
+        producer.publish_rkyv(&line(2800)).unwrap();
+        assert!(consumer.read().unwrap().is_some());
+        consumer.release();
+        // Until the ring is full to the last record, and what is refused is counted as it is.
+        let size = rkyv::to_bytes::<rkyv::rancor::Error>(&line(40)).unwrap().len();
+        let size = producer.layout().record_size(size);
+        let fits = (4096 - 8) / size;
+        for _ in 0..fits {
+            producer.publish_rkyv(&line(40)).unwrap();
+        }
+        let full = PublishError::Reserve(ReserveError::Full);
+        assert_eq!(producer.publish_rkyv(&line(40)), Err(full));
+        let refused = producer.book().refused.full;
+        assert_eq!((refused.records, refused.bytes), (1, size));
+    }
+}
+
 fn fresh() -> Line {
     Line { number: 0, message: String::new(), took: 0.0, code: None, tags: Vec::new() }
 }

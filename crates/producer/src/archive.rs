@@ -33,9 +33,9 @@ impl Producer {
     /// elements that are not plain.
     ///
     /// How long an archive is, is known when it is written: the producer reserves somewhat more
-    /// than the last ones took, up to 16 KiB, and gives the rest back. If that was too little, it
-    /// writes the archive into memory and copies it. A ring that is full but for less than what is
-    /// reserved refuses.
+    /// than the last ones took, up to 16 KiB and an eighth of the ring, and gives the rest back. If
+    /// that was too little, or the ring has no room for so much, it writes the archive into memory
+    /// and copies it.
     ///
     /// ```
     /// # #[cfg(feature = "derive")] {
@@ -68,8 +68,11 @@ impl Producer {
     #[inline]
     pub fn publish_rkyv<T: RkyvRecord>(&mut self, value: &T) -> Result<(), PublishError> {
         self.inner.register(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
-        let space = self.archives.get().clamp(FIRST, LAST).min(self.max_len());
-        let mut record = self.inner.reserve(T::SCHEMA.id, space)?;
+        let most = LAST.min(self.layout().data_size as usize / 8);
+        let space = self.archives.get().clamp(FIRST, most.max(FIRST));
+        let Some(mut record) = self.inner.offer(T::SCHEMA.id, space) else {
+            return self.publish_long(value); // which may be short enough for what room there is
+        };
         match archive(value, &mut record) {
             Ok(len) => {
                 record.commit_len(len);
@@ -88,7 +91,8 @@ impl Producer {
         }
     }
 
-    /// An archive that is longer than the last ones: made in memory, to know its length.
+    /// An archive that is longer than the last ones, or than the room that there is: made in memory,
+    /// to know its length.
     #[cold]
     fn publish_long<T: RkyvRecord>(&mut self, value: &T) -> Result<(), PublishError> {
         let mut buffer = Vec::new();

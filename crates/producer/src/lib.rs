@@ -100,7 +100,7 @@ pub use perfring_abi::{
 pub use perfring_ring::{Count, ProducerBook, Refused, Wake};
 use perfring_shm::MappedWriter;
 pub use perfring_shm::{
-    AttachError, Batch, CreateError, Home, Removal, Reservation, ReserveError,
+    AttachError, Batch, ClockError, CreateError, Home, Removal, Reservation, ReserveError,
     RingOptions as Options, SharedBatch, SharedReservation, TypeError, create, remove,
 };
 pub use perfring_types as types;

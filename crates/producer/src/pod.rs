@@ -36,8 +36,11 @@ impl Producer {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
+    /// May wait, for up to some tenth of a second, for another process that is registering.
+    ///
     /// # Errors
-    /// [`ReserveError::Type`] if the table is full, or has another type under this number.
+    /// [`ReserveError::Type`], with [`TypeError`](crate::TypeError) for the reason;
+    /// [`ReserveError::Forked`] in a forked child, unless the type was known before.
     #[inline(always)]
     pub fn register(&mut self, schema: &Schema<'_>) -> Result<(), ReserveError> {
         self.inner.register(schema, schema.key())
@@ -46,7 +49,7 @@ impl Producer {
     /// Publishes a plain struct: its bytes are the payload.
     ///
     /// The first record of a type puts the type into the ring's table, which allocates and takes a
-    /// lock; all others cost what [`Producer::publish`] costs.
+    /// lock, see [`Producer::register`]; all others cost what [`Producer::publish`] costs.
     ///
     /// # Errors
     /// See [`ReserveError`]; what is refused is counted, but for [`ReserveError::Type`].
@@ -75,7 +78,7 @@ impl SharedProducer {
     /// As [`Producer::register`]. Any number of producers may do so at once.
     ///
     /// # Errors
-    /// [`ReserveError::Type`] if the table is full, or has another type under this number.
+    /// As for [`Producer::register`].
     #[inline(always)]
     pub fn register(&self, schema: &Schema<'_>) -> Result<(), ReserveError> {
         self.inner.register(schema, schema.key())

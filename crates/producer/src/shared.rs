@@ -142,14 +142,13 @@ impl SharedProducer {
     }
 
     /// A batch: one reservation of `bytes` that holds many records, published at once. Ask for the
-    /// sum of [`record_size`](crate::record_size) of what is to come; what is not used becomes a
-    /// hole.
+    /// sum of what is to come, each as [`Layout::record_size`] says; what is not used becomes a hole.
     ///
     /// ```
-    /// # use perfring_producer::{Options, RecordType, SharedProducer, record_size};
+    /// # use perfring_producer::{Options, RecordType, SharedProducer};
     /// # let dir = tempfile::tempdir()?;
     /// # let producer = SharedProducer::create(dir.path().join("ring"), &Options::many())?;
-    /// let mut batch = producer.batch(64 * record_size(8) as usize)?;
+    /// let mut batch = producer.batch(64 * producer.layout().record_size(8) as usize)?;
     /// for n in 0..64u64 {
     ///     assert!(batch.push(RecordType::BYTES, &n.to_le_bytes()));
     /// }

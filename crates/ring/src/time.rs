@@ -211,30 +211,36 @@ impl FromIterator<Anchor> for Anchors {
     }
 }
 
-/// Keeps what tells wall-clock times. By the exclusive producer, or under the lock; `pos` is where
-/// the next record begins, and `newest` the greatest stamp so far. Returns whether stamps begin
-/// anew, as those before are another boot's.
-pub(crate) fn keep(ring: Ring<'_>, reading: &Reading, pos: u64, newest: u64) -> bool {
-    let line = &ring.header.time;
-    // Relaxed: of the producer before, whom a lock orders.
-    let rebooted = line.boot.load(Ordering::Relaxed) != reading.boot;
-    let anew = rebooted || newest > reading.clock_ns.saturating_add(FUTURE_NS);
+/// A producer that has just attached, before its first record. By the exclusive one, or under the
+/// lock, and there with clocks that were read under it; `pos` is where the next record begins, and
+/// `newest` the greatest stamp so far. Returns whether stamps begin anew: those before are of the
+/// future, so of another boot, or no stamps.
+pub(crate) fn begin(ring: Ring<'_>, reading: &Reading, pos: u64, newest: u64) -> bool {
+    let (line, perf) = (&ring.header.time, &ring.header.perf_time);
+    let anew = newest > reading.clock_ns.saturating_add(FUTURE_NS);
     if anew {
         ring.header.shared.newest_stamp.store(0, Ordering::Relaxed);
     }
-    let anchor = reading.anchor(pos);
-    if rebooted || newest_anchor(line).is_none_or(|last| was_set(&last, &anchor)) {
-        add(line, &anchor);
-    }
-    if rebooted {
-        // After the anchor: a death in between has the next producer add another.
+    // Relaxed, both: of the producer before, whom a lock orders.
+    let rebooted = line.boot.load(Ordering::Relaxed) != reading.boot;
+    if rebooted || perf.lock.load(Ordering::Relaxed) & 1 != 0 {
+        // Of another boot, or left half done by a death. Others write them again.
+        put_scale(perf, None);
         line.boot.store(reading.boot, Ordering::Release);
-        put_scale(&ring.header.perf_time, None);
+    }
+    keep(ring, reading, pos);
+    anew
+}
+
+/// Keeps what tells wall-clock times, now and again. As [`begin`] in all else.
+pub(crate) fn keep(ring: Ring<'_>, reading: &Reading, pos: u64) {
+    let anchor = reading.anchor(pos);
+    if newest_anchor(&ring.header.time).is_none_or(|last| was_set(&last, &anchor)) {
+        add(&ring.header.time, &anchor);
     }
     if let Some(scale) = reading.scale {
         put_scale(&ring.header.perf_time, Some(scale));
     }
-    anew
 }
 
 /// Whether the wall clock was set between the two.

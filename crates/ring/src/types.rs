@@ -57,6 +57,24 @@ impl<'a> TypeTable<'a> {
         // Relaxed: P orders them, and no entry before the end ever changes.
         entries.iter().map(|word| word.load(Ordering::Relaxed)).collect()
     }
+}
+
+/// A type table on pages that may be written.
+#[derive(Clone, Copy, Debug)]
+pub struct TypeTableWriter<'a>(TypeTable<'a>);
+
+impl<'a> TypeTableWriter<'a> {
+    /// Of these words; none if the ring has no table.
+    #[must_use]
+    pub fn new(words: &'a [AtomicU64]) -> Self {
+        TypeTableWriter(TypeTable::new(words))
+    }
+
+    /// To read it.
+    #[must_use]
+    pub fn table(&self) -> TypeTable<'a> {
+        self.0
+    }
 
     /// Adds an entry. The caller holds the table's lock.
     ///
@@ -65,15 +83,15 @@ impl<'a> TypeTable<'a> {
     /// # Errors
     /// [`TableFull`]; nothing is changed.
     pub fn append(&self, entry: &[u64]) -> Result<(), TableFull> {
-        let used = self.used();
-        let free = self.words.get(used..).unwrap_or_default();
+        let used = self.0.used();
+        let free = self.0.words.get(used..).unwrap_or_default();
         if entry.len() > free.len() {
             return Err(TableFull { needed: 8 * entry.len() as u64, left: 8 * free.len() as u64 });
         }
         for (to, word) in free.iter().zip(entry) {
             to.store(*word, Ordering::Relaxed); // P publishes it
         }
-        if let Some(end) = self.words.first() {
+        if let Some(end) = self.0.words.first() {
             end.store(8 * (used + entry.len()) as u64, Ordering::Release); // P
         }
         Ok(())
@@ -94,16 +112,17 @@ mod tests {
     #[test]
     fn entries_stand_in_the_order_in_which_they_came() {
         let words = words(14, TYPES_FIRST);
-        let table = TypeTable::new(&words);
+        let writer = TypeTableWriter::new(&words);
+        let table = writer.table();
         assert_eq!(table.entries(), []);
-        table.append(&[1, 2]).unwrap();
-        table.append(&[3]).unwrap();
+        writer.append(&[1, 2]).unwrap();
+        writer.append(&[3]).unwrap();
         assert_eq!(table.entries(), [1, 2, 3]);
         let full = TableFull { needed: 32, left: 24 };
-        assert_eq!(table.append(&[4, 5, 6, 7]), Err(full));
+        assert_eq!(writer.append(&[4, 5, 6, 7]), Err(full));
         assert_eq!(table.entries(), [1, 2, 3]);
-        table.append(&[4, 5, 6]).unwrap();
-        assert_eq!(table.append(&[7]), Err(TableFull { needed: 8, left: 0 }));
+        writer.append(&[4, 5, 6]).unwrap();
+        assert_eq!(writer.append(&[7]), Err(TableFull { needed: 8, left: 0 }));
         assert_eq!(table.entries(), [1, 2, 3, 4, 5, 6]);
     }
 
@@ -111,9 +130,10 @@ mod tests {
     fn what_was_never_finished_is_written_over() {
         let words = words(12, TYPES_FIRST);
         words[FIRST].store(99, Ordering::Relaxed); // a producer died in `append`
-        let table = TypeTable::new(&words);
+        let writer = TypeTableWriter::new(&words);
+        let table = writer.table();
         assert_eq!(table.entries(), []);
-        table.append(&[1, 2]).unwrap();
+        writer.append(&[1, 2]).unwrap();
         assert_eq!(table.entries(), [1, 2]);
     }
 
@@ -122,11 +142,11 @@ mod tests {
         for used in [0, 1, 8, 63, 64, 71, 72, 96, 97, 1 << 40, u64::MAX] {
             let words = words(12, used);
             assert!(TypeTable::new(&words).entries().len() <= 4, "{used}");
-            let _ = TypeTable::new(&words).append(&[1]);
+            let _ = TypeTableWriter::new(&words).append(&[1]);
         }
         let none = TypeTable::new(&[]);
         assert!(!none.exists());
         assert_eq!(none.entries(), vec![0; 0]);
-        assert_eq!(none.append(&[1]), Err(TableFull { needed: 8, left: 0 }));
+        assert_eq!(TypeTableWriter::new(&[]).append(&[1]), Err(TableFull { needed: 8, left: 0 }));
     }
 }

@@ -428,12 +428,16 @@ impl Writer {
         self.last
     }
 
-    /// Notes in a timed ring what the clocks say: after attaching, before the first record, and
-    /// then now and again.
-    pub fn keep_time(&mut self, ring: Ring<'_>, reading: &Reading) {
-        if crate::time::keep(ring, reading, self.pos(), self.last) {
+    /// Notes in a timed ring what the clocks say: after attaching, before the first record.
+    pub fn begin_time(&mut self, ring: Ring<'_>, reading: &Reading) {
+        if crate::time::begin(ring, reading, self.pos(), self.last) {
             self.last = 0;
         }
+    }
+
+    /// The same, now and again.
+    pub fn keep_time(&mut self, ring: Ring<'_>, reading: &Reading) {
+        crate::time::keep(ring, reading, self.pos());
     }
 
     /// Before the book, after which nobody looks at the records before it.

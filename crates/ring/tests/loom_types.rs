@@ -11,7 +11,7 @@ use loom::sync::Arc;
 use loom::thread;
 use perfring_abi::TYPES_FIRST;
 use perfring_abi::atomic::{AtomicU64, death};
-use perfring_ring::TypeTable;
+use perfring_ring::{TypeTable, TypeTableWriter};
 use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
 
 #[test]
@@ -28,7 +28,8 @@ fn a_reader_sees_an_entry_whole_or_not_at_all_wherever_its_writer_dies() {
             let writer = thread::spawn({
                 let words = Arc::clone(&words);
                 move || {
-                    let lived = death::after(stores, || TypeTable::new(&words).append(&[1, 2]));
+                    let lived =
+                        death::after(stores, || TypeTableWriter::new(&words).append(&[1, 2]));
                     assert_eq!(lived.is_some(), stores == 3);
                 }
             });
@@ -44,7 +45,7 @@ fn a_reader_sees_an_entry_whole_or_not_at_all_wherever_its_writer_dies() {
             reader.join().unwrap();
             let before = TypeTable::new(&words).entries();
             assert_eq!(before.is_empty(), stores < 3);
-            TypeTable::new(&words).append(&[3]).unwrap();
+            TypeTableWriter::new(&words).append(&[3]).unwrap();
             assert_eq!(TypeTable::new(&words).entries(), [before, vec![3]].concat());
         });
     }

@@ -6,8 +6,8 @@ use perfring_abi::atomic::Ordering;
 use perfring_abi::{ANCHORS, PERF_CAP_TIME_ZERO, Policy, RecordType, RecordWord};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Anchor, Anchors, Corrupt, Fences, Observer, Reader, Reading, Scale, Seen, Snapshot, Start,
-    Wake, Writer,
+    Anchor, Anchors, Corrupt, Fences, Observer, Peers, Reader, Reading, Scale, Seen, SharedWriter,
+    Snapshot, Start, Wake, Who, Writer,
 };
 use proptest::prelude::*;
 
@@ -112,8 +112,8 @@ fn stamps_go_on_from_producer_to_producer_and_begin_anew_with_a_boot() {
     let heap = timed();
     for (turn, detach) in [(0u64, true), (1, false), (2, true), (3, false), (4, true)] {
         let mut writer = attach(&heap);
-        let behind = 1_000_000 - turn * 50;
-        writer.keep_time(heap.ring(), &reading(behind, WALL));
+        let behind = 9 * SECOND - turn * 50;
+        writer.begin_time(heap.ring(), &reading(behind, WALL));
         for n in 0..turn + 1 {
             publish(&mut writer, &heap, behind + n);
         }
@@ -122,19 +122,19 @@ fn stamps_go_on_from_producer_to_producer_and_begin_anew_with_a_boot() {
         }
     }
     let of_one_boot = stamps(&heap);
-    assert_eq!(of_one_boot, vec![1_000_000; 15]);
+    assert_eq!(of_one_boot, vec![9 * SECOND; 15]);
 
     // The same ring after a reboot: the boot clock began anew.
     let mut writer = attach(&heap);
     let boot = Reading { boot: 8, ..reading(500, WALL + SECOND) };
-    writer.keep_time(heap.ring(), &boot);
+    writer.begin_time(heap.ring(), &boot);
     let pos = publish(&mut writer, &heap, 600);
     let mut writer = attach(&heap); // the one before was killed
-    writer.keep_time(heap.ring(), &Reading { boot: 8, ..reading(580, WALL + SECOND) });
+    writer.begin_time(heap.ring(), &Reading { boot: 8, ..reading(580, WALL + SECOND) });
     publish(&mut writer, &heap, 590);
     assert_eq!(stamps(&heap)[15..], [600, 600]);
     let anchors = Anchors::read(heap.ring());
-    assert_eq!(anchors.wall(0, 1_000_000), Some(WALL + 1_000_000));
+    assert_eq!(anchors.wall(0, 9 * SECOND), Some(WALL + 9 * SECOND));
     assert_eq!(anchors.wall(pos, 600), Some(WALL + SECOND + 600));
 }
 
@@ -146,9 +146,54 @@ fn a_stamp_from_the_future_is_not_believed() {
     writer.keep_time(heap.ring(), &reading(SECOND, WALL));
     heap.header().shared.newest_stamp.store(u64::MAX, Ordering::Relaxed);
     let mut writer = attach(&heap);
-    writer.keep_time(heap.ring(), &reading(2 * SECOND, WALL));
+    writer.begin_time(heap.ring(), &reading(2 * SECOND, WALL));
     publish(&mut writer, &heap, 2 * SECOND);
     assert_eq!(stamps(&heap), [2 * SECOND]);
+    // But a producer that was stopped, and tells what it read before, takes nothing back.
+    writer.keep_time(heap.ring(), &reading(1, WALL));
+    publish(&mut writer, &heap, 1);
+    assert_eq!(stamps(&heap), [2 * SECOND; 2]);
+}
+
+struct Alive;
+
+impl Peers for Alive {
+    fn is_alive(&self, _slot: u32) -> bool {
+        true
+    }
+    fn relax(&self, _round: u32) {}
+    fn now_ns(&self) -> u64 {
+        1
+    }
+}
+
+/// A producer of a shared ring was stopped for long after it had looked at the clock; others went on.
+#[test]
+fn a_producer_that_was_stopped_takes_no_time_back() {
+    let heap = timed().many(2);
+    let at = heap.shared();
+    let [mut stopped, mut other] = [0, 1].map(|slot| {
+        let who = Who::default();
+        SharedWriter::attach(at, heap.layout(), Fences::Full, slot, &who, &Alive).unwrap()
+    });
+    let publish = |writer: &mut SharedWriter, now| {
+        writer.publish_at(at, &Alive, RecordType::BYTES, 8, now, Wake::Auto, |_| ()).unwrap()
+    };
+    for writer in [&stopped, &other] {
+        assert!(writer.begin_time(at, &Alive, || reading(SECOND, WALL)));
+    }
+    publish(&mut stopped, SECOND);
+    publish(&mut other, 9 * SECOND);
+    assert!(stopped.keep_time(at, &Alive, || reading(2 * SECOND, WALL)));
+    publish(&mut stopped, 2 * SECOND);
+    publish(&mut other, 9 * SECOND - 5);
+    assert_eq!(stamps(&heap), [1, 9, 9, 9].map(|n| n * SECOND));
+    // After a reboot, whoever attaches begins anew.
+    let who = Who::default();
+    let mut next = SharedWriter::attach(at, heap.layout(), Fences::Full, 0, &who, &Alive).unwrap();
+    assert!(next.begin_time(at, &Alive, || Reading { boot: 8, ..reading(SECOND, 2 * WALL) }));
+    publish(&mut next, SECOND);
+    assert_eq!(stamps(&heap)[4], SECOND);
 }
 
 #[test]
@@ -158,6 +203,9 @@ fn perf_readers_get_a_scale_of_one_moment_and_none_of_another_boot() {
     let perf = &heap.header().perf_time;
     let scale = Scale { shift: 31, mult: 0x3456_789a, zero: 99 };
     perf.lock.store(5, Ordering::Relaxed); // a producer died as it wrote
+    writer.begin_time(heap.ring(), &reading(SECOND, WALL));
+    assert_eq!(perf.lock.load(Ordering::Relaxed) % 2, 0);
+    perf.lock.store(5, Ordering::Relaxed);
     writer.keep_time(heap.ring(), &Reading { scale: Some(scale), ..reading(SECOND, WALL) });
     assert_eq!(perf.lock.load(Ordering::Relaxed) % 2, 0);
     assert_eq!(perf.zero.load(Ordering::Relaxed), 99);
@@ -165,7 +213,7 @@ fn perf_readers_get_a_scale_of_one_moment_and_none_of_another_boot() {
     assert_eq!(bytes[2..4], 31u16.to_ne_bytes());
     assert_eq!(bytes[4..], 0x3456_789au32.to_ne_bytes());
     assert_eq!(perf.capabilities.load(Ordering::Relaxed), 2 | PERF_CAP_TIME_ZERO);
-    writer.keep_time(heap.ring(), &Reading { boot: 8, ..reading(5, WALL) });
+    writer.begin_time(heap.ring(), &Reading { boot: 8, ..reading(5, WALL) });
     assert_eq!(perf.capabilities.load(Ordering::Relaxed), 2);
     assert_eq!((perf.scale.load(Ordering::Relaxed), perf.zero.load(Ordering::Relaxed)), (0, 0));
 }
@@ -252,7 +300,7 @@ proptest! {
         let _ = (anchors.wall(pos, clock), anchors.at(pos).map(Anchor::to_words));
         let mut writer = attach(&heap);
         let odd = Reading { boot: 7, clock_ns: clock, realtime_ns: wall, error_ns: error, scale: None };
-        writer.keep_time(heap.ring(), &odd);
+        writer.begin_time(heap.ring(), &odd);
         let _ = Anchors::read(heap.ring()).wall(pos, clock);
         publish(&mut writer, &heap, clock);
         prop_assert!(stamps(&heap)[0] >= clock);

@@ -7,6 +7,8 @@
 //! * The header page and the control pages are only ever seen as `&Header` and `&Slot`: structs of
 //!   atomics, for which any bit pattern is valid and which other processes may store to at any
 //!   time.
+//! * The type table behind them is seen as `&[AtomicU64]`, and added to only through a mapping that may
+//!   be written.
 //! * The data area is seen as `&[AtomicU64]` by the algorithm. Payload bytes are seen as
 //!   `&mut [u8]` by the one exclusive producer between reserve and commit, and as `&[u8]` by the
 //!   one consumer of a drop ring between the acquired head and the released tail. In both spans the

@@ -7,7 +7,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{Header, Slot};
-use perfring_ring::{Frame, Reserved, Ring, Shared, TypeTable, Who};
+use perfring_ring::{Frame, Reserved, Ring, Shared, TypeTable, TypeTableWriter, Who};
 use std::ffi::c_void;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
@@ -253,7 +253,12 @@ impl Mirror {
 
     /// The type table.
     pub(crate) fn types(&self) -> TypeTable<'_> {
-        types(&self.control, self.types_size)
+        TypeTable::new(types(&self.control, self.types_size))
+    }
+
+    /// The type table of a mirror that is mapped with [`DataAccess::Write`].
+    pub(crate) fn types_to_write(&self) -> TypeTableWriter<'_> {
+        TypeTableWriter::new(types(&self.control, self.types_size))
     }
 
     /// What is mapped where: the header and the data twice, and the control pages.
@@ -314,12 +319,12 @@ fn slots<'a>(control: *const u8, count: usize) -> &'a [Slot] {
 }
 
 /// The type table: the last `size` bytes of a mapping, which is page-aligned and ends with it.
-fn types(map: &MmapRaw, size: usize) -> TypeTable<'_> {
+fn types(map: &MmapRaw, size: usize) -> &[AtomicU64] {
     let start = map.as_ptr().wrapping_add(map.len().saturating_sub(size));
     let words = size.min(map.len()) / 8;
     // SAFETY: inside the mapping, for as long as it is borrowed; aligned, as both sizes are
     // (`Layout::check`); atomics, so any content is valid whoever stores there.
-    TypeTable::new(unsafe { slice::from_raw_parts(start.cast::<AtomicU64>(), words) })
+    unsafe { slice::from_raw_parts(start.cast::<AtomicU64>(), words) }
 }
 
 /// The whole file, read-only, each byte once.
@@ -381,7 +386,7 @@ impl Plain {
 
     /// The type table; only loads are allowed on it.
     pub(crate) fn types(&self) -> TypeTable<'_> {
-        types(&self.map, self.types_size)
+        TypeTable::new(types(&self.map, self.types_size))
     }
 
     /// Who holds a place, or held it last; nobody, if there is no such place.

@@ -63,11 +63,7 @@ impl MappedShared {
             let (at, fences) = (map.shared(), futex::fences());
             match SharedWriter::attach(at, &ring.layout, fences, index, &me, &peers) {
                 Ok(writer) => {
-                    // Before the first record: stamps of another boot must be gone.
-                    if !ring.layout.time || writer.keep_time(at, &peers, &clock.read()) {
-                        break writer;
-                    }
-                    return Err(held_up(&ring, at.locked_by())?);
+                    break writer;
                 }
                 Err(Unattached::Corrupt(source)) => return Err(ring.corrupt(source)),
                 Err(Unattached::Contended { slot }) => {
@@ -79,6 +75,14 @@ impl MappedShared {
                 }
             }
         };
+        // Before the first record: stamps of another boot must be gone.
+        while ring.layout.time && !writer.begin_time(map.shared(), &peers, || clock.read()) {
+            tries += 1;
+            if tries >= ATTACH_TRIES {
+                return Err(held_up(&ring, map.shared().locked_by())?);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let (writer, clock) = (RefCell::new(writer), RefCell::new(clock));
         let (timed, known) = (ring.layout.time, Known::new());
         Ok(MappedShared { children, map, writer, clock, timed, peers, ring, known, _lock: lock })
@@ -100,7 +104,7 @@ impl MappedShared {
     /// the first time, a load and a comparison.
     ///
     /// # Errors
-    /// [`ReserveError::Type`], and [`ReserveError::Forked`].
+    /// [`ReserveError::Type`]; [`ReserveError::Forked`], unless the type was known before.
     #[inline(always)]
     pub fn register(&self, schema: &Schema<'_>, key: u64) -> Result<(), ReserveError> {
         if self.known.has(key) {
@@ -109,7 +113,9 @@ impl MappedShared {
         if self.children.forked() {
             return Err(ReserveError::Forked);
         }
-        self.known.look_up(&self.ring, self.map.types(), schema).map_err(ReserveError::Type)
+        self.known
+            .look_up(&self.ring, self.map.types_to_write(), schema)
+            .map_err(ReserveError::Type)
     }
 
     /// Publishes one record.
@@ -286,7 +292,8 @@ impl MappedShared {
     /// See [`ReserveError`]; the refusal is counted, as one record.
     #[inline]
     pub fn batch(&self, bytes: usize) -> Result<SharedBatch<'_>, ReserveError> {
-        let len = bytes.saturating_sub(HEADER_LEN as usize);
+        // Of one record that takes so much, stamp and all.
+        let len = bytes.saturating_sub(HEADER_LEN as usize + self.layout().stamp_len());
         if self.children.forked() {
             return Err(ReserveError::Forked);
         }
@@ -318,8 +325,8 @@ impl MappedShared {
         let mut clock = self.clock.borrow_mut();
         let now = clock.by_clock();
         if clock.is_due(now) {
-            let (at, reading) = (self.map.shared(), clock.read());
-            if !self.writer.borrow().keep_time(at, &self.peers, &reading) {
+            let at = self.map.shared();
+            if !self.writer.borrow().keep_time(at, &self.peers, || clock.read()) {
                 clock.put_off();
             }
         }

@@ -2,8 +2,8 @@
 
 use crate::RingFile;
 use crate::lock::ByteLock;
-use perfring_ring::{TableFull, TypeTable};
-use perfring_types::{Entries, Schema};
+use perfring_ring::{TableFull, TypeTable, TypeTableWriter};
+use perfring_types::{ENTRY_MAX, Entries, Schema};
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 use thiserror::Error;
@@ -32,6 +32,12 @@ pub enum TypeError {
         needed: u64,
         /// Bytes that are left.
         left: u64,
+    },
+    /// No reader takes so long an entry.
+    #[error("the type's entry takes {len} bytes, and at most {ENTRY_MAX} can be: shorten its help")]
+    TooLong {
+        /// Bytes of the entry.
+        len: usize,
     },
     /// Another type has the same number.
     #[error(
@@ -67,6 +73,9 @@ pub(crate) struct Known {
     places: [Cell<u64>; Known::PLACES],
     /// All of them, in order.
     all: RefCell<Vec<u64>>,
+    /// The last that could not be registered, how long the table was, and why: as long as it does
+    /// not grow, the answer is the same. (It never shrinks.)
+    failed: Cell<Option<(u64, u64, TypeError)>>,
 }
 
 impl Known {
@@ -74,7 +83,8 @@ impl Known {
 
     pub(crate) fn new() -> Self {
         // A type whose key is 0 would never be registered: one of 2^64.
-        Known { places: std::array::from_fn(|_| Cell::new(0)), all: RefCell::default() }
+        let places = std::array::from_fn(|_| Cell::new(0));
+        Known { places, all: RefCell::default(), failed: Cell::new(None) }
     }
 
     #[inline(always)]
@@ -88,12 +98,24 @@ impl Known {
     pub(crate) fn look_up(
         &self,
         ring: &RingFile,
-        table: TypeTable<'_>,
+        table: TypeTableWriter<'_>,
         schema: &Schema<'_>,
     ) -> Result<(), TypeError> {
         let (key, mut all) = (schema.key(), self.all.borrow_mut());
         if let Err(at) = all.binary_search(&key) {
-            register(ring, table, schema)?;
+            let end = table.table().end();
+            if let Some((failed, then, error)) = self.failed.get()
+                && (failed, then) == (key, end)
+            {
+                return Err(error);
+            }
+            if let Err(error) = register(ring, table, schema) {
+                // Others may be better the next time.
+                if !matches!(error, TypeError::Busy | TypeError::Lock { .. }) {
+                    self.failed.set(Some((key, end, error)));
+                }
+                return Err(error);
+            }
             all.insert(at, key);
         }
         self.places[key as usize % Self::PLACES].set(key);
@@ -101,21 +123,27 @@ impl Known {
     }
 }
 
-fn register(ring: &RingFile, table: TypeTable<'_>, schema: &Schema<'_>) -> Result<(), TypeError> {
-    if !table.exists() {
+fn register(
+    ring: &RingFile,
+    table: TypeTableWriter<'_>,
+    schema: &Schema<'_>,
+) -> Result<(), TypeError> {
+    if !table.table().exists() {
         return Err(TypeError::NoTable);
     }
     // Most of the time it is there, from the producer before this one.
-    if find(table, schema)? {
+    if find(table.table(), schema)? {
         return Ok(());
     }
     let _lock = lock(ring)?;
-    if find(table, schema)? {
+    if find(table.table(), schema)? {
         return Ok(());
     }
-    table
-        .append(&schema.to_entry())
-        .map_err(|TableFull { needed, left }| TypeError::Full { needed, left })
+    let entry = schema.to_entry();
+    if entry.len() > ENTRY_MAX / 8 {
+        return Err(TypeError::TooLong { len: 8 * entry.len() });
+    }
+    table.append(&entry).map_err(|TableFull { needed, left }| TypeError::Full { needed, left })
 }
 
 /// Whether the table has the type; or something else under its number.

@@ -48,7 +48,7 @@ impl MappedWriter {
         let mut writer = Writer::attach(map.ring(), &ring.layout, futex::fences())
             .map_err(|source| ring.corrupt(source))?;
         if ring.layout.time {
-            writer.keep_time(map.ring(), &clock.read());
+            writer.begin_time(map.ring(), &clock.read());
         }
         RingFile::me(name).sign(&map.slots()[0].holder);
         let known = Known::new();
@@ -71,7 +71,7 @@ impl MappedWriter {
     /// the first time, a load and a comparison.
     ///
     /// # Errors
-    /// [`ReserveError::Type`], and [`ReserveError::Forked`].
+    /// [`ReserveError::Type`]; [`ReserveError::Forked`], unless the type was known before.
     #[inline(always)]
     pub fn register(&self, schema: &Schema<'_>, key: u64) -> Result<(), ReserveError> {
         if self.known.has(key) {
@@ -80,7 +80,9 @@ impl MappedWriter {
         if self.children.forked() {
             return Err(ReserveError::Forked);
         }
-        self.known.look_up(&self.ring, self.map.types(), schema).map_err(ReserveError::Type)
+        self.known
+            .look_up(&self.ring, self.map.types_to_write(), schema)
+            .map_err(ReserveError::Type)
     }
 
     /// Publishes one record.
@@ -117,6 +119,24 @@ impl MappedWriter {
     ) -> Result<Reservation<'_>, ReserveError> {
         let reserved = self.try_reserve_any(kind, len)?;
         Ok(Reservation { owner: self, reserved, head: Head::Publish })
+    }
+
+    /// As [`MappedWriter::reserve`]; a refusal is not counted, as the caller has another way.
+    #[inline]
+    pub fn offer(&mut self, kind: RecordType, len: usize) -> Option<Reservation<'_>> {
+        if self.children.forked() {
+            return None;
+        }
+        let reserved = if len < self.writer.plain_end() {
+            self.writer.try_reserve(self.map.ring(), kind, len)
+        } else {
+            let now = self.now();
+            self.writer.try_reserve_at(self.map.ring(), kind, len, now)
+        };
+        let reserved = reserved.ok()?;
+        // SAFETY: the writer is this mirror's and just made the reservation.
+        unsafe { self.map.zero_last_word(&reserved) };
+        Some(Reservation { owner: self, reserved, head: Head::Publish })
     }
 
     /// As [`MappedWriter::reserve`], waiting for space for at most `timeout`. Only a refusal at the

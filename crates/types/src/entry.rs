@@ -7,8 +7,8 @@ use perfring_abi::RecordType;
 
 /// Bytes before the text.
 const FRAME: usize = 24;
-/// The longest text: far more than a table of usual size holds.
-const TEXT_MAX: usize = 1 << 20;
+/// The longest entry, in bytes: far more than a table of usual size holds.
+pub const ENTRY_MAX: usize = 1 << 20;
 
 /// One entry, its frame checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +123,7 @@ impl<'a> Entries<'a> {
         if !size.is_multiple_of(8) || size > rest.len() {
             return Err("its size cannot be");
         }
-        if len > TEXT_MAX || (FRAME + len).next_multiple_of(8) != size {
+        if size > ENTRY_MAX || len > ENTRY_MAX || (FRAME + len).next_multiple_of(8) != size {
             return Err("its length cannot be");
         }
         let text = &rest[FRAME..FRAME + len];

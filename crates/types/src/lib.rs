@@ -26,7 +26,7 @@ mod shape;
 pub mod tagged;
 
 pub use bytemuck;
-pub use entry::{BadEntry, Entries, Entry};
+pub use entry::{BadEntry, ENTRY_MAX, Entries, Entry};
 pub use enums::{Enum, EnumOf, Labelled};
 #[cfg(feature = "derive")]
 pub use perfring_derive::Record;
