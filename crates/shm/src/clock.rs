@@ -22,6 +22,8 @@ const WIDTH_NS: u64 = 1_000;
 const NARROW_NS: u64 = 64;
 /// Readings of which the narrowest counts.
 const READINGS: u32 = 3;
+/// At most so many, where none was undisturbed.
+const READINGS_MOST: u32 = 20;
 /// The first rate is measured over at least this time, and the first line as long.
 const FIRST_NS: u64 = 1_000_000;
 /// No line is longer.
@@ -169,14 +171,15 @@ impl<S: Source> Clock<S> {
     /// What the ring is to be told. It is due again after a while.
     pub(crate) fn read(&mut self) -> Reading {
         let mut narrowest = (u64::MAX, 0, 0);
-        for _ in 0..READINGS {
+        for n in 1..=READINGS_MOST {
             let before = self.source.clock_ns();
             let realtime = self.source.realtime_ns();
             let width = self.source.clock_ns().wrapping_sub(before);
             if width < narrowest.0 {
                 narrowest = (width, before.wrapping_add(width / 2), realtime);
             }
-            if width <= NARROW_NS {
+            // An anchor stays: a reading that was disturbed is no good one.
+            if width <= NARROW_NS || (n >= READINGS && narrowest.0 <= WIDTH_NS) {
                 break;
             }
         }
