@@ -65,12 +65,14 @@ pub(crate) fn give_buffer(mut buffer: Vec<u8>) {
     });
 }
 
-/// Does this with the thread's own producer. `None` if it has none, or no longer.
+/// Does this with the thread's own producer. `None` if it has none, or no longer; `Forked` if it would
+/// get one now, and this is not the process with this pid.
 pub(crate) fn with<R>(
     ring: &Arc<Ring>,
+    pid: u32,
     act: impl Fn(&Handle) -> Result<R, ReserveError>,
 ) -> Option<Result<R, ReserveError>> {
-    LOCAL.try_with(|local| local.with(ring, act)).ok().flatten()
+    LOCAL.try_with(|local| local.with(ring, pid, act)).ok().flatten()
 }
 
 /// Forgets the thread's producer: in a forked child it is the parent's.
@@ -104,6 +106,7 @@ impl Local {
     fn with<R>(
         &self,
         ring: &Arc<Ring>,
+        pid: u32,
         act: impl Fn(&Handle) -> Result<R, ReserveError>,
     ) -> Option<Result<R, ReserveError>> {
         let places = self.places.try_borrow().ok()?;
@@ -117,6 +120,10 @@ impl Local {
             }
         }
         drop(places);
+        // A thread that has no producer from before the fork learns only here that there was one.
+        if std::process::id() != pid {
+            return Some(Err(ReserveError::Forked));
+        }
         self.attach(ring)?;
         let places = self.places.try_borrow().ok()?;
         let place = places.iter().find(|place| place.is_of(ring))?;

@@ -285,15 +285,10 @@ impl Sink {
 
     /// Returns how many bytes the sink is to count.
     fn publish(&self, kind: RecordType, payload: &mut [u8]) -> Result<u64, ReserveError> {
-        let mut done = self.with_producer(|handle| handle.publish(kind, payload, &self.ring));
+        let mut done = self.try_publish(kind, payload);
         if done == Err(ReserveError::Forked) {
             self.renew();
-            let pid = u64::from(self.ring.pid.load(Ordering::Relaxed)).to_ne_bytes();
-            let at = if self.ring.timed { WORD } else { VALUE + WORD };
-            if let Some(place) = payload.get_mut(at..at + pid.len()) {
-                place.copy_from_slice(&pid);
-            }
-            done = self.with_producer(|handle| handle.publish(kind, payload, &self.ring));
+            done = self.try_publish(kind, payload);
         }
         if done.is_err() {
             self.ring.dropped.fetch_add(1, Ordering::Relaxed);
@@ -302,11 +297,32 @@ impl Sink {
     }
 
     #[inline]
+    fn try_publish(&self, kind: RecordType, payload: &mut [u8]) -> Result<u64, ReserveError> {
+        // A record that was begun before the fork showed has the parent's pid: a value in it may have
+        // written a record itself, or another thread.
+        let pid = self.ring.pid.load(Ordering::Relaxed);
+        let at = if self.ring.timed { WORD } else { VALUE + WORD };
+        if let Some(place) = payload.get_mut(at..at + WORD) {
+            place.copy_from_slice(&u64::from(pid).to_ne_bytes());
+        }
+        self.with_producer_of(pid, |handle| handle.publish(kind, payload, &self.ring))
+    }
+
     fn with_producer<R>(
         &self,
         act: impl Fn(&Handle) -> Result<R, ReserveError>,
     ) -> Result<R, ReserveError> {
-        local::with(&self.ring, &act).unwrap_or_else(|| self.ring.with_spare(act))
+        self.with_producer_of(self.ring.pid.load(Ordering::Relaxed), act)
+    }
+
+    /// `Forked` if this is not the process with this pid.
+    #[inline]
+    fn with_producer_of<R>(
+        &self,
+        pid: u32,
+        act: impl Fn(&Handle) -> Result<R, ReserveError>,
+    ) -> Result<R, ReserveError> {
+        local::with(&self.ring, pid, &act).unwrap_or_else(|| self.ring.with_spare(act))
     }
 
     /// In a forked child: attach anew, and say so.
