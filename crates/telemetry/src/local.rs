@@ -26,6 +26,8 @@ struct Place {
     handle: Option<Handle>,
     /// Without a handle: calls until the next try to get one.
     patience: Cell<u32>,
+    /// The process that has tried.
+    pid: u32,
 }
 
 /// Calls between two tries to get a slot where there was none: a try costs some 100 µs.
@@ -75,11 +77,13 @@ pub(crate) fn with<R>(
     LOCAL.try_with(|local| local.with(ring, pid, act)).ok().flatten()
 }
 
-/// Forgets the thread's producer: in a forked child it is the parent's.
+/// Forgets the thread's producer: in a forked child it is the parent's. That this process has found no
+/// slot is remembered, or else each record would try again.
 pub(crate) fn forget(ring: &Arc<Ring>) {
     let _ = LOCAL.try_with(|local| {
         if let Ok(mut places) = local.places.try_borrow_mut() {
-            places.retain(|place| !place.is_of(ring));
+            let stays = |place: &Place| place.handle.is_none() && place.pid == std::process::id();
+            places.retain(|place| !place.is_of(ring) || stays(place));
         }
     });
 }
@@ -134,7 +138,8 @@ impl Local {
     #[inline(never)]
     fn attach(&self, ring: &Arc<Ring>) -> Option<()> {
         let handle = ring.attach().map(Handle::new);
-        let place = Place { ring: Arc::downgrade(ring), handle, patience: Cell::new(PATIENCE) };
+        let (patience, pid) = (Cell::new(PATIENCE), std::process::id());
+        let place = Place { ring: Arc::downgrade(ring), handle, patience, pid };
         let mut places = self.places.try_borrow_mut().ok()?;
         places.retain(|place| place.ring.strong_count() > 0 && !place.is_of(ring));
         places.push(place);

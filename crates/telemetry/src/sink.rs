@@ -40,7 +40,8 @@ const WORD: usize = 8;
 ///
 /// Each thread attaches to the ring for itself when it first writes, and gives its slot back when it
 /// ends; threads that find no slot free share one producer that the sink keeps for them, behind a
-/// lock. A child of `fork(2)` attaches anew by itself at its first record.
+/// lock. A child of `fork(2)` attaches anew by itself at its first record. It has no such producer: its
+/// threads that find no slot lose their records, and try again after some thousands.
 ///
 /// Nothing here blocks, but for what a shared ring does itself. What cannot be published is counted
 /// by the ring, and by [`Sink::dropped`].
@@ -340,10 +341,7 @@ impl Sink {
     fn count(&self, bytes: u64) {
         let before = self.ring.traffic.fetch_add(bytes, Ordering::Relaxed);
         if before < self.ring.interval && before + bytes >= self.ring.interval {
-            let told = self.tell_resource();
-            // Refused, for a full ring: after the next bytes again.
-            let rest = if told.is_ok() { 0 } else { self.ring.interval - 1 };
-            self.ring.traffic.store(rest, Ordering::Relaxed);
+            let _ = self.tell_resource();
         }
     }
 
@@ -357,6 +355,9 @@ impl Sink {
             told = self.with_producer(tell);
         }
         local::give_buffer(buffer);
+        // Refused, for a full ring or want of a slot: after the next bytes again.
+        let rest = if told.is_ok() { 0 } else { self.ring.interval - 1 };
+        self.ring.traffic.store(rest, Ordering::Relaxed);
         told
     }
 }

@@ -7,7 +7,7 @@ mod common;
 use common::{Row, all_rows, of};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
-use perfring_producer::Options;
+use perfring_producer::{Options, SharedProducer};
 use perfring_telemetry::Log;
 use perfring_tracing::{PerfringLayer, Sink, options};
 use perfring_types::Class;
@@ -233,4 +233,23 @@ fn a_new_thread_of_a_child_may_be_the_first_to_speak() {
     let parent = u64::from(std::process::id());
     assert_eq!(pids(&rows, Class::Log), [parent, child, child]);
     assert_eq!(pids(&rows, Class::Resource), [parent, child]);
+}
+
+#[test]
+fn a_child_without_a_slot_does_not_try_to_attach_for_each_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    // One for the parent's sink, one that is taken and then free.
+    let dispatch = dispatch(&path, &Options { slots: 2, ..options() });
+    let (rows, child) = after_a_fork(&path, &dispatch, || {
+        let taken = SharedProducer::attach(&path).unwrap();
+        say("no slot");
+        drop(taken);
+        (0..1000).for_each(|_| say("too early"));
+        (0..5000).for_each(|_| say("at last"));
+    });
+    let said: HashSet<_> = of(&rows, Class::Log).iter().map(|row| row.str("body")).collect();
+    assert_eq!(said, HashSet::from(["at last"]));
+    // It could not be told at first.
+    assert_eq!(pids(&rows, Class::Resource), [u64::from(std::process::id()), child]);
 }
