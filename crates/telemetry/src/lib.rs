@@ -73,7 +73,8 @@
 //! counts.
 //!
 //! The resource is told when a process attaches, and again after each quarter of the ring that the
-//! process fills, as a ring that overwrites would lose it. Process ids are told apart within one pid
+//! process fills, as a ring that overwrites would lose it: of a process that writes much less than others
+//! it may be missing, see [`Sink`]. Process ids are told apart within one pid
 //! namespace: containers that share a ring may have the same.
 //!
 //! Not carried: exemplars, exponential histograms and summaries, trace state and flags, links'

@@ -43,6 +43,12 @@ const WORD: usize = 8;
 /// lock. A child of `fork(2)` attaches anew by itself at its first record. It has no such producer: its
 /// threads that find no slot lose their records, and try again after some thousands.
 ///
+/// What the process is stands in the ring each time it has filled a quarter of it. A process counts only
+/// its own bytes: where others write more than three times as much as it does into a ring that
+/// overwrites, they may overwrite its resource before it is told again, and its records then have only
+/// `process.pid`. A reader that follows the ring has seen it; for who reads a dump, give such a process
+/// a ring of its own.
+///
 /// Nothing here blocks, but for what a shared ring does itself. What cannot be published is counted
 /// by the ring, and by [`Sink::dropped`].
 ///
@@ -69,7 +75,8 @@ pub struct Sink {
 #[derive(Debug)]
 pub(crate) struct Ring {
     home: Home,
-    uuid: [u8; 16],
+    layout: Layout,
+    /// As [`is_timed`] says.
     timed: bool,
     max_len: usize,
     resource: Resource,
@@ -156,7 +163,7 @@ impl Sink {
         let interval = layout.data_size / 4;
         let ring = Ring {
             home,
-            uuid: layout.uuid,
+            layout,
             timed: is_timed(&layout),
             max_len: spare.max_len(),
             resource,
@@ -367,7 +374,7 @@ impl Handle {
     #[inline]
     fn publish(&self, kind: RecordType, bytes: &[u8], ring: &Ring) -> Result<u64, ReserveError> {
         self.producer.publish(kind, bytes)?;
-        let sum = self.bytes.get() + bytes.len() as u64;
+        let sum = self.bytes.get().saturating_add(ring.layout.record_size(bytes.len()));
         let due = sum >= ring.chunk;
         self.bytes.set(if due { 0 } else { sum });
         Ok(if due { sum } else { 0 })
@@ -378,7 +385,7 @@ impl Ring {
     /// One more producer; none if all slots are taken, or the ring's name is another ring's now.
     pub(crate) fn attach(&self) -> Option<SharedProducer> {
         let producer = SharedProducer::attach(self.home.clone()).ok()?;
-        (producer.layout().uuid == self.uuid).then_some(producer)
+        (producer.layout().uuid == self.layout.uuid).then_some(producer)
     }
 
     #[cold]

@@ -182,3 +182,20 @@ fn a_ring_that_overwrites_keeps_the_resource() {
         assert!(resources[0].has("service.name"));
     }
 }
+
+#[test]
+fn the_resource_is_told_for_each_quarter_of_the_ring() {
+    let (_dir, path) = ring();
+    // Small records: their headers and stamps are a good part of what they take.
+    let layer = PerfringLayer::create(&path, &Options { size: 1 << 16, ..options() }).unwrap();
+    let sink = layer.sink().clone();
+    let kind = sink.declare(Class::Gauge, "small", "", &[]).unwrap();
+    for _ in 0..50 {
+        (0..1000).for_each(|_| sink.write(kind, |_| {}).unwrap());
+    }
+    for _ in 0..20 {
+        (0..300).for_each(|_| sink.write(kind, |_| {}).unwrap());
+        let resources = of(&all_rows(&path), Class::Resource).len();
+        assert!((3..=5).contains(&resources), "{resources}");
+    }
+}
