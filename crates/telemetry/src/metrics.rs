@@ -22,6 +22,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// records. Describe an instrument before its first use: the `counter!` macro of a later place with
 /// the same name and labels goes on with the same sum.
 ///
+/// A child of `fork(2)` goes on with its parent's sums, under its own `process.pid`: who adds up the
+/// sums of several processes counts twice what was before the fork. (To tell would cost a system call
+/// for each increment.) Use counters on one side of a fork only, or take differences.
+///
 /// ```
 /// use perfring_telemetry::{Resource, Sink, metrics::RingRecorder, options};
 /// # let dir = tempfile::tempdir()?;

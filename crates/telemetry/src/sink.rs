@@ -2,7 +2,7 @@
 
 use crate::local::{self, Handle};
 use crate::signals::{ALL, COMMON, RESOURCE, Signal};
-use crate::{Resource, ids};
+use crate::{Resource, ids, signals};
 use perfring_producer::types::tagged::TaggedWriter;
 use perfring_producer::types::{Class, Encoding, Field, Schema};
 use perfring_producer::{
@@ -86,6 +86,8 @@ pub(crate) struct Ring {
     owner: u32,
     /// The process, as it stands in records.
     pid: AtomicU32,
+    /// What its sums count from.
+    started: AtomicU64,
     /// Bytes since the resource was last told.
     traffic: AtomicU64,
     /// A thread counts its bytes for itself up to so many.
@@ -170,6 +172,7 @@ impl Sink {
             spare: Mutex::new(Handle::new(spare)),
             owner: pid,
             pid: AtomicU32::new(pid),
+            started: AtomicU64::new(ids::started()),
             traffic: AtomicU64::new(0),
             chunk: interval / 256,
             interval,
@@ -339,6 +342,7 @@ impl Sink {
         local::forget(&self.ring);
         let pid = std::process::id();
         if self.ring.pid.swap(pid, Ordering::Relaxed) != pid {
+            self.ring.started.store(ids::started_anew(), Ordering::Relaxed);
             let _ = self.tell_resource();
         }
     }
@@ -355,7 +359,9 @@ impl Sink {
     /// By the sink's own producer, so that a thread that does no more than this takes no slot.
     fn tell_resource(&self) -> Result<(), ReserveError> {
         let mut buffer = local::take_buffer();
-        self.ring.resource.fill(&mut self.begin(&mut buffer));
+        let mut writer = self.begin(&mut buffer);
+        signals::started(self.ring.started.load(Ordering::Relaxed), &mut writer);
+        self.ring.resource.fill(&mut writer);
         let tell = |handle: &Handle| handle.publish(RESOURCE.id, &buffer, &self.ring).map(|_| ());
         let mut told = self.ring.with_spare(tell);
         if told == Err(ReserveError::Forked) {

@@ -232,6 +232,8 @@ fn a_new_thread_of_a_child_may_be_the_first_to_speak() {
     });
     let parent = u64::from(std::process::id());
     assert_eq!(pids(&rows, Class::Log), [parent, child, child]);
+    let resources = of(&rows, Class::Resource);
+    assert!(resources[0].u64("start_time_unix_nano") < resources[1].u64("start_time_unix_nano"));
     assert_eq!(pids(&rows, Class::Resource), [parent, child]);
 }
 
