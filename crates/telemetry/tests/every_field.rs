@@ -27,7 +27,8 @@ impl Row {
     fn fields(&self) -> Vec<(&str, &Value)> {
         let Value::Struct(fields) = &self.value else { panic!("{:?}", self.value) };
         let told = |name: &str| {
-            name != names::PID && name != names::TIME
+            name != names::PID
+                && name != names::TIME
                 && (name != names::START_TIME || self.class != Class::Resource)
         };
         fields.iter().map(|(name, value)| (&**name, value)).filter(|(name, _)| told(name)).collect()

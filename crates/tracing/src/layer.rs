@@ -205,6 +205,8 @@ fn unchanging(
 ) {
     if site.first.is_none() {
         site::constants(class, metadata, |name, value| match value {
+            // What a program says of itself goes before what we know.
+            _ if site::is_said(class, metadata, name) => {}
             Constant::Str(value) => writer.text(name, value),
             Constant::U64(value) => writer.u64(name, value),
             _ => {}

@@ -49,6 +49,12 @@ pub(crate) fn with_name<R>(
     }
 }
 
+/// Whether one of its fields has this name in a record.
+pub(crate) fn is_said(class: Class, metadata: &Metadata<'_>, name: &str) -> bool {
+    let mut fields = metadata.fields().iter();
+    fields.any(|field| with_name(class, metadata, field.name(), |own| own == name))
+}
+
 pub(crate) fn is_of_log(metadata: &Metadata<'_>) -> bool {
     metadata.target() == "log" && metadata.file().is_none()
 }

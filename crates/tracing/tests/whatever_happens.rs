@@ -199,3 +199,26 @@ fn the_resource_is_told_for_each_quarter_of_the_ring() {
         assert!((3..=5).contains(&resources), "{resources}");
     }
 }
+
+#[test]
+fn what_a_program_says_of_itself_stands_alone_also_where_the_table_is_full() {
+    let (_dir, path) = ring();
+    let layer = PerfringLayer::create(&path, &Options { types_size: 8192, ..options() }).unwrap();
+    for n in 0..100 {
+        let _ = layer.sink().declare(Class::Gauge, &format!("filler {n}"), "", &[]);
+    }
+    with(&Dispatch::new(tracing_subscriber::registry().with(layer)), || {
+        let _span = info_span!("span", level = "mine").entered();
+        info!(code.file.path = "mine", code.line.number = 7, "event");
+    });
+    let rows = rows(&path);
+    assert_eq!((rows[0].type_name.as_str(), rows[0].str("level")), ("perfring.SpanStart", "mine"));
+    assert_eq!(
+        (rows[1].str("code.file.path"), rows[1].get("code.line.number").to_string()),
+        ("mine", "7".into())
+    );
+    assert_eq!(
+        (rows[1].str("severity_text"), rows[1].type_name.as_str()),
+        ("INFO", "perfring.Log")
+    );
+}
