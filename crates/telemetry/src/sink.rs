@@ -7,7 +7,7 @@ use perfring_producer::types::tagged::TaggedWriter;
 use perfring_producer::types::{Class, Encoding, Field, Schema};
 use perfring_producer::{
     AttachError, CreateError, Home, Layout, Options, Policy, RecordType, ReserveError,
-    SharedProducer, create,
+    SharedProducer, TypeError, create,
 };
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -49,7 +49,9 @@ const WORD: usize = 8;
 /// `process.pid`. A reader that follows the ring has seen it; for who reads a dump, give such a process
 /// a ring of its own.
 ///
-/// Nothing here blocks, but for what a shared ring does itself. What cannot be published is counted
+/// [`Sink::emit`] and [`Sink::write`] wait for nobody, but for what a shared ring does itself and for that
+/// one producer's lock. [`Sink::declare`], and so the first record of a place or of an instrument, takes
+/// the lock of the ring's type table: while another process holds it, it waits for up to 0.1 s. What cannot be published is counted
 /// by the ring, and by [`Sink::dropped`].
 ///
 /// ```
@@ -213,7 +215,7 @@ impl Sink {
     ///
     /// # Errors
     /// [`ReserveError::Type`] if the table is full: then use the ready type of the class, with the
-    /// names in the records.
+    /// names in the records; [`Sink::may_declare_later`] tells whether for good.
     pub fn declare(
         &self,
         class: Class,
@@ -231,6 +233,14 @@ impl Sink {
             done = self.with_producer(register);
         }
         done.map(|()| schema.id)
+    }
+
+    /// Whether what [`Sink::declare`] refused may do another time: another process had the table's lock
+    /// for too long, or there was no slot. A full table stays full.
+    #[must_use]
+    pub fn may_declare_later(error: &ReserveError) -> bool {
+        use TypeError::{Busy, Lock};
+        matches!(error, ReserveError::Forked | ReserveError::Type(Busy | Lock { .. }))
     }
 
     /// Publishes a record of a type that [`Sink::declare`] gave. The sink writes the
