@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A trace's number: 16 bytes, not all zero.
@@ -112,6 +113,25 @@ fn seed() -> [u64; 4] {
 pub(crate) fn nanos() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// When this process made its first sink, or its parent did: 0 before that.
+static STARTED: AtomicU64 = AtomicU64::new(0);
+
+/// What the sums of this process count from: the same for all its sinks.
+pub(crate) fn started() -> u64 {
+    let now = nanos();
+    match STARTED.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => now,
+        Err(before) => before,
+    }
+}
+
+/// The same in a forked child that goes on with a sink.
+pub(crate) fn started_anew() -> u64 {
+    let now = nanos();
+    STARTED.store(now, Ordering::Relaxed);
+    now
 }
 
 #[cfg(test)]

@@ -61,19 +61,21 @@
 //! | `gauge`, `sum`, `histogram` | `name`, `unit`, `description` | the same of `Metric` |
 //! | `gauge`, `sum` | `value` | `as_int` or `as_double` of a `NumberDataPoint` |
 //! | `sum` | `is_monotonic`, `aggregation_temporality` (1 delta, 2 cumulative) | the same of `Sum` |
-//! | `sum`, `histogram` | `start_time_unix_nano` | the same of the data point; if missing, the time of the first `resource` record of the process |
+//! | `sum`, `histogram` | `start_time_unix_nano` | the same of the data point; if missing, that of the process's `resource` |
 //! | `histogram` | `count`, `sum`, `min`, `max`, `explicit_bounds`, `bucket_counts`, `aggregation_temporality` | the same of `Histogram` and its `HistogramDataPoint` |
 //! | `histogram` | `value` | one measurement, to be sorted into buckets by who forwards it |
-//! | `resource` | all but the time | attributes of `Resource` |
+//! | `resource` | `start_time_unix_nano` | when the process made its first sink: its sums and histograms count from there. The same in each of its resources |
+//! | `resource` | all but these | attributes of `Resource` |
 //!
 //! A `span_start` without a `name` says more of a span that has begun: its attributes are added, a
 //! later one in the place of an earlier of the same name, and a link if it has one. Of a span there
 //! may be a start and no end (it is open, or the process died), or an end and no start (which was
 //! overwritten). Of a cumulative sum from several threads, the greatest of neighbouring samples
-//! counts.
+//! counts. A child of `fork(2)` goes on with the sums that its parent had, under its own pid.
 //!
 //! The resource is told when a process attaches, and again after each quarter of the ring that the
-//! process fills, as a ring that overwrites would lose it. Process ids are told apart within one pid
+//! process fills, as a ring that overwrites would lose it: of a process that writes much less than others
+//! it may be missing, see [`Sink`]. Process ids are told apart within one pid
 //! namespace: containers that share a ring may have the same.
 //!
 //! Not carried: exemplars, exponential histograms and summaries, trace state and flags, links'

@@ -26,6 +26,8 @@ struct Place {
     handle: Option<Handle>,
     /// Without a handle: calls until the next try to get one.
     patience: Cell<u32>,
+    /// The process that has tried.
+    pid: u32,
 }
 
 /// Calls between two tries to get a slot where there was none: a try costs some 100 µs.
@@ -65,19 +67,23 @@ pub(crate) fn give_buffer(mut buffer: Vec<u8>) {
     });
 }
 
-/// Does this with the thread's own producer. `None` if it has none, or no longer.
+/// Does this with the thread's own producer. `None` if it has none, or no longer; `Forked` if it would
+/// get one now, and this is not the process with this pid.
 pub(crate) fn with<R>(
     ring: &Arc<Ring>,
+    pid: u32,
     act: impl Fn(&Handle) -> Result<R, ReserveError>,
 ) -> Option<Result<R, ReserveError>> {
-    LOCAL.try_with(|local| local.with(ring, act)).ok().flatten()
+    LOCAL.try_with(|local| local.with(ring, pid, act)).ok().flatten()
 }
 
-/// Forgets the thread's producer: in a forked child it is the parent's.
+/// Forgets the thread's producer: in a forked child it is the parent's. That this process has found no
+/// slot is remembered, or else each record would try again.
 pub(crate) fn forget(ring: &Arc<Ring>) {
     let _ = LOCAL.try_with(|local| {
         if let Ok(mut places) = local.places.try_borrow_mut() {
-            places.retain(|place| !place.is_of(ring));
+            let stays = |place: &Place| place.handle.is_none() && place.pid == std::process::id();
+            places.retain(|place| !place.is_of(ring) || stays(place));
         }
     });
 }
@@ -104,6 +110,7 @@ impl Local {
     fn with<R>(
         &self,
         ring: &Arc<Ring>,
+        pid: u32,
         act: impl Fn(&Handle) -> Result<R, ReserveError>,
     ) -> Option<Result<R, ReserveError>> {
         let places = self.places.try_borrow().ok()?;
@@ -117,6 +124,10 @@ impl Local {
             }
         }
         drop(places);
+        // A thread that has no producer from before the fork learns only here that there was one.
+        if std::process::id() != pid {
+            return Some(Err(ReserveError::Forked));
+        }
         self.attach(ring)?;
         let places = self.places.try_borrow().ok()?;
         let place = places.iter().find(|place| place.is_of(ring))?;
@@ -127,7 +138,8 @@ impl Local {
     #[inline(never)]
     fn attach(&self, ring: &Arc<Ring>) -> Option<()> {
         let handle = ring.attach().map(Handle::new);
-        let place = Place { ring: Arc::downgrade(ring), handle, patience: Cell::new(PATIENCE) };
+        let (patience, pid) = (Cell::new(PATIENCE), std::process::id());
+        let place = Place { ring: Arc::downgrade(ring), handle, patience, pid };
         let mut places = self.places.try_borrow_mut().ok()?;
         places.retain(|place| place.ring.strong_count() > 0 && !place.is_of(ring));
         places.push(place);

@@ -6,8 +6,8 @@ use metrics::{CounterFn, GaugeFn, HistogramFn, Key, KeyName, Metadata, SharedStr
 use perfring_producer::RecordType;
 use perfring_producer::types::tagged::TaggedWriter;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Writes what the `metrics` crate measures into a ring: a record each time.
 ///
@@ -18,9 +18,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// | histogram | each measurement, for a reader to sort into buckets |
 ///
 /// Each instrument (a name and labels) has a record type of its own with name, unit, description and
-/// labels in the ring's table, from its first use; while the table is full, they stand in the
-/// records. Describe an instrument before its first use: the `counter!` macro of a later place with
+/// labels in the ring's table, from its first use; if the table is full by then, they stand in the
+/// records, for good. So each set of values of labels takes a place in a table that never shrinks: keep
+/// users' names, addresses and the like out of labels. The first use may wait for the table's lock, see
+/// [`Sink`]. Describe an instrument before its first use: the `counter!` macro of a later place with
 /// the same name and labels goes on with the same sum.
+///
+/// A child of `fork(2)` goes on with its parent's sums, under its own `process.pid`: who adds up the
+/// sums of several processes counts twice what was before the fork. (To tell would cost a system call
+/// for each increment.) Use counters on one side of a fork only, or take differences. Such a
+/// child stops for ever at its first look-up of an instrument if another thread of the parent was at one
+/// during the fork; instruments that it holds are safe.
 ///
 /// ```
 /// use perfring_telemetry::{Resource, Sink, metrics::RingRecorder, options};
@@ -64,16 +72,18 @@ impl RingRecorder {
     }
 
     fn instrument(&self, class: Class, key: &Key) -> Arc<Instrument> {
-        let mut known = self.known();
+        let known = self.known();
         if let Some(found) = known.instruments.get(&(class, key.clone())) {
             return Arc::clone(found);
         }
         let described = known.described.get(&(class, key.name().to_owned()));
         let (unit, description) = described.cloned().unwrap_or_default();
+        // This may wait for the table's lock. Made twice, it is the same type twice.
+        drop(known);
         let made = Instrument::new(self.sink.clone(), class, key.clone(), unit, description);
-        let made = Arc::new(made);
-        known.instruments.insert((class, key.clone()), Arc::clone(&made));
-        made
+        let mut known = self.known();
+        let of_key = known.instruments.entry((class, key.clone()));
+        Arc::clone(of_key.or_insert_with(|| Arc::new(made)))
     }
 }
 
@@ -103,6 +113,9 @@ impl metrics::Recorder for RingRecorder {
     }
 }
 
+/// Samples between two tries to declare an instrument: a try may take 0.1 s.
+const PATIENCE: u32 = 1024;
+
 /// One instrument.
 #[derive(Debug)]
 struct Instrument {
@@ -111,21 +124,39 @@ struct Instrument {
     key: Key,
     unit: &'static str,
     description: String,
-    /// None while the ring's table is full.
-    kind: Option<RecordType>,
+    /// Its type; `None` if the ring's table was full, which it then stays. Not set while another process
+    /// has kept us from the table.
+    kind: OnceLock<Option<RecordType>>,
+    /// Samples until the next try to set it.
+    patience: AtomicU32,
     /// A counter's sum; a gauge's value, as bits.
     state: AtomicU64,
 }
 
 impl Instrument {
     fn new(sink: Sink, class: Class, key: Key, unit: &'static str, description: String) -> Self {
+        let (kind, patience, state) = (OnceLock::new(), AtomicU32::new(0), AtomicU64::new(0));
+        let this = Instrument { sink, class, key, unit, description, kind, patience, state };
+        this.declare();
+        this
+    }
+
+    #[cold]
+    fn declare(&self) -> Option<RecordType> {
+        let patience = self.patience.load(Ordering::Relaxed);
+        if patience > 0 {
+            // Two threads may count as one.
+            self.patience.store(patience - 1, Ordering::Relaxed);
+            return None;
+        }
+        let (class, key, unit) = (self.class, &self.key, self.unit);
         let labels: Vec<_> = key
             .labels()
             .map(|label| (names::AttributeName::new(class, label.key()), label.value()))
             .collect();
         let value = Field { unit, ..Field::new(names::VALUE, 0, Shape::ANY) };
         let mut fields = vec![value, Field::constant(names::NAME, Constant::Str(key.name()))];
-        let texts = [(names::UNIT, unit), (names::DESCRIPTION, &description)];
+        let texts = [(names::UNIT, unit), (names::DESCRIPTION, self.description.as_str())];
         for (name, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
             fields.push(Field::constant(name, Constant::Str(text)));
         }
@@ -137,21 +168,25 @@ impl Instrument {
         for (name, value) in &labels {
             fields.push(Field::constant(name.as_str(), Constant::Str(value)));
         }
-        let kind = sink.declare(class, key.name(), &description, &fields).ok();
-        drop(fields);
-        drop(labels);
-        Instrument { sink, class, key, unit, description, kind, state: AtomicU64::new(0) }
+        let declared = self.sink.declare(class, key.name(), &self.description, &fields);
+        if declared.as_ref().is_err_and(Sink::may_declare_later) {
+            self.patience.store(PATIENCE, Ordering::Relaxed);
+        } else {
+            let _ = self.kind.set(declared.as_ref().ok().copied());
+        }
+        declared.ok()
     }
 
     /// What the ring refuses, it counts.
     fn sample(&self, value: Value<'_>) {
-        let kind = self.kind.unwrap_or(match self.class {
+        let own = self.kind.get().copied().unwrap_or_else(|| self.declare());
+        let kind = own.unwrap_or(match self.class {
             Class::Sum => Sum::SCHEMA.id,
             Class::Gauge => Gauge::SCHEMA.id,
             _ => Histogram::SCHEMA.id,
         });
         let _ = self.sink.write(kind, |writer| {
-            if self.kind.is_some() {
+            if own.is_some() {
                 value.write(FIRST, writer);
             } else {
                 self.in_full(value, writer);

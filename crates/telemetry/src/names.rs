@@ -55,7 +55,7 @@ pub const VALUE: &str = "value";
 pub const IS_MONOTONIC: &str = "is_monotonic";
 /// 1 delta, 2 cumulative.
 pub const TEMPORALITY: &str = "aggregation_temporality";
-/// What a sum or a histogram counts from.
+/// What a sum or a histogram counts from; of a resource, what those count from that do not say so.
 pub const START_TIME: &str = "start_time_unix_nano";
 /// A histogram's number of measurements.
 pub const COUNT: &str = "count";
@@ -147,7 +147,7 @@ pub const fn reserved(class: Class) -> &'static [&'static str] {
             SCOPE,
             CUT,
         ],
-        Class::Resource => &[TIME, CUT],
+        Class::Resource => &[TIME, START_TIME, CUT],
         _ => &[],
     }
 }

@@ -1,12 +1,13 @@
 //! What the process is that writes.
 
-use crate::names::AttributeName;
+use crate::names::{self, AttributeName};
 use perfring_producer::types::Class;
 use perfring_producer::types::tagged::TaggedWriter;
 use std::borrow::Cow;
 
 /// What the process is that writes: attributes under the names of OpenTelemetry's semantic
-/// conventions. `process.pid` is not among them: the sink knows it, also in a forked child.
+/// conventions. `process.pid` is not among them, and not written if given: the sink knows it, also in a
+/// forked child.
 ///
 /// ```
 /// use perfring_telemetry::Resource;
@@ -21,7 +22,7 @@ pub struct Resource {
 
 impl Resource {
     /// What can be known without being told: `service.name` (from `OTEL_SERVICE_NAME`, else the
-    /// program's name), `service.instance.id` (a random UUID), `process.executable.name`,
+    /// program's name, else `unknown_service`), `service.instance.id` (a random UUID), `process.executable.name`,
     /// `host.name`, `telemetry.sdk.*`, and what `OTEL_RESOURCE_ATTRIBUTES` says.
     #[must_use]
     pub fn here() -> Self {
@@ -29,7 +30,7 @@ impl Resource {
         let program = std::path::Path::new(&program).file_name().unwrap_or_default();
         let program = program.to_string_lossy().into_owned();
         let mut this = Resource::default()
-            .with("service.name", program.clone())
+            .with("service.name", service(&program))
             .with("service.instance.id", uuid())
             .with("process.executable.name", program)
             .with("telemetry.sdk.name", "perfring")
@@ -40,7 +41,7 @@ impl Resource {
         }
         let told = std::env::var("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
         for (name, value) in told.split(',').filter_map(|pair| pair.split_once('=')) {
-            this = this.with(name.trim().to_owned(), value.trim().to_owned());
+            this = this.with(decoded(name.trim()), decoded(value.trim()));
         }
         match std::env::var("OTEL_SERVICE_NAME") {
             Ok(name) if !name.is_empty() => this.with("service.name", name),
@@ -71,10 +72,37 @@ impl Resource {
     }
 
     pub(crate) fn fill(&self, writer: &mut TaggedWriter<'_>) {
-        for (name, value) in &self.attributes {
+        // The sink has written the pid, and a field that comes twice is a list.
+        for (name, value) in self.attributes.iter().filter(|(name, _)| name != names::PID) {
             writer.text(AttributeName::new(Class::Resource, name).as_str(), value);
         }
     }
+}
+
+fn service(program: &str) -> String {
+    if program.is_empty() { "unknown_service".into() } else { program.to_owned() }
+}
+
+/// Without percent signs, as the format of baggage has them; what is no such code stays as it is.
+fn decoded(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let code = (*first == b'%').then(|| after.get(..2)).flatten();
+        let code = code.filter(|code| code.iter().all(u8::is_ascii_hexdigit));
+        let code = code.and_then(|code| str::from_utf8(code).ok());
+        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                out.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
 }
 
 /// A random UUID, version 4.
@@ -85,4 +113,21 @@ fn uuid() -> String {
     let hex = crate::TraceId(bytes).to_string();
     let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
     parts.join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percent_codes_are_read() {
+        assert_eq!(decoded("a%20b%2Cc%3d%C3%A9"), "a b,c=é");
+        assert_eq!(decoded("100% %zz %4 %+1 %"), "100% %zz %4 %+1 %");
+        assert_eq!(decoded("%ff"), "\u{fffd}");
+    }
+
+    #[test]
+    fn a_service_has_a_name() {
+        assert_eq!((service(""), service("shop")), ("unknown_service".into(), "shop".into()));
+    }
 }

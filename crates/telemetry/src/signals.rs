@@ -103,10 +103,20 @@ pub(crate) const ALL: [Schema<'static>; 7] = [
     RESOURCE,
 ];
 
+fields! {
+    RESOURCE_FIELDS:
+    RESOURCE_START = ns(names::START_TIME, "what its sums count from: the same in all its resources"),
+}
+
 /// What a [`Resource`](crate::Resource) is in the ring.
 pub(crate) const RESOURCE: Schema<'static> = schema(
     "perfring.Resource",
     Class::Resource,
     "what the process is whose records have this process.pid, from here on",
-    &COMMON,
+    RESOURCE_FIELDS,
 );
+
+/// Begins a resource's record.
+pub(crate) fn started(at: u64, writer: &mut TaggedWriter<'_>) {
+    writer.u64(RESOURCE_START, at);
+}

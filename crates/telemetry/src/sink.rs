@@ -2,12 +2,12 @@
 
 use crate::local::{self, Handle};
 use crate::signals::{ALL, COMMON, RESOURCE, Signal};
-use crate::{Resource, ids};
+use crate::{Resource, ids, signals};
 use perfring_producer::types::tagged::TaggedWriter;
 use perfring_producer::types::{Class, Encoding, Field, Schema};
 use perfring_producer::{
     AttachError, CreateError, Home, Layout, Options, Policy, RecordType, ReserveError,
-    SharedProducer, create,
+    SharedProducer, TypeError, create,
 };
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -40,9 +40,18 @@ const WORD: usize = 8;
 ///
 /// Each thread attaches to the ring for itself when it first writes, and gives its slot back when it
 /// ends; threads that find no slot free share one producer that the sink keeps for them, behind a
-/// lock. A child of `fork(2)` attaches anew by itself at its first record.
+/// lock. A child of `fork(2)` attaches anew by itself at its first record. It has no such producer: its
+/// threads that find no slot lose their records, and try again after some thousands.
 ///
-/// Nothing here blocks, but for what a shared ring does itself. What cannot be published is counted
+/// What the process is stands in the ring each time it has filled a quarter of it. A process counts only
+/// its own bytes: where others write more than three times as much as it does into a ring that
+/// overwrites, they may overwrite its resource before it is told again, and its records then have only
+/// `process.pid`. A reader that follows the ring has seen it; for who reads a dump, give such a process
+/// a ring of its own.
+///
+/// [`Sink::emit`] and [`Sink::write`] wait for nobody, but for what a shared ring does itself and for that
+/// one producer's lock. [`Sink::declare`], and so the first record of a place or of an instrument, takes
+/// the lock of the ring's type table: while another process holds it, it waits for up to 0.1 s. What cannot be published is counted
 /// by the ring, and by [`Sink::dropped`].
 ///
 /// ```
@@ -68,7 +77,8 @@ pub struct Sink {
 #[derive(Debug)]
 pub(crate) struct Ring {
     home: Home,
-    uuid: [u8; 16],
+    layout: Layout,
+    /// As [`is_timed`] says.
     timed: bool,
     max_len: usize,
     resource: Resource,
@@ -78,6 +88,8 @@ pub(crate) struct Ring {
     owner: u32,
     /// The process, as it stands in records.
     pid: AtomicU32,
+    /// What its sums count from.
+    started: AtomicU64,
     /// Bytes since the resource was last told.
     traffic: AtomicU64,
     /// A thread counts its bytes for itself up to so many.
@@ -155,13 +167,14 @@ impl Sink {
         let interval = layout.data_size / 4;
         let ring = Ring {
             home,
-            uuid: layout.uuid,
+            layout,
             timed: is_timed(&layout),
             max_len: spare.max_len(),
             resource,
             spare: Mutex::new(Handle::new(spare)),
             owner: pid,
             pid: AtomicU32::new(pid),
+            started: AtomicU64::new(ids::started()),
             traffic: AtomicU64::new(0),
             chunk: interval / 256,
             interval,
@@ -202,7 +215,7 @@ impl Sink {
     ///
     /// # Errors
     /// [`ReserveError::Type`] if the table is full: then use the ready type of the class, with the
-    /// names in the records.
+    /// names in the records; [`Sink::may_declare_later`] tells whether for good.
     pub fn declare(
         &self,
         class: Class,
@@ -220,6 +233,14 @@ impl Sink {
             done = self.with_producer(register);
         }
         done.map(|()| schema.id)
+    }
+
+    /// Whether what [`Sink::declare`] refused may do another time: another process had the table's lock
+    /// for too long, or there was no slot. A full table stays full.
+    #[must_use]
+    pub fn may_declare_later(error: &ReserveError) -> bool {
+        use TypeError::{Busy, Lock};
+        matches!(error, ReserveError::Forked | ReserveError::Type(Busy | Lock { .. }))
     }
 
     /// Publishes a record of a type that [`Sink::declare`] gave. The sink writes the
@@ -285,15 +306,10 @@ impl Sink {
 
     /// Returns how many bytes the sink is to count.
     fn publish(&self, kind: RecordType, payload: &mut [u8]) -> Result<u64, ReserveError> {
-        let mut done = self.with_producer(|handle| handle.publish(kind, payload, &self.ring));
+        let mut done = self.try_publish(kind, payload);
         if done == Err(ReserveError::Forked) {
             self.renew();
-            let pid = u64::from(self.ring.pid.load(Ordering::Relaxed)).to_ne_bytes();
-            let at = if self.ring.timed { WORD } else { VALUE + WORD };
-            if let Some(place) = payload.get_mut(at..at + pid.len()) {
-                place.copy_from_slice(&pid);
-            }
-            done = self.with_producer(|handle| handle.publish(kind, payload, &self.ring));
+            done = self.try_publish(kind, payload);
         }
         if done.is_err() {
             self.ring.dropped.fetch_add(1, Ordering::Relaxed);
@@ -302,11 +318,32 @@ impl Sink {
     }
 
     #[inline]
+    fn try_publish(&self, kind: RecordType, payload: &mut [u8]) -> Result<u64, ReserveError> {
+        // A record that was begun before the fork showed has the parent's pid: a value in it may have
+        // written a record itself, or another thread.
+        let pid = self.ring.pid.load(Ordering::Relaxed);
+        let at = if self.ring.timed { WORD } else { VALUE + WORD };
+        if let Some(place) = payload.get_mut(at..at + WORD) {
+            place.copy_from_slice(&u64::from(pid).to_ne_bytes());
+        }
+        self.with_producer_of(pid, |handle| handle.publish(kind, payload, &self.ring))
+    }
+
     fn with_producer<R>(
         &self,
         act: impl Fn(&Handle) -> Result<R, ReserveError>,
     ) -> Result<R, ReserveError> {
-        local::with(&self.ring, &act).unwrap_or_else(|| self.ring.with_spare(act))
+        self.with_producer_of(self.ring.pid.load(Ordering::Relaxed), act)
+    }
+
+    /// `Forked` if this is not the process with this pid.
+    #[inline]
+    fn with_producer_of<R>(
+        &self,
+        pid: u32,
+        act: impl Fn(&Handle) -> Result<R, ReserveError>,
+    ) -> Result<R, ReserveError> {
+        local::with(&self.ring, pid, &act).unwrap_or_else(|| self.ring.with_spare(act))
     }
 
     /// In a forked child: attach anew, and say so.
@@ -315,6 +352,7 @@ impl Sink {
         local::forget(&self.ring);
         let pid = std::process::id();
         if self.ring.pid.swap(pid, Ordering::Relaxed) != pid {
+            self.ring.started.store(ids::started_anew(), Ordering::Relaxed);
             let _ = self.tell_resource();
         }
     }
@@ -324,23 +362,25 @@ impl Sink {
     fn count(&self, bytes: u64) {
         let before = self.ring.traffic.fetch_add(bytes, Ordering::Relaxed);
         if before < self.ring.interval && before + bytes >= self.ring.interval {
-            let told = self.tell_resource();
-            // Refused, for a full ring: after the next bytes again.
-            let rest = if told.is_ok() { 0 } else { self.ring.interval - 1 };
-            self.ring.traffic.store(rest, Ordering::Relaxed);
+            let _ = self.tell_resource();
         }
     }
 
     /// By the sink's own producer, so that a thread that does no more than this takes no slot.
     fn tell_resource(&self) -> Result<(), ReserveError> {
         let mut buffer = local::take_buffer();
-        self.ring.resource.fill(&mut self.begin(&mut buffer));
+        let mut writer = self.begin(&mut buffer);
+        signals::started(self.ring.started.load(Ordering::Relaxed), &mut writer);
+        self.ring.resource.fill(&mut writer);
         let tell = |handle: &Handle| handle.publish(RESOURCE.id, &buffer, &self.ring).map(|_| ());
         let mut told = self.ring.with_spare(tell);
         if told == Err(ReserveError::Forked) {
             told = self.with_producer(tell);
         }
         local::give_buffer(buffer);
+        // Refused, for a full ring or want of a slot: after the next bytes again.
+        let rest = if told.is_ok() { 0 } else { self.ring.interval - 1 };
+        self.ring.traffic.store(rest, Ordering::Relaxed);
         told
     }
 }
@@ -350,7 +390,7 @@ impl Handle {
     #[inline]
     fn publish(&self, kind: RecordType, bytes: &[u8], ring: &Ring) -> Result<u64, ReserveError> {
         self.producer.publish(kind, bytes)?;
-        let sum = self.bytes.get() + bytes.len() as u64;
+        let sum = self.bytes.get().saturating_add(ring.layout.record_size(bytes.len()));
         let due = sum >= ring.chunk;
         self.bytes.set(if due { 0 } else { sum });
         Ok(if due { sum } else { 0 })
@@ -361,7 +401,7 @@ impl Ring {
     /// One more producer; none if all slots are taken, or the ring's name is another ring's now.
     pub(crate) fn attach(&self) -> Option<SharedProducer> {
         let producer = SharedProducer::attach(self.home.clone()).ok()?;
-        (producer.layout().uuid == self.uuid).then_some(producer)
+        (producer.layout().uuid == self.layout.uuid).then_some(producer)
     }
 
     #[cold]

@@ -26,7 +26,11 @@ impl Row {
     /// Names and values, but for what a sink adds.
     fn fields(&self) -> Vec<(&str, &Value)> {
         let Value::Struct(fields) = &self.value else { panic!("{:?}", self.value) };
-        let told = |name: &str| name != names::PID && name != names::TIME;
+        let told = |name: &str| {
+            name != names::PID
+                && name != names::TIME
+                && (name != names::START_TIME || self.class != Class::Resource)
+        };
         fields.iter().map(|(name, value)| (&**name, value)).filter(|(name, _)| told(name)).collect()
     }
 }
@@ -49,6 +53,7 @@ fn sink() -> (tempfile::TempDir, PathBuf, Sink) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
     let resource = Resource::default().with("service.name", "test").with("a.b", "c");
+    let resource = resource.with("process.pid", "not mine");
     let sink = Sink::create(&path, &options(), resource).unwrap();
     (dir, path, sink)
 }
@@ -316,4 +321,24 @@ proptest! {
             prop_assert!(back == name || name.starts_with(back) && name.len() > 244);
         }
     }
+}
+
+#[test]
+fn each_resource_of_a_process_has_its_pid_and_the_same_start() {
+    let before = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos());
+    let (_dir, path, first) = sink();
+    let resource = Resource::default().with("start_time_unix_nano", "mine");
+    let second = Sink::attach(&path, resource.with("process.pid", "not mine")).unwrap();
+    drop((first, second));
+    let rows = rows(&path);
+    let get = |row: usize, name: &str| rows[row].value.get(name).cloned();
+    assert_eq!(rows.len(), 2);
+    for row in 0..2 {
+        assert_eq!(get(row, "process.pid"), Some(Value::U64(std::process::id().into())));
+    }
+    let Some(Value::U64(start)) = get(0, "start_time_unix_nano") else { panic!("no start") };
+    assert_eq!(get(1, "start_time_unix_nano"), Some(Value::U64(start)));
+    // Another test of this process may have made the first sink.
+    assert!(start.abs_diff(before.unwrap()) < 600_000_000_000);
+    assert_eq!(get(1, "attributes.start_time_unix_nano"), Some(s("mine")));
 }

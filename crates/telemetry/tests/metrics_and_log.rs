@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use metrics::{Unit, counter, describe_counter, describe_histogram, gauge, histogram};
+use nix::fcntl::{FcntlArg, fcntl};
 use perfring_consumer::{Item, Snapshot};
-use perfring_telemetry::producer::{Options, RecordType};
+use perfring_telemetry::producer::{Options, RecordType, SharedProducer};
 use perfring_telemetry::{Resource, Sink, log::RingLog, metrics::RingRecorder, options};
 use perfring_types::Class;
 use perfring_types::read::{TypeTable, Value};
@@ -74,6 +75,38 @@ fn instruments_have_types_or_stand_in_full_in_the_record() {
         assert_eq!(text(4, "method").as_deref(), Some("PUT"));
         assert_eq!(text(8, "unit").as_deref(), Some("s"));
     }
+}
+
+#[test]
+fn an_instrument_that_found_the_table_locked_gets_its_type_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    let sink = Sink::create(&path, &options(), Resource::here()).unwrap();
+    let byte = SharedProducer::attach(&path).unwrap().layout().types_offset();
+    let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+    let lock = nix::libc::flock {
+        l_type: nix::libc::F_WRLCK as nix::libc::c_short,
+        l_whence: nix::libc::SEEK_SET as nix::libc::c_short,
+        l_start: byte.try_into().unwrap(),
+        l_len: 1,
+        l_pid: 0,
+    };
+    fcntl(&file, FcntlArg::F_OFD_SETLK(&lock)).unwrap();
+    metrics::with_local_recorder(&RingRecorder::new(sink), || {
+        let held = counter!("held");
+        drop(file); // and with it the lock
+        (0..3000).for_each(|_| held.increment(1));
+    });
+    let rows = rows(&path);
+    assert!(
+        rows.iter()
+            .map(|row| row.2.get("value").unwrap())
+            .eq(&(1..=3000).map(Value::U64).collect::<Vec<_>>())
+    );
+    assert!(rows.iter().all(|row| row.2.get("name") == Some(&Value::Str("held".into()))));
+    let without = rows.iter().filter(|row| row.1 != "held").count();
+    // Neither for good, nor with a try for each sample.
+    assert!((100..2000).contains(&without), "{without}");
 }
 
 #[test]

@@ -109,7 +109,7 @@ where
 {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let metadata = event.metadata();
-        let site = self.sites.of(&self.sink, metadata);
+        let site = &self.sites.of(&self.sink, metadata);
         let around = self.around(event.parent(), event.is_contextual());
         // What the ring refuses, it counts.
         let _ = self.sink.write(site.kind, |writer| {
@@ -121,7 +121,7 @@ where
 
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, _: Context<'_, S>) {
         let metadata = attributes.metadata();
-        let site = self.sites.of(&self.sink, metadata);
+        let site = &self.sites.of(&self.sink, metadata);
         let around = self.around(attributes.parent(), attributes.is_contextual());
         let start = self.now();
         let ids = Ids {
@@ -205,6 +205,8 @@ fn unchanging(
 ) {
     if site.first.is_none() {
         site::constants(class, metadata, |name, value| match value {
+            // What a program says of itself goes before what we know.
+            _ if site::is_said(class, metadata, name) => {}
             Constant::Str(value) => writer.text(name, value),
             Constant::U64(value) => writer.u64(name, value),
             _ => {}

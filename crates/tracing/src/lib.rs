@@ -55,20 +55,28 @@
 //! Fields are attributes under their own names, numbers and truth values as such, all else as text.
 //! When a span is entered and left is not written.
 //!
+//! A span's `duration_nano` is measured on `CLOCK_MONOTONIC`, the ring's stamps on `CLOCK_BOOTTIME`: over
+//! a suspension of the machine, the duration is less than the time between the two records.
+//!
 //! Filters are `tracing_subscriber`'s: `layer.with_filter(..)`. An event whose explicit parent is a
 //! span that the filter has left out is in no span.
 //!
 //! # What it costs
 //!
 //! Once warm, nothing is allocated: the first event of each place in the program registers its type,
-//! the first of each thread attaches to the ring. Where the table is full, names stand in the records.
+//! the first of each thread attaches to the ring. That registration takes the lock of the ring's type
+//! table, and waits for up to 0.1 s while another process holds it. Where the table is full, names stand in the records.
 //! A span's numbers are in one of 64 maps, each behind a lock.
 //!
 //! # Where it is safe
 //!
 //! In a `Debug` that itself logs, or panics; in destructors of thread-local values (but for new spans:
 //! the registry of `tracing_subscriber` panics at those); in a child of `fork(2)`, which attaches
-//! anew, unless another thread was making a span at that moment. Not in signal handlers.
+//! anew, unless another thread was doing something with a span at that moment: making, entering or
+//! closing it, recording values, saying what it follows from. The child has a copy of that thread's lock
+//! that nobody opens, and stops at it for ever when it does the same with a span in the same map. (It is
+//! so with `metrics::RingRecorder` while another thread looks up or describes an instrument.) Not in
+//! signal handlers.
 #![forbid(unsafe_code)]
 
 mod layer;

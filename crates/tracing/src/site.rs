@@ -1,11 +1,12 @@
 //! What is known of each place in the program that writes: its record type.
 
-use perfring_producer::RecordType;
 use perfring_producer::types::{Class, Constant, Field, Shape};
+use perfring_producer::{RecordType, ReserveError};
 use perfring_telemetry::names::{self, AttributeName};
 use perfring_telemetry::{FIRST, Log, Severity, Signal, Sink, SpanStart};
 use std::borrow::Cow;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use tracing_core::{Level, Metadata};
 
 /// The numbers of the ids in a type of our own.
@@ -15,7 +16,7 @@ pub(crate) const SPAN_ID: u16 = FIRST + 1;
 pub(crate) const PARENT_SPAN_ID: u16 = FIRST + 2;
 
 /// A place in the program, and the type of its records.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Site {
     /// Its own type, or the ready one if the ring's table is full.
     pub(crate) kind: RecordType,
@@ -47,6 +48,12 @@ pub(crate) fn with_name<R>(
         Some(name) => act(name),
         None => act(AttributeName::new(class, field).as_str()),
     }
+}
+
+/// Whether one of its fields has this name in a record.
+pub(crate) fn is_said(class: Class, metadata: &Metadata<'_>, name: &str) -> bool {
+    let mut fields = metadata.fields().iter();
+    fields.any(|field| with_name(class, metadata, field.name(), |own| own == name))
 }
 
 pub(crate) fn is_of_log(metadata: &Metadata<'_>) -> bool {
@@ -102,8 +109,14 @@ pub(crate) fn constants<'a>(
 }
 
 impl Site {
+    /// Of a place without a type of its own.
+    fn ready(metadata: &Metadata<'_>) -> Self {
+        let kind = if metadata.is_span() { SpanStart::SCHEMA.id } else { Log::SCHEMA.id };
+        Site { kind, first: None }
+    }
+
     #[cold]
-    fn new(sink: &Sink, metadata: &'static Metadata<'static>) -> Self {
+    fn new(sink: &Sink, metadata: &'static Metadata<'static>) -> Result<Self, ReserveError> {
         let class = if metadata.is_span() { Class::SpanStart } else { Class::Log };
         let mut ids = vec![names::TRACE_ID, names::SPAN_ID];
         if class == Class::SpanStart {
@@ -120,11 +133,8 @@ impl Site {
                 fields.push(Field::constant(name, value));
             }
         });
-        match sink.declare(class, &type_name(metadata), "", &fields) {
-            Ok(kind) => Site { kind, first: Some(FIRST + ids.len() as u16) },
-            Err(_) if class == Class::Log => Site { kind: Log::SCHEMA.id, first: None },
-            Err(_) => Site { kind: SpanStart::SCHEMA.id, first: None },
-        }
+        let kind = sink.declare(class, &type_name(metadata), "", &fields)?;
+        Ok(Site { kind, first: Some(FIRST + ids.len() as u16) })
     }
 }
 
@@ -147,6 +157,8 @@ fn type_name(metadata: &Metadata<'_>) -> Cow<'static, str> {
 #[derive(Debug)]
 pub(crate) struct Sites {
     places: Box<[OnceLock<(usize, Site)>]>,
+    /// Records of unknown places until the next try to know one, after one that had to wait in vain.
+    patience: AtomicU32,
     /// More of them.
     next: OnceLock<Box<Sites>>,
 }
@@ -155,16 +167,38 @@ impl Sites {
     const PLACES: usize = 1024;
     /// Places that are looked at in each table.
     const TRIES: usize = 8;
+    /// A try may take 0.1 s.
+    const PATIENCE: u32 = 1024;
 
     pub(crate) fn new() -> Self {
         Sites {
             places: (0..Self::PLACES).map(|_| OnceLock::new()).collect(),
+            patience: AtomicU32::new(0),
             next: OnceLock::new(),
         }
     }
 
+    /// What is to be known of a place from now on, or else how it writes this once.
+    #[cold]
+    fn make(&self, sink: &Sink, metadata: &'static Metadata<'static>) -> Result<Site, Site> {
+        let patience = self.patience.load(Ordering::Relaxed);
+        if patience > 0 {
+            // Two threads may count as one.
+            self.patience.store(patience - 1, Ordering::Relaxed);
+            return Err(Site::ready(metadata));
+        }
+        match Site::new(sink, metadata) {
+            Ok(site) => Ok(site),
+            Err(error) if Sink::may_declare_later(&error) => {
+                self.patience.store(Self::PATIENCE, Ordering::Relaxed);
+                Err(Site::ready(metadata))
+            }
+            Err(_) => Ok(Site::ready(metadata)),
+        }
+    }
+
     #[inline]
-    pub(crate) fn of(&self, sink: &Sink, metadata: &'static Metadata<'static>) -> &Site {
+    pub(crate) fn of(&self, sink: &Sink, metadata: &'static Metadata<'static>) -> Site {
         let key = std::ptr::from_ref(metadata).addr();
         let hash = (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         let mut table = self;
@@ -175,7 +209,10 @@ impl Sites {
                     Some(found) => found,
                     // Made outside of the lock: twice at worst, which is the same type twice.
                     None => {
-                        let _ = place.set((key, Site::new(sink, metadata)));
+                        match self.make(sink, metadata) {
+                            Ok(site) => drop(place.set((key, site))),
+                            Err(site) => return site,
+                        }
                         match place.get() {
                             Some(found) => found,
                             None => continue,
@@ -183,7 +220,7 @@ impl Sites {
                     }
                 };
                 if *its == key {
-                    return site;
+                    return *site;
                 }
             }
             table = table.next.get_or_init(|| Box::new(Sites::new()));

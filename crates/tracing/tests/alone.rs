@@ -7,8 +7,9 @@ mod common;
 use common::{Row, all_rows, of};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
-use perfring_producer::Options;
-use perfring_tracing::{PerfringLayer, options};
+use perfring_producer::{Options, SharedProducer};
+use perfring_telemetry::Log;
+use perfring_tracing::{PerfringLayer, Sink, options};
 use perfring_types::Class;
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -165,4 +166,92 @@ fn forks(time: bool) {
     let starts = of(&rows, Class::SpanStart);
     let spans: HashSet<_> = starts.iter().map(|row| row.bytes("span_id")).collect();
     assert_eq!((starts.len(), spans.len()), (3, 3));
+}
+
+/// Writes a record while it is written.
+struct Says(Sink);
+
+impl fmt::Debug for Says {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.emit(&Log { body: "inner".into(), ..Log::default() }).map_err(|_| fmt::Error)
+    }
+}
+
+/// What is in the ring after a child of `fork(2)` has done this, and the child's pid.
+fn after_a_fork(path: &Path, dispatch: &Dispatch, act: impl FnOnce()) -> (Vec<Row>, u64) {
+    let child = tracing::dispatcher::with_default(dispatch, || {
+        // SAFETY: the child calls what any thread may call, and ends without coming back.
+        match unsafe { fork() }.unwrap() {
+            ForkResult::Child => {
+                let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
+                // SAFETY: ends the process; nothing of it is needed any more.
+                unsafe { nix::libc::_exit(i32::from(done.is_err())) }
+            }
+            ForkResult::Parent { child } => {
+                assert!(matches!(waitpid(child, None).unwrap(), WaitStatus::Exited(_, 0)));
+                u64::try_from(child.as_raw()).unwrap()
+            }
+        }
+    });
+    (all_rows(path), child)
+}
+
+fn pids(rows: &[Row], class: Class) -> Vec<u64> {
+    of(rows, class).iter().map(|row| row.u64("process.pid")).collect()
+}
+
+#[test]
+fn a_child_of_a_process_that_has_said_nothing_is_told_from_it() {
+    for time in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ring");
+        let layer = PerfringLayer::create(&path, &Options { time, ..options() }).unwrap();
+        let says = Says(layer.sink().clone());
+        let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
+        let (rows, child) = after_a_fork(&path, &dispatch, || {
+            // The outer record is begun first, and the inner one finds out.
+            info!(?says, "outer");
+        });
+        let parent = u64::from(std::process::id());
+        assert_eq!(pids(&rows, Class::Log), [child; 2]);
+        assert_eq!(pids(&rows, Class::Resource), [parent, child]);
+    }
+}
+
+#[test]
+fn a_new_thread_of_a_child_may_be_the_first_to_speak() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    let dispatch = dispatch(&path, &options());
+    tracing::dispatcher::with_default(&dispatch, || say("parent"));
+    let (rows, child) = after_a_fork(&path, &dispatch, || {
+        let here = dispatch.clone();
+        let thread = || tracing::dispatcher::with_default(&here, || say("thread"));
+        std::thread::scope(|scope| scope.spawn(thread).join()).unwrap();
+        say("child");
+    });
+    let parent = u64::from(std::process::id());
+    assert_eq!(pids(&rows, Class::Log), [parent, child, child]);
+    let resources = of(&rows, Class::Resource);
+    assert!(resources[0].u64("start_time_unix_nano") < resources[1].u64("start_time_unix_nano"));
+    assert_eq!(pids(&rows, Class::Resource), [parent, child]);
+}
+
+#[test]
+fn a_child_without_a_slot_does_not_try_to_attach_for_each_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    // One for the parent's sink, one that is taken and then free.
+    let dispatch = dispatch(&path, &Options { slots: 2, ..options() });
+    let (rows, child) = after_a_fork(&path, &dispatch, || {
+        let taken = SharedProducer::attach(&path).unwrap();
+        say("no slot");
+        drop(taken);
+        (0..1000).for_each(|_| say("too early"));
+        (0..5000).for_each(|_| say("at last"));
+    });
+    let said: HashSet<_> = of(&rows, Class::Log).iter().map(|row| row.str("body")).collect();
+    assert_eq!(said, HashSet::from(["at last"]));
+    // It could not be told at first.
+    assert_eq!(pids(&rows, Class::Resource), [u64::from(std::process::id()), child]);
 }

@@ -4,6 +4,7 @@
 mod common;
 
 use common::{all_rows, of, rows};
+use nix::fcntl::{FcntlArg, fcntl};
 use perfring_consumer::Snapshot;
 use perfring_producer::{AttachError, Options, Policy, SharedProducer};
 use perfring_tracing::{PerfringLayer, options};
@@ -181,4 +182,72 @@ fn a_ring_that_overwrites_keeps_the_resource() {
         assert!((1..=8).contains(&resources.len()), "{}", resources.len());
         assert!(resources[0].has("service.name"));
     }
+}
+
+#[test]
+fn the_resource_is_told_for_each_quarter_of_the_ring() {
+    let (_dir, path) = ring();
+    // Small records: their headers and stamps are a good part of what they take.
+    let layer = PerfringLayer::create(&path, &Options { size: 1 << 16, ..options() }).unwrap();
+    let sink = layer.sink().clone();
+    let kind = sink.declare(Class::Gauge, "small", "", &[]).unwrap();
+    for _ in 0..50 {
+        (0..1000).for_each(|_| sink.write(kind, |_| {}).unwrap());
+    }
+    for _ in 0..20 {
+        (0..300).for_each(|_| sink.write(kind, |_| {}).unwrap());
+        let resources = of(&all_rows(&path), Class::Resource).len();
+        assert!((3..=5).contains(&resources), "{resources}");
+    }
+}
+
+#[test]
+fn what_a_program_says_of_itself_stands_alone_also_where_the_table_is_full() {
+    let (_dir, path) = ring();
+    let layer = PerfringLayer::create(&path, &Options { types_size: 8192, ..options() }).unwrap();
+    for n in 0..100 {
+        let _ = layer.sink().declare(Class::Gauge, &format!("filler {n}"), "", &[]);
+    }
+    with(&Dispatch::new(tracing_subscriber::registry().with(layer)), || {
+        let _span = info_span!("span", level = "mine").entered();
+        info!(code.file.path = "mine", code.line.number = 7, "event");
+    });
+    let rows = rows(&path);
+    assert_eq!((rows[0].type_name.as_str(), rows[0].str("level")), ("perfring.SpanStart", "mine"));
+    assert_eq!(
+        (rows[1].str("code.file.path"), rows[1].get("code.line.number").to_string()),
+        ("mine", "7".into())
+    );
+    assert_eq!(
+        (rows[1].str("severity_text"), rows[1].type_name.as_str()),
+        ("INFO", "perfring.Log")
+    );
+}
+
+#[test]
+fn a_place_that_found_the_table_locked_gets_its_type_later() {
+    let (_dir, path) = ring();
+    let layer = PerfringLayer::create(&path, &options()).unwrap();
+    let byte = SharedProducer::attach(&path).unwrap().layout().types_offset();
+    let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+    let lock = nix::libc::flock {
+        l_type: nix::libc::F_WRLCK as nix::libc::c_short,
+        l_whence: nix::libc::SEEK_SET as nix::libc::c_short,
+        l_start: byte.try_into().unwrap(),
+        l_len: 1,
+        l_pid: 0,
+    };
+    fcntl(&file, FcntlArg::F_OFD_SETLK(&lock)).unwrap();
+    with(&Dispatch::new(tracing_subscriber::registry().with(layer)), || {
+        let place = |n: u32| warn!(n, "place");
+        place(0);
+        drop(file); // and with it the lock
+        (1..3000).for_each(place);
+    });
+    let rows = rows(&path);
+    assert_eq!(rows.len(), 3000);
+    let without = rows.iter().filter(|row| row.type_name == "perfring.Log").count();
+    // Neither for good, nor with a try for each record.
+    assert!((100..2000).contains(&without), "{without}");
+    assert!(rows.iter().zip(0..).all(|(row, n)| row.u64("n") == n && row.str("body") == "place"));
 }
