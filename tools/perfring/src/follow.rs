@@ -159,10 +159,9 @@ fn follow(
         }
         stop.check()?;
         let turn = source.turn(&args.ring, output, &mut left, until)?;
-        if turn == Turn::More {
-            continue;
-        }
-        if left == 0 || !args.waits() {
+        // Whoever reads along sees what was shown, though the ring may never be empty.
+        output.flush()?;
+        if left == 0 || (turn == Turn::Empty && !args.waits()) {
             return Ok(());
         }
         let mut wait = LOOK;
@@ -172,6 +171,9 @@ fn follow(
                 return Err(Failure::Timeout(timeout_sentence(args, left)));
             }
             wait = wait.min(rest);
+        }
+        if turn == Turn::More {
+            continue;
         }
         if !source.wait(wait) && !name.still_names() && !source.is_fed() {
             note(&format!("{} was removed: the end", args.ring));
@@ -208,17 +210,13 @@ impl Source {
         }
         for _ in 0..TURN {
             if *left == 0 || self.position() >= until {
-                output.flush()?;
                 return Ok(Turn::Empty);
             }
             let item = match self {
                 Source::Observer(observer) => observer.read(),
                 Source::Consumer(consumer) => consumer.read(),
             };
-            let Some(item) = item.map_err(corrupt)? else {
-                output.flush()?;
-                return Ok(Turn::Empty);
-            };
+            let Some(item) = item.map_err(corrupt)? else { return Ok(Turn::Empty) };
             *left -= output.item(item)?;
         }
         Ok(Turn::More)
