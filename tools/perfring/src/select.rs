@@ -14,7 +14,9 @@ pub(crate) struct SelectArgs {
     #[arg(long = "type", value_name = "NAME|ID", value_parser = wanted)]
     types: Vec<Wanted>,
     /// Only records with such a field, as severity_number>=13; =, !=, <, <=, >, >= and ~ (contains)
-    /// are known. A field of a field has a dot: pos.x. Of several, all
+    /// are known. A field of a field has a dot: pos.x. Names of an enumeration have their values'
+    /// order, in whatever case; text is compared by its bytes, so severity_text=WARN is not warn,
+    /// and >= on it is the alphabet's: for levels there is severity_number. Of several, all
     #[arg(long = "where", value_name = "FIELD=VALUE", value_parser = condition)]
     conditions: Vec<Condition>,
     /// Only records since then: a length of time, like 5s or 2h, counted back from the newest
