@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::typed::Seen;
 use perfring_consumer::{Anchors, Home, Layout, Observer, Record, RecordType, Start, Types};
 use perfring_types::Entries;
-use perfring_types::read::{Type, TypeTable};
+use perfring_types::read::{TableDamage, Type, TypeTable};
 use std::collections::HashMap;
 
 /// Records of one unknown type that are passed over between two looks at a table that has grown, and
@@ -37,7 +37,6 @@ impl Missed {
 #[derive(Debug, Default)]
 pub(crate) struct Shapes {
     table: TypeTable,
-    damage: Vec<String>,
     taken: Types,
     /// Words of the table that were read: what stands before its end never changes, so no entry is
     /// looked at twice, and a table that says otherwise is not believed.
@@ -78,9 +77,9 @@ impl Shapes {
         &self.table
     }
 
-    /// What of the table cannot be read, as sentences.
-    pub(crate) fn damage(&self) -> &[String] {
-        &self.damage
+    /// What of the table cannot be read.
+    pub(crate) fn damage(&self) -> &[TableDamage] {
+        self.table.damage()
     }
 
     /// A record with what is said of it; looks again for one that came after the last look.
@@ -138,18 +137,16 @@ impl Shapes {
 
     fn learn(&mut self, types: Types) {
         if let Some(words) = types.words().get(self.known..) {
-            for entry in Entries::new(words) {
-                match entry.map(|entry| Type::parse(entry.id, entry.text)) {
-                    Ok(Ok(kind)) => self.table.add(kind),
-                    Ok(Err(bad)) => self.damage.push(bad.to_string()),
-                    Err(mut bad) => {
-                        bad.at += 8 * self.known as u64;
-                        self.damage.push(bad.to_string());
-                        // A table ends there, whatever comes.
-                        self.ended = true;
-                    }
-                }
-            }
+            let known = 8 * self.known as u64;
+            let ended = &mut self.ended;
+            self.table.extend(Entries::new(words).map(|entry| {
+                entry.map_err(|mut bad| {
+                    bad.at += known;
+                    // A table ends there, whatever comes.
+                    *ended = true;
+                    bad
+                })
+            }));
             self.known = types.words().len();
         }
         self.taken = types;

@@ -88,7 +88,7 @@ impl<'a> Output<'a> {
     ///
     /// What is older than `since` is not wanted.
     pub(crate) fn new(args: &'a FormatArgs, shapes: Shapes, since: Option<Bound>) -> Self {
-        shapes.damage().iter().for_each(|damage| note(damage));
+        shapes.damage().iter().for_each(|damage| note(&damage.to_string()));
         let out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
         Output { out, args, shapes, since, undated: 0, lost: 0, seen: 0, shown: 0, bad: 0 }
     }
