@@ -38,7 +38,7 @@ fn use_all(kind: &Type, payload: &[u8]) {
     let _ = kind.to_json();
     match kind.decode(payload) {
         Ok(value) => {
-            assert!(count(&value) <= (1 << 20) + payload.len() + kind.to_json().len());
+            assert!(count(&value) <= 1 + (1 << 20) + payload.len());
             let text = kind.render_text(&value);
             assert!(!text.contains(['\u{1b}', '\n']), "{text}");
             assert!(serde_json::to_string(&value).is_ok());
@@ -162,6 +162,32 @@ fn a_small_text_does_not_make_many_values() {
         let kind = Type::parse(id(), &pod(0, &field)).unwrap();
         assert!(kind.decode(&[]).unwrap_err().to_string().contains("longer ones"));
     }
+}
+
+#[test]
+fn constants_of_a_tagged_type_have_a_limit_as_well() {
+    let tagged = |fields: &[String]| {
+        let fields = fields.join(",");
+        Type::parse(id(), &format!(r#"{{"name":"t.T","encoding":"tagged","fields":[{fields}]}}"#))
+            .unwrap()
+    };
+    let constant = |name: &str, value: &str| format!(r#"{{"name":"{name}","constant":{value}}}"#);
+    let many = format!("[{}0]", "0,".repeat(600_000));
+    assert_eq!(count(&tagged(&[constant("a", &many)]).decode(&[]).unwrap()), 600_003);
+    let long = format!("{:?}", "x".repeat(9 << 20));
+    for value in [many, long] {
+        let kind = tagged(&[constant("a", &value), constant("b", &value)]);
+        let error = kind.decode(&[]).unwrap_err().to_string();
+        assert!(error.contains("longer ones"), "{error}");
+    }
+    // A long name for each of many small values.
+    let name = "n".repeat(1 << 20);
+    let label = format!(r#""kind":"enum","of":{{"kind":"any"}},"labels":[{{"name":"{name}"}}]"#);
+    let kind = tagged(&[format!(r#"{{"name":"a",{label}}}"#)]);
+    let mut payload = Vec::new();
+    let mut writer = perfring_types::tagged::TaggedWriter::new(&mut payload);
+    (0..17).for_each(|_| writer.u64(0u16, 0));
+    assert!(kind.decode(&payload).unwrap_err().to_string().contains("longer ones"));
 }
 
 #[test]

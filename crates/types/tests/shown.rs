@@ -106,6 +106,11 @@ fn labels_are_ordered_by_their_values_wherever_they_stand() {
     assert_eq!(kind.render_text(&value), "s={a.b=[z a 3]}");
     let holds = |text: &str| kind.matches(&value, &Condition::parse(text).unwrap());
     assert!(holds("s.a.b.0<a") && holds("s.a.b.1>z") && holds("s.a.b.2>2") && !holds("s.a.b.0>a"));
+    // One of a list is enough; with != all are asked.
+    assert!(holds("s.a.b>=A") && holds("s.a.b<a") && holds("s.a.b = z") && !holds("s.a.b!=z"));
+    let value = kind.decode(&[1, 1, 1]).unwrap();
+    let holds = |text: &str| kind.matches(&value, &Condition::parse(text).unwrap());
+    assert!(!holds("s.a.b>=a") && holds("s.a.b<a") && holds("s.a.b != a") && !holds("s.a.b>z"));
 }
 
 #[test]
@@ -153,7 +158,7 @@ fn every_kind_is_compared_as_what_it_is() {
 #[test]
 fn conditions_are_read_up_to_their_first_operator() {
     let read = |text: &str| Condition::parse(text).map(|c| (c.path, c.op, c.text)).unwrap();
-    assert_eq!(read("a.b = c=d"), ("a.b".into(), Op::Eq, " c=d".into()));
+    assert_eq!(read("a.b = c=d"), ("a.b".into(), Op::Eq, "c=d".into()));
     assert_eq!(read("url~?x=1"), ("url".into(), Op::Contains, "?x=1".into()));
     assert_eq!(read("n!=-1"), ("n".into(), Op::Ne, "-1".into()));
     assert_eq!(read("n=="), ("n".into(), Op::Eq, String::new()));

@@ -5,8 +5,7 @@ use crate::failure::{Failure, note};
 use crate::output::{FormatArgs, Output};
 use crate::shapes::Shapes;
 use crate::stop::Stop;
-use crate::time::Since;
-use perfring_consumer::{AttachError, Corrupt, Home, Observer, Snapshot, Start, Totals};
+use perfring_consumer::{AttachError, Corrupt, Home, Item, Observer, Snapshot, Start, Totals};
 
 /// Show everything that a ring holds, after a crash or in full flight
 ///
@@ -56,8 +55,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 /// can vouch for, but an observer checks record by record.
 fn salvage(args: &Args, stop: &Stop) -> Result<(), Failure> {
     let mut observer = Observer::open(&args.ring, Start::Oldest)?;
-    // Which record is the newest cannot be said.
-    let since = args.format.since(&args.ring, observer.layout())?.map(Since::before_now);
+    let since = match args.format.since(&args.ring, observer.layout())? {
+        Some(since) => Some(since.before(newest(args, stop)?)),
+        None => None,
+    };
     let shapes = Shapes::of(observer.types(), observer.anchors());
     let mut output = Output::new(&args.format, shapes, since);
     let ended = loop {
@@ -72,6 +73,19 @@ fn salvage(args: &Args, stop: &Stop) -> Result<(), Failure> {
     let _ = output.end(&args.ring);
     output.flush()?;
     Err(damaged(&args.ring, ended, output.seen()))
+}
+
+/// The stamp of the last record that can be read.
+fn newest(args: &Args, stop: &Stop) -> Result<u64, Failure> {
+    let mut observer = Observer::open(&args.ring, Start::Oldest)?;
+    let mut newest = None;
+    while let Ok(Some(item)) = observer.read() {
+        stop.check()?;
+        if let Item::Record(record) = item {
+            newest = record.time.or(newest);
+        }
+    }
+    Ok(newest.unwrap_or(0))
 }
 
 fn damaged(home: &Home, error: Corrupt, records: u64) -> Failure {

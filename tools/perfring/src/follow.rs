@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 /// Example: perfring tail -f --format json /dev/shm/ticks
 #[derive(Debug, clap::Args)]
 pub(crate) struct TailArgs {
-    /// Where to begin: at the oldest record that is there, or with what comes from now on
+    /// Where to begin: at the oldest record that is there, or with what comes from now on. Older
+    /// ones are not shown then, whatever --since says
     #[arg(long, value_enum, default_value_t = From::Oldest)]
     from: From,
     #[command(flatten)]
@@ -30,8 +31,8 @@ pub(crate) struct TailArgs {
 /// Take records out of a ring
 ///
 /// Reads as the ring's one consumer: the space goes back to the producer once the records have
-/// been written to stdout, and the next consumer goes on from there. Those that --type and --where
-/// leave out are taken as well.
+/// been written to stdout, and the next consumer goes on from there. Those that --type, --where and
+/// --since leave out are taken as well.
 ///
 /// Example: perfring consume -n 100 --timeout 5 shm:ticks
 #[derive(Debug, clap::Args)]
@@ -113,7 +114,8 @@ enum Turn {
 }
 
 fn run(args: &FollowArgs, mut source: Source, stop: &Stop) -> Result<(), Failure> {
-    let since = args.format.since(&args.ring, source.layout())?.map(Since::before_now);
+    let since = args.format.since(&args.ring, source.layout())?;
+    let since = since.map(Since::before_now).transpose()?;
     let shapes = Shapes::follow(&args.ring, source.layout())?;
     let mut output = Output::new(&args.format, shapes, since);
     let ended = follow(args, &mut source, &mut output, stop);
@@ -159,10 +161,9 @@ fn follow(
         }
         stop.check()?;
         let turn = source.turn(&args.ring, output, &mut left, until)?;
-        if turn == Turn::More {
-            continue;
-        }
-        if left == 0 || !args.waits() {
+        // Whoever reads along sees what was shown, though the ring may never be empty.
+        output.flush()?;
+        if left == 0 || (turn == Turn::Empty && !args.waits()) {
             return Ok(());
         }
         let mut wait = LOOK;
@@ -172,6 +173,9 @@ fn follow(
                 return Err(Failure::Timeout(timeout_sentence(args, left)));
             }
             wait = wait.min(rest);
+        }
+        if turn == Turn::More {
+            continue;
         }
         if !source.wait(wait) && !name.still_names() && !source.is_fed() {
             note(&format!("{} was removed: the end", args.ring));
@@ -208,17 +212,13 @@ impl Source {
         }
         for _ in 0..TURN {
             if *left == 0 || self.position() >= until {
-                output.flush()?;
                 return Ok(Turn::Empty);
             }
             let item = match self {
                 Source::Observer(observer) => observer.read(),
                 Source::Consumer(consumer) => consumer.read(),
             };
-            let Some(item) = item.map_err(corrupt)? else {
-                output.flush()?;
-                return Ok(Turn::Empty);
-            };
+            let Some(item) = item.map_err(corrupt)? else { return Ok(Turn::Empty) };
             *left -= output.item(item)?;
         }
         Ok(Turn::More)

@@ -14,11 +14,14 @@ pub(crate) struct SelectArgs {
     #[arg(long = "type", value_name = "NAME|ID", value_parser = wanted)]
     types: Vec<Wanted>,
     /// Only records with such a field, as severity_number>=13; =, !=, <, <=, >, >= and ~ (contains)
-    /// are known. A field of a field has a dot: pos.x. Of several, all
+    /// are known. A field of a field has a dot: pos.x. Names of an enumeration have their values'
+    /// order, in whatever case; text is compared by its bytes, so severity_text=WARN is not warn,
+    /// and >= on it is the alphabet's: for levels there is severity_number. Of several, all
     #[arg(long = "where", value_name = "FIELD=VALUE", value_parser = condition)]
     conditions: Vec<Condition>,
     /// Only records since then: a length of time, like 5s or 2h, counted back from the newest
-    /// record by dump, and from now by tail and consume; or a UTC time, like 2026-07-01T12:00:00Z
+    /// record by dump, and from now by tail and consume, whenever the wall clock was set; or a UTC
+    /// time, like 2026-07-01T12:00:00Z
     #[arg(long, value_name = "TIME", value_parser = time::since)]
     since: Option<Since>,
 }
@@ -60,22 +63,16 @@ impl SelectArgs {
         !self.conditions.is_empty()
     }
 
-    /// Whether this record is wanted.
-    pub(crate) fn takes(&self, seen: &Seen<'_>, since: Option<u64>) -> bool {
-        let wall = seen.when.and_then(|when| when.wall);
-        since.is_none_or(|since| wall.is_some_and(|wall| wall >= since))
-            && self.takes_type(seen)
-            && self.takes_values(seen)
-    }
-
-    fn takes_type(&self, seen: &Seen<'_>) -> bool {
+    /// Whether a record of this type is wanted.
+    pub(crate) fn takes_type(&self, seen: &Seen<'_>) -> bool {
         let id = seen.record.kind;
         let name = seen.kind.map(|kind| &kind.name);
         self.types.is_empty()
             || self.types.iter().any(|wanted| wanted.id == Some(id) || name == Some(&wanted.text))
     }
 
-    fn takes_values(&self, seen: &Seen<'_>) -> bool {
+    /// Whether a record with these values is wanted, once it was read.
+    pub(crate) fn takes_values(&self, seen: &Seen<'_>) -> bool {
         let holds = |condition| match (seen.kind, &seen.value) {
             (Some(kind), Some(Ok(value))) => kind.matches(value, condition),
             _ => false,

@@ -4,17 +4,39 @@ use crate::failure::Failure;
 use crate::typed::Seen;
 use perfring_consumer::{Anchors, Home, Layout, Observer, Record, RecordType, Start, Types};
 use perfring_types::Entries;
-use perfring_types::read::{Type, TypeTable};
+use perfring_types::read::{TableDamage, Type, TypeTable};
+use std::collections::HashMap;
 
-/// Records of unknown types that are passed over between two looks at a table that has grown, and
-/// yet does not have them. Twice as many every time, up to so many: a table that lies costs little.
+/// Records of one unknown type that are passed over between two looks at a table that has grown, and
+/// yet does not have it. Twice as many every time, up to so many: a table that lies costs little.
 const PATIENCE_MAX: u32 = 4096;
+/// Types of which it is known that the table did not have them. More of them share one patience.
+const MISSED_MAX: usize = 256;
+
+/// When to look again for a type that the table did not have.
+#[derive(Clone, Copy, Debug, Default)]
+struct Missed {
+    patience: u32,
+    wait: u32,
+}
+
+impl Missed {
+    fn is_due(&mut self) -> bool {
+        let due = self.wait == 0;
+        self.wait = self.wait.saturating_sub(1);
+        due
+    }
+
+    fn again(&mut self) {
+        self.patience = (2 * self.patience.max(1)).min(PATIENCE_MAX);
+        self.wait = self.patience - 1;
+    }
+}
 
 /// The types of a ring. Those of a ring that is followed become more.
 #[derive(Debug, Default)]
 pub(crate) struct Shapes {
     table: TypeTable,
-    damage: Vec<String>,
     taken: Types,
     /// Words of the table that were read: what stands before its end never changes, so no entry is
     /// looked at twice, and a table that says otherwise is not believed.
@@ -23,15 +45,17 @@ pub(crate) struct Shapes {
     source: Option<Observer>,
     /// Whether the table can have more.
     ended: bool,
-    patience: u32,
-    wait: u32,
+    /// Each by itself: one that never comes must not keep those that do from being found.
+    missed: HashMap<u32, Missed>,
+    /// Of all that found no room among them.
+    others: Missed,
     anchors: Anchors,
 }
 
 impl Shapes {
     /// Of copies of a table and of anchors.
     pub(crate) fn of(types: Types, anchors: Anchors) -> Self {
-        let mut shapes = Shapes { patience: 1, anchors, ..Shapes::default() };
+        let mut shapes = Shapes { anchors, ..Shapes::default() };
         shapes.learn(types);
         shapes
     }
@@ -53,9 +77,9 @@ impl Shapes {
         &self.table
     }
 
-    /// What of the table cannot be read, as sentences.
-    pub(crate) fn damage(&self) -> &[String] {
-        &self.damage
+    /// What of the table cannot be read.
+    pub(crate) fn damage(&self) -> &[TableDamage] {
+        self.table.damage()
     }
 
     /// A record with what is said of it; looks again for one that came after the last look.
@@ -86,31 +110,43 @@ impl Shapes {
         if !source.has_more_types(&self.taken) {
             return;
         }
-        if self.wait > 0 {
-            self.wait -= 1;
+        // One that was never looked for is looked for at once.
+        let full = self.missed.len() >= MISSED_MAX;
+        let due = match self.missed.get_mut(&kind) {
+            Some(missed) => missed.is_due(),
+            None if full => self.others.is_due(),
+            None => true,
+        };
+        if !due {
             return;
         }
         let types = source.types();
         self.learn(types);
-        self.patience =
-            if self.get(kind).is_some() { 1 } else { (2 * self.patience).min(PATIENCE_MAX) };
-        self.wait = self.patience - 1;
+        let table = &self.table;
+        self.missed.retain(|id, _| RecordType::new(*id).is_none_or(|id| table.get(id).is_none()));
+        if self.get(kind).is_some() {
+            self.others = Missed::default();
+            return;
+        }
+        match self.missed.get_mut(&kind) {
+            Some(missed) => missed.again(),
+            None if full => self.others.again(),
+            None => self.missed.entry(kind).or_default().again(),
+        }
     }
 
     fn learn(&mut self, types: Types) {
         if let Some(words) = types.words().get(self.known..) {
-            for entry in Entries::new(words) {
-                match entry.map(|entry| Type::parse(entry.id, entry.text)) {
-                    Ok(Ok(kind)) => self.table.add(kind),
-                    Ok(Err(bad)) => self.damage.push(bad.to_string()),
-                    Err(mut bad) => {
-                        bad.at += 8 * self.known as u64;
-                        self.damage.push(bad.to_string());
-                        // A table ends there, whatever comes.
-                        self.ended = true;
-                    }
-                }
-            }
+            let known = 8 * self.known as u64;
+            let ended = &mut self.ended;
+            self.table.extend(Entries::new(words).map(|entry| {
+                entry.map_err(|mut bad| {
+                    bad.at += known;
+                    // A table ends there, whatever comes.
+                    *ended = true;
+                    bad
+                })
+            }));
             self.known = types.words().len();
         }
         self.taken = types;
@@ -171,13 +207,43 @@ mod tests {
             looks += u32::from(shapes.table().len() > before);
         }
         assert_eq!(looks, 7, "at records 1, 3, 7 ... 127");
+        // As many unknown types as one likes: a look each for the first, then as for one.
+        for id in 0..MISSED_MAX as u32 + 200 {
+            producer.register(&schema("other", 6000 + id)).unwrap();
+            let before = shapes.table().len();
+            shapes.look_for(100_000 + id);
+            looks += u32::from(shapes.table().len() > before);
+        }
+        assert_eq!(looks, 7 + (MISSED_MAX as u32 - 1) + 7);
+        assert_eq!(shapes.missed.len(), MISSED_MAX);
         // Its end goes up and down: what was read is not read again.
         let file = File::options().write(true).open(&path).unwrap();
         for used in [64u64, u64::MAX, 64, u64::MAX] {
             file.write_all_at(&used.to_ne_bytes(), layout.types_offset()).unwrap();
             (0..2 * PATIENCE_MAX).for_each(|_| shapes.look_for(4999));
         }
-        assert_eq!((shapes.table().len(), shapes.damage().len()), (200, 1));
+        assert_eq!((shapes.table().len(), shapes.damage().len()), (400 + MISSED_MAX, 1));
+    }
+
+    #[test]
+    fn a_type_that_never_comes_does_not_hide_those_that_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ring");
+        let mut producer = Producer::create(&path, &Options::default()).unwrap();
+        let layout = *Observer::open(&path, Start::Oldest).unwrap().layout();
+        let mut shapes = Shapes::follow(&Home::from(path), &layout).unwrap();
+        for id in 5000..5200 {
+            producer.register(&schema("typed", id)).unwrap();
+            for _ in 0..=id % 3 {
+                shapes.look_for(4999);
+            }
+            shapes.look_for(id);
+            assert!(shapes.get(id).is_some(), "{id}");
+        }
+        // One that comes after all is found once it was waited for.
+        producer.register(&schema("late", 4999)).unwrap();
+        (0..PATIENCE_MAX).for_each(|_| shapes.look_for(4999));
+        assert!(shapes.get(4999).is_some() && shapes.missed.is_empty());
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! When records were made.
 
 use crate::failure::Failure;
-use perfring_consumer::{Anchors, Home, Item, Record, Snapshot};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use perfring_consumer::{Anchors, Home, Item, MachineClock, Record, Snapshot};
+use std::time::{Duration, UNIX_EPOCH};
 
 /// When a record was made, as its stamp says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,25 +59,47 @@ pub(crate) fn since(text: &str) -> Result<Since, String> {
     Ok(Since::At(ns.as_nanos().try_into().unwrap_or(u64::MAX)))
 }
 
-impl Since {
-    /// The wall-clock time that it means, if a length of time counts from this moment.
-    fn before(self, moment: u64) -> u64 {
+/// The first moment that is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bound {
+    /// By the ring's clock, which nobody can set.
+    Stamp(u64),
+    /// By the wall clock, ns since 1970.
+    Wall(u64),
+}
+
+impl Bound {
+    /// Whether that is wanted; `None` if it cannot be told.
+    pub(crate) fn takes(self, when: Option<When>) -> Option<bool> {
         match self {
-            Since::At(ns) => ns,
-            Since::Ago(ago) => moment.saturating_sub(ago.as_nanos().try_into().unwrap_or(u64::MAX)),
+            Bound::Stamp(first) => when.map(|when| when.stamp >= first),
+            Bound::Wall(first) => when.and_then(|when| when.wall).map(|wall| wall >= first),
+        }
+    }
+}
+
+impl Since {
+    /// A length of time counts back from this stamp.
+    pub(crate) fn before(self, stamp: u64) -> Bound {
+        match self {
+            Since::At(ns) => Bound::Wall(ns),
+            Since::Ago(ago) => {
+                let ago = ago.as_nanos().try_into().unwrap_or(u64::MAX);
+                Bound::Stamp(stamp.saturating_sub(ago))
+            }
         }
     }
 
     /// Counted from now: for what still comes.
-    pub(crate) fn before_now(self) -> u64 {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.before(now.as_nanos().try_into().unwrap_or(u64::MAX))
+    pub(crate) fn before_now(self) -> Result<Bound, Failure> {
+        let clock = MachineClock::find().map_err(|error| Failure::General(error.to_string()))?;
+        Ok(self.before(clock.now_ns()))
     }
 
     /// Counted from the newest record: for what is over.
-    pub(crate) fn before_newest(self, snapshot: &Snapshot) -> u64 {
+    pub(crate) fn before_newest(self, snapshot: &Snapshot) -> Bound {
         let newest = snapshot.iter().filter_map(|item| match item {
-            Ok(Item::Record(record)) => record.wall(snapshot.anchors()),
+            Ok(Item::Record(record)) => record.time,
             _ => None,
         });
         self.before(newest.last().unwrap_or(0))

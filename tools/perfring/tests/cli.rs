@@ -10,7 +10,9 @@ use perfring_producer::{Producer, RecordType};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -153,6 +155,27 @@ fn a_timeout_ends_with_124_and_says_how_far_it_came() {
     // Enough records in time are a success.
     publish(&ring, b"next\n");
     assert_eq!(run(&["consume", "-n", "1", "--timeout", "20", &ring], b"").code(), 0);
+}
+
+#[test]
+fn a_ring_that_is_never_empty_neither_outlives_a_timeout_nor_holds_back_what_was_shown() {
+    let place = Place::new();
+    for (reader, policy) in [("tail", "drop"), ("consume", "drop"), ("consume", "overwrite")] {
+        let ring = place.ring(&["--policy", policy]);
+        publish(&ring, &b"x\n".repeat(4096));
+        // The time is over before anything is read, and there is more after every turn.
+        let done = run(&[reader, "--timeout", "0.000000001", &ring], b"");
+        assert_eq!((done.code(), done.out().len()), (124, 2 * 1024), "{reader} {policy}");
+        fs::remove_file(&ring).unwrap();
+    }
+    // Each write is a datagram: what a turn has shown is written at its end.
+    let ring = place.ring(&[]);
+    publish(&ring, &b"x\n".repeat(4096));
+    let (ours, theirs) = UnixDatagram::pair().unwrap();
+    let mut tail = perfring(&["tail", &ring]).stdout(OwnedFd::from(theirs)).spawn().unwrap();
+    assert!(tail.wait().unwrap().success());
+    ours.set_nonblocking(true).unwrap();
+    assert_eq!([(); 4].map(|()| ours.recv(&mut [0; 9000]).unwrap()), [2048; 4]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use kinds::{BLOB, EVENT, LINE, LOG, all_kinds};
 use perfring_producer::{Producer, RecordType};
 use serde_json::json;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -102,6 +103,11 @@ fn payloads_can_be_had_as_they_are() {
     let raw = run(&["dump", "--format", "raw", "--type", "demo.Line", &ring], b"");
     assert_eq!(raw.out(), "plain text\twith a tab");
     assert!(!raw.err().contains("type table"), "{}", raw.err());
+    // Of what is not shown by its type nothing is said, be it bad or not.
+    for args in [&["--format", "raw"][..], &["--type", "demo.Line"], &["--where", "id=1"]] {
+        let done = run(&[&["dump", &ring], args].concat(), b"");
+        assert!(!done.err().contains("type table"), "{args:?}: {}", done.err());
+    }
     run(&["dump", "--untyped", "--format", "raw", &ring], b"").refuses(2, "raw has no types");
 }
 
@@ -268,4 +274,39 @@ fn records_with_stamps_are_shown_with_their_times_and_chosen_by_them() {
     for reader in ["dump", "tail", "consume"] {
         run(&[reader, "--since", "5s", &ring], b"").refuses(2, "perfring create --time");
     }
+}
+
+#[test]
+fn a_length_of_time_goes_by_stamps_and_a_date_by_the_wall_clock() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto/golden");
+    let dump = |path: &str, since: &str| {
+        let done = run(&["dump", "--format", "json", "--since", since, path], b"");
+        let lines = json_lines(&done.out());
+        let records = lines.iter().filter_map(|line| line["pos"].as_u64()).collect::<Vec<_>>();
+        (records, done)
+    };
+    // Its wall clock was set an hour ahead before position 100; the stamps are 1,440 ns apart.
+    let path = golden.join("timed_drop.perfring");
+    let path = path.to_str().unwrap();
+    assert_eq!(dump(path, "1s").0, [24, 56, 144, 168]);
+    assert_eq!(dump(path, "1120ns").0, [56, 144, 168]);
+    assert_eq!(dump(path, "0s").0, [168]);
+    assert_eq!(dump(path, "2023-11-14T23:00:00Z").0, [144, 168]);
+    // So does what can be read of a ring whose books make no sense.
+    let place = Place::new();
+    let broken = place.path("broken");
+    fs::copy(path, &broken).unwrap();
+    let file = fs::File::options().write(true).open(&broken).unwrap();
+    file.write_all_at(&8u64.to_ne_bytes(), 1544).unwrap(); // words that were written
+    let (records, done) = dump(broken.to_str().unwrap(), "0s");
+    assert_eq!((records, done.code()), (vec![168], 4));
+    // The first anchor is gone: when the records before the second were made nobody knows.
+    let ring = place.path("undated");
+    fs::copy(path, &ring).unwrap();
+    let file = fs::File::options().write(true).open(&ring).unwrap();
+    file.write_all_at(&90u64.to_ne_bytes(), 2880).unwrap(); // its position
+    let (records, done) = dump(ring.to_str().unwrap(), "2023-11-14T00:00:00Z");
+    assert_eq!(records, [144, 168]);
+    assert!(done.err().contains("2 records have no wall-clock time any more"), "{}", done.err());
+    assert_eq!(dump(ring.to_str().unwrap(), "1s").0, [24, 56, 144, 168]);
 }

@@ -1,39 +1,30 @@
 //! Fields at places: Pod payloads, and rkyv archives, which add pointers to them.
 
-use super::decode::{Fault, MAX_VALUES, labelled};
+use super::decode::{Fault, Left, labelled};
 use super::layout::Layout;
 use super::types::{TypeField, TypeShape};
 use super::value::Value;
 use crate::Kind;
 
-/// Bytes of text, bytes and names that a decode makes, besides four for each of the payload.
-const MAX_BYTES: usize = 16 << 20;
-
 /// Reads from one payload, and counts what it makes.
 pub(super) struct Reader<'a> {
     payload: &'a [u8],
     layout: Layout,
-    values_left: usize,
-    bytes_left: usize,
+    left: Left,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(payload: &'a [u8], layout: Layout) -> Self {
-        Reader {
-            payload,
-            layout,
-            values_left: MAX_VALUES.saturating_add(payload.len()),
-            bytes_left: MAX_BYTES.saturating_add(payload.len().saturating_mul(4)),
-        }
+        Reader { payload, layout, left: Left::of(payload) }
     }
 
     /// A struct of these fields that begins at `at`.
     pub(super) fn structure(&mut self, fields: &[TypeField], at: usize) -> Result<Value, Fault> {
-        let mut values = Vec::with_capacity(fields.len().min(self.values_left));
+        let mut values = Vec::with_capacity(fields.len().min(self.left.values));
         for field in fields {
-            self.take_bytes(field.name.len())?;
+            self.left.take_bytes(field.name.len())?;
             let value = match &field.constant {
-                Some(constant) => self.constant(constant),
+                Some(constant) => self.left.constant(constant),
                 None if !field.shape.shown => continue,
                 None => self.value(&field.shape, plus(at, field.at)),
             };
@@ -43,7 +34,7 @@ impl<'a> Reader<'a> {
     }
 
     fn value(&mut self, shape: &TypeShape, at: usize) -> Result<Value, Fault> {
-        self.take_values(1)?;
+        self.left.take_values(1)?;
         let Some(kind) = shape.kind.known() else {
             return self.bytes(at, shape.size).map(|bytes| Value::Bytes(bytes.to_vec()));
         };
@@ -79,9 +70,7 @@ impl<'a> Reader<'a> {
             Kind::Array => self.list(of(shape)?, at, shape.count as usize)?,
             Kind::Enum => {
                 let value = labelled(self.value(of(shape)?, at)?, shape);
-                if let Value::Label { name: Some(name), .. } = &value {
-                    self.take_bytes(name.len())?;
-                }
+                self.left.take_label(&value)?;
                 value
             }
             Kind::String => self.string(at)?,
@@ -97,8 +86,8 @@ impl<'a> Reader<'a> {
     }
 
     fn list(&mut self, of: &TypeShape, at: usize, count: usize) -> Result<Value, Fault> {
-        if count > self.values_left {
-            return Err(too_much());
+        if count > self.left.values {
+            return Err(Left::nothing());
         }
         let mut values = Vec::with_capacity(count);
         for index in 0..count {
@@ -126,7 +115,7 @@ impl<'a> Reader<'a> {
             let begin = self.target(at, plus(at, self.layout.width as u32), len, 1)?;
             self.get(begin, len as usize)?
         };
-        self.take_bytes(text.len())?;
+        self.left.take_bytes(text.len())?;
         match str::from_utf8(text) {
             Ok(text) => Ok(Value::Str(text.to_owned())),
             Err(error) => Err(format!("it is not UTF-8: {error}").into()),
@@ -178,7 +167,7 @@ impl<'a> Reader<'a> {
     }
 
     fn bytes(&mut self, at: usize, size: u32) -> Result<&'a [u8], Fault> {
-        self.take_bytes(size as usize)?;
+        self.left.take_bytes(size as usize)?;
         self.get(at, size as usize)
     }
 
@@ -190,34 +179,6 @@ impl<'a> Reader<'a> {
     fn beyond(&self, at: usize, len: usize) -> Fault {
         format!("it takes {len} bytes at {at}, and the record has {}", self.payload.len()).into()
     }
-
-    fn constant(&mut self, constant: &Value) -> Result<Value, Fault> {
-        self.weigh(constant)?;
-        Ok(constant.clone())
-    }
-
-    fn weigh(&mut self, value: &Value) -> Result<(), Fault> {
-        self.take_values(1)?;
-        match value {
-            Value::Str(text) => self.take_bytes(text.len()),
-            Value::List(values) => values.iter().try_for_each(|value| self.weigh(value)),
-            Value::Struct(fields) => fields.iter().try_for_each(|(name, value)| {
-                self.take_bytes(name.len())?;
-                self.weigh(value)
-            }),
-            _ => Ok(()),
-        }
-    }
-
-    fn take_values(&mut self, count: usize) -> Result<(), Fault> {
-        self.values_left = self.values_left.checked_sub(count).ok_or_else(too_much)?;
-        Ok(())
-    }
-
-    fn take_bytes(&mut self, count: usize) -> Result<(), Fault> {
-        self.bytes_left = self.bytes_left.checked_sub(count).ok_or_else(too_much)?;
-        Ok(())
-    }
 }
 
 fn of(shape: &TypeShape) -> Result<&TypeShape, Fault> {
@@ -226,8 +187,4 @@ fn of(shape: &TypeShape) -> Result<&TypeShape, Fault> {
 
 fn plus(at: usize, more: u32) -> usize {
     at.saturating_add(more as usize)
-}
-
-fn too_much() -> Fault {
-    "it makes more values, or longer ones, than this program reads from one record".into()
 }

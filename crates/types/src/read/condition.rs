@@ -1,7 +1,8 @@
 //! Which records are wanted.
 
-use super::types::{Type, TypeShape};
+use super::types::{Type, TypeField, TypeLabel, TypeShape};
 use super::value::{Value, hex};
+use crate::Kind;
 use std::cmp::Ordering;
 use std::fmt;
 
@@ -62,6 +63,7 @@ impl std::error::Error for BadCondition {}
 
 impl Condition {
     /// The condition that stands in `text`. The first operator counts, so a value may hold others.
+    /// Spaces around the field and around the value are left out.
     ///
     /// # Errors
     ///
@@ -90,7 +92,7 @@ impl Condition {
         let found = text.char_indices().find_map(|(at, _)| {
             let rest = text.get(at..)?;
             let (sign, op) = OPS.iter().find(|(sign, _)| rest.starts_with(sign))?;
-            Some((text.get(..at)?.trim(), *op, rest.strip_prefix(sign)?))
+            Some((text.get(..at)?.trim(), *op, rest.strip_prefix(sign)?.trim()))
         });
         match found {
             Some((path, op, value)) if !path.is_empty() => {
@@ -113,21 +115,21 @@ impl Type {
     #[must_use]
     pub fn matches(&self, value: &Value, condition: &Condition) -> bool {
         let Some(found) = value.get(&condition.path) else { return false };
-        if let Value::Label { value: is, .. } = found
-            && let Some(says) = self.shape(&condition.path).and_then(|shape| {
-                let named = |of: &&super::TypeLabel| of.name.eq_ignore_ascii_case(&condition.text);
-                shape.labels.iter().find(named).map(|label| label.value)
-            })
-            && condition.op != Op::Contains
-        {
-            return condition.op.holds(is.cmp(&says));
+        let says = match found {
+            Value::Label { .. } | Value::List(_) if condition.op != Op::Contains => {
+                self.shape(&condition.path).and_then(|shape| shape.labelled(&condition.text))
+            }
+            _ => None,
+        };
+        match says {
+            Some(says) => ordered(found, condition.op, says, &condition.text),
+            None => found.matches(condition.op, &condition.text),
         }
-        found.matches(condition.op, &condition.text)
     }
 
     /// The shape at a path, as [`Value::get`] goes.
     fn shape(&self, path: &str) -> Option<&TypeShape> {
-        fn among<'a>(fields: &'a [super::TypeField], path: &str) -> Option<&'a TypeShape> {
+        fn among<'a>(fields: &'a [TypeField], path: &str) -> Option<&'a TypeShape> {
             fields.iter().find_map(|field| match path.strip_prefix(&*field.name)? {
                 "" => Some(&field.shape),
                 rest => within(&field.shape, rest.strip_prefix('.')?),
@@ -135,7 +137,7 @@ impl Type {
         }
         fn within<'a>(shape: &'a TypeShape, path: &str) -> Option<&'a TypeShape> {
             let Some(of) = &shape.of else { return among(&shape.fields, path) };
-            if shape.kind.known() == Some(crate::Kind::Option) {
+            if shape.kind.known() == Some(Kind::Option) {
                 return within(of, path);
             }
             match path.split_once('.') {
@@ -144,9 +146,32 @@ impl Type {
             }
         }
         among(&self.fields, path).map(|shape| match shape.kind.known() {
-            Some(crate::Kind::Option) => shape.of.as_deref().unwrap_or(shape),
+            Some(Kind::Option) => shape.of.as_deref().unwrap_or(shape),
             _ => shape,
         })
+    }
+}
+
+impl TypeShape {
+    /// The value that has this name, in an enumeration or in lists of one.
+    fn labelled(&self, text: &str) -> Option<i64> {
+        match (&self.of, self.kind.known()) {
+            (Some(of), Some(Kind::Array | Kind::Vec | Kind::Option)) => of.labelled(text),
+            _ => {
+                let named = |of: &&TypeLabel| of.name.eq_ignore_ascii_case(text);
+                self.labels.iter().find(named).map(|label| label.value)
+            }
+        }
+    }
+}
+
+/// As [`Value::matches`], with labels in the order of their values; `text` is the one of `says`.
+fn ordered(found: &Value, op: Op, says: i64, text: &str) -> bool {
+    match (found, op) {
+        (_, Op::Ne) => !ordered(found, Op::Eq, says, text),
+        (Value::Label { value, .. }, _) => op.holds(value.cmp(&says)),
+        (Value::List(values), _) => values.iter().any(|value| ordered(value, op, says, text)),
+        _ => found.matches(op, text),
     }
 }
 
@@ -154,6 +179,8 @@ impl Value {
     /// Whether the value compares so with what `text` is for a value of its kind: a number (`0x`
     /// for hexadecimal), `true` or `false`, hexadecimal for bytes, a label's name or number,
     /// `null`, or the text itself.
+    ///
+    /// Text is compared by its bytes, so upper and lower case differ.
     ///
     /// A list matches if one of its values does, and is `!=` if none is `=`. A struct is only ever
     /// `~`: if one of its values is. Where `text` is nothing of the value's kind, they are not

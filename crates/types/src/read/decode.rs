@@ -13,6 +13,66 @@ use std::sync::Arc;
 /// A decode makes no more values, besides one for each byte of the payload.
 pub(super) const MAX_VALUES: usize = 1 << 20;
 
+/// Bytes of text, bytes and names that a decode makes, besides four for each of the payload.
+const MAX_BYTES: usize = 16 << 20;
+
+/// What a decode may still make.
+pub(super) struct Left {
+    pub(super) values: usize,
+    bytes: usize,
+}
+
+impl Left {
+    pub(super) fn of(payload: &[u8]) -> Self {
+        Left {
+            values: MAX_VALUES.saturating_add(payload.len()),
+            bytes: MAX_BYTES.saturating_add(payload.len().saturating_mul(4)),
+        }
+    }
+
+    pub(super) fn take_values(&mut self, count: usize) -> Result<(), Fault> {
+        self.values = self.values.checked_sub(count).ok_or_else(Self::nothing)?;
+        Ok(())
+    }
+
+    pub(super) fn take_bytes(&mut self, count: usize) -> Result<(), Fault> {
+        self.bytes = self.bytes.checked_sub(count).ok_or_else(Self::nothing)?;
+        Ok(())
+    }
+
+    /// For the name of a label, if it is one with a name.
+    pub(super) fn take_label(&mut self, value: &Value) -> Result<(), Fault> {
+        match value {
+            Value::Label { name: Some(name), .. } => self.take_bytes(name.len()),
+            _ => Ok(()),
+        }
+    }
+
+    /// A copy of a constant.
+    pub(super) fn constant(&mut self, constant: &Value) -> Result<Value, Fault> {
+        self.weigh(constant)?;
+        Ok(constant.clone())
+    }
+
+    fn weigh(&mut self, value: &Value) -> Result<(), Fault> {
+        self.take_values(1)?;
+        match value {
+            Value::Str(text) => self.take_bytes(text.len()),
+            Value::List(values) => values.iter().try_for_each(|value| self.weigh(value)),
+            Value::Struct(fields) => fields.iter().try_for_each(|(name, value)| {
+                self.take_bytes(name.len())?;
+                self.weigh(value)
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Too much is wanted.
+    pub(super) fn nothing() -> Fault {
+        "it makes more values, or longer ones, than this program reads from one record".into()
+    }
+}
+
 /// A payload that is not of its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadPayload {
@@ -134,9 +194,13 @@ impl Type {
         // A place for each field, then one for each other name.
         let mut places: Vec<Option<Place>> = vec![None; self.fields.len()];
         let mut names: HashMap<&str, usize> = HashMap::new();
+        // For what the type gives. A value takes bytes of the payload, so those are few anyway.
+        let mut left = Left::of(&[]);
         for (at, field) in self.fields.iter().enumerate() {
             if let Some(constant) = &field.constant {
-                put(&mut places, self.first(&field.name, at), &field.name, constant.clone());
+                left.take_bytes(field.name.len())?;
+                let constant = left.constant(constant).map_err(|fault| fault.at(&field.name))?;
+                put(&mut places, self.first(&field.name, at), &field.name, constant);
             }
         }
         for value in Values::new(payload) {
@@ -162,7 +226,12 @@ impl Type {
             if at >= places.len() {
                 places.resize_with(at + 1, || None);
             }
-            put(&mut places, at, &name, shaped(value.data, shape));
+            if value.field.is_some() && places.get(at).is_some_and(Option::is_none) {
+                left.take_bytes(name.len())?;
+            }
+            let value = shaped(value.data, shape);
+            left.take_label(&value)?;
+            put(&mut places, at, &name, value);
         }
         Ok(Value::Struct(places.into_iter().flatten().map(Place::named).collect()))
     }

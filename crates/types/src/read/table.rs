@@ -59,16 +59,21 @@ impl TypeTable {
         entries: impl IntoIterator<Item = Result<Entry<'a>, BadEntry>>,
     ) -> Self {
         let mut table = TypeTable::default();
+        table.extend(entries);
+        table
+    }
+
+    /// Adds these entries. Of two with one id the first counts.
+    pub fn extend<'a>(&mut self, entries: impl IntoIterator<Item = Result<Entry<'a>, BadEntry>>) {
         for entry in entries {
             match entry {
                 Ok(entry) => match Type::parse(entry.id, entry.text) {
-                    Ok(kind) => table.add(kind),
-                    Err(bad) => table.damage.push(TableDamage::Type(bad)),
+                    Ok(kind) => self.add(kind),
+                    Err(bad) => self.damage.push(TableDamage::Type(bad)),
                 },
-                Err(bad) => table.damage.push(TableDamage::Entry(bad)),
+                Err(bad) => self.damage.push(TableDamage::Entry(bad)),
             }
         }
-        table
     }
 
     /// Adds a type that a reader knows from elsewhere; one with an id that is there is left out.

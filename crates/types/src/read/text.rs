@@ -2,7 +2,7 @@
 
 use super::types::{Type, TypeField, TypeShape};
 use super::value::{Value, hex, not_finite};
-use std::fmt;
+use std::fmt::{self, Display as _};
 
 /// A value as one line of text: `Display`.
 ///
@@ -75,14 +75,14 @@ fn members(
                 field
             }
         };
-        word(f, name)?;
+        word(name).fmt(f)?;
         f.write_str("=")?;
         one(f, field.map(|field| &field.shape), value)?;
         if let Some(field) = field
             && !matches!(&*field.unit, "" | "1")
         {
             f.write_str(" ")?;
-            word(f, &field.unit)?;
+            word(&field.unit).fmt(f)?;
         }
     }
     Ok(())
@@ -128,17 +128,58 @@ fn plain(f: &mut fmt::Formatter<'_>, value: &Value) -> fmt::Result {
             Some(name) => f.write_str(name),
             None => write!(f, "{value:?}"),
         },
-        Value::Char(value) => word(f, value.encode_utf8(&mut [0; 4])),
-        Value::Str(value) => word(f, value),
+        Value::Char(value) => word(value.encode_utf8(&mut [0; 4])).fmt(f),
+        Value::Str(value) => word(value).fmt(f),
         Value::Bytes(value) => f.write_str(&hex(value)),
-        Value::Label { name: Some(name), .. } => word(f, name),
+        Value::Label { name: Some(name), .. } => word(name).fmt(f),
         Value::Label { value, name: None } => write!(f, "{value}"),
         Value::List(_) | Value::Struct(_) => Ok(()), // not plain
     }
 }
 
-/// Text in quotes only if it needs them.
-fn word(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
-    let quotes = |c: char| c.is_whitespace() || (c != '\'' && c.escape_debug().len() > 1);
-    if text.is_empty() || text.contains(quotes) { write!(f, "{text:?}") } else { f.write_str(text) }
+/// A name or a text within a line: as it is, or as Rust's `{:?}` writes it if it is empty or holds
+/// spaces, quotes or what [`disturbs`].
+///
+/// ```
+/// use perfring_types::read::word;
+/// assert_eq!(word("demo.Tick").to_string(), "demo.Tick");
+/// assert_eq!(word("two words").to_string(), "\"two words\"");
+/// ```
+#[must_use]
+pub fn word(text: &str) -> Word<'_> {
+    Word(text)
+}
+
+/// See [`word`]: `Display`.
+#[derive(Clone, Copy, Debug)]
+pub struct Word<'a>(&'a str);
+
+impl fmt::Display for Word<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let odd =
+            |c: char| c.is_whitespace() || disturbs(c) || (c != '\'' && c.escape_debug().len() > 1);
+        if !self.0.is_empty() && !self.0.contains(odd) {
+            return f.write_str(self.0);
+        }
+        // `{:?}` leaves some of them as they are.
+        f.write_str("\"")?;
+        for c in self.0.chars() {
+            match c {
+                '\'' => f.write_str("'")?,
+                c if disturbs(c) && !c.is_control() => write!(f, "{}", c.escape_unicode())?,
+                c => write!(f, "{}", c.escape_debug())?,
+            }
+        }
+        f.write_str("\"")
+    }
+}
+
+/// Whether a terminal would do something with it, break the line, not show it at all, or show what
+/// follows in another order.
+#[must_use]
+pub fn disturbs(c: char) -> bool {
+    c.is_control() && c != '\t'
+        || matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
 }

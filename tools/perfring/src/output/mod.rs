@@ -9,7 +9,7 @@ use crate::failure::{Failure, note};
 use crate::owner::count;
 use crate::select::SelectArgs;
 use crate::shapes::Shapes;
-use crate::time::{self, Since};
+use crate::time::{self, Bound, Since};
 use clap::ValueEnum;
 use perfring_consumer::{Home, Item, Layout, Lost, Record};
 use std::io::{self, BufWriter, StdoutLock, Write};
@@ -51,7 +51,9 @@ pub(crate) struct Output<'a> {
     out: BufWriter<StdoutLock<'static>>,
     args: &'a FormatArgs,
     shapes: Shapes,
-    since: Option<u64>,
+    since: Option<Bound>,
+    /// Records of which nobody can tell whether they are since then.
+    undated: u64,
     lost: u64,
     seen: u64,
     shown: u64,
@@ -84,11 +86,11 @@ impl FormatArgs {
 impl<'a> Output<'a> {
     /// Of a ring with these types. Says at once what of them cannot be read.
     ///
-    /// What is older than `since`, ns since 1970, is not wanted.
-    pub(crate) fn new(args: &'a FormatArgs, shapes: Shapes, since: Option<u64>) -> Self {
-        shapes.damage().iter().for_each(|damage| note(damage));
+    /// What is older than `since` is not wanted.
+    pub(crate) fn new(args: &'a FormatArgs, shapes: Shapes, since: Option<Bound>) -> Self {
+        shapes.damage().iter().for_each(|damage| note(&damage.to_string()));
         let out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
-        Output { out, args, shapes, since, lost: 0, seen: 0, shown: 0, bad: 0 }
+        Output { out, args, shapes, since, undated: 0, lost: 0, seen: 0, shown: 0, bad: 0 }
     }
 
     /// Writes a record to stdout, if it is wanted. A loss goes to stderr, in JSON to stdout as well
@@ -115,17 +117,25 @@ impl<'a> Output<'a> {
         let shown = args.format != Format::Raw && !args.untyped;
         self.seen += 1;
         let mut seen = self.shapes.see(record);
+        if !args.select.takes_type(&seen) {
+            return Ok(());
+        }
+        let recent = self.since.map_or(Some(true), |since| since.takes(seen.when));
+        self.undated += u64::from(recent.is_none());
+        if recent != Some(true) {
+            return Ok(());
+        }
         if shown || args.select.needs_values() {
             seen = seen.read();
-            self.bad += u64::from(seen.bad().is_some());
         }
-        if !args.select.takes(&seen, self.since) {
+        if !args.select.takes_values(&seen) {
             return Ok(());
         }
         self.shown += 1;
         if !shown {
             seen.value = None;
         }
+        self.bad += u64::from(seen.bad().is_some());
         match args.format {
             Format::Text => text::record(&mut self.out, &seen, args.positions),
             Format::Json => json::record(&mut self.out, &seen),
@@ -140,6 +150,11 @@ impl<'a> Output<'a> {
             let (records, are) =
                 (count(self.bad, "record"), if self.bad == 1 { "is" } else { "are" });
             note(&format!("{records} {are} not as the type table says, and shown as bytes"));
+        }
+        if self.undated > 0 {
+            let (records, have) =
+                (count(self.undated, "record"), if self.undated == 1 { "has" } else { "have" });
+            note(&format!("{records} {have} no wall-clock time any more, and were left out"));
         }
         self.args.select.tell_unknown(home, &self.shapes);
         if self.shapes.damage().is_empty() {

@@ -2,6 +2,7 @@
 
 use super::log;
 use crate::typed::Seen;
+use perfring_types::read::{self, disturbs};
 use std::io::{self, Write};
 
 pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>, positions: bool) -> io::Result<()> {
@@ -45,12 +46,6 @@ fn payload(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a terminal would do something with it, or show what follows in another order.
-fn disturbs(c: char) -> bool {
-    c.is_control() && c != '\t'
-        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
 fn escape(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     bytes.iter().try_for_each(|byte| write!(out, "\\x{byte:02x}"))
 }
@@ -64,8 +59,7 @@ pub(crate) fn escaped(bytes: &[u8]) -> String {
 
 /// A name, in quotes if it could be taken for something else.
 pub(crate) fn word(name: &str) -> String {
-    let odd = |c: char| c.is_whitespace() || (c != '\'' && c.escape_debug().len() > 1);
-    if name.is_empty() || name.contains(odd) { format!("{name:?}") } else { name.to_owned() }
+    read::word(name).to_string()
 }
 
 #[cfg(test)]
@@ -80,6 +74,10 @@ mod tests {
         assert_eq!(escaped("\u{9b}".as_bytes()), "\\xc2\\x9b");
         assert_eq!(escaped("a\u{202e}b".as_bytes()), "a\\xe2\\x80\\xaeb");
         assert_eq!(escaped(b""), "");
+        for odd in ["\u{61c}", "\u{2028}", "\u{2029}", "\u{200b}", "\u{feff}", "\u{2060}"] {
+            assert!(escaped(odd.as_bytes()).starts_with("\\x"), "{odd:?}");
+            assert!(word(odd).starts_with("\"\\u{"), "{odd:?}");
+        }
         assert_eq!(word("demo.Tick"), "demo.Tick");
         assert_eq!(word("a b\u{1b}"), "\"a b\\u{1b}\"");
         assert_eq!(word(""), "\"\"");

@@ -31,7 +31,7 @@ impl TypesUse {
             size,
             used: used.min(size),
             count: shapes.table().len() as u64,
-            damage: shapes.damage().to_vec(),
+            damage: shapes.damage().iter().map(ToString::to_string).collect(),
         })
     }
 

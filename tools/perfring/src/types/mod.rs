@@ -49,7 +49,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     match shapes.damage() {
         [] => Ok(()),
-        damage => Err(Failure::Damaged(format!("{}: {}", args.ring, damage.join("; ")))),
+        damage => Err(Failure::Damaged(format!(
+            "{}: {}",
+            args.ring,
+            damage.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        ))),
     }
 }
 
