@@ -178,8 +178,9 @@ impl fmt::Display for Word<'_> {
 /// follows in another order.
 #[must_use]
 pub fn disturbs(c: char) -> bool {
+    // Not U+200C and U+200D, without which Persian and joined emoji are others.
     c.is_control() && c != '\t'
         || matches!(c,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
 }
