@@ -55,6 +55,7 @@ mod reader;
 mod room;
 mod shared;
 mod shared_room;
+mod shared_time;
 mod slot;
 mod snapshot;
 mod time;

@@ -10,7 +10,7 @@ use crate::latch::LatchWriter;
 use crate::lock::{Owner, advance};
 use crate::slot::{self, Losses, NOWHERE};
 use crate::wait::claim_wake;
-use crate::{Corrupt, Fences, Peers, Reading, Refusal, Reserved, Shared, Wake, Who, latch};
+use crate::{Corrupt, Fences, Peers, Refusal, Reserved, Shared, Wake, Who, latch};
 use perfring_abi::atomic::{Ordering, fence};
 use perfring_abi::{
     Cause, Evict, HEADER_LEN, Hole, Layout, Policy, RecordType, RecordWord, Tell, ledger,
@@ -606,43 +606,6 @@ impl SharedWriter {
         let size = record_size(len.saturating_add(self.stamp));
         let need = size + self.marker_bytes(at.ring, size);
         (at.producer_pos().saturating_add(need + 8)).saturating_sub(at.ring.data_size())
-    }
-
-    /// Notes in a timed ring what the clocks say: after attaching, before the first record. `read`
-    /// reads them, under the lock: what is stamped by then is not of the future. Returns whether the
-    /// lock was to be had.
-    #[must_use]
-    pub fn begin_time<P: Peers>(
-        &self,
-        at: Shared<'_>,
-        peers: &P,
-        read: impl FnOnce() -> Reading,
-    ) -> bool {
-        self.under_lock(at, peers, || {
-            // Relaxed: M orders it.
-            let newest = at.ring.header.shared.newest_stamp.load(Ordering::Relaxed);
-            crate::time::begin(at.ring, &read(), at.producer_pos(), newest);
-        })
-    }
-
-    /// The same, now and again.
-    #[must_use]
-    pub fn keep_time<P: Peers>(
-        &self,
-        at: Shared<'_>,
-        peers: &P,
-        read: impl FnOnce() -> Reading,
-    ) -> bool {
-        self.under_lock(at, peers, || crate::time::keep(at.ring, &read(), at.producer_pos()))
-    }
-
-    fn under_lock<P: Peers>(&self, at: Shared<'_>, peers: &P, then: impl FnOnce()) -> bool {
-        if self.owner.lock(at, peers).is_err() {
-            return false;
-        }
-        then();
-        self.owner.unlock(at);
-        true
     }
 
     /// What this slot has written, this producer and those before it.
