@@ -239,7 +239,7 @@ pub struct Slot {
 #[repr(C)]
 #[derive(Debug)]
 pub struct TimeLine {
-    /// The first 8 bytes of the id of the boot that the newest stamps are of.
+    /// The first 8 bytes of the id of the boot, as whoever attached last was told it.
     pub boot: AtomicU64,
     /// How many anchors were ever written: the next goes to `anchors[written % ANCHORS]`.
     pub anchors_written: AtomicU64,

@@ -57,7 +57,7 @@ pub enum OtherType {
 /// let types = observer.types();
 /// for entry in types.entries() {
 ///     let entry = entry?;
-///     println!("{} {}", entry.id.get(), entry.text); // JSON: `perfring_types::Type` reads it
+///     println!("{} {}", entry.id.get(), entry.text); // JSON: `perfring_types::read::Type` reads it
 /// #   assert!(entry.text.contains("demo.Line"));
 /// }
 /// assert!(!observer.has_more_types(&types)); // nothing was added since
