@@ -1,0 +1,2 @@
+//! export
+#![forbid(unsafe_code)]

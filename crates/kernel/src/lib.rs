@@ -1,0 +1,2 @@
+//! kernel
+#![forbid(unsafe_code)]

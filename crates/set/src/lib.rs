@@ -1,0 +1,2 @@
+//! set
+#![forbid(unsafe_code)]

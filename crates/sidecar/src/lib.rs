@@ -1,0 +1,2 @@
+//! sidecar
+#![forbid(unsafe_code)]
