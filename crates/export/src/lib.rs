@@ -1,2 +1,20 @@
-//! export
+//! Records of many rings, handed on: each [`Output`] is a format or an engine that people use
+//! already, in a file of its own.
+//!
+//! Whoever reads rings tells outputs what it reads as [`Event`]s: a record with its type, its time
+//! and where it comes from, or a loss. An output takes an event, or says that it is busy; and says
+//! which of those that it took are delivered, so that nothing leaves its ring before.
+//!
+//! Heavy outputs stand behind features of this crate: `nats`, `otlp`, `parquet`, `prometheus`, or
+//! `full` for all.
 #![forbid(unsafe_code)]
+
+mod event;
+mod null;
+mod origin;
+mod output;
+
+pub use event::{Event, Key, Loss, LossCause, Rec, What};
+pub use null::Null;
+pub use origin::Origin;
+pub use output::{Figures, Output, OutputError, Took};

@@ -1,0 +1,152 @@
+//! What outputs are told.
+
+use crate::Origin;
+use perfring_consumer::{Cause, RecordType};
+use perfring_types::read::{BadPayload, Type, Value};
+use std::cell::OnceCell;
+use std::fmt;
+
+/// Something that was read, or happened to a ring.
+#[derive(Debug)]
+pub struct Event<'a> {
+    /// Its number in this run: rises by one from event to event, the same for all outputs.
+    pub seq: u64,
+    /// The ring it is of.
+    pub origin: &'a Origin,
+    /// What it is.
+    pub what: What<'a>,
+}
+
+/// What an [`Event`] is.
+#[derive(Debug)]
+pub enum What<'a> {
+    /// A ring is read from now on: before any other event of its.
+    Began,
+    /// A record.
+    Record(Rec<'a>),
+    /// Records that are not there.
+    Lost(Loss),
+    /// The ring is drained and gone: after any other event of its.
+    Ended,
+}
+
+/// A record as outputs see it.
+#[derive(Debug)]
+pub struct Rec<'a> {
+    /// Its position in its ring.
+    pub pos: u64,
+    /// Its type's number.
+    pub kind: u32,
+    /// Its payload.
+    pub bytes: &'a [u8],
+    /// Its stamp: ns of the machine's `CLOCK_BOOTTIME`, if its ring stamps.
+    pub time: Option<u64>,
+    /// The wall-clock time of the stamp, ns since 1970, if it can be told.
+    pub wall: Option<u64>,
+    /// By how many ns it came too late for its place in the order of time; 0 if it did not.
+    pub late: u64,
+    kind_of: Option<&'a Type>,
+    value: OnceCell<Result<Value, BadPayload>>,
+}
+
+impl<'a> Rec<'a> {
+    /// A record of this origin, as a reader gave it.
+    #[must_use]
+    pub fn new(record: perfring_consumer::Record<'a>, origin: &'a Origin) -> Self {
+        Rec {
+            pos: record.pos,
+            kind: record.kind,
+            bytes: record.bytes,
+            time: record.time,
+            wall: record.wall(&origin.anchors),
+            late: 0,
+            kind_of: RecordType::new(record.kind).and_then(|kind| origin.types.get(kind)),
+            value: OnceCell::new(),
+        }
+    }
+
+    /// Its type, if the ring's table has it.
+    #[must_use]
+    pub fn kind_of(&self) -> Option<&'a Type> {
+        self.kind_of
+    }
+
+    /// What it holds by its type: decoded at the first call, for all outputs. `None` without a type.
+    pub fn value(&self) -> Option<&Result<Value, BadPayload>> {
+        let kind = self.kind_of?;
+        Some(self.value.get_or_init(|| kind.decode(self.bytes)))
+    }
+}
+
+/// Why records are not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossCause {
+    /// The ring says so, or its reader was lapped.
+    Ring(Cause),
+    /// The output that is told was busy for too long, and promises no delivery.
+    Busy,
+}
+
+impl LossCause {
+    /// Its name, as all of perfring's doors have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            LossCause::Ring(cause) => cause.name(),
+            LossCause::Busy => "output busy",
+        }
+    }
+}
+
+/// Records that are not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// They would stand before this position.
+    pub pos: u64,
+    /// How many.
+    pub records: u64,
+    /// How many bytes, headers included.
+    pub bytes: u64,
+    /// Why.
+    pub cause: LossCause,
+    /// When, ns of `CLOCK_BOOTTIME`, as far as it is known: of the record read before.
+    pub time: Option<u64>,
+    /// The same on the wall clock, ns since 1970.
+    pub wall: Option<u64>,
+}
+
+/// What tells one event from all others, of any ring, for ever: who gets one twice (delivery is at
+/// least once) knows it by its key.
+///
+/// A position never comes twice in a ring, whoever produces into it, so a key has no epoch: the
+/// number of producers so far may be another when a record is handed on for the second time, and
+/// then its key would be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// The ring's id.
+    pub uuid: [u8; 16],
+    /// The position.
+    pub pos: u64,
+    /// It is of a loss before the position, and not of the record at it.
+    pub is_loss: bool,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let loss = if self.is_loss { "-lost" } else { "" };
+        write!(f, "{}-{}{loss}", uuid::Uuid::from_bytes(self.uuid).simple(), self.pos)
+    }
+}
+
+impl Event<'_> {
+    /// Its key; none if it is neither a record nor a loss.
+    #[must_use]
+    pub fn key(&self) -> Option<Key> {
+        let (pos, is_loss) = match &self.what {
+            What::Record(record) => (record.pos, false),
+            What::Lost(loss) => (loss.pos, true),
+            What::Began | What::Ended => return None,
+        };
+        Some(Key { uuid: self.origin.uuid, pos, is_loss })
+    }
+}
