@@ -85,7 +85,8 @@ struct Entry {
 /// * What is published within half of the delay after it was stamped is given in its place: times
 ///   do not go down.
 /// * Between its stamp and its coming out lies at most the delay, as long as the caller asks often
-///   enough and does not take more time for what comes out than there is.
+///   enough and does not take more time for what comes out than there is. What has no
+///   stamp may take twice the delay: it counts from the look that found it.
 /// * What comes later than that is given at once, and says by how much it is late.
 ///
 /// A ring must hold what its producer writes in the delay, and what the caller has not released.
