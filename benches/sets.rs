@@ -133,8 +133,11 @@ fn merge_live(records: u64) -> (u64, Duration) {
                 while !stop.load(Ordering::Relaxed) {
                     let words = record(ring, number);
                     let wait = Duration::from_millis(100);
-                    let published =
-                        producer.publish_wait(RecordType::BYTES, bytemuck::bytes_of(&words), wait);
+                    let published = producer.publish_timeout(
+                        RecordType::BYTES,
+                        bytemuck::bytes_of(&words),
+                        wait,
+                    );
                     match published {
                         Ok(()) => number += 1,
                         Err(ReserveError::Full) => {}
@@ -227,7 +230,7 @@ fn main() {
         false => (1, 2, 100_000, Duration::from_millis(300)),
     };
     let wanted = |name: &str| only.is_none_or(|only| name.contains(only.as_str()));
-    let mut say = |name: &str, what: &str, value: f64| match json {
+    let say = |name: &str, what: &str, value: f64| match json {
         true => println!("{{\"name\":\"{name}\",\"{what}\":{value:.3}}}"),
         false => println!("{name:36} {value:>10.2} {what}"),
     };

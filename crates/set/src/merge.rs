@@ -14,7 +14,7 @@ const NEAR: u64 = 20_000;
 /// A stamp so far in the future is of another boot, or damage: nothing waits for its time. ns.
 const FUTURE: u64 = 1_000_000_000;
 
-/// A source of a [`Merge`]. No other gets the same, within one.
+/// A source of a [`Merge`], or of a [`Fullest`](crate::Fullest). No other gets the same, within one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SourceId {
     pub(crate) slot: u32,
