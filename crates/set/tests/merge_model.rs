@@ -14,6 +14,9 @@ use std::time::Duration;
 const DELAY: u64 = 1_000_000;
 const START: u64 = 10 * DELAY;
 
+/// How full rings are is looked at that often, while one fills.
+const FILLS_MOST: u64 = 200_000;
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Thing {
     Record(Option<u64>),
@@ -28,6 +31,7 @@ struct Script(Arc<Mutex<VecDeque<(u64, Thing)>>>);
 struct Fake {
     script: Script,
     known: VecDeque<(u64, Thing)>,
+    size: u64,
 }
 
 fn front(known: &VecDeque<(u64, Thing)>) -> Front {
@@ -63,7 +67,8 @@ impl Source for Fake {
     }
     fn release(&mut self, _: &Mark) {}
     fn fill(&self) -> Fill {
-        Fill { unread: self.known.len() as u64, held: 0, size: 64 }
+        let published = self.script.0.lock().unwrap().len() + self.known.len();
+        Fill { unread: published as u64, held: 0, size: self.size }
     }
     fn about(&self) -> About {
         About { uuid: [0; 16], data_size: 64, policy: None, timed: true }
@@ -140,7 +145,7 @@ fn run(plans: &[Plan], sources: usize, tick: u64) -> (Vec<Given>, Merge) {
         .iter()
         .enumerate()
         .map(|(at, script)| {
-            let fake = Fake { script: script.clone(), known: VecDeque::new() };
+            let fake = Fake { script: script.clone(), known: VecDeque::new(), size: 1 << 20 };
             (merge.add(Box::new(fake)), at)
         })
         .collect();
@@ -272,7 +277,10 @@ fn add(merge: &mut Merge, things: &[Thing]) -> (perfring_set::SourceId, Script) 
     for (pos, thing) in things.iter().enumerate() {
         script.0.lock().unwrap().push_back((pos as u64, *thing));
     }
-    (merge.add(Box::new(Fake { script: script.clone(), known: VecDeque::new() })), script)
+    (
+        merge.add(Box::new(Fake { script: script.clone(), known: VecDeque::new(), size: 1 << 20 })),
+        script,
+    )
 }
 
 const fn at(stamp: u64) -> Thing {
@@ -341,6 +349,50 @@ fn a_stamp_of_the_future_waits_for_nothing_and_makes_nobody_late() {
     script.0.lock().unwrap().push_back((0, at(START)));
     let merged = merge.next().unwrap().unwrap();
     assert_eq!((merged.time, merged.late), (START, 0));
+}
+
+#[test]
+fn a_ring_that_is_half_full_does_not_wait() {
+    let clock = Arc::new(AtomicU64::new(START));
+    let mut merge = merge_at(&clock);
+    let full = Script::default();
+    merge.add(Box::new(Fake { script: full.clone(), known: VecDeque::new(), size: 16 }));
+    let (idle, script) = add(&mut merge, &[]);
+    let put = |script: &Script, pos, stamp| {
+        script.0.lock().unwrap().push_back((pos, at(stamp)));
+    };
+    let step = || clock.fetch_add(DELAY / 100, Ordering::Relaxed) + DELAY / 100;
+    step();
+    while merge.next().unwrap().is_some() {}
+    // Seven of sixteen wait; the eighth makes it half full, and nothing waits any longer.
+    for pos in 0..8 {
+        let now = step();
+        put(&full, pos, now);
+        if pos == 6 {
+            (0..20).for_each(|_| assert!(merge.next().unwrap().is_none()));
+        }
+    }
+    let unpublished = clock.load(Ordering::Relaxed) - 1;
+    let mut given = 0;
+    for _ in 0..DELAY / FILLS_MOST {
+        clock.fetch_add(FILLS_MOST / 4, Ordering::Relaxed);
+        while let Some(merged) = merge.next().unwrap() {
+            assert_eq!(merged.late, 0);
+            given += 1;
+        }
+        if given > 0 {
+            break;
+        }
+    }
+    assert_eq!((given, merge.figures().hurried), (8, 1));
+    let since = clock.load(Ordering::Relaxed) - START;
+    assert!(since < DELAY / 2, "{since}: the delay alone would have done it");
+    // What was stamped before and is published now is late, and told to be.
+    put(&script, 0, unpublished);
+    step();
+    clock.fetch_add(DELAY, Ordering::Relaxed);
+    let merged = merge.next().unwrap().unwrap();
+    assert_eq!((merged.source, merged.late), (idle, 1));
 }
 
 #[test]
