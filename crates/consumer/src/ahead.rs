@@ -58,7 +58,7 @@ impl Consumer {
     }
 
     /// The next item of what was there at the last [`Consumer::look`], and what is next after it:
-    /// [`Front::Empty`] if that is to be found out by another look.
+    /// [`Front::Empty`] if all of it was taken.
     ///
     /// ```
     /// # use perfring_consumer::{Consumer, Front, Item};

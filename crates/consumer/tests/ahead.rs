@@ -152,14 +152,21 @@ fn the_front_is_what_comes_next() {
                 let mut expect = fronts[0];
                 assert_eq!(fronts[0], fronts[1]);
                 while expect != Front::Empty {
-                    assert_eq!(consumer.look().unwrap(), expect, "looking takes nothing");
+                    let front = consumer.look().unwrap();
+                    assert!(front == expect || expect == Front::More, "looking takes nothing");
+                    if front == Front::Empty {
+                        break;
+                    }
+                    expect = front;
                     let (item, next) = consumer.take().unwrap().unwrap();
                     let Item::Record(record) = item else { panic!() };
                     assert_eq!(number(&item), seen);
                     assert_eq!(expect, record.time.map_or(Front::Plain, Front::Stamped));
                     let (copy, next_copy) = observer.take().unwrap().unwrap();
                     assert_eq!(copy, item);
-                    assert_eq!(next_copy, next);
+                    // Of a copy it is not known that there is nothing.
+                    let same = next_copy == next || next == Front::Empty || policy != Policy::Drop;
+                    assert!(same && next_copy != Front::Empty, "{next_copy:?} {next:?}");
                     // The observer may stand after a hole already.
                     assert_eq!(consumer.mark().before, observer.mark().before);
                     (expect, seen) = (next, seen + 1);

@@ -15,8 +15,10 @@ const NEVER: u64 = u64::MAX >> 1;
 /// What is next in a ring, of what is known of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Front {
-    /// Nothing is known of: look for more.
+    /// Nothing: all that was published before the last look was taken.
     Empty,
+    /// Something, and only a look tells what.
+    More,
     /// A record with this stamp, ns.
     Stamped(u64),
     /// A record of a ring without time.
@@ -192,7 +194,8 @@ impl Observer {
             }
             self.cursor += word.size();
         }
-        Ok(Front::Empty)
+        // The head may have been looked at long before this was copied.
+        Ok(Front::More)
     }
 
     /// As [`Observer::front`], after a look at the ring if nothing is known of.
@@ -203,7 +206,7 @@ impl Observer {
         // As in `next`: a turn passes holes, or copies anew, or returns.
         for _ in 0..=2 * ring.data.len() {
             let front = self.front()?;
-            if front != Front::Empty {
+            if front != Front::More {
                 return Ok(front);
             }
             let before = self.mark();
@@ -217,7 +220,7 @@ impl Observer {
                 Refill::Lost(_) | Refill::Copied => {}
             }
         }
-        Ok(Front::Empty)
+        Ok(Front::More)
     }
 
     /// As [`Observer::next`], and what is next after it of what was copied.
@@ -232,7 +235,7 @@ impl Observer {
             Some(Seen::Record(frame, words)) => (frame.pos, Ok((frame, words.len()))),
         };
         // What is wrong with the next is told by the next look.
-        let front = self.front().unwrap_or(Front::Empty);
+        let front = self.front().unwrap_or(Front::More);
         Ok(Some(match what {
             Err(lost) => (Seen::Lost(lost), front),
             Ok((frame, len)) => {

@@ -272,6 +272,7 @@ impl Merge {
                     Front::Plain => self.time = entry.looked,
                     Front::Lost => {}
                     Front::Empty => (self.has_front, self.below) = (false, 0),
+                    Front::More => (self.has_front, self.below, entry.looked) = (false, 0, 0),
                 }
                 let mut late = 0;
                 if time >= self.newest {
@@ -456,10 +457,12 @@ impl Merge {
         };
         self.end_turn();
         let now = self.now();
+        // Nothing may be given beyond the time of a look that found all that is taken.
         let looked = self.entries.get(slot as usize).and_then(Option::as_ref);
-        if looked.is_some_and(|entry| now.saturating_sub(entry.looked) >= NEAR)
-            && let Some(time) = self.look_at(slot, now)
-        {
+        let near = looked.is_some_and(|entry| {
+            entry.looked >= self.hurry && now.saturating_sub(entry.looked) < NEAR
+        });
+        if !near && let Some(time) = self.look_at(slot, now) {
             (self.current, self.has_front, self.time) = (Some(slot), true, time);
             return true;
         }
@@ -511,6 +514,8 @@ impl Merge {
             Ok(Front::Stamped(stamp)) => Some(stamp),
             Ok(Front::Plain) => Some(now),
             Ok(Front::Lost) => Some(entry.last),
+            // Nobody can wait for what is next here: it is found out by taking.
+            Ok(Front::More) => Some(entry.last),
             Err(error) => {
                 entry.group = u8::MAX;
                 self.failed.push_back((SourceId { slot, turn: entry.turn }, error));

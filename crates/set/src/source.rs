@@ -36,14 +36,16 @@ pub struct About {
 /// [`Source::release`] alone; it goes on hold by the first look. An [`Observer`] is one: its records
 /// are copies, and it has nothing to release. The caller remembers a [`Mark`] to go on from.
 pub trait Source: Send {
-    /// Looks whether there is more, and says what is next. Cheap, as it is called often for nothing.
+    /// Looks whether there is more, and says what is next: not [`Front::More`], but where a producer
+    /// outruns it. Cheap, as it is called often for nothing.
     ///
     /// # Errors
     /// [`SourceError`]: the source is finished.
     fn look(&mut self) -> Result<Front, SourceError>;
 
-    /// Takes the next item, of what was there at the last look, and says what is next after it:
-    /// [`Front::Empty`] if another look must tell. `None` if there is nothing after all.
+    /// Takes the next item, and says what is next after it: [`Front::Empty`] only if all that was
+    /// published before the last look was taken, [`Front::More`] if another look must tell. `None` if
+    /// there is nothing after all.
     ///
     /// # Errors
     /// [`SourceError`]: the source is finished.

@@ -30,25 +30,50 @@ struct Script(Arc<Mutex<VecDeque<(u64, Thing)>>>);
 
 struct Fake {
     script: Script,
+    /// What was there at the last look,
+    there: VecDeque<(u64, Thing)>,
+    /// and of that, what was copied.
     known: VecDeque<(u64, Thing)>,
     size: u64,
+    /// A few at a time, as an observer does.
+    copies: bool,
 }
 
-fn front(known: &VecDeque<(u64, Thing)>) -> Front {
-    match known.front() {
-        None | Some((_, Thing::Damage)) => Front::Empty,
-        Some((_, Thing::Record(Some(stamp)))) => Front::Stamped(*stamp),
-        Some((_, Thing::Record(None))) => Front::Plain,
-        Some((_, Thing::Loss)) => Front::Lost,
+/// So many are copied at a time.
+const COPIED: usize = 3;
+
+impl Fake {
+    fn new(script: &Script, size: u64) -> Box<Self> {
+        let (there, known) = Default::default();
+        Box::new(Fake { script: script.clone(), there, known, size, copies: false })
+    }
+
+    fn front(&self) -> Front {
+        match self.known.front() {
+            None if self.copies => Front::More,
+            None | Some((_, Thing::Damage)) => Front::Empty,
+            Some((_, Thing::Record(Some(stamp)))) => Front::Stamped(*stamp),
+            Some((_, Thing::Record(None))) => Front::Plain,
+            Some((_, Thing::Loss)) => Front::Lost,
+        }
     }
 }
 
 impl Source for Fake {
     fn look(&mut self) -> Result<Front, SourceError> {
-        self.known.extend(self.script.0.lock().unwrap().drain(..));
+        if !self.copies {
+            self.known.extend(self.script.0.lock().unwrap().drain(..));
+        } else if self.known.is_empty() {
+            if self.there.is_empty() {
+                self.there.extend(self.script.0.lock().unwrap().drain(..));
+            }
+            let copied = self.there.len().min(COPIED);
+            self.known.extend(self.there.drain(..copied));
+        }
         match self.known.front() {
             Some((pos, Thing::Damage)) => Err(Corrupt { pos: *pos }.into()),
-            _ => Ok(front(&self.known)),
+            None => Ok(Front::Empty),
+            _ => Ok(self.front()),
         }
     }
 
@@ -59,7 +84,7 @@ impl Source for Fake {
             Thing::Loss => Item::Lost(Lost { pos, records: 1, bytes: 8, cause: Cause::Full }),
             Thing::Damage => return Err(Corrupt { pos }.into()),
         };
-        Ok(Some((item, front(&self.known))))
+        Ok(Some((item, self.front())))
     }
 
     fn mark(&self) -> Mark {
@@ -67,7 +92,8 @@ impl Source for Fake {
     }
     fn release(&mut self, _: &Mark) {}
     fn fill(&self) -> Fill {
-        let published = self.script.0.lock().unwrap().len() + self.known.len();
+        let known = self.there.len() + self.known.len();
+        let published = self.script.0.lock().unwrap().len() + known;
         Fill { unread: published as u64, held: 0, size: self.size }
     }
     fn about(&self) -> About {
@@ -144,10 +170,7 @@ fn run(plans: &[Plan], sources: usize, tick: u64) -> (Vec<Given>, Merge) {
     let ids: HashMap<_, _> = scripts
         .iter()
         .enumerate()
-        .map(|(at, script)| {
-            let fake = Fake { script: script.clone(), known: VecDeque::new(), size: 1 << 20 };
-            (merge.add(Box::new(fake)), at)
-        })
+        .map(|(at, script)| (merge.add(Fake::new(script, 1 << 20)), at))
         .collect();
     let last = plans.last().map_or(START, |plan| plan.published);
     let mut given = Vec::new();
@@ -277,10 +300,7 @@ fn add(merge: &mut Merge, things: &[Thing]) -> (perfring_set::SourceId, Script) 
     for (pos, thing) in things.iter().enumerate() {
         script.0.lock().unwrap().push_back((pos as u64, *thing));
     }
-    (
-        merge.add(Box::new(Fake { script: script.clone(), known: VecDeque::new(), size: 1 << 20 })),
-        script,
-    )
+    (merge.add(Fake::new(&script, 1 << 20)), script)
 }
 
 const fn at(stamp: u64) -> Thing {
@@ -356,7 +376,7 @@ fn a_ring_that_is_half_full_does_not_wait() {
     let clock = Arc::new(AtomicU64::new(START));
     let mut merge = merge_at(&clock);
     let full = Script::default();
-    merge.add(Box::new(Fake { script: full.clone(), known: VecDeque::new(), size: 16 }));
+    merge.add(Fake::new(&full, 16));
     let (idle, script) = add(&mut merge, &[]);
     let put = |script: &Script, pos, stamp| {
         script.0.lock().unwrap().push_back((pos, at(stamp)));

@@ -60,7 +60,7 @@ impl MappedReader {
                     self.map.prefetch(frame.pos + AHEAD);
                 }
                 // What is wrong with the next is told by the next look.
-                let front = reader.front(ring).unwrap_or(Front::Empty);
+                let front = reader.front(ring).unwrap_or(Front::More);
                 // SAFETY: the reader found the frame before an acquired head, and moves the tail
                 // past it at the next call at the earliest, which needs `&mut self`.
                 let bytes = unsafe { self.map.pinned(&frame) };
@@ -79,7 +79,7 @@ impl MappedReader {
                 if owed {
                     futex::wake(ring.space_word());
                 }
-                let front = reader.front(ring).unwrap_or(Front::Empty);
+                let front = reader.front(ring).unwrap_or(Front::More);
                 Ok(found.map(|found| match found {
                     Found::Record(frame) => {
                         // SAFETY: as in `take`.
