@@ -197,7 +197,9 @@ fn run(plans: &[Plan], sources: usize, tick: u64) -> (Vec<Given>, Merge) {
 }
 
 fn steps(longest: u64) -> impl Strategy<Value = Vec<Step>> {
-    let step = (0..8usize, 0..DELAY / 4, 0..=longest, prop::bool::weighted(0.05))
+    // Some stamps are the same in several rings.
+    let after = prop_oneof![0..DELAY / 4, (0..4u64).prop_map(|n| n * DELAY / 16)];
+    let step = (0..8usize, after, 0..=longest, prop::bool::weighted(0.05))
         .prop_map(|(source, after, kept, loss)| Step { source, after, kept, loss });
     prop::collection::vec(step, 0..200)
 }
@@ -321,6 +323,21 @@ fn the_least_is_given_at_once_while_every_source_has_something() {
     assert_eq!(times, [3, 3, 2]);
     clock.fetch_add(DELAY, Ordering::Relaxed);
     assert_eq!(merge.next().unwrap().map(|merged| merged.time), Some(START));
+}
+
+#[test]
+fn a_source_that_copies_is_looked_at_until_it_has_nothing() {
+    let clock = Arc::new(AtomicU64::new(START));
+    let mut merge = merge_at(&clock);
+    let script = Script::default();
+    script.0.lock().unwrap().extend((0..20).map(|pos| (pos, at(pos))));
+    merge.add(Box::new(Fake { copies: true, ..*Fake::new(&script, 1 << 20) }));
+    let mut given = 0;
+    // The clock stands still: each look is near the one before.
+    while merge.next().unwrap().is_some() {
+        given += 1;
+    }
+    assert_eq!(given, 20);
 }
 
 #[test]
