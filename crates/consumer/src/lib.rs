@@ -53,7 +53,8 @@ pub use perfring_ring::{
     SlotFigures, Start, Totals, WakeAt, Who,
 };
 pub use perfring_shm::{
-    AttachError, ClockError, Home, Item, MachineClock, NotThis, Pinned, Record, recover,
+    AttachError, ClockError, Home, Identity, Idle, Item, MachineClock, NotThis, Pinned, Place,
+    Record, RingFile, recover,
 };
 pub use perfring_types as types;
 pub use snapshot::{Items, Snapshot};

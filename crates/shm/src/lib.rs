@@ -34,6 +34,7 @@ mod file;
 mod fork;
 mod futex;
 mod home;
+mod idle;
 mod lock;
 mod machine;
 mod map;
@@ -48,8 +49,9 @@ mod writer;
 
 pub use create::{Removal, RingOptions, create, remove};
 pub use error::{AttachError, CreateError, ReserveError, Role};
-pub use file::{Place, RingFile};
+pub use file::{Identity, Place, RingFile};
 pub use home::Home;
+pub use idle::Idle;
 pub use machine::{ClockError, MachineClock};
 pub use observer::{MappedObserver, SlotsSeen, bytes_of};
 pub use reader::{Item, MappedReader, Pinned, Record};
