@@ -54,7 +54,7 @@ pub use perfring_ring::{
 };
 pub use perfring_shm::{
     AttachError, ClockError, Home, Identity, Idle, Item, MachineClock, NotThis, Pinned, Place,
-    Record, RingFile, recover,
+    Record, RingFile, Role, recover,
 };
 pub use perfring_types as types;
 pub use snapshot::{Items, Snapshot};
