@@ -97,6 +97,9 @@ impl fmt::Display for Kept {
             Kept::Stranded(count) => {
                 write!(f, "{} behind what dead producers left open: recover it", count.records)
             }
+            Kept::LastWords(Count { records: 1, .. }) => {
+                f.write_str("flight recorder with 1 record")
+            }
             Kept::LastWords(count) => write!(f, "flight recorder with {} records", count.records),
             Kept::Damaged => f.write_str("its books are damaged"),
             Kept::Young(time) => write!(f, "alive {} s ago", time.as_secs()),
