@@ -139,6 +139,36 @@ impl KernelEventSpec {
     }
 }
 
+/// Why there is no event.
+#[derive(Debug)]
+pub enum NoEvent {
+    /// The thread has ended, or the processor is off.
+    Gone,
+    /// This user may not, or a sandbox forbids it.
+    Forbidden,
+    /// The kernel has no such system call.
+    Missing,
+    /// The kernel does not know what was asked for.
+    Unknown,
+    /// The process has as many descriptors as it may.
+    Descriptors,
+    /// Another reason.
+    Other(io::Error),
+}
+
+impl From<io::Error> for NoEvent {
+    fn from(error: io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::ESRCH | libc::ENODEV) => NoEvent::Gone,
+            Some(libc::EACCES | libc::EPERM) => NoEvent::Forbidden,
+            Some(libc::ENOSYS) => NoEvent::Missing,
+            Some(libc::EINVAL | libc::ENOENT | libc::EOPNOTSUPP) => NoEvent::Unknown,
+            Some(libc::EMFILE | libc::ENFILE) => NoEvent::Descriptors,
+            _ => NoEvent::Other(error),
+        }
+    }
+}
+
 /// An open event. It counts nothing until its ring is enabled.
 #[derive(Debug)]
 pub struct KernelEvent {
@@ -151,8 +181,8 @@ impl KernelEvent {
     /// Opens an event.
     ///
     /// # Errors
-    /// What `perf_event_open(2)` says.
-    pub fn open(spec: &KernelEventSpec, whose: Whose) -> io::Result<Self> {
+    /// See [`NoEvent`].
+    pub fn open(spec: &KernelEventSpec, whose: Whose) -> Result<Self, NoEvent> {
         let (pid, cpu) = match whose {
             Whose::Thread { tid, cpu } => (tid, cpu),
             Whose::Cpu(cpu) => (-1, cpu),
@@ -170,11 +200,11 @@ impl KernelEvent {
                 return Ok(KernelEvent { file: fd.into(), tells_lost: read_format != 0 });
             }
             let error = io::Error::last_os_error();
-            if error.raw_os_error() != Some(libc::EINVAL) || read_format == 0 {
-                return Err(error);
+            if error.raw_os_error() != Some(libc::EINVAL) {
+                return Err(error.into());
             }
         }
-        Err(io::ErrorKind::Unsupported.into())
+        Err(NoEvent::Unknown)
     }
 
     /// The number that its records carry as `identifier`.

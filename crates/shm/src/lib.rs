@@ -51,7 +51,7 @@ pub use create::{Removal, RingOptions, create, remove};
 pub use error::{AttachError, CreateError, ReserveError, Role};
 pub use file::{Place, RingFile};
 pub use home::Home;
-pub use kernel::{Also, KernelEvent, KernelEventSpec, MappedKernel, Whose};
+pub use kernel::{Also, KernelEvent, KernelEventSpec, MappedKernel, NoEvent, Whose};
 pub use machine::{ClockError, MachineClock};
 pub use observer::{MappedObserver, SlotsSeen, bytes_of};
 pub use reader::{Item, MappedReader, Pinned, Record};

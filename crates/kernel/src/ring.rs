@@ -1,0 +1,228 @@
+//! One of the kernel's rings, read as a ring of perfring's.
+
+use crate::EventKind;
+use crate::decode::{What, decode};
+use perfring_consumer::{Anchor, Anchors, Cause, ClockError, Corrupt, Item, Lost, MachineClock, Record};
+use perfring_shm::MappedKernel;
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Readings of the clocks of which the narrowest counts.
+const READINGS: u32 = 3;
+
+/// A ring that the kernel writes, of one processor. Its records are decoded to such as
+/// [`types`](crate::types) tells of, and stamped on the clock of perfring's stamps.
+///
+/// It is read ahead of what is released: the kernel gets space back only up to where
+/// [`KernelRing::release`] says. What finds no room meanwhile is lost, counted, and told as an
+/// [`Item::Lost`] with [`Cause::Full`].
+///
+/// ```
+/// use perfring_consumer::Item;
+/// use perfring_kernel::{EventKind, Options, Target, open};
+/// let me = Target::Process(std::process::id());
+/// let options = Options { events: vec![EventKind::PageFaults], ..Options::of(me) };
+/// let mut rings = match open(&options) {
+///     Err(error) if error.is_forbidden() => return Ok(println!("{error}")), // a sentence
+///     opened => opened?,
+/// };
+/// let touched = vec![1u8; 1 << 20];
+/// let mut faults = 0;
+/// for ring in &mut rings {
+///     ring.look()?;
+///     while let Some(item) = ring.take()? {
+///         if let Item::Record(record) = item {
+///             faults += 1;
+///             assert!(record.time.is_some());
+///         }
+///     }
+///     ring.release(ring.mark());
+/// }
+/// assert!(faults > 0 && touched[0] == 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct KernelRing {
+    mapped: MappedKernel,
+    events: HashMap<u64, EventKind>,
+    cpu: i32,
+    uuid: [u8; 16],
+    /// After all that was taken.
+    cursor: u64,
+    /// What stands at the cursor, once it was looked at.
+    front: Option<Front>,
+    /// Its payload.
+    payload: Vec<u8>,
+    /// Words of the kernel's record.
+    body: Vec<u64>,
+    /// Records that were told as lost.
+    told: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Front {
+    /// The position after it.
+    end: u64,
+    time: u64,
+    what: What,
+}
+
+impl KernelRing {
+    pub(crate) fn new(mapped: MappedKernel, events: HashMap<u64, EventKind>, cpu: i32) -> Self {
+        let uuid = *uuid::Uuid::new_v4().as_bytes();
+        let cursor = mapped.released();
+        let (payload, body) = (Vec::new(), Vec::new());
+        KernelRing { mapped, events, cpu, uuid, cursor, front: None, payload, body, told: 0 }
+    }
+
+    pub(crate) fn enable(&self) -> io::Result<()> {
+        self.mapped.enable()
+    }
+
+    /// A fresh look at how far the kernel is. Returns whether there is anything to take.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    pub fn look(&mut self) -> Result<bool, Corrupt> {
+        Ok(self.mapped.look()? != self.cursor)
+    }
+
+    /// The stamp of what stands next, if anything does that a [`look`](KernelRing::look) has seen:
+    /// also of a loss.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    pub fn stamp(&mut self) -> Result<Option<u64>, Corrupt> {
+        Ok(self.front()?.map(|front| front.time))
+    }
+
+    /// The next item that a [`look`](KernelRing::look) has seen.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if the ring holds what no kernel writes; again at every call.
+    pub fn take(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
+        let Some(front) = self.front()? else { return Ok(None) };
+        let pos = self.cursor;
+        self.front = None;
+        self.cursor = front.end;
+        Ok(Some(match front.what {
+            What::Record(kind) => Item::Record(Record {
+                pos,
+                kind: kind.get(),
+                bytes: &self.payload,
+                time: Some(front.time),
+            }),
+            What::Lost(records, cause) => {
+                self.told = self.told.saturating_add(match cause {
+                    Cause::Full => records,
+                    _ => 0,
+                });
+                // The kernel does not say how long they would have been.
+                Item::Lost(Lost { pos, records, bytes: 0, cause })
+            }
+        }))
+    }
+
+    fn front(&mut self) -> Result<Option<Front>, Corrupt> {
+        if self.front.is_none() {
+            let Some(frame) = self.mapped.peek(self.cursor, &mut self.body)? else {
+                return Ok(None);
+            };
+            let decoded = decode(&frame, &self.body, &self.events, &mut self.payload);
+            let (time, what) = decoded.ok_or(Corrupt { pos: frame.pos })?;
+            self.front = Some(Front { end: frame.end(), time, what });
+        }
+        Ok(self.front)
+    }
+
+    /// The place after all that was taken.
+    #[must_use]
+    pub fn mark(&self) -> u64 {
+        self.cursor
+    }
+
+    /// Gives the kernel back the space of what was taken before this [`mark`](KernelRing::mark).
+    pub fn release(&mut self, mark: u64) {
+        if mark <= self.cursor {
+            self.mapped.release(mark);
+        }
+    }
+
+    /// Waits until the kernel has written more than was taken, for at most `timeout`. Returns
+    /// whether it has.
+    pub fn wait(&mut self, timeout: Duration) -> bool {
+        self.mapped.wait(self.cursor, timeout)
+    }
+
+    /// Whether everything is over that the ring is of, so that nothing more is written: what stands
+    /// in it is the rest.
+    pub fn is_over(&mut self) -> bool {
+        self.mapped.is_over()
+    }
+
+    /// The kernel writes no more. What stands in the ring stays.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn stop(&mut self) -> io::Result<()> {
+        self.mapped.disable()
+    }
+
+    /// Records that found no room and that no item has told yet: the kernel tells of them before
+    /// the next record that fits, and there may be none. `None` before Linux 6.0, which does not
+    /// count them. While it writes, the figure may be ahead of what stands in the ring.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn untold(&self) -> io::Result<Option<u64>> {
+        Ok(self.mapped.lost()?.map(|lost| lost.saturating_sub(self.told)))
+    }
+
+    /// What tells wall-clock times of its stamps, as of now. Take it anew for later ones, as
+    /// somebody may set the clock.
+    ///
+    /// # Errors
+    /// [`ClockError`] if the stamps' clock cannot be told from this process.
+    pub fn anchors() -> Result<Anchors, ClockError> {
+        let clock = MachineClock::find()?;
+        let mut narrowest = (u64::MAX, Anchor::default());
+        for _ in 0..READINGS {
+            let before = clock.now_ns();
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let width = clock.now_ns().saturating_sub(before);
+            if width < narrowest.0 {
+                let (clock_ns, realtime_ns) = (before + width / 2, now.as_nanos() as u64);
+                let anchor = Anchor { pos: 0, clock_ns, realtime_ns, error_ns: width / 2 + 1 };
+                narrowest = (width, anchor);
+            }
+        }
+        Ok([narrowest.1].into_iter().collect())
+    }
+
+    /// The processor.
+    #[must_use]
+    pub fn cpu(&self) -> i32 {
+        self.cpu
+    }
+
+    /// A number of its own: a ring of the kernel's has none, and its positions begin at 0 each time.
+    #[must_use]
+    pub fn uuid(&self) -> [u8; 16] {
+        self.uuid
+    }
+
+    /// Bytes of its data area.
+    #[must_use]
+    pub fn data_size(&self) -> u64 {
+        self.mapped.data_size()
+    }
+}
+
+impl AsFd for KernelRing {
+    /// For poll: readable once a quarter of the ring was written.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.mapped.as_fd()
+    }
+}
