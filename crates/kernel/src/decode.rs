@@ -210,3 +210,7 @@ fn other(
 fn text_of(bytes: &[u8]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }
+
+#[cfg(test)]
+#[path = "decode_tests.rs"]
+mod tests;

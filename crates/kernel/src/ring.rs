@@ -49,32 +49,46 @@ pub struct KernelRing {
     events: HashMap<u64, EventKind>,
     cpu: i32,
     uuid: [u8; 16],
-    /// After all that was taken.
+    /// Up to where it was read.
     cursor: u64,
-    /// What stands at the cursor, once it was looked at.
-    front: Option<Front>,
-    /// Its payload.
-    payload: Vec<u8>,
+    /// What was taken last, and may be lent out.
+    here: Read,
+    /// What stands next, once it was looked at.
+    next: Option<Read>,
+    /// Room for the one after it.
+    spare: Read,
     /// Words of the kernel's record.
     body: Vec<u64>,
-    /// Records that were told as lost.
+    /// Records that were told as lost for want of room.
     told: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Front {
-    /// The position after it.
+/// A record of the kernel's, decoded.
+#[derive(Debug, Default)]
+struct Read {
+    pos: u64,
     end: u64,
     time: u64,
-    what: What,
+    what: Option<What>,
+    payload: Vec<u8>,
 }
 
 impl KernelRing {
     pub(crate) fn new(mapped: MappedKernel, events: HashMap<u64, EventKind>, cpu: i32) -> Self {
         let uuid = *uuid::Uuid::new_v4().as_bytes();
-        let cursor = mapped.released();
-        let (payload, body) = (Vec::new(), Vec::new());
-        KernelRing { mapped, events, cpu, uuid, cursor, front: None, payload, body, told: 0 }
+        let pos = mapped.released();
+        KernelRing {
+            mapped,
+            events,
+            cpu,
+            uuid,
+            cursor: pos,
+            here: Read { end: pos, ..Read::default() },
+            next: None,
+            spare: Read::default(),
+            body: Vec::new(),
+            told: 0,
+        }
     }
 
     pub(crate) fn enable(&self) -> io::Result<()> {
@@ -86,7 +100,8 @@ impl KernelRing {
     /// # Errors
     /// [`Corrupt`].
     pub fn look(&mut self) -> Result<bool, Corrupt> {
-        Ok(self.mapped.look()? != self.cursor)
+        self.mapped.look()?;
+        Ok(self.mapped.head() != self.here.end)
     }
 
     /// The stamp of what stands next, if anything does that a [`look`](KernelRing::look) has seen:
@@ -95,7 +110,8 @@ impl KernelRing {
     /// # Errors
     /// [`Corrupt`].
     pub fn stamp(&mut self) -> Result<Option<u64>, Corrupt> {
-        Ok(self.front()?.map(|front| front.time))
+        self.read_next()?;
+        Ok(self.next.as_ref().map(|next| next.time))
     }
 
     /// The next item that a [`look`](KernelRing::look) has seen.
@@ -103,49 +119,39 @@ impl KernelRing {
     /// # Errors
     /// [`Corrupt`] if the ring holds what no kernel writes; again at every call.
     pub fn take(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
-        let Some(front) = self.front()? else { return Ok(None) };
-        let pos = self.cursor;
-        self.front = None;
-        self.cursor = front.end;
-        Ok(Some(match front.what {
-            What::Record(kind) => Item::Record(Record {
-                pos,
-                kind: kind.get(),
-                bytes: &self.payload,
-                time: Some(front.time),
-            }),
-            What::Lost(records, cause) => {
-                self.told = self.told.saturating_add(match cause {
-                    Cause::Full => records,
-                    _ => 0,
-                });
-                // The kernel does not say how long they would have been.
-                Item::Lost(Lost { pos, records, bytes: 0, cause })
-            }
-        }))
+        self.read_next()?;
+        let Some(next) = self.next.take() else { return Ok(None) };
+        self.spare = std::mem::replace(&mut self.here, next);
+        if let Some(What::Lost(records, Cause::Full)) = self.here.what {
+            self.told = self.told.saturating_add(records);
+        }
+        Ok(self.here.item())
     }
 
-    fn front(&mut self) -> Result<Option<Front>, Corrupt> {
-        if self.front.is_none() {
-            let Some(frame) = self.mapped.peek(self.cursor, &mut self.body)? else {
-                return Ok(None);
-            };
-            let decoded = decode(&frame, &self.body, &self.events, &mut self.payload);
-            let (time, what) = decoded.ok_or(Corrupt { pos: frame.pos })?;
-            self.front = Some(Front { end: frame.end(), time, what });
+    fn read_next(&mut self) -> Result<(), Corrupt> {
+        if self.next.is_some() {
+            return Ok(());
         }
-        Ok(self.front)
+        let Some(frame) = self.mapped.peek(self.cursor, &mut self.body)? else { return Ok(()) };
+        let payload = &mut self.spare.payload;
+        let (time, what) =
+            decode(&frame, &self.body, &self.events, payload).ok_or(Corrupt { pos: frame.pos })?;
+        let payload = std::mem::take(payload);
+        let (pos, end, what) = (frame.pos, frame.end(), Some(what));
+        self.next = Some(Read { pos, end, time, what, payload });
+        self.cursor = end;
+        Ok(())
     }
 
     /// The place after all that was taken.
     #[must_use]
     pub fn mark(&self) -> u64 {
-        self.cursor
+        self.here.end
     }
 
     /// Gives the kernel back the space of what was taken before this [`mark`](KernelRing::mark).
     pub fn release(&mut self, mark: u64) {
-        if mark <= self.cursor {
+        if mark <= self.here.end {
             self.mapped.release(mark);
         }
     }
@@ -153,7 +159,7 @@ impl KernelRing {
     /// Waits until the kernel has written more than was taken, for at most `timeout`. Returns
     /// whether it has.
     pub fn wait(&mut self, timeout: Duration) -> bool {
-        self.mapped.wait(self.cursor, timeout)
+        self.next.is_some() || self.mapped.wait(self.cursor, timeout)
     }
 
     /// Whether everything is over that the ring is of, so that nothing more is written: what stands
@@ -217,6 +223,19 @@ impl KernelRing {
     #[must_use]
     pub fn data_size(&self) -> u64 {
         self.mapped.data_size()
+    }
+}
+
+impl Read {
+    fn item(&self) -> Option<Item<'_>> {
+        let (pos, bytes) = (self.pos, &*self.payload);
+        Some(match self.what? {
+            What::Record(kind) => {
+                Item::Record(Record { pos, kind: kind.get(), bytes, time: Some(self.time) })
+            }
+            // The kernel does not say how long they would have been.
+            What::Lost(records, cause) => Item::Lost(Lost { pos, records, bytes: 0, cause }),
+        })
     }
 }
 
