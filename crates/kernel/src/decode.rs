@@ -9,8 +9,8 @@ use crate::records as r;
 use bytemuck::Zeroable;
 use perfring_consumer::{Cause, RecordType};
 use perfring_ring::KernelFrame;
-use perfring_types::tagged::TaggedWriter;
 use perfring_types::PodRecord;
+use perfring_types::tagged::TaggedWriter;
 use std::collections::HashMap;
 
 /// `enum perf_event_type`.

@@ -22,7 +22,6 @@ fn text(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect()
 }
 
-
 fn id() -> [u64; 4] {
     [pair(10, 11), 777, pair(1, 0), 5]
 }
@@ -52,7 +51,11 @@ fn each_record_is_shown_by_its_type() {
         shown(9, 1, &[[99].as_slice(), &fault[1..]].concat()),
         shown(9, 6, &[[6].as_slice(), &fault[1..]].concat()),
         shown(3, 0, &with_id(&[&[pair(20, 21)], &text(b"a name")[..]].concat())),
-        shown(3, 1 << 13, &with_id(&[&[pair(20, 21)], &text(b"more than sixteen bytes")[..]].concat())),
+        shown(
+            3,
+            1 << 13,
+            &with_id(&[&[pair(20, 21)], &text(b"more than sixteen bytes")[..]].concat()),
+        ),
         shown(7, 0, &with_id(&[pair(30, 31), pair(32, 33), 776])),
         shown(4, 0, &with_id(&[pair(30, 31), pair(32, 33), 776])),
         shown(5, 0, &with_id(&[1, 2, 3])),
@@ -65,8 +68,11 @@ fn each_record_is_shown_by_its_type() {
             10,
             0,
             &with_id(
-                &[&[pair(10, 11), 4096, 8192, 1, pair(8, 1), 99, 0, pair(5, 2)], &text(b"/bin/\xff")[..]]
-                    .concat(),
+                &[
+                    &[pair(10, 11), 4096, 8192, 1, pair(8, 1), 99, 0, pair(5, 2)],
+                    &text(b"/bin/\xff")[..],
+                ]
+                .concat(),
             ),
         ),
         shown(33, 4, &with_id(&[u64::from_ne_bytes(*b"eight by")])),

@@ -112,18 +112,40 @@ impl EventKind {
         self.config() != 9
     }
 
-    /// What the kernel is asked for, with a clock's period.
-    pub(crate) fn spec(self, clock_period_ns: u64, wakeup_bytes: u32) -> KernelEventSpec {
-        let period = match self {
-            E::CpuClock | E::TaskClock => clock_period_ns,
-            _ => u64::from(self.has_samples()),
+    /// What the kernel is asked for, with a clock's period, for these kinds.
+    ///
+    /// All that are no samples are one event: the kernel tells of tasks to each event that wants to
+    /// know of them, or of mappings.
+    pub(crate) fn specs(
+        kinds: &[EventKind],
+        clock_period_ns: u64,
+        wakeup_bytes: u32,
+    ) -> Vec<(EventKind, KernelEventSpec)> {
+        let plain = KernelEventSpec {
+            config: 0,
+            period: 0,
+            also: Also::default(),
+            user_only: false,
+            wakeup_bytes,
         };
+        let mut specs: Vec<(EventKind, KernelEventSpec)> = Vec::new();
+        let wanted = |kind| kinds.contains(&kind);
         let also = Also {
-            tasks: self == E::Tasks,
-            mappings: self == E::Mappings,
-            switches: self == E::Switches,
+            tasks: wanted(E::Tasks),
+            mappings: wanted(E::Mappings),
+            switches: wanted(E::Switches),
         };
-        KernelEventSpec { config: self.config(), period, also, user_only: false, wakeup_bytes }
+        for kind in E::ALL.into_iter().filter(|kind| kinds.contains(kind)) {
+            let config = kind.config();
+            if kind.has_samples() {
+                let clock = matches!(kind, E::CpuClock | E::TaskClock);
+                let period = if clock { clock_period_ns } else { 1 };
+                specs.push((kind, KernelEventSpec { config, period, ..plain }));
+            } else if specs.iter().all(|(_, spec)| spec.config != config) {
+                specs.push((kind, KernelEventSpec { config, also, ..plain }));
+            }
+        }
+        specs
     }
 }
 

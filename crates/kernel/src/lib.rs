@@ -14,7 +14,10 @@
 //! | `alignment-faults`, `emulation-faults` | `perf.AlignmentFault`, `perf.EmulationFault` |
 //! | `switches` | `perf.Switch`; of the whole machine `perf.SwitchCpuWide` |
 //! | `tasks` | `perf.Comm`, `perf.Fork`, `perf.Exit` |
-//! | `mappings` | `perf.Mmap2` |
+//! | `mappings` | `perf.Mmap2`; the kernel adds `perf.Fork` and `perf.Exit`, without which mappings could not be followed |
+//!
+//! A [`KernelRing`] is a [`Source`](perfring_set::Source): what a [`Merge`](perfring_set::Merge) puts in
+//! the order of time with any rings of perfring's.
 //!
 //! A program that reads them knows them as [`records`]; whoever does not, as what the types say.
 #![forbid(unsafe_code)]
@@ -24,6 +27,7 @@ mod event;
 mod open;
 pub mod records;
 mod ring;
+mod source;
 
 pub use event::{EventKind, UnknownEvent};
 pub use open::{OpenError, Options, Target, open};

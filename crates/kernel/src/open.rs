@@ -1,7 +1,7 @@
 //! Asking the kernel for rings.
 
 use crate::{EventKind, KernelRing};
-use perfring_shm::{KernelEvent, MappedKernel, NoEvent, Whose};
+use perfring_shm::{KernelEvent, KernelEventSpec, MappedKernel, NoEvent, Whose};
 use std::collections::HashMap;
 use std::fs;
 use std::io;
@@ -175,9 +175,9 @@ fn paranoid() -> String {
 /// What else may forbid it.
 fn sandbox() -> &'static str {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let filtered = status.lines().any(|line| {
-        line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2")
-    });
+    let filtered = status
+        .lines()
+        .any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"));
     if filtered {
         "; or a seccomp filter, which this process has, forbids the system call: start the \
          container with one that allows perf_event_open"
@@ -191,12 +191,10 @@ fn sandbox() -> &'static str {
 /// # Errors
 /// See [`OpenError`].
 pub fn open(options: &Options) -> Result<Vec<KernelRing>, OpenError> {
-    let mut kinds = options.events.clone();
-    kinds.sort_unstable();
-    kinds.dedup();
-    if kinds.is_empty() {
-        return Err(OpenError::Nothing);
-    }
+    // Whoever waits is woken at a quarter of a ring: the rest is for what comes before it reads.
+    let wakeup = u32::try_from(options.data_size / 4).unwrap_or(u32::MAX);
+    let specs = EventKind::specs(&options.events, options.clock_period_ns, wakeup);
+    let Some((first, _)) = specs.first() else { return Err(OpenError::Nothing) };
     if !options.data_size.is_power_of_two() {
         return Err(OpenError::Size { size: options.data_size });
     }
@@ -205,7 +203,7 @@ pub fn open(options: &Options) -> Result<Vec<KernelRing>, OpenError> {
         Target::Process(pid) => Some(threads(pid)?),
         Target::System => None,
     };
-    let needed = kinds.len() * cpus.len() * tids.as_ref().map_or(1, Vec::len);
+    let needed = specs.len() * cpus.len() * tids.as_ref().map_or(1, Vec::len);
     let asked = Asked { options, needed };
     let mut rings = Vec::new();
     for cpu in cpus {
@@ -213,7 +211,7 @@ pub fn open(options: &Options) -> Result<Vec<KernelRing>, OpenError> {
             Some(tids) => tids.iter().map(|tid| Whose::Thread { tid: *tid, cpu }).collect(),
             None => vec![Whose::Cpu(cpu)],
         };
-        if let Some(ring) = asked.ring(&kinds, &whose)? {
+        if let Some(ring) = asked.ring(&specs, &whose)? {
             rings.push(KernelRing::new(ring.0, ring.1, cpu));
         }
     }
@@ -222,7 +220,7 @@ pub fn open(options: &Options) -> Result<Vec<KernelRing>, OpenError> {
         (true, Target::System) => return Err(OpenError::Missing),
         _ => {}
     }
-    let failed = |source| OpenError::Io { event: kinds[0], step: "enabling it", source };
+    let failed = |source| OpenError::Io { event: *first, step: "enabling it", source };
     rings.iter().try_for_each(KernelRing::enable).map_err(failed)?;
     Ok(rings)
 }
@@ -232,18 +230,19 @@ struct Asked<'a> {
     needed: usize,
 }
 
+type Spec = (EventKind, KernelEventSpec);
 type Identified = (MappedKernel, HashMap<u64, EventKind>);
 
 impl Asked<'_> {
     /// The ring of one processor; none if none of the threads lives any more, or the processor is
     /// off.
-    fn ring(&self, kinds: &[EventKind], whose: &[Whose]) -> Result<Option<Identified>, OpenError> {
+    fn ring(&self, specs: &[Spec], whose: &[Whose]) -> Result<Option<Identified>, OpenError> {
         let mut ids = HashMap::new();
         let mut ring: Option<MappedKernel> = None;
         for whose in whose {
-            for kind in kinds {
+            for (kind, spec) in specs {
                 let io = |step| move |source| OpenError::Io { event: *kind, step, source };
-                let Some(event) = self.event(*kind, *whose)? else { continue };
+                let Some(event) = self.event(*kind, *spec, *whose)? else { continue };
                 ids.insert(event.id().map_err(io("asking for its number"))?, *kind);
                 match &mut ring {
                     Some(ring) => ring.add(event).map_err(io("joining its ring"))?,
@@ -264,10 +263,12 @@ impl Asked<'_> {
     }
 
     /// An event; none if its thread has ended, or its processor is off.
-    fn event(&self, kind: EventKind, whose: Whose) -> Result<Option<KernelEvent>, OpenError> {
-        // A quarter of a ring is left for what comes before whoever was woken reads.
-        let wakeup = u32::try_from(self.options.data_size / 4).unwrap_or(u32::MAX);
-        let mut spec = kind.spec(self.options.clock_period_ns, wakeup);
+    fn event(
+        &self,
+        kind: EventKind,
+        mut spec: KernelEventSpec,
+        whose: Whose,
+    ) -> Result<Option<KernelEvent>, OpenError> {
         let mut opened = KernelEvent::open(&spec, whose);
         if matches!(opened, Err(NoEvent::Forbidden)) {
             spec.user_only = true;

@@ -245,7 +245,11 @@ pub(crate) const MMAP: Schema<'static> = Schema {
                 tagged("prot", "", "What may be done with it: bits as of mmap(2)."),
                 tagged("flags", "", "How it is mapped: bits as of mmap(2)."),
                 tagged("inode", "", "The file's number on its device."),
-                tagged("filename", "", "The file, or a name in brackets or with slashes for memory."),
+                tagged(
+                    "filename",
+                    "",
+                    "The file, or a name in brackets or with slashes for memory.",
+                ),
             ],
         )
         .with_hashed_id()
@@ -311,4 +315,3 @@ pub fn types() -> TypeTable {
     }
     table
 }
-

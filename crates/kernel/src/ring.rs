@@ -2,7 +2,10 @@
 
 use crate::EventKind;
 use crate::decode::{What, decode};
-use perfring_consumer::{Anchor, Anchors, Cause, ClockError, Corrupt, Item, Lost, MachineClock, Record};
+use perfring_consumer::{
+    Anchor, Anchors, Cause, ClockError, Corrupt, Count, Fill, Front, Item, Lost, MachineClock,
+    Mark, Record,
+};
 use perfring_shm::MappedKernel;
 use std::collections::HashMap;
 use std::io;
@@ -16,7 +19,7 @@ const READINGS: u32 = 3;
 /// [`types`](crate::types) tells of, and stamped on the clock of perfring's stamps.
 ///
 /// It is read ahead of what is released: the kernel gets space back only up to where
-/// [`KernelRing::release`] says. What finds no room meanwhile is lost, counted, and told as an
+/// [`KernelRing::release_to`] says. What finds no room meanwhile is lost, counted, and told as an
 /// [`Item::Lost`] with [`Cause::Full`].
 ///
 /// ```
@@ -32,13 +35,13 @@ const READINGS: u32 = 3;
 /// let mut faults = 0;
 /// for ring in &mut rings {
 ///     ring.look()?;
-///     while let Some(item) = ring.take()? {
+///     while let Some((item, _)) = ring.take()? {
 ///         if let Item::Record(record) = item {
 ///             faults += 1;
 ///             assert!(record.time.is_some());
 ///         }
 ///     }
-///     ring.release(ring.mark());
+///     ring.release_to(&ring.mark());
 /// }
 /// assert!(faults > 0 && touched[0] == 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -59,6 +62,8 @@ pub struct KernelRing {
     spare: Read,
     /// Words of the kernel's record.
     body: Vec<u64>,
+    /// Records before what is next.
+    taken: Count,
     /// Records that were told as lost for want of room.
     told: u64,
 }
@@ -87,6 +92,7 @@ impl KernelRing {
             next: None,
             spare: Read::default(),
             body: Vec::new(),
+            taken: Count::default(),
             told: 0,
         }
     }
@@ -95,37 +101,45 @@ impl KernelRing {
         self.mapped.enable()
     }
 
-    /// A fresh look at how far the kernel is. Returns whether there is anything to take.
+    /// Looks how far the kernel is, and says what is next, without taking it.
     ///
     /// # Errors
     /// [`Corrupt`].
-    pub fn look(&mut self) -> Result<bool, Corrupt> {
+    pub fn look(&mut self) -> Result<Front, Corrupt> {
         self.mapped.look()?;
-        Ok(self.mapped.head() != self.here.end)
-    }
-
-    /// The stamp of what stands next, if anything does that a [`look`](KernelRing::look) has seen:
-    /// also of a loss.
-    ///
-    /// # Errors
-    /// [`Corrupt`].
-    pub fn stamp(&mut self) -> Result<Option<u64>, Corrupt> {
         self.read_next()?;
-        Ok(self.next.as_ref().map(|next| next.time))
+        Ok(self.front())
     }
 
-    /// The next item that a [`look`](KernelRing::look) has seen.
+    /// The next item of what was there at the last [`look`](KernelRing::look), and what is next after
+    /// it: [`Front::Empty`] if that is to be found out by another look.
     ///
     /// # Errors
     /// [`Corrupt`] if the ring holds what no kernel writes; again at every call.
-    pub fn take(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
+    pub fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, Corrupt> {
         self.read_next()?;
         let Some(next) = self.next.take() else { return Ok(None) };
         self.spare = std::mem::replace(&mut self.here, next);
-        if let Some(What::Lost(records, Cause::Full)) = self.here.what {
-            self.told = self.told.saturating_add(records);
+        match self.here.what {
+            Some(What::Lost(records, Cause::Full)) => self.told = self.told.saturating_add(records),
+            Some(What::Record(_)) => {
+                let (count, size) = (self.taken, self.here.end - self.here.pos);
+                self.taken =
+                    Count { records: count.records + 1, bytes: count.bytes.saturating_add(size) };
+            }
+            _ => {}
         }
-        Ok(self.here.item())
+        // What is wrong with the next one is told once this one was dealt with.
+        let front = self.read_next().map_or(Front::Empty, |()| self.front());
+        Ok(self.here.item().map(|item| (item, front)))
+    }
+
+    fn front(&self) -> Front {
+        match &self.next {
+            None => Front::Empty,
+            Some(Read { what: Some(What::Lost(..)), .. }) => Front::Lost,
+            Some(next) => Front::Stamped(next.time),
+        }
     }
 
     fn read_next(&mut self) -> Result<(), Corrupt> {
@@ -143,28 +157,39 @@ impl KernelRing {
         Ok(())
     }
 
-    /// The place after all that was taken.
+    /// The place after everything that was taken.
     #[must_use]
-    pub fn mark(&self) -> u64 {
-        self.here.end
+    pub fn mark(&self) -> Mark {
+        Mark { pos: self.here.end, before: self.taken, lapped: Count::default() }
     }
 
     /// Gives the kernel back the space of what was taken before this [`mark`](KernelRing::mark).
-    pub fn release(&mut self, mark: u64) {
-        if mark <= self.here.end {
-            self.mapped.release(mark);
+    pub fn release_to(&mut self, mark: &Mark) {
+        if mark.pos <= self.here.end {
+            self.mapped.release(mark.pos);
+        }
+    }
+
+    /// How full the ring is now.
+    #[must_use]
+    pub fn fill(&self) -> Fill {
+        let here = self.here.end;
+        Fill {
+            unread: self.mapped.live_head().saturating_sub(here),
+            held: here.saturating_sub(self.mapped.released()),
+            size: self.data_size(),
         }
     }
 
     /// Waits until the kernel has written more than was taken, for at most `timeout`. Returns
     /// whether it has.
-    pub fn wait(&mut self, timeout: Duration) -> bool {
+    pub fn wait(&self, timeout: Duration) -> bool {
         self.next.is_some() || self.mapped.wait(self.cursor, timeout)
     }
 
     /// Whether everything is over that the ring is of, so that nothing more is written: what stands
     /// in it is the rest.
-    pub fn is_over(&mut self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.mapped.is_over()
     }
 
@@ -172,7 +197,7 @@ impl KernelRing {
     ///
     /// # Errors
     /// What the system says.
-    pub fn stop(&mut self) -> io::Result<()> {
+    pub fn stop(&self) -> io::Result<()> {
         self.mapped.disable()
     }
 

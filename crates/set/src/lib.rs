@@ -1,2 +1,13 @@
-//! set
+//! Many rings, one timeline.
+//!
+//! A [`Source`] is a ring that is read ahead of what is released from it. [`Merge`] gives the items of
+//! many in the order of time.
 #![forbid(unsafe_code)]
+
+mod heap;
+mod looks;
+mod merge;
+mod source;
+
+pub use merge::{Merge, MergeFigures, Merged, SourceId};
+pub use source::{About, Source, SourceError};

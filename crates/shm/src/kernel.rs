@@ -13,6 +13,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::slice;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// The longest pause between two looks of a waiting reader: the kernel wakes it for many records
@@ -215,8 +216,7 @@ impl KernelEvent {
         let mut id = 0u64;
         // `_IOR('$', 7, __u64 *)`: the size is a pointer's. On some machines the directions have
         // other numbers.
-        const IOC_ID: libc::c_ulong =
-            libc::_IOR::<*mut u64>(b'$' as u32, 7) as libc::c_ulong;
+        const IOC_ID: libc::c_ulong = libc::_IOR::<*mut u64>(b'$' as u32, 7) as libc::c_ulong;
         // SAFETY: the kernel stores 64 bits where it is told to, which is ours.
         let done = unsafe { libc::ioctl(self.file.as_raw_fd(), IOC_ID as _, &raw mut id) };
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(id) }
@@ -257,7 +257,7 @@ pub struct MappedKernel {
     reader: KernelReader,
     events: Vec<KernelEvent>,
     /// The first of `events` whose tasks may still live.
-    alive: usize,
+    alive: AtomicUsize,
 }
 
 impl MappedKernel {
@@ -278,7 +278,14 @@ impl MappedKernel {
         let children = NotForChildren::new([(base, page), (data, len - page)], &event.file);
         let damaged = |corrupt: Corrupt| io::Error::other(corrupt.to_string());
         let reader = KernelReader::attach(ring(&map, page)).map_err(damaged)?;
-        Ok(MappedKernel { children, map, page, reader, events: vec![event], alive: 0 })
+        Ok(MappedKernel {
+            children,
+            map,
+            page,
+            reader,
+            events: vec![event],
+            alive: AtomicUsize::new(0),
+        })
     }
 
     /// Has another event write into this ring, which must be of the same processor.
@@ -341,11 +348,7 @@ impl MappedKernel {
     /// # Errors
     /// [`Corrupt`].
     #[inline]
-    pub fn peek(
-        &self,
-        cursor: u64,
-        body: &mut Vec<u64>,
-    ) -> Result<Option<KernelFrame>, Corrupt> {
+    pub fn peek(&self, cursor: u64, body: &mut Vec<u64>) -> Result<Option<KernelFrame>, Corrupt> {
         if self.children.forked() {
             return Ok(None);
         }
@@ -376,6 +379,15 @@ impl MappedKernel {
         self.reader.head()
     }
 
+    /// `data_head` now.
+    #[must_use]
+    pub fn live_head(&self) -> u64 {
+        match self.children.forked() {
+            true => self.reader.head(),
+            false => ring(&self.map, self.page).head(),
+        }
+    }
+
     /// Bytes of the data area.
     #[must_use]
     pub fn data_size(&self) -> u64 {
@@ -383,14 +395,14 @@ impl MappedKernel {
     }
 
     /// Whether everything has ended that the events are of: nothing is written any more.
-    pub fn is_over(&mut self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.poll(Duration::ZERO);
-        self.alive == self.events.len()
+        self.alive.load(Ordering::Relaxed) >= self.events.len()
     }
 
     /// Waits until the kernel has written beyond `cursor`, for at most `timeout`. Returns whether it
     /// has.
-    pub fn wait(&mut self, cursor: u64, timeout: Duration) -> bool {
+    pub fn wait(&self, cursor: u64, timeout: Duration) -> bool {
         let deadline = Instant::now().checked_add(timeout);
         loop {
             if self.children.forked() || ring(&self.map, self.page).head() != cursor {
@@ -409,10 +421,12 @@ impl MappedKernel {
 
     /// Sleeps until the kernel wakes the ring's readers. Passes over events that have ended: their
     /// descriptors would wake for ever.
-    fn poll(&mut self, limit: Duration) {
+    fn poll(&self, limit: Duration) {
         let mut limit = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
         loop {
-            let event = self.events.get(self.alive);
+            // Relaxed, here and below: a hint, and whoever is behind finds out as well.
+            let alive = self.alive.load(Ordering::Relaxed);
+            let event = self.events.get(alive);
             let fd = event.map_or(-1, |event| event.file.as_raw_fd()); // which poll passes over
             let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
             // SAFETY: one struct, which is ours.
@@ -420,7 +434,7 @@ impl MappedKernel {
             if event.is_none() || poll.revents & (libc::POLLHUP | libc::POLLNVAL) == 0 {
                 return;
             }
-            self.alive += 1;
+            self.alive.fetch_max(alive + 1, Ordering::Relaxed);
             limit = 0;
         }
     }
@@ -431,7 +445,7 @@ impl AsFd for MappedKernel {
     /// for.
     fn as_fd(&self) -> BorrowedFd<'_> {
         // There is always one.
-        let at = self.alive.min(self.events.len() - 1);
+        let at = self.alive.load(Ordering::Relaxed).min(self.events.len() - 1);
         self.events[at].as_fd()
     }
 }
