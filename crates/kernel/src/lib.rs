@@ -32,4 +32,4 @@ mod source;
 pub use event::{EventKind, UnknownEvent};
 pub use open::{OpenError, Options, Target, open};
 pub use records::types;
-pub use ring::KernelRing;
+pub use ring::{KernelRing, Stopper};

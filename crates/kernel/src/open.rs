@@ -237,29 +237,26 @@ impl Asked<'_> {
     /// The ring of one processor; none if none of the threads lives any more, or the processor is
     /// off.
     fn ring(&self, specs: &[Spec], whose: &[Whose]) -> Result<Option<Identified>, OpenError> {
-        let mut ids = HashMap::new();
-        let mut ring: Option<MappedKernel> = None;
+        let (mut ids, mut events) = (HashMap::new(), Vec::new());
         for whose in whose {
             for (kind, spec) in specs {
-                let io = |step| move |source| OpenError::Io { event: *kind, step, source };
                 let Some(event) = self.event(*kind, *spec, *whose)? else { continue };
-                ids.insert(event.id().map_err(io("asking for its number"))?, *kind);
-                match &mut ring {
-                    Some(ring) => ring.add(event).map_err(io("joining its ring"))?,
-                    None => ring = Some(self.map(*kind, event)?),
-                }
+                let failed =
+                    |source| OpenError::Io { event: *kind, step: "asking for its number", source };
+                ids.insert(event.id().map_err(failed)?, *kind);
+                events.push(event);
             }
         }
-        Ok(ring.map(|ring| (ring, ids)))
-    }
-
-    fn map(&self, kind: EventKind, event: KernelEvent) -> Result<MappedKernel, OpenError> {
+        let Some((event, _)) = specs.first().filter(|_| !events.is_empty()) else {
+            return Ok(None);
+        };
         let size = self.options.data_size;
-        MappedKernel::map(event, size).map_err(|source| match source.kind() {
+        let mapped = MappedKernel::map(events, size).map_err(|source| match source.kind() {
             io::ErrorKind::PermissionDenied => OpenError::Memory { size },
             io::ErrorKind::InvalidInput => OpenError::Size { size },
-            _ => OpenError::Io { event: kind, step: "mapping its ring", source },
-        })
+            _ => OpenError::Io { event: *event, step: "mapping its ring", source },
+        })?;
+        Ok(Some((mapped, ids)))
     }
 
     /// An event; none if its thread has ended, or its processor is off.

@@ -6,12 +6,15 @@ use perfring_consumer::{
     Anchor, Anchors, Cause, ClockError, Corrupt, Count, Fill, Front, Item, Lost, MachineClock,
     Mark, Record,
 };
-use perfring_shm::MappedKernel;
+use perfring_shm::{KernelEvents, MappedKernel};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+/// Whether a ring is over is asked no more often, as it takes a system call.
+const ASK: Duration = Duration::from_millis(20);
 /// Readings of the clocks of which the narrowest counts.
 const READINGS: u32 = 3;
 
@@ -20,7 +23,8 @@ const READINGS: u32 = 3;
 ///
 /// It is read ahead of what is released: the kernel gets space back only up to where
 /// [`KernelRing::release_to`] says. What finds no room meanwhile is lost, counted, and told as an
-/// [`Item::Lost`] with [`Cause::Full`].
+/// [`Item::Lost`] with [`Cause::Full`]: before the next record that fits, and what comes after the last
+/// one once everything is over that the ring is of.
 ///
 /// ```
 /// use perfring_consumer::Item;
@@ -66,6 +70,44 @@ pub struct KernelRing {
     taken: Count,
     /// Records that were told as lost for want of room.
     told: u64,
+    /// All that were lost are told.
+    is_told: bool,
+    /// When it was asked last whether it is over.
+    asked: Instant,
+}
+
+/// What stops the kernel from writing into a ring. What stands in it stays, and is followed by what
+/// found no room after it.
+///
+/// ```
+/// use perfring_kernel::{Options, Target, open};
+/// if let Ok(rings) = open(&Options::of(Target::Process(std::process::id()))) {
+///     for ring in &rings {
+///         ring.stopper().stop()?;
+///         assert!(ring.is_over());
+///     }
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Stopper {
+    events: Arc<KernelEvents>,
+}
+
+impl Stopper {
+    /// The kernel writes no more, once and for all.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn stop(&self) -> io::Result<()> {
+        self.events.stop()
+    }
+
+    /// Whether everything is over that the ring is of, or it was stopped.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.events.is_over()
+    }
 }
 
 /// A record of the kernel's, decoded.
@@ -94,11 +136,13 @@ impl KernelRing {
             body: Vec::new(),
             taken: Count::default(),
             told: 0,
+            is_told: false,
+            asked: Instant::now(),
         }
     }
 
     pub(crate) fn enable(&self) -> io::Result<()> {
-        self.mapped.enable()
+        self.mapped.events().enable()
     }
 
     /// Looks how far the kernel is, and says what is next, without taking it.
@@ -108,6 +152,17 @@ impl KernelRing {
     pub fn look(&mut self) -> Result<Front, Corrupt> {
         self.mapped.look()?;
         self.read_next()?;
+        if self.next.is_none() && !self.is_told && self.asked.elapsed() >= ASK {
+            self.asked = Instant::now();
+            if self.mapped.events().is_over() {
+                // Once more: it may have been written in between, and no more is from now on.
+                self.mapped.look()?;
+                self.read_next()?;
+                if self.next.is_none() {
+                    self.read_rest();
+                }
+            }
+        }
         Ok(self.front())
     }
 
@@ -132,6 +187,19 @@ impl KernelRing {
         // What is wrong with the next one is told once this one was dealt with.
         let front = self.read_next().map_or(Front::Empty, |()| self.front());
         Ok(self.here.item().map(|item| (item, front)))
+    }
+
+    /// After the last record: those that found no room after it, of which the kernel tells before
+    /// the next record that fits, and there is none.
+    fn read_rest(&mut self) {
+        self.is_told = true;
+        // Before Linux 6.0 nobody can tell.
+        let lost = self.mapped.events().lost().ok().flatten().unwrap_or(0);
+        if lost > self.told {
+            let (pos, time) = (self.cursor, self.here.time);
+            let what = Some(What::Lost(lost - self.told, Cause::Full));
+            self.next = Some(Read { pos, end: pos, time, what, payload: Vec::new() });
+        }
     }
 
     fn front(&self) -> Front {
@@ -187,28 +255,17 @@ impl KernelRing {
         self.next.is_some() || self.mapped.wait(self.cursor, timeout)
     }
 
-    /// Whether everything is over that the ring is of, so that nothing more is written: what stands
-    /// in it is the rest.
+    /// Whether everything is over that the ring is of, or it was stopped, so that nothing more is
+    /// written: what stands in it is the rest.
+    #[must_use]
     pub fn is_over(&self) -> bool {
-        self.mapped.is_over()
+        self.mapped.events().is_over()
     }
 
-    /// The kernel writes no more. What stands in the ring stays.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn stop(&self) -> io::Result<()> {
-        self.mapped.disable()
-    }
-
-    /// Records that found no room and that no item has told yet: the kernel tells of them before
-    /// the next record that fits, and there may be none. `None` before Linux 6.0, which does not
-    /// count them. While it writes, the figure may be ahead of what stands in the ring.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn untold(&self) -> io::Result<Option<u64>> {
-        Ok(self.mapped.lost()?.map(|lost| lost.saturating_sub(self.told)))
+    /// What stops it, also while it is among the sources of a merge.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        Stopper { events: self.mapped.events().clone() }
     }
 
     /// What tells wall-clock times of its stamps, as of now. Take it anew for later ones, as

@@ -13,7 +13,8 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// The longest pause between two looks of a waiting reader: the kernel wakes it for many records
@@ -247,58 +248,16 @@ impl AsFd for KernelEvent {
     }
 }
 
-/// A ring that the kernel writes: of one processor, for any number of events.
+/// The events that write into one ring.
 #[derive(Debug)]
-pub struct MappedKernel {
-    // First, so that it is dropped first: what a forked child is cut off from.
-    children: NotForChildren,
-    map: MmapRaw,
-    page: usize,
-    reader: KernelReader,
+pub struct KernelEvents {
     events: Vec<KernelEvent>,
-    /// The first of `events` whose tasks may still live.
+    /// The first whose tasks may still live.
     alive: AtomicUsize,
+    stopped: AtomicBool,
 }
 
-impl MappedKernel {
-    /// Maps a ring for this event, with a data area of a power of two of whole pages.
-    ///
-    /// # Errors
-    /// What `mmap(2)` says: `EPERM` where so much memory may not be locked.
-    pub fn map(event: KernelEvent, data_size: u64) -> io::Result<Self> {
-        let page = host_page_size() as usize;
-        let size = usize::try_from(data_size).ok().filter(|size| size.is_power_of_two());
-        let Some(len) = size.filter(|size| *size >= page).and_then(|size| size.checked_add(page))
-        else {
-            return Err(io::ErrorKind::InvalidInput.into());
-        };
-        let map = MmapOptions::new().len(len).map_raw(&event.file)?;
-        let base = NonNull::new(map.as_mut_ptr()).unwrap_or(NonNull::dangling());
-        let data = NonNull::new(map.as_mut_ptr().wrapping_add(page)).unwrap_or(base);
-        let children = NotForChildren::new([(base, page), (data, len - page)], &event.file);
-        let damaged = |corrupt: Corrupt| io::Error::other(corrupt.to_string());
-        let reader = KernelReader::attach(ring(&map, page)).map_err(damaged)?;
-        Ok(MappedKernel {
-            children,
-            map,
-            page,
-            reader,
-            events: vec![event],
-            alive: AtomicUsize::new(0),
-        })
-    }
-
-    /// Has another event write into this ring, which must be of the same processor.
-    ///
-    /// # Errors
-    /// What `ioctl(2)` says.
-    pub fn add(&mut self, event: KernelEvent) -> io::Result<()> {
-        let first = self.events.first().map_or(-1, |event| event.file.as_raw_fd());
-        event.control(IOC_SET_OUTPUT, first)?;
-        self.events.push(event);
-        Ok(())
-    }
-
+impl KernelEvents {
     /// The kernel writes from now on.
     ///
     /// # Errors
@@ -307,12 +266,25 @@ impl MappedKernel {
         self.events.iter().try_for_each(|event| event.control(IOC_ENABLE, 0))
     }
 
-    /// The kernel writes no more.
+    /// The kernel writes no more, once and for all.
     ///
     /// # Errors
     /// What `ioctl(2)` says.
-    pub fn disable(&self) -> io::Result<()> {
-        self.events.iter().try_for_each(|event| event.control(IOC_DISABLE, 0))
+    pub fn stop(&self) -> io::Result<()> {
+        self.events.iter().try_for_each(|event| event.control(IOC_DISABLE, 0))?;
+        self.stopped.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether nothing is written any more: everything has ended that the events are of, or they
+    /// were stopped.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        if self.stopped.load(Ordering::Acquire) {
+            return true;
+        }
+        self.poll(Duration::ZERO);
+        self.alive.load(Ordering::Relaxed) >= self.events.len()
     }
 
     /// Records that found no room since the ring was made, told in it or not; `None` before Linux
@@ -329,6 +301,71 @@ impl MappedKernel {
             }
         }
         Ok(Some(sum))
+    }
+
+    /// Sleeps until the kernel wakes the ring's readers. Passes over events that have ended: their
+    /// descriptors would wake for ever.
+    fn poll(&self, limit: Duration) {
+        let mut limit = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
+        loop {
+            // Relaxed, here and below: a hint, and whoever is behind finds out as well.
+            let alive = self.alive.load(Ordering::Relaxed);
+            let event = self.events.get(alive);
+            let fd = event.map_or(-1, |event| event.file.as_raw_fd()); // which poll passes over
+            let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+            // SAFETY: one struct, which is ours.
+            unsafe { libc::poll(&raw mut poll, 1, limit) };
+            if event.is_none() || poll.revents & (libc::POLLHUP | libc::POLLNVAL) == 0 {
+                return;
+            }
+            self.alive.fetch_max(alive + 1, Ordering::Relaxed);
+            limit = 0;
+        }
+    }
+}
+
+/// A ring that the kernel writes: of one processor, for any number of events.
+#[derive(Debug)]
+pub struct MappedKernel {
+    // First, so that it is dropped first: what a forked child is cut off from.
+    children: NotForChildren,
+    map: MmapRaw,
+    page: usize,
+    reader: KernelReader,
+    events: Arc<KernelEvents>,
+}
+
+impl MappedKernel {
+    /// Maps a ring that these events write into, which must be of one processor, with a data area of
+    /// a power of two of whole pages.
+    ///
+    /// # Errors
+    /// What `mmap(2)` says: `EPERM` where so much memory may not be locked.
+    pub fn map(events: Vec<KernelEvent>, data_size: u64) -> io::Result<Self> {
+        let page = host_page_size() as usize;
+        let size = usize::try_from(data_size).ok().filter(|size| size.is_power_of_two());
+        let len = size.filter(|size| *size >= page).and_then(|size| size.checked_add(page));
+        let (Some(len), Some((first, more))) = (len, events.split_first()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let map = MmapOptions::new().len(len).map_raw(&first.file)?;
+        let base = NonNull::new(map.as_mut_ptr()).unwrap_or(NonNull::dangling());
+        let data = NonNull::new(map.as_mut_ptr().wrapping_add(page)).unwrap_or(base);
+        let children = NotForChildren::new([(base, page), (data, len - page)], &first.file);
+        let damaged = |corrupt: Corrupt| io::Error::other(corrupt.to_string());
+        let reader = KernelReader::attach(ring(&map, page)).map_err(damaged)?;
+        for event in more {
+            event.control(IOC_SET_OUTPUT, first.file.as_raw_fd())?;
+        }
+        let events =
+            KernelEvents { events, alive: AtomicUsize::new(0), stopped: AtomicBool::new(false) };
+        Ok(MappedKernel { children, map, page, reader, events: Arc::new(events) })
+    }
+
+    /// The events that write into it.
+    #[must_use]
+    pub fn events(&self) -> &Arc<KernelEvents> {
+        &self.events
     }
 
     /// A fresh look at how far the kernel is. In a forked child, which has no ring, nothing comes.
@@ -394,12 +431,6 @@ impl MappedKernel {
         (self.map.len() - self.page) as u64
     }
 
-    /// Whether everything has ended that the events are of: nothing is written any more.
-    pub fn is_over(&self) -> bool {
-        self.poll(Duration::ZERO);
-        self.alive.load(Ordering::Relaxed) >= self.events.len()
-    }
-
     /// Waits until the kernel has written beyond `cursor`, for at most `timeout`. Returns whether it
     /// has.
     pub fn wait(&self, cursor: u64, timeout: Duration) -> bool {
@@ -415,27 +446,7 @@ impl MappedKernel {
             if left.is_zero() {
                 return false;
             }
-            self.poll(left.min(PAUSE_MAX));
-        }
-    }
-
-    /// Sleeps until the kernel wakes the ring's readers. Passes over events that have ended: their
-    /// descriptors would wake for ever.
-    fn poll(&self, limit: Duration) {
-        let mut limit = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
-        loop {
-            // Relaxed, here and below: a hint, and whoever is behind finds out as well.
-            let alive = self.alive.load(Ordering::Relaxed);
-            let event = self.events.get(alive);
-            let fd = event.map_or(-1, |event| event.file.as_raw_fd()); // which poll passes over
-            let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-            // SAFETY: one struct, which is ours.
-            unsafe { libc::poll(&raw mut poll, 1, limit) };
-            if event.is_none() || poll.revents & (libc::POLLHUP | libc::POLLNVAL) == 0 {
-                return;
-            }
-            self.alive.fetch_max(alive + 1, Ordering::Relaxed);
-            limit = 0;
+            self.events.poll(left.min(PAUSE_MAX));
         }
     }
 }
@@ -444,9 +455,9 @@ impl AsFd for MappedKernel {
     /// Of an event that has not ended, for poll: readable once as many bytes are there as were asked
     /// for.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // There is always one.
-        let at = self.alive.load(Ordering::Relaxed).min(self.events.len() - 1);
-        self.events[at].as_fd()
+        let KernelEvents { events, alive, .. } = &*self.events;
+        // There is always one: `map` took its descriptor.
+        events[alive.load(Ordering::Relaxed).min(events.len() - 1)].as_fd()
     }
 }
 

@@ -54,7 +54,7 @@ pub use create::{Removal, RingOptions, create, remove};
 pub use error::{AttachError, CreateError, ReserveError, Role};
 pub use file::{Place, RingFile};
 pub use home::Home;
-pub use kernel::{Also, KernelEvent, KernelEventSpec, MappedKernel, NoEvent, Whose};
+pub use kernel::{Also, KernelEvent, KernelEventSpec, KernelEvents, MappedKernel, NoEvent, Whose};
 pub use machine::{ClockError, MachineClock};
 pub use observer::{MappedObserver, SlotsSeen, bytes_of};
 pub use raw::{Raw, RawReader};
