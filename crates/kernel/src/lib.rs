@@ -31,5 +31,5 @@ mod source;
 
 pub use event::{EventKind, UnknownEvent};
 pub use open::{OpenError, Options, Target, open};
-pub use records::types;
+pub use records::{schemas, types};
 pub use ring::{KernelRing, Stopper};

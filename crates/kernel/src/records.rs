@@ -274,7 +274,7 @@ pub(crate) const OTHER: Schema<'static> = Schema {
 };
 
 /// The types of all records that a kernel ring gives.
-pub(crate) const SCHEMAS: [Schema<'static>; 20] = [
+pub(crate) static SCHEMAS: [Schema<'static>; 20] = [
     CpuClock::SCHEMA,
     TaskClock::SCHEMA,
     PageFault::SCHEMA,
@@ -296,6 +296,16 @@ pub(crate) const SCHEMAS: [Schema<'static>; 20] = [
     MMAP,
     OTHER,
 ];
+
+/// As [`types`], to make a table of: `perfring_consumer::Types::of_schemas`.
+///
+/// ```
+/// assert!(perfring_kernel::schemas().iter().any(|schema| schema.name == "perf.PageFault"));
+/// ```
+#[must_use]
+pub fn schemas() -> &'static [Schema<'static>] {
+    &SCHEMAS
+}
 
 /// The types of the records of any kernel ring.
 ///

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Whether a ring is over is asked no more often, as it takes a system call.
+/// Whether a ring is over is asked no more often.
 const ASK: Duration = Duration::from_millis(20);
 /// Readings of the clocks of which the narrowest counts.
 const READINGS: u32 = 3;
@@ -152,15 +152,12 @@ impl KernelRing {
     pub fn look(&mut self) -> Result<Front, Corrupt> {
         self.mapped.look()?;
         self.read_next()?;
-        if self.next.is_none() && !self.is_told && self.asked.elapsed() >= ASK {
-            self.asked = Instant::now();
-            if self.mapped.events().is_over() {
-                // Once more: it may have been written in between, and no more is from now on.
-                self.mapped.look()?;
-                self.read_next()?;
-                if self.next.is_none() {
-                    self.read_rest();
-                }
+        if self.next.is_none() && !self.is_told && self.has_ended() {
+            // Once more: it may have been written in between, and no more is from now on.
+            self.mapped.look()?;
+            self.read_next()?;
+            if self.next.is_none() {
+                self.read_rest();
             }
         }
         Ok(self.front())
@@ -187,6 +184,18 @@ impl KernelRing {
         // What is wrong with the next one is told once this one was dealt with.
         let front = self.read_next().map_or(Front::Empty, |()| self.front());
         Ok(self.here.item().map(|item| (item, front)))
+    }
+
+    /// Whether it is over. Asked now and then alone, as it takes a system call.
+    fn has_ended(&mut self) -> bool {
+        let events = self.mapped.events();
+        if !events.is_stopped() {
+            if self.asked.elapsed() < ASK {
+                return false;
+            }
+            self.asked = Instant::now();
+        }
+        events.is_over()
     }
 
     /// After the last record: those that found no room after it, of which the kernel tells before

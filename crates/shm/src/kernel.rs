@@ -276,11 +276,17 @@ impl KernelEvents {
         Ok(())
     }
 
+    /// Whether [`KernelEvents::stop`] was called.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
     /// Whether nothing is written any more: everything has ended that the events are of, or they
     /// were stopped.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        if self.stopped.load(Ordering::Acquire) {
+        if self.is_stopped() {
             return true;
         }
         self.poll(Duration::ZERO);
