@@ -111,10 +111,10 @@ fn sample(
         Some(E::CpuClock) => sample!(CpuClock, payload, pid, tid, cpu, mode, period, ip),
         Some(E::TaskClock) => sample!(TaskClock, payload, pid, tid, cpu, mode, period, ip),
         Some(E::ContextSwitches) => {
-            sample!(ContextSwitch, payload, pid, tid, cpu, mode, period, ip)
+            sample!(ContextSwitch, payload, pid, tid, cpu, mode, period)
         }
-        Some(E::CpuMigrations) => sample!(CpuMigration, payload, pid, tid, cpu, mode, period, ip),
-        Some(E::CgroupSwitches) => sample!(CgroupSwitch, payload, pid, tid, cpu, mode, period, ip),
+        Some(E::CpuMigrations) => sample!(CpuMigration, payload, pid, tid, cpu, mode, period),
+        Some(E::CgroupSwitches) => sample!(CgroupSwitch, payload, pid, tid, cpu, mode, period),
         Some(E::PageFaults) => sample!(PageFault, payload, pid, tid, cpu, mode, period, ip, addr),
         Some(E::MinorFaults) => sample!(MinorFault, payload, pid, tid, cpu, mode, period, ip, addr),
         Some(E::MajorFaults) => sample!(MajorFault, payload, pid, tid, cpu, mode, period, ip, addr),

@@ -88,12 +88,15 @@ pub enum OpenError {
     },
     /// This user may not.
     #[error(
-        "this user may not have {event} {of}{}: watch a process of one's own, or be root, or have \
-         CAP_PERFMON (and CAP_SYS_PTRACE for the processes of others), or have {} set to {} or \
-         less{}",
+        "this user may not have {event} {of}{}: {}{}",
         paranoid(),
-        "/proc/sys/kernel/perf_event_paranoid",
-        if *.system { 0 } else { 2 },
+        if *.system {
+            "be root, or have CAP_PERFMON, or have /proc/sys/kernel/perf_event_paranoid set to 0 \
+             or less; or watch a process of one's own"
+        } else {
+            "watch a process of one's own (where /proc/sys/kernel/perf_event_paranoid is more than \
+             2, have it set to 2), or be root, or have CAP_PERFMON and CAP_SYS_PTRACE"
+        },
         sandbox()
     )]
     Forbidden {

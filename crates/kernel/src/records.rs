@@ -29,7 +29,7 @@ pub enum Mode {
 }
 
 macro_rules! samples {
-    ($($(#[$doc:meta])* $name:ident, $full:literal, $unit:literal, $($addr:ident)?;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident, $full:literal, $unit:literal $(, $at:ident)*;)*) => {$(
         $(#[$doc])*
         #[repr(C)]
         #[derive(Clone, Copy, Debug, Record, Pod, Zeroable)]
@@ -46,39 +46,38 @@ macro_rules! samples {
             /// How much the sample stands for.
             #[record(unit = $unit)]
             pub period: u64,
-            /// The instruction; 0 if this user may not know it.
-            pub ip: u64,
             $(
-                /// The address that was accessed.
-                pub $addr: u64,
-            )?
+                /// Its address: of the instruction, which is 0 if this user may not know it (`ip`), or
+                /// of what was accessed (`addr`).
+                pub $at: u64,
+            )*
         }
     )*};
 }
 
 samples! {
     /// A processor was here: `cpu-clock`.
-    CpuClock, "perf.CpuClock", "ns",;
+    CpuClock, "perf.CpuClock", "ns", ip;
     /// A task was here: `task-clock`.
-    TaskClock, "perf.TaskClock", "ns",;
+    TaskClock, "perf.TaskClock", "ns", ip;
     /// A page fault: `page-faults`.
-    PageFault, "perf.PageFault", "{fault}", addr;
+    PageFault, "perf.PageFault", "{fault}", ip, addr;
     /// A page fault that needed no reading: `minor-faults`.
-    MinorFault, "perf.MinorFault", "{fault}", addr;
+    MinorFault, "perf.MinorFault", "{fault}", ip, addr;
     /// A page fault that needed reading from a disk: `major-faults`.
-    MajorFault, "perf.MajorFault", "{fault}", addr;
+    MajorFault, "perf.MajorFault", "{fault}", ip, addr;
     /// A task left its processor: `context-switches`.
-    ContextSwitch, "perf.ContextSwitch", "{switch}",;
+    ContextSwitch, "perf.ContextSwitch", "{switch}";
     /// A task goes on on another processor: `cpu-migrations`.
-    CpuMigration, "perf.CpuMigration", "{migration}",;
+    CpuMigration, "perf.CpuMigration", "{migration}";
     /// An unaligned access that the kernel made good: `alignment-faults`.
-    AlignmentFault, "perf.AlignmentFault", "{fault}", addr;
+    AlignmentFault, "perf.AlignmentFault", "{fault}", ip, addr;
     /// An instruction that the kernel stood in for: `emulation-faults`.
-    EmulationFault, "perf.EmulationFault", "{fault}", addr;
+    EmulationFault, "perf.EmulationFault", "{fault}", ip, addr;
     /// A switch between tasks of different control groups: `cgroup-switches`.
-    CgroupSwitch, "perf.CgroupSwitch", "{switch}",;
+    CgroupSwitch, "perf.CgroupSwitch", "{switch}";
     /// A sample of an event that is not known here.
-    Sample, "perf.Sample", "", addr;
+    Sample, "perf.Sample", "", ip, addr;
 }
 
 /// Which way a task was switched.

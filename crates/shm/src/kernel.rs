@@ -95,6 +95,8 @@ const CLOEXEC: libc::c_ulong = 1 << 3;
 const IOC_ENABLE: libc::c_ulong = 0x2400;
 const IOC_DISABLE: libc::c_ulong = 0x2401;
 const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
+/// With the size of a pointer; and on some machines the directions have other numbers.
+const IOC_ID: libc::c_ulong = libc::_IOR::<*mut u64>(b'$' as u32, 7) as libc::c_ulong;
 
 /// The bits of `perf_event_attr`, in their order.
 mod flag {
@@ -215,9 +217,6 @@ impl KernelEvent {
     /// What `ioctl(2)` says.
     pub fn id(&self) -> io::Result<u64> {
         let mut id = 0u64;
-        // `_IOR('$', 7, __u64 *)`: the size is a pointer's. On some machines the directions have
-        // other numbers.
-        const IOC_ID: libc::c_ulong = libc::_IOR::<*mut u64>(b'$' as u32, 7) as libc::c_ulong;
         // SAFETY: the kernel stores 64 bits where it is told to, which is ours.
         let done = unsafe { libc::ioctl(self.file.as_raw_fd(), IOC_ID as _, &raw mut id) };
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(id) }
@@ -480,3 +479,7 @@ fn ring(map: &MmapRaw, page: usize) -> Ring<'_> {
     let data = unsafe { slice::from_raw_parts(data, (map.len() - page) / 8) };
     Ring::new(header, data)
 }
+
+#[cfg(test)]
+#[path = "kernel_tests.rs"]
+mod tests;
