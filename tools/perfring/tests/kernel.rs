@@ -9,6 +9,7 @@ use perfring_producer::{Options, Producer, RecordType};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A shell that answers each line with a line: at least one context switch for each.
 struct Echo {
@@ -72,7 +73,7 @@ fn what_the_kernel_does_stands_between_a_rings_records_until_the_process_ends() 
     let place = Place::new();
     let ring = place.path("ring").to_str().unwrap().to_owned();
     let options = Options { time: true, ..Options::default() };
-    let mut producer = Producer::create(&ring, &options).unwrap();
+    let mut producer = Producer::create(&*ring, &options).unwrap();
     let mut echo = Echo::start();
     let events = "context-switches,tasks";
     let args = ["tail", "--perf", events, "--pid", &echo.pid(), "--format", "json", &ring];
@@ -116,9 +117,8 @@ fn records_are_counted_chosen_and_shown_as_those_of_rings_are() {
     let mut echo = Echo::start();
     let pid = echo.pid();
     let tail = |more: &[&str]| {
-        let args =
-            [["tail", "--perf", "switches,context-switches", "--pid", &pid].as_slice(), more];
-        Live::start(&args.concat())
+        let args = ["tail", "--perf", "switches,context-switches", "--pid", &pid];
+        Live::start(&[args.as_slice(), more].concat())
     };
     for (more, shows) in [
         (["-n", "3", "--type", "perf.Switch"], "perf.Switch pid="),
@@ -159,14 +159,18 @@ fn what_the_kernels_ring_had_no_room_for_is_told_and_a_code_of_its_own() {
     let mut text = Live::start(&args);
     let json = ["--format", "json", "--fail-on-loss"];
     let mut json = Live::start(&[args.as_slice(), &json].concat());
-    while text.child.try_wait().unwrap().is_none() {
-        // Both have begun once each has shown a line.
-        echo.ask();
-        if echo.switches() > 10 {
-            break;
-        }
-    }
-    let (first, first_json) = (text.line(), json.line());
+    // Both have begun once each has shown a line.
+    let shown = AtomicBool::new(false);
+    let (first, first_json) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !shown.load(Ordering::Relaxed) {
+                echo.ask();
+            }
+        });
+        let lines = (text.line(), json.line());
+        shown.store(true, Ordering::Relaxed);
+        lines
+    });
     assert!(first.contains("perf.ContextSwitch"), "{first}");
     text.signal(Signal::SIGSTOP);
     json.signal(Signal::SIGSTOP);
