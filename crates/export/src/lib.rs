@@ -9,12 +9,19 @@
 //! `full` for all.
 #![forbid(unsafe_code)]
 
+mod draft;
 mod event;
+mod mangle;
 mod null;
 mod origin;
 mod output;
+mod perf_data;
+mod perfetto;
+mod timeline;
 
 pub use event::{Event, Key, Loss, LossCause, Rec, What};
 pub use null::Null;
 pub use origin::Origin;
 pub use output::{Figures, Output, OutputError, Took};
+pub use perf_data::{PerfData, PerfDataOptions};
+pub use perfetto::{Perfetto, PerfettoOptions};
