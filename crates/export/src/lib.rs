@@ -9,6 +9,7 @@
 //! `full` for all.
 #![forbid(unsafe_code)]
 
+mod ctf;
 mod draft;
 mod event;
 mod mangle;
@@ -19,6 +20,7 @@ mod perf_data;
 mod perfetto;
 mod timeline;
 
+pub use ctf::{Ctf, CtfOptions};
 pub use event::{Event, Key, Loss, LossCause, Rec, What};
 pub use null::Null;
 pub use origin::Origin;
