@@ -52,6 +52,7 @@ pub struct PerfettoOptions {
 /// |---|---|
 /// | the producer | a process |
 /// | the ring | a track of the process, with an instant for each record and each log record; the fields are its arguments |
+/// | a record of the kernel's, a log record with `thread.id` | an instant on that thread's track |
 /// | `span_start`, `span_end` | a slice, on a track of its own among the process's `spans` |
 /// | `gauge`, `sum`; a histogram's `count`, `sum`, and `value` | a counter for each series |
 /// | a loss | an instant `LOST n records: cause` on the ring's track, and a counter of all so far |
@@ -179,15 +180,26 @@ impl Perfetto {
         }
         let class = record.kind_of().and_then(|kind| kind.class.known()).unwrap_or_default();
         let value = record.value();
-        let (Some(Ok(value)), true) = (value, class != Class::Plain) else {
+        let is_kernels = origin.policy.is_none();
+        let (Some(Ok(value)), true) = (value, class != Class::Plain || is_kernels) else {
             let (_, ring) = self.ring(origin, origin.producer.pid)?;
             return self.plain(record, at, ring);
         };
-        let pid = match value.get("process.pid") {
-            Some(Value::U64(pid)) => u32::try_from(*pid).unwrap_or_default(),
-            _ => origin.producer.pid,
+        let number = |name| match value.get(name) {
+            Some(Value::U64(number)) => u32::try_from(*number).ok(),
+            Some(Value::I64(number)) => u32::try_from(*number).ok(),
+            _ => None,
         };
-        let (process, ring) = self.ring(origin, pid)?;
+        let pid = number(if is_kernels { "pid" } else { "process.pid" });
+        let pid = pid.unwrap_or(origin.producer.pid);
+        let (process, mut ring) = self.ring(origin, pid)?;
+        if let Some(tid) = number(if is_kernels { "tid" } else { "thread.id" })
+            && pid != 0
+        {
+            let thread = tracks::describe_thread(pid, tid);
+            ring = thread.uuid.unwrap_or(ring);
+            self.describe(thread)?;
+        }
         match class {
             Class::Log => self.log(record, value, at, ring),
             Class::SpanStart | Class::SpanEnd => self.span(class, record, value, at, (process, ring)),

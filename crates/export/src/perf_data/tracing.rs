@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 
 /// Where the first field of a record's own stands in the raw data.
 const OWN: usize = 32;
+/// So many of a record's own fields are told, so that its text has room, too.
+const MOST_OWN: usize = 1024;
 /// So many tracepoints are told apart: their numbers have 16 bits.
 const MOST: usize = 60_000;
 
@@ -93,14 +95,15 @@ impl Tracepoints {
         out.extend([0, 0]); // flags, preempt count
         out.extend(raw.pid.to_ne_bytes());
         out.extend(raw.pos.to_ne_bytes());
-        // The strings, then the payload; what does not fit is cut.
+        // The strings, then the payload. What does not fit is cut: first of the text, then of the
+        // payload.
         let mut at = OWN + 8 * own.len();
+        let ring = cut(raw.ring, 255);
+        let left = most.saturating_sub(at + ring.len() + 2);
+        let text = cut(raw.text, left.saturating_sub(raw.payload.len()).clamp(1 << 10, 16 << 10));
+        let payload = &raw.payload[..raw.payload.len().min(left.saturating_sub(text.len()))];
         let mut dynamic = Vec::new();
-        for (bytes, limit, zero) in
-            [(raw.ring.as_bytes(), 256, 1), (raw.text.as_bytes(), 16 << 10, 1), (raw.payload, most, 0)]
-        {
-            let room = most.saturating_sub(at + zero).min(limit);
-            let bytes = bytes.get(..room).unwrap_or(bytes);
+        for (bytes, zero) in [(ring.as_bytes(), 1), (text.as_bytes(), 1), (payload, 0)] {
             let len = bytes.len() + zero;
             out.extend(((len as u32) << 16 | at as u32).to_ne_bytes());
             dynamic.extend(bytes);
@@ -147,6 +150,15 @@ impl Tracepoints {
         out.extend(0u64.to_ne_bytes()); // command lines
         out
     }
+}
+
+/// At most so many bytes of a text.
+fn cut(text: &str, most: usize) -> &str {
+    let mut end = text.len().min(most);
+    while !text.is_char_boundary(end) {
+        end -= 1; // 0 is a boundary
+    }
+    &text[..end]
 }
 
 /// What a record becomes.
@@ -197,5 +209,5 @@ fn integers(kind: &Type) -> Vec<Integer> {
         };
         Some(Integer { name: field.name.to_string(), is_signed })
     };
-    kind.fields.iter().filter_map(integer).collect()
+    kind.fields.iter().filter_map(integer).take(MOST_OWN).collect()
 }

@@ -55,6 +55,8 @@ pub(super) struct TrackDescriptor {
     pub name: Option<String>,
     #[prost(message, optional, tag = "3")]
     pub process: Option<ProcessDescriptor>,
+    #[prost(message, optional, tag = "4")]
+    pub thread: Option<ThreadDescriptor>,
     #[prost(uint64, optional, tag = "5")]
     pub parent_uuid: Option<u64>,
     #[prost(message, optional, tag = "8")]
@@ -69,6 +71,16 @@ pub(super) struct ProcessDescriptor {
     pub pid: Option<i32>,
     #[prost(string, optional, tag = "6")]
     pub process_name: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ThreadDescriptor {
+    #[prost(int32, optional, tag = "1")]
+    pub pid: Option<i32>,
+    #[prost(int64, optional, tag = "2")]
+    pub tid: Option<i64>,
+    #[prost(string, optional, tag = "5")]
+    pub thread_name: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]

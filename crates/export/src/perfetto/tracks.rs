@@ -3,12 +3,13 @@
 //! ```text
 //! process (by pid)
 //! ├── a ring: its records and logs as instants, its losses
+//! ├── a thread: what says of which it is, and the kernel's records
 //! ├── lost records of that ring: a counter
 //! ├── spans: a track for each, which the UI lays beside one another
 //! └── a counter for each series of a gauge or a sum
 //! ```
 
-use super::proto::{CounterDescriptor, ProcessDescriptor, TrackDescriptor, Unit};
+use super::proto::{CounterDescriptor, ProcessDescriptor, ThreadDescriptor, TrackDescriptor, Unit};
 
 /// A track's number: the same for the same parts, whoever asks and whenever.
 pub(super) fn uuid(parts: &[&[u8]]) -> u64 {
@@ -32,6 +33,19 @@ pub(super) fn describe_process(pid: u32, name: &str) -> TrackDescriptor {
         process: Some(ProcessDescriptor {
             pid: i32::try_from(pid).ok(),
             process_name: (!name.is_empty()).then(|| name.to_owned()),
+        }),
+        ..TrackDescriptor::default()
+    }
+}
+
+pub(super) fn describe_thread(pid: u32, tid: u32) -> TrackDescriptor {
+    TrackDescriptor {
+        uuid: Some(uuid(&[b"thread", &pid.to_le_bytes(), &tid.to_le_bytes()])),
+        parent_uuid: Some(process(pid)),
+        thread: Some(ThreadDescriptor {
+            pid: i32::try_from(pid).ok(),
+            tid: Some(tid.into()),
+            thread_name: None,
         }),
         ..TrackDescriptor::default()
     }
