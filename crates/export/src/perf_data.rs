@@ -228,6 +228,10 @@ impl Output for PerfData {
     }
 
     fn close(&mut self, _deadline: Instant) -> Result<(), OutputError> {
+        if self.draft.written() == format::HEADER {
+            format::finished_round(&mut self.record); // perf takes no file without a record
+            self.put()?;
+        }
         let end = End {
             events: self.tracepoints.names(),
             tracing: self.tracepoints.section(),

@@ -52,16 +52,17 @@ impl Members {
         if !matches!(unit, "" | "1") {
             let _ = write!(name, "_{}", identifier(unit.trim_matches(['{', '}'])));
         }
-        // Those of sequences' lengths too.
-        let taken = |name: &str| {
-            self.all.iter().any(|one| {
-                one.name == name
-                    || one.name.strip_suffix("_len") == Some(name)
-                    || name.strip_suffix("_len") == Some(&one.name)
-            })
-        };
-        while taken(&name) {
-            name.push('_');
+        // Readers differ in how many underscores they take away.
+        let bare = |name: &str| name.trim_start_matches('_').to_owned();
+        let mut own = bare(&name);
+        // A sequence's length has a name, too.
+        while self.all.iter().map(|one| bare(&one.name)).any(|other| {
+            other == own
+                || other.strip_suffix("_len") == Some(&own)
+                || own.strip_suffix("_len") == Some(&other)
+        }) {
+            name.push('x');
+            own = bare(&name);
         }
         self.all.push(Member { name, field });
     }

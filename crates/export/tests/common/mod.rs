@@ -1,6 +1,7 @@
 //! Real rings by real producers, read into events for an output.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses some of it")]
 
+pub mod pretty;
 pub mod shapes;
 
 use perfring_consumer::{Item, Lost, Observer, Record, Start};
