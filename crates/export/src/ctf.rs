@@ -95,7 +95,8 @@ impl Ctf {
     /// [`OutputError`], if it is there already and has something in it, or cannot be made.
     pub fn open(name: &str, options: &CtfOptions) -> Result<Self, OutputError> {
         let path = options.path.clone();
-        make_room(&path, options.overwrite).map_err(|error| trouble(name, "make", &path, &error))?;
+        make_room(&path, options.overwrite)
+            .map_err(|error| trouble(name, "make", &path, &error))?;
         let mut this = Ctf {
             name: name.into(),
             path,
@@ -279,9 +280,8 @@ fn make_room(path: &Path, overwrite: bool) -> io::Result<()> {
         other => return other,
     }
     let entries: Vec<_> = path.read_dir()?.collect::<io::Result<_>>()?;
-    let ours = |name: &str| {
-        name == "metadata" || name == "metadata.part" || name.starts_with("ring-")
-    };
+    let ours =
+        |name: &str| name == "metadata" || name == "metadata.part" || name.starts_with("ring-");
     let all_ours = entries.iter().all(|entry| entry.file_name().to_str().is_some_and(ours));
     if !entries.is_empty() && (!overwrite || !all_ours) {
         return Err(io::ErrorKind::AlreadyExists.into());

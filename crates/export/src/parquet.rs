@@ -186,7 +186,13 @@ impl Parquet {
         at
     }
 
-    fn add(&mut self, at: usize, row: slot::Row, bytes: usize, seq: u64) -> Result<(), OutputError> {
+    fn add(
+        &mut self,
+        at: usize,
+        row: slot::Row,
+        bytes: usize,
+        seq: u64,
+    ) -> Result<(), OutputError> {
         let common = if at == LOSSES { &LOSS } else { &COMMON };
         let Some(slot) = self.slots.get_mut(at) else { return Ok(()) };
         slot.used = seq;
@@ -211,9 +217,9 @@ impl Parquet {
 
     /// Bytes that wait for one file.
     fn held(&self, at: usize) -> usize {
-        self.slots.get(at).map_or(0, |slot| {
-            slot.early_bytes + slot.table.as_ref().map_or(0, |table| table.bytes)
-        })
+        self.slots
+            .get(at)
+            .map_or(0, |slot| slot.early_bytes + slot.table.as_ref().map_or(0, |table| table.bytes))
     }
 
     /// Writes what waits for one file.

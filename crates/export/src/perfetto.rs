@@ -202,7 +202,9 @@ impl Perfetto {
         }
         match class {
             Class::Log => self.log(record, value, at, ring),
-            Class::SpanStart | Class::SpanEnd => self.span(class, record, value, at, (process, ring)),
+            Class::SpanStart | Class::SpanEnd => {
+                self.span(class, record, value, at, (process, ring))
+            }
             Class::Gauge | Class::Sum | Class::Histogram => {
                 if self.counters(class, value, at, process)? {
                     return Ok(());

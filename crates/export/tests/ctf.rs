@@ -3,8 +3,8 @@
 
 mod common;
 
-use common::shapes::{full_ring, lapped_ring, publish};
 use common::pretty::{self, Pretty};
+use common::shapes::{full_ring, lapped_ring, publish};
 use common::{Followed, close, run, skip};
 use perfring_consumer::{Cause, RecordType};
 use perfring_export::{Ctf, CtfOptions, LossCause, Output, What};
@@ -39,7 +39,11 @@ fn read(path: &Path) -> Option<(Vec<Shown>, Vec<u64>)> {
         return None;
     };
     let (out, err) = (String::from_utf8(ran.stdout).unwrap(), String::from_utf8_lossy(&ran.stderr));
-    assert!(ran.status.success(), "{err}\n{}", std::fs::read_to_string(path.join("metadata")).unwrap());
+    assert!(
+        ran.status.success(),
+        "{err}\n{}",
+        std::fs::read_to_string(path.join("metadata")).unwrap()
+    );
     let discarded = err.lines().filter_map(|line| {
         let (count, _) = line.split_once("Tracer discarded ")?.1.split_once(' ')?;
         Some(count.parse().unwrap())
@@ -137,7 +141,9 @@ fn check(shown: &[Shown], ring: &Followed) -> usize {
                     assert_eq!(shown.name, kind.name);
                     let ok = match (kind.encoding.known().unwrap(), value) {
                         (Encoding::Json, value) => {
-                            let json = serde_json::from_str::<Json>(fields.get("json").json().as_str().unwrap());
+                            let json = serde_json::from_str::<Json>(
+                                fields.get("json").json().as_str().unwrap(),
+                            );
                             json.unwrap() == serde_json::to_value(value).unwrap()
                         }
                         (_, Value::Str(_)) => is_same(fields.get("text"), value),
@@ -153,7 +159,10 @@ fn check(shown: &[Shown], ring: &Followed) -> usize {
             let shown = shown.next().unwrap();
             let (records, bytes, cause) = (lost.records, lost.bytes, lost.cause.name());
             assert_eq!((shown.name.as_str(), shown.pos), ("perfring.lost", lost.pos));
-            assert_eq!(shown.fields.json(), json!({"records": records, "bytes": bytes, "cause": cause}));
+            assert_eq!(
+                shown.fields.json(),
+                json!({"records": records, "bytes": bytes, "cause": cause})
+            );
         }
         _ => {}
     });
@@ -181,7 +190,8 @@ fn babeltrace_reads_every_record_and_every_loss() {
     assert_eq!(discarded, [losses(&rings[0]), losses(&rings[1])].concat());
     let plain = shown.iter().find(|shown| shown.name.ends_with("Plain")).unwrap();
     let names = plain.fields.names();
-    let expected = ["number", "price_EUR", "delta", "at", "took_ns", "small", "tiny", "state", "market"];
+    let expected =
+        ["number", "price_EUR", "delta", "at", "took_ns", "small", "tiny", "state", "market"];
     assert_eq!(names[..9], expected);
 }
 
@@ -190,7 +200,8 @@ fn babeltrace_reads_every_record_and_every_loss() {
 fn losses_count_wherever_they_are_and_whatever_they_are_of() {
     let dir = tempfile::tempdir().unwrap();
     let (path, ring) = (dir.path().join("trace"), dir.path().join("ring"));
-    let mut producer = Producer::create(&ring, &Options { time: true, ..Options::default() }).unwrap();
+    let mut producer =
+        Producer::create(&ring, &Options { time: true, ..Options::default() }).unwrap();
     publish(&mut producer, 0).unwrap();
     let mut followed = Followed::open(&ring, 1);
     followed.read();
@@ -209,7 +220,8 @@ fn losses_count_wherever_they_are_and_whatever_they_are_of() {
     let mut out = Ctf::open("ctf", &options_of(&path)).unwrap();
     followed.events(0, |event| {
         let lost = |cause, records| {
-            let loss = perfring_export::Loss { pos: 0, records, bytes: 1, cause, time: None, wall: None };
+            let loss =
+                perfring_export::Loss { pos: 0, records, bytes: 1, cause, time: None, wall: None };
             perfring_export::Event { seq: event.seq, origin: event.origin, what: What::Lost(loss) }
         };
         if let What::Record(_) = event.what {
@@ -235,7 +247,8 @@ fn losses_count_wherever_they_are_and_whatever_they_are_of() {
 fn what_is_flushed_can_be_read_while_more_comes() {
     let dir = tempfile::tempdir().unwrap();
     let (path, ring) = (dir.path().join("trace"), dir.path().join("ring"));
-    let mut producer = Producer::create(&ring, &Options { time: true, ..Options::default() }).unwrap();
+    let mut producer =
+        Producer::create(&ring, &Options { time: true, ..Options::default() }).unwrap();
     let mut out = Ctf::open("ctf", &options_of(&path)).unwrap();
     let mut followed = Followed::open(&ring, 1);
     for number in 0..16 {

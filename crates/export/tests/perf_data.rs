@@ -79,16 +79,15 @@ fn perf_script_shows_every_record_and_every_loss() {
     rings.iter().for_each(|ring| ring.export(&mut out));
     assert!(!path.exists(), "it has no header yet");
     close(out);
-    let own: Vec<_> = dir.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let own: Vec<_> =
+        dir.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(own.len(), 3, "{own:?}"); // no other file is left
 
     let Some(shown) = perf(&["script", "--ns", "-F", "trace:pid,time,event,trace"], &path) else {
         return;
     };
-    let shown: Vec<String> = shown
-        .lines()
-        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
-        .collect();
+    let shown: Vec<String> =
+        shown.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     let expected: Vec<String> = rings
         .iter()
         .flat_map(lines)
@@ -100,8 +99,7 @@ fn perf_script_shows_every_record_and_every_loss() {
     assert_eq!(shown.len(), expected.len());
     println!("{} lines", shown.len());
 
-    let lost: Vec<u64> =
-        rings.iter().flat_map(Followed::losses).map(|lost| lost.records).collect();
+    let lost: Vec<u64> = rings.iter().flat_map(Followed::losses).map(|lost| lost.records).collect();
     let shown = perf(&["script", "--show-lost-events"], &path).unwrap();
     let told = shown.lines().filter_map(|line| line.split("PERF_RECORD_LOST lost ").nth(1));
     assert_eq!(told.map(|lost| lost.trim().parse().unwrap()).collect::<Vec<u64>>(), lost);
@@ -125,8 +123,12 @@ fn perf_script_shows_every_record_and_every_loss() {
 fn processes_have_their_names() {
     let dir = tempfile::tempdir().unwrap();
     let (path, ring) = (dir.path().join("perf.data"), dir.path().join("ring"));
-    let sink =
-        Sink::create(&ring, &options(), Resource::default().with("service.name", "a shop é of all")).unwrap();
+    let sink = Sink::create(
+        &ring,
+        &options(),
+        Resource::default().with("service.name", "a shop é of all"),
+    )
+    .unwrap();
     sink.emit(&Log { body: "hello".into(), ..Log::default() }).unwrap();
     let mut followed = Followed::open(&ring, 1);
     let mut out = PerfData::open("perf", &options_of(&path)).unwrap();

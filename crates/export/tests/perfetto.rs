@@ -70,7 +70,8 @@ fn check(events: &[Json], ring: &Followed) -> usize {
             assert_eq!(event["name"], json!(name));
             let cause = lost.cause.name();
             let (pos, records, bytes) = (lost.pos, lost.records, lost.bytes);
-            let expected = json!({"ring.pos": pos, "records": records, "bytes": bytes, "cause": cause});
+            let expected =
+                json!({"ring.pos": pos, "records": records, "bytes": bytes, "cause": cause});
             assert_eq!(event["args"], expected);
             continue;
         };
@@ -140,7 +141,8 @@ fn spans_logs_and_metrics_are_what_perfetto_calls_so() {
     sink.emit(&SpanStart { attributes: k, ..SpanStart::new(trace, inner, "") }).unwrap();
     sink.emit(&SpanEnd::new(trace, outer, "request")).unwrap();
     sink.emit(&SpanEnd::new(trace, inner, "query")).unwrap();
-    sink.emit(&SpanEnd { duration_nano: Some(1000), ..SpanEnd::new(trace, unseen, "gone") }).unwrap();
+    sink.emit(&SpanEnd { duration_nano: Some(1000), ..SpanEnd::new(trace, unseen, "gone") })
+        .unwrap();
     let log = Log { severity: Some(Severity::Warn), body: "hello".into(), ..Log::default() };
     sink.emit(&log).unwrap();
     sink.emit(&Log { attributes: &[("thread.id", 77u64.into())], ..log }).unwrap();
@@ -210,7 +212,8 @@ fn spans_logs_and_metrics_are_what_perfetto_calls_so() {
     let units: Vec<_> = (11..17).map(|at| shown[at]["on"]["unit"].as_str().unwrap()).collect();
     let count = "UNIT_COUNT";
     assert_eq!(units, ["UNIT_SIZE_BYTES", count, count, "order", count, "UNIT_TIME_NS"]);
-    let adds: Vec<_> = (11..17).map(|at| shown[at]["on"]["is_incremental"] == json!(true)).collect();
+    let adds: Vec<_> =
+        (11..17).map(|at| shown[at]["on"]["is_incremental"] == json!(true)).collect();
     assert_eq!(adds, [false, false, false, true, false, false]);
     for event in &shown[1..] {
         let parent = &event["on"]["parent"];

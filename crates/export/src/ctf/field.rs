@@ -118,7 +118,8 @@ fn of_shape(shape: &TypeShape) -> Field {
 }
 
 fn labelled(of: Field, shape: &TypeShape) -> Field {
-    let labels = || shape.labels.iter().map(|label| (label.value, label.name.to_string())).collect();
+    let labels =
+        || shape.labels.iter().map(|label| (label.value, label.name.to_string())).collect();
     match of {
         other if shape.labels.is_empty() => other,
         Field::Unsigned(bits) => Field::Labelled(bits, false, labels()),

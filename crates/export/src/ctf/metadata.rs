@@ -91,9 +91,10 @@ impl Metadata {
         let mut key = Vec::new();
         let stable = match (kind, &value) {
             (Some(kind), Shown::Value(value)) => {
-                let stable = kind.encoding.known().is_some_and(|encoding| {
-                    encoding != perfring_types::Encoding::Tagged
-                });
+                let stable = kind
+                    .encoding
+                    .known()
+                    .is_some_and(|encoding| encoding != perfring_types::Encoding::Tagged);
                 if !stable {
                     sign(value, &mut key);
                 }
@@ -192,7 +193,15 @@ impl Metadata {
         );
         let rings = self.rings.iter().zip(0i64..).map(|(name, at)| (at, name.clone())).collect();
         let mut context = Members::default();
-        context.add("ring", "", if self.rings.is_empty() { Field::Unsigned(32) } else { Field::Labelled(32, false, rings) });
+        context.add(
+            "ring",
+            "",
+            if self.rings.is_empty() {
+                Field::Unsigned(32)
+            } else {
+                Field::Labelled(32, false, rings)
+            },
+        );
         context.add("pos", "", Field::Unsigned(64));
         field::declare(&context.done(), &mut out);
         out.push_str("};\n};\n");

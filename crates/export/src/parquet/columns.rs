@@ -44,7 +44,9 @@ impl Column {
     pub(super) fn schema(&self) -> Parquet<Arc<Schema>> {
         let (physical, logical) = match self.of {
             Of::Bool => (Physical::BOOLEAN, None),
-            Of::Int(bits, is_signed) => (Physical::INT32, Some(LogicalType::integer(bits, is_signed))),
+            Of::Int(bits, is_signed) => {
+                (Physical::INT32, Some(LogicalType::integer(bits, is_signed)))
+            }
             Of::Long => (Physical::INT64, None),
             Of::Unsigned => (Physical::INT64, Some(LogicalType::integer(64, false))),
             Of::Float => (Physical::FLOAT, None),
@@ -97,9 +99,8 @@ impl Of {
             | (Of::Double, Value::F64(_))
             | (Of::Bytes, Value::Bytes(_))
             | (Of::Json, _) => true,
-            (Of::Text, Value::Struct(_) | Value::List(_) | Value::Bytes(_)) => false,
-            (Of::Text, Value::Bool(_) | Value::F32(_) | Value::F64(_)) => false,
-            (Of::Text, _) => true,
+            (Of::Text, Value::Str(_) | Value::Char(_) | Value::Label { .. }) => true,
+            (Of::Text, Value::I128(_) | Value::U128(_)) => true,
             _ => false,
         }
     }

@@ -90,7 +90,8 @@ impl Slot {
     /// Adds a row to the open file.
     pub(super) fn add(&mut self, (common, value): &Row) {
         let Some(table) = &mut self.table else { return };
-        let mut cells: Vec<Option<Cow<'_, Value>>> = common.iter().map(Cow::Borrowed).map(Some).collect();
+        let mut cells: Vec<Option<Cow<'_, Value>>> =
+            common.iter().map(Cow::Borrowed).map(Some).collect();
         match &self.columns {
             Columns::Found(Some((columns, places))) => {
                 cells.resize(columns.len(), None);
@@ -99,7 +100,9 @@ impl Slot {
                 for (name, value) in one.iter().map(|one| (WHOLE, *one)).chain(fields) {
                     let place = places.get(name).copied();
                     match place.and_then(|at| Some((cells.get_mut(at)?, columns.get(at)?))) {
-                        Some((cell, column)) if column.fits(value) => *cell = cell_of(column, value),
+                        Some((cell, column)) if column.fits(value) => {
+                            *cell = cell_of(column, value)
+                        }
                         // Null is what a column has without being told.
                         None if *value == Value::Null => {}
                         _ => more.push((name.into(), value.clone())),

@@ -152,7 +152,9 @@ impl Cells {
             Data::Int(all) => column.typed::<Int32Type>().write_batch(all, defined, repeated)?,
             Data::Long(all) => column.typed::<Int64Type>().write_batch(all, defined, repeated)?,
             Data::Float(all) => column.typed::<FloatType>().write_batch(all, defined, repeated)?,
-            Data::Double(all) => column.typed::<DoubleType>().write_batch(all, defined, repeated)?,
+            Data::Double(all) => {
+                column.typed::<DoubleType>().write_batch(all, defined, repeated)?
+            }
             Data::Bytes(all) => {
                 column.typed::<ByteArrayType>().write_batch(all, defined, repeated)?
             }

@@ -81,9 +81,8 @@ impl Tracepoints {
 
     /// Numbers and full names.
     pub(super) fn names(&self) -> Vec<(u16, String)> {
-        let named = |(at, it): (usize, &Tracepoint)| {
-            (at as u16 + 1, format!("{}:{}", it.system, it.name))
-        };
+        let named =
+            |(at, it): (usize, &Tracepoint)| (at as u16 + 1, format!("{}:{}", it.system, it.name));
         self.all.iter().enumerate().map(named).collect()
     }
 
