@@ -12,7 +12,12 @@
 mod event;
 mod null;
 mod origin;
+#[cfg(feature = "otlp")]
+pub mod otlp;
 mod output;
+#[cfg(feature = "prometheus")]
+pub mod prometheus;
+pub mod signal;
 
 pub use event::{Event, Key, Loss, LossCause, Rec, What};
 pub use null::Null;
