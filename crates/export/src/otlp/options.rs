@@ -204,9 +204,8 @@ impl Route {
     ) -> Result<Self, OutputError> {
         let fault = |sentence: String| OutputError::new(output, sentence);
         let env = |key: &str| env(key).filter(|value| !value.is_empty());
-        let own = |key: &str| {
-            env(&format!("OTEL_EXPORTER_OTLP_{}_{key}", lane.name().to_uppercase()))
-        };
+        let own =
+            |key: &str| env(&format!("OTEL_EXPORTER_OTLP_{}_{key}", lane.name().to_uppercase()));
         let both = |key: &str| own(key).or_else(|| env(&format!("OTEL_EXPORTER_OTLP_{key}")));
 
         let mine = match lane {
@@ -246,7 +245,8 @@ impl Route {
         }
         pairs.extend(options.headers.0.iter().map(|(name, value)| (name.clone(), value.clone())));
         let headers = pairs.into_iter().map(|(name, value)| {
-            let bad = |what| fault(format!("the header {name:?} has {what} that HTTP does not allow"));
+            let bad =
+                |what| fault(format!("the header {name:?} has {what} that HTTP does not allow"));
             let key = HeaderName::try_from(&name).map_err(|_| bad("a name"))?;
             Ok((key, HeaderValue::try_from(value).map_err(|_| bad("a value"))?))
         });

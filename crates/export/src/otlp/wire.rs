@@ -174,8 +174,7 @@ pub(super) fn end(span: &mut Span, end: &SpanEnd<'_>, now: u64) {
         span.start_time_unix_nano = at.saturating_sub(end.duration.unwrap_or_default());
     }
     if let Some(code) = end.status_code {
-        span.status =
-            Some(Status { code: code.into(), message: end.status_message.to_owned() });
+        span.status = Some(Status { code: code.into(), message: end.status_message.to_owned() });
     }
     replace(&mut span.attributes, attributes(&end.common.attributes));
     span.dropped_attributes_count =
@@ -186,8 +185,7 @@ pub(super) fn end(span: &mut Span, end: &SpanEnd<'_>, now: u64) {
 pub(super) fn unfinished(span: &mut Span, at: u64, why: &str) {
     span.end_time_unix_nano = at.max(span.start_time_unix_nano);
     span.attributes.push(pair("perfring.span.end", text("missing")));
-    span.status =
-        Some(Status { code: status::StatusCode::Error.into(), message: why.to_owned() });
+    span.status = Some(Status { code: status::StatusCode::Error.into(), message: why.to_owned() });
 }
 
 pub(super) fn number(value: Number) -> number_data_point::Value {

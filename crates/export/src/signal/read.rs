@@ -234,9 +234,8 @@ fn ids(fields: &mut Fields<'_>) -> Result<([u8; 16], [u8; 8]), String> {
 
 fn span_start<'a>(fields: &mut Fields<'a>) -> Result<Signal<'a>, String> {
     let (trace_id, span_id) = ids(fields)?;
-    let linked = fields
-        .look(names::LINK_TRACE_ID, id::<16>)
-        .zip(fields.look(names::LINK_SPAN_ID, id::<8>));
+    let linked =
+        fields.look(names::LINK_TRACE_ID, id::<16>).zip(fields.look(names::LINK_SPAN_ID, id::<8>));
     if linked.is_some() {
         let _ = fields.take(names::LINK_TRACE_ID, Some);
         let _ = fields.take(names::LINK_SPAN_ID, Some);
