@@ -1,7 +1,7 @@
 //! Figures of a program's own, beside those from rings.
 
 use super::names;
-use super::text::{Labels, Page, Sort};
+use super::text::{self, Labels, Page, Sort};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -82,6 +82,6 @@ impl OwnFigures {
 }
 
 fn sorted(labels: &[(&str, &str)]) -> Labels {
-    let labels = labels.iter().map(|(name, value)| (names::label(name), (*value).to_owned()));
+    let labels = labels.iter().map(|(name, value)| (names::label(name), text::value(value)));
     labels.collect::<BTreeMap<_, _>>().into_iter().collect()
 }

@@ -243,7 +243,7 @@ impl Prometheus {
     fn labels(&self, event: &Event<'_>, common: &Common<'_>) -> Labels {
         let mut labels: BTreeMap<String, String> = BTreeMap::new();
         if self.options.ring_label {
-            labels.insert("ring".into(), event.origin.name.clone());
+            labels.insert("ring".into(), text::value(&event.origin.name));
         }
         if self.options.pid_label
             && let Some(pid) = common.pid
@@ -251,7 +251,7 @@ impl Prometheus {
             labels.insert("process_pid".into(), pid.to_string());
         }
         if !common.scope.is_empty() {
-            labels.insert("otel_scope_name".into(), common.scope.to_owned());
+            labels.insert("otel_scope_name".into(), text::value(common.scope));
         }
         add(&mut labels, common.attributes.iter().map(|(name, value)| (*name, *value)));
         labels.into_iter().collect()
@@ -339,7 +339,7 @@ fn add<'a>(
         if name == "le" || name == "quantile" || taken.contains(&name) {
             name.insert_str(0, "exported_");
         }
-        let value = shown(value);
+        let value = text::value(&shown(value));
         match labels.get_mut(&name) {
             Some(its) => {
                 its.push(';');
@@ -410,7 +410,7 @@ impl State {
         for (ring, pid, told) in self.resources.iter() {
             let Some(ring) = self.rings.get(&ring) else { continue };
             let mut labels = BTreeMap::new();
-            labels.insert("ring".to_owned(), ring.clone());
+            labels.insert("ring".to_owned(), text::value(ring));
             labels.insert("process_pid".to_owned(), pid.to_string());
             let own = |name: &str| name == "process.pid" || name == "perfring.ring.name";
             let attributes = told.attributes.iter().filter(|(name, _)| !own(name));

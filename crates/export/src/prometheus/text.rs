@@ -48,6 +48,11 @@ pub(super) enum Sort {
 /// Names and values of labels, sorted by name, each name once.
 pub(super) type Labels = Vec<(String, String)>;
 
+/// A label's value: some readers take a carriage return for the end of a line.
+pub(super) fn value(text: &str) -> String {
+    text.replace('\r', " ")
+}
+
 /// A page that is being written.
 pub(super) struct Page {
     format: Format,
@@ -65,7 +70,7 @@ impl Page {
         let name = if counter { name.strip_suffix("_total").unwrap_or(name) } else { name };
         if !help.is_empty() {
             let _ = write!(self.out, "# HELP {name} ");
-            self.escaped(help, self.format == Format::Open);
+            self.escaped(&value(help), self.format == Format::Open);
             self.out.push('\n');
         }
         let sort = match sort {
@@ -116,8 +121,6 @@ impl Page {
                 '\\' => self.out.push_str("\\\\"),
                 '\n' => self.out.push_str("\\n"),
                 '"' if quotes => self.out.push_str("\\\""),
-                // Some readers of lines take it for the end of one.
-                '\r' => self.out.push(' '),
                 c => self.out.push(c),
             }
         }

@@ -1,4 +1,5 @@
 //! A ring that a test writes into, and its records as events.
+#![allow(dead_code)] // each test uses some of it
 
 use perfring_consumer::{Item, Observer, Start, Who};
 use perfring_export::{Event, Loss, Origin, Output, Rec, Took, What};
