@@ -33,6 +33,7 @@
 //! ```
 
 mod figures;
+mod labels;
 mod names;
 mod series;
 mod server;
@@ -253,7 +254,7 @@ impl Prometheus {
         if !common.scope.is_empty() {
             labels.insert("otel_scope_name".into(), text::value(common.scope));
         }
-        add(&mut labels, common.attributes.iter().map(|(name, value)| (*name, *value)));
+        labels::add(&mut labels, common.attributes.iter().map(|(name, value)| (*name, *value)));
         labels.into_iter().collect()
     }
 
@@ -326,45 +327,6 @@ impl Prometheus {
     }
 }
 
-/// Adds attributes to labels.
-fn add<'a>(
-    labels: &mut BTreeMap<String, String>,
-    attributes: impl Iterator<Item = (&'a str, &'a Value)>,
-) {
-    let mut attributes: Vec<_> = attributes.collect();
-    attributes.sort_by_key(|(name, _)| *name);
-    let taken: Vec<String> = labels.keys().cloned().collect();
-    for (name, value) in attributes {
-        let mut name = names::label(name);
-        if name == "le" || name == "quantile" || taken.contains(&name) {
-            name.insert_str(0, "exported_");
-        }
-        let value = text::value(&shown(value));
-        match labels.get_mut(&name) {
-            Some(its) => {
-                its.push(';');
-                its.push_str(&value);
-            }
-            None => {
-                labels.insert(name, value);
-            }
-        }
-    }
-}
-
-fn shown(value: &Value) -> String {
-    match value {
-        Value::Str(text) => text.clone(),
-        Value::Label { name: Some(name), .. } => name.to_string(),
-        // As OpenTelemetry has it: lists and the like as JSON.
-        other => match serde_json::to_value(other) {
-            Ok(serde_json::Value::String(text)) => text,
-            Ok(json) => json.to_string(),
-            Err(_) => other.to_string(),
-        },
-    }
-}
-
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner) // whole after a panic
@@ -403,28 +365,6 @@ impl Shared {
 /// What this output says of itself begins so.
 const OWN: &str = "perfring_prometheus_";
 const TARGET: &str = "target_info";
-
-impl State {
-    fn targets(&self, page: &mut Page) {
-        let mut lines: BTreeMap<Labels, ()> = BTreeMap::new();
-        for (ring, pid, told) in self.resources.iter() {
-            let Some(ring) = self.rings.get(&ring) else { continue };
-            let mut labels = BTreeMap::new();
-            labels.insert("ring".to_owned(), text::value(ring));
-            labels.insert("process_pid".to_owned(), pid.to_string());
-            let own = |name: &str| name == "process.pid" || name == "perfring.ring.name";
-            let attributes = told.attributes.iter().filter(|(name, _)| !own(name));
-            add(&mut labels, attributes.map(|(name, value)| (&**name, value)));
-            lines.insert(labels.into_iter().collect(), ());
-        }
-        if !lines.is_empty() {
-            page.family(TARGET, Sort::Gauge, "what the processes are");
-            for labels in lines.keys() {
-                page.sample(TARGET, labels, None, 1.0);
-            }
-        }
-    }
-}
 
 impl Output for Prometheus {
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {

@@ -5,7 +5,10 @@
 mod delivery;
 mod feed;
 mod mapping;
+mod rows;
+mod samples;
 mod server;
+mod spans;
 
 use feed::{Feed, Numbers, until};
 use perfring_export::otlp::{Options, Otlp};
