@@ -227,14 +227,15 @@ impl Route {
                  port 4318; {address} would be asked)"
             )));
         }
-        let uri: Uri = address
-            .parse()
-            .map_err(|bad| fault(format!("{address:?} is no address to send to: {bad}")))?;
-        if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none() {
-            return Err(fault(format!(
-                "{address:?} is no address to send to: it must begin with http:// or https://"
-            )));
-        }
+        let uri = address.parse::<Uri>().ok().filter(|uri| {
+            matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()
+        });
+        let uri = uri.ok_or_else(|| {
+            fault(format!(
+                "{address:?} is no address to send to: it must begin with http:// or https://, \
+                 and name a host"
+            ))
+        })?;
 
         let mut pairs: Vec<(String, String)> = Vec::new();
         let told = if options.headers.0.is_empty() { both("HEADERS") } else { None };
