@@ -46,6 +46,20 @@ impl Failure {
         Failure::Damaged(format!("{home}: {error}; {hint}"))
     }
 
+    /// What there is to say.
+    pub(crate) fn sentence(self) -> String {
+        match self {
+            Failure::General(text)
+            | Failure::Usage(text)
+            | Failure::NotFound(text)
+            | Failure::Damaged(text)
+            | Failure::Loss(text)
+            | Failure::Timeout(text) => text,
+            Failure::Clap(error) => usage_sentence(&error),
+            Failure::Signal(_) | Failure::Told(_) | Failure::ClosedPipe => String::new(),
+        }
+    }
+
     /// Says what there is to say, and gives the exit code.
     pub(crate) fn report(self) -> ExitCode {
         let (code, sentence) = match self {

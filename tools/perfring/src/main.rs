@@ -9,9 +9,11 @@ mod doctor;
 mod dump;
 mod failure;
 mod follow;
+mod ls;
 mod manage;
 mod output;
 mod owner;
+mod prune;
 mod publish;
 mod recover;
 mod select;
@@ -51,6 +53,8 @@ enum Command {
     Dump(dump::Args),
     Types(types::Args),
     Stat(stat::Args),
+    Ls(ls::Args),
+    Prune(prune::Args),
     Recover(recover::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
@@ -71,6 +75,8 @@ fn main() -> ExitCode {
         Command::Dump(args) => dump::run(&args),
         Command::Types(args) => types::run(&args),
         Command::Stat(args) => stat::run(&args),
+        Command::Ls(args) => ls::run(&args),
+        Command::Prune(args) => prune::run(&args),
         Command::Recover(args) => recover::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(&args),

@@ -13,6 +13,7 @@ use perfring_consumer::{Count, Home, Policy, Stat, Totals};
 use std::io::{self, BufWriter, Write};
 use std::time::{Duration, Instant};
 
+pub(crate) use json::object;
 pub(crate) use types::TypesUse;
 
 /// Show a ring's figures: positions, who is attached, what was written, read and lost
