@@ -15,12 +15,17 @@ mod event;
 mod mangle;
 mod null;
 mod origin;
+#[cfg(feature = "otlp")]
+pub mod otlp;
 mod output;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod perf_data;
 mod perfetto;
 mod timeline;
+#[cfg(feature = "prometheus")]
+pub mod prometheus;
+pub mod signal;
 
 pub use ctf::{Ctf, CtfOptions};
 pub use event::{Event, Key, Loss, LossCause, Rec, What};
