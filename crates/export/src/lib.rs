@@ -10,6 +10,8 @@
 #![forbid(unsafe_code)]
 
 mod event;
+#[cfg(feature = "nats")]
+pub mod nats;
 mod null;
 mod origin;
 mod output;
