@@ -10,13 +10,16 @@
 #![forbid(unsafe_code)]
 
 mod event;
+pub mod json;
 #[cfg(feature = "nats")]
 pub mod nats;
 mod null;
 mod origin;
 mod output;
+mod shapes;
 
 pub use event::{Event, Key, Loss, LossCause, Rec, What};
 pub use null::Null;
 pub use origin::Origin;
 pub use output::{Figures, Output, OutputError, Took};
+pub use shapes::Shapes;

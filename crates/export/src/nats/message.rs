@@ -128,6 +128,8 @@ pub(super) struct Encoder {
     template: Template,
     payload: Payload,
     headers: Headers,
+    /// The last text: so that a payload is allocated once, in its size.
+    text: Vec<u8>,
     /// By the origin's number, while it is read.
     rings: HashMap<u32, HashMap<Kind, Arc<Head>>>,
 }
@@ -144,6 +146,7 @@ impl Encoder {
             template: Template::parse(&options.subject)?,
             payload: options.payload,
             headers: options.headers,
+            text: Vec::new(),
             rings: HashMap::new(),
         })
     }
@@ -161,7 +164,11 @@ impl Encoder {
         };
         let payload = match (&event.what, self.payload) {
             (What::Record(record), Payload::Raw) => Bytes::copy_from_slice(record.bytes),
-            _ => Bytes::from(json(event)),
+            _ => {
+                self.text.clear();
+                crate::json::encode(event, &mut self.text);
+                Bytes::copy_from_slice(&self.text)
+            }
         };
         let head = self.head(event, kind);
         let state = State::Waiting;
@@ -219,21 +226,4 @@ impl Head {
 /// the header.
 fn plain(text: &str) -> String {
     text.chars().take(256).map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '_' }).collect()
-}
-
-fn json(event: &Event<'_>) -> Vec<u8> {
-    use serde_json::json;
-    let origin = event.origin;
-    let value = match &event.what {
-        What::Record(record) => json!({
-            "ring": origin.name, "pos": record.pos, "kind": record.kind, "wall": record.wall,
-            "text": String::from_utf8_lossy(record.bytes),
-        }),
-        What::Lost(loss) => json!({
-            "ring": origin.name, "pos": loss.pos, "records": loss.records, "bytes": loss.bytes,
-            "cause": loss.cause.name(), "wall": loss.wall,
-        }),
-        What::Began | What::Ended => json!({}),
-    };
-    value.to_string().into_bytes()
 }
