@@ -99,8 +99,7 @@ impl Feed {
         let rings = self.origins.len();
         let mut by_ring: HashMap<&str, VecDeque<u64>> = HashMap::new();
         for message in stored {
-            let number = u64::from_le_bytes(message.payload.as_slice().try_into().unwrap());
-            by_ring.entry(&message.subject).or_default().push_back(number);
+            by_ring.entry(&message.subject).or_default().push_back(message.number());
         }
         assert_eq!(stored.len() as u64, self.seq, "messages in the stream");
         for (ring, origin) in self.origins.iter().enumerate() {

@@ -48,7 +48,7 @@ fn a_message_says_what_it_is_and_a_loss_is_one_too() {
     let id = "01".repeat(16);
     let ids: Vec<_> = stored.iter().map(|one| one.header("Nats-Msg-Id").unwrap()).collect();
     let wanted =
-        ["64", "128-lost-full", "128-lost-too-large", "128"].map(|end| format!("{id}-{end}"));
+        ["64", "128-lost-full", "128-lost-too_large", "128"].map(|end| format!("{id}-{end}"));
     assert_eq!(ids, wanted);
     let first = &stored[0];
     assert_eq!(first.payload, b"\0\xffbytes");
@@ -59,7 +59,7 @@ fn a_message_says_what_it_is_and_a_loss_is_one_too() {
     assert_eq!(first.header("Perfring-Type"), Some("bytes"));
     assert_eq!(first.header("Perfring-Kind"), Some("4096"));
     assert_eq!(first.header("X"), None);
-    assert_eq!(stored[2].header("Perfring-Cause"), Some("too large"));
+    assert_eq!(stored[2].header("Perfring-Cause"), Some("too_large"));
     let told: serde_json::Value = serde_json::from_slice(&stored[1].payload).unwrap();
     assert_eq!(told["lost"]["records"], 7);
     assert_eq!(told["lost"]["cause"], "full");

@@ -46,13 +46,25 @@ pub(crate) struct Server {
 
 /// One message of the stream.
 pub(crate) struct Stored {
-    pub(crate) sequence: u64,
     pub(crate) subject: String,
     pub(crate) headers: HeaderMap,
     pub(crate) payload: Vec<u8>,
 }
 
 impl Stored {
+    fn new(message: &async_nats::Message) -> Self {
+        Stored {
+            subject: message.subject.to_string(),
+            headers: message.headers.clone().unwrap_or_default(),
+            payload: message.payload.to_vec(),
+        }
+    }
+
+    /// What a feed puts in.
+    pub(crate) fn number(&self) -> u64 {
+        u64::from_le_bytes(self.payload.as_slice().try_into().unwrap())
+    }
+
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.as_str())
     }
@@ -160,16 +172,21 @@ impl Server {
         self.ask(async |context| context.get_stream("perfring").await.is_ok())
     }
 
-    /// All that the stream holds; and it has it no more.
-    pub(crate) fn take_away(&self) -> Vec<Stored> {
+    /// Takes away what the stream holds: one for work, which gives each message to one reader.
+    /// (Purging is no way to take: a server of 2.9 purges what comes meanwhile too.)
+    pub(crate) fn take_away(&self, to: &mut Vec<Stored>) {
         self.ask(async |context| {
-            let all = stored(&context, "perfring").await;
-            if let Some(last) = all.last() {
-                let stream = context.get_stream("perfring").await.unwrap();
-                stream.purge().sequence(last.sequence + 1).await.unwrap();
+            let name = Some("reader".to_owned());
+            let config = pull::Config { durable_name: name, ..pull::Config::default() };
+            let stream = context.get_stream("perfring").await.unwrap();
+            let consumer = stream.create_consumer(config).await.unwrap();
+            let mut batch = consumer.fetch().max_messages(1000).messages().await.unwrap();
+            while let Some(message) = batch.next().await {
+                let message = message.unwrap();
+                message.double_ack().await.unwrap();
+                to.push(Stored::new(&message));
             }
-            all
-        })
+        });
     }
 
     pub(crate) fn make_stream(&self, config: stream::Config) {
@@ -196,12 +213,7 @@ pub(crate) async fn stored(context: &async_nats::jetstream::Context, name: &str)
         let before = all.len();
         while let Some(message) = batch.next().await {
             let message = message.unwrap();
-            all.push(Stored {
-                sequence: message.info().unwrap().stream_sequence,
-                subject: message.subject.to_string(),
-                headers: message.headers.clone().unwrap_or_default(),
-                payload: message.payload.to_vec(),
-            });
+            all.push(Stored::new(&message));
         }
         assert!(all.len() > before, "the stream ended at {before} of {count}");
     }
