@@ -1,11 +1,11 @@
 //! Records of 64 bytes per second to a NATS stream on file, each acknowledged.
 //!
 //! `cargo run --release -p perfring-export --features nats --example nats_speed -- [raw|json]
-//! [all|id] [SERVER]`: to this server, or to a `nats-server` of its own, on this machine.
+//! [all|id] [short] [SERVER]`: `short` is a duplicate window of a second; to this server, or to a `nats-server` of its own, on this machine.
 
 use bytemuck::{Pod, Zeroable};
 use perfring_consumer::{Item, Snapshot};
-use perfring_export::nats::{Headers, Nats, Options, Payload};
+use perfring_export::nats::{Headers, Nats, Options, Payload, Stream};
 use perfring_export::{Event, Output, Rec, Shapes, Took, What};
 use perfring_producer::{Options as Ring, Producer};
 use perfring_types::Record;
@@ -88,7 +88,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let options = Options {
         servers: vec![url],
         payload: if has("raw") { Payload::Raw } else { Payload::Json },
-        headers: if has("id") { Headers::Id } else { Headers::All },
+        headers: if has("id") {
+            Some(Headers::Id)
+        } else if has("all") {
+            Some(Headers::All)
+        } else {
+            None
+        },
+        stream: Stream {
+            duplicate_window_s: if has("short") { 1 } else { 120 },
+            ..Stream::default()
+        },
         ..Options::default()
     };
     let mut nats = Nats::open("speed", &options)?;
@@ -101,7 +111,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let before = pids.map(|pid| pid.map_or(0.0, cpu));
         let begin = Instant::now();
         let first = seq;
-        for item in snapshot.items() {
+        for item in &snapshot {
             let Item::Record(record) = item? else { continue };
             let what = What::Record(Rec::new(record, shapes.origin()));
             let event = Event { seq, origin: shapes.origin(), what };
@@ -123,6 +133,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             (after[0] - before[0]) / count * 1e6,
             (after[1] - before[1]) / count * 1e6,
         );
+    }
+    if let Some(server) = &server {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", server.0.id()))?;
+        let resident = status.lines().find(|line| line.starts_with("VmRSS"));
+        println!("the server: {}", resident.unwrap_or_default());
     }
     let figures = nats.figures();
     nats.close(Instant::now() + Duration::from_secs(5))?;

@@ -48,9 +48,11 @@
 //! message that is too large for the server is refused for good, and counted.
 
 mod flight;
+mod link;
 mod message;
 mod options;
 mod read_back;
+mod stream;
 mod subject;
 mod worker;
 

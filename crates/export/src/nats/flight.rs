@@ -38,7 +38,7 @@ impl Flight {
     }
 
     /// The next to be sent, and its number.
-    pub(super) fn to_send(&mut self) -> Option<(u64, &Entry)> {
+    pub(super) fn next_waiting(&mut self) -> Option<(u64, &Entry)> {
         loop {
             let at = (self.next - self.base) as usize;
             match self.entries.get(at)?.state {

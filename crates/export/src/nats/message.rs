@@ -145,7 +145,10 @@ impl Encoder {
         Ok(Encoder {
             template: Template::parse(&options.subject)?,
             payload: options.payload,
-            headers: options.headers,
+            headers: options.headers.unwrap_or(match options.payload {
+                Payload::Json => Headers::Id,
+                Payload::Raw => Headers::All,
+            }),
             text: Vec::new(),
             rings: HashMap::new(),
         })

@@ -7,18 +7,17 @@
 
 use super::Shared;
 use super::flight::{Finished, Flight};
+use super::link::{Link, deepest};
 use super::message::{Entry, decimal};
-use super::options::{Discard, Options, Storage};
+use super::options::Options;
 use super::read_back::read_back;
+use super::stream::find;
 use super::subject::Template;
-use async_nats::jetstream::context::{Context, CreateStreamErrorKind, GetStreamErrorKind};
-use async_nats::jetstream::{ErrorCode, stream};
-use async_nats::{Client, ConnectErrorKind, Event, Message, StatusCode, Subject, Subscriber};
+use async_nats::jetstream::ErrorCode;
+use async_nats::{Message, StatusCode, Subject};
 use futures_util::{FutureExt, StreamExt};
-use std::fmt::Display;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{sleep, sleep_until};
 
@@ -43,30 +42,6 @@ pub(super) struct Worker {
     pause: Duration,
     /// The creation time of the stream as we saw it last, ns: another one is another stream.
     stream: Option<i128>,
-}
-
-/// One connection.
-pub(super) struct Link {
-    client: Client,
-    context: Context,
-    acks: Subscriber,
-    inbox: String,
-    /// The server has gone, or has said something.
-    news: Arc<News>,
-}
-
-#[derive(Debug, Default)]
-struct News {
-    gone: Notify,
-    heard: Mutex<Heard>,
-}
-
-#[derive(Debug, Default)]
-struct Heard {
-    /// We were connected once.
-    connected: bool,
-    /// What the server said last.
-    error: Option<String>,
 }
 
 /// Why a connection is left.
@@ -173,129 +148,33 @@ impl Worker {
         self.shared.told().trouble = Some(sentence);
     }
 
+    /// A connection, and a stream that takes what we send.
     async fn link(&mut self) -> Result<Link, String> {
-        let news = Arc::new(News::default());
-        let (told, asked) = (Arc::clone(&news), Arc::clone(&news));
-        let options = self
-            .options
-            .connect(&self.name)?
-            .event_callback(move |event| {
-                told.hear(event);
-                std::future::ready(())
-            })
-            .reconnect_delay_callback(move |_| match asked.heard().connected {
-                false => Duration::ZERO,
-                true => Duration::from_secs(1 << 30), // never: see above
-            });
-        let servers: Vec<_> =
-            self.options.servers.iter().filter_map(|one| one.parse().ok()).collect();
-        let client = options.connect::<Vec<async_nats::ServerAddr>>(servers).await;
-        let client = client.map_err(|error| self.unconnected(&error))?;
-        news.heard().connected = true;
-        let mut context = async_nats::jetstream::new(client.clone());
-        context.set_timeout(Duration::from_millis(self.options.ack_timeout_ms));
-        let inbox = format!("{}.", client.new_inbox());
-        let acks = client.subscribe(format!("{inbox}*")).await;
-        let acks = acks.map_err(|error| format!("cannot subscribe to answers: {error}"))?;
-        let link = Link { client, context, acks, inbox, news };
+        let link = Link::make(&self.name, &self.options).await?;
         self.find_stream(&link).await?;
-        Ok(link)
-    }
-
-    fn unconnected(&self, error: &async_nats::ConnectError) -> String {
-        let servers = self.options.servers.join(", ");
-        match error.kind() {
-            ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => format!(
-                "{servers} does not let us in ({}): check `credentials_file`, `user` and \
-                 `password`, `token` or `nkey_file`",
-                deepest(error)
-            ),
-            ConnectErrorKind::Tls => format!(
-                "no TLS with {servers} ({}): check `ca_file`, `cert_file` and `key_file`",
-                deepest(error)
-            ),
-            _ => format!("no NATS server at {servers} ({}): trying again", deepest(error)),
+        if self.flight.is_empty() {
+            self.shared.told().trouble = None; // otherwise the first acknowledgement says so
         }
+        Ok(link)
     }
 
     /// The stream is there, or is made; and what may be stored in it already is looked for.
     async fn find_stream(&mut self, link: &Link) -> Result<(), String> {
-        let name = &self.options.stream.name;
-        let mut found = link.context.get_stream(name).await.map_err(|error| match error.kind() {
-            GetStreamErrorKind::JetStream(error) => Some(error),
-            _ => None,
-        });
-        if let Err(Some(error)) = &found {
-            if error.error_code() == ErrorCode::STREAM_NOT_FOUND {
-                if !self.options.stream.create {
-                    return Err(format!(
-                        "there is no stream \"{name}\" on the server: make it, with the subjects \
-                         {}, or set `create = true`",
-                        self.subjects
-                    ));
-                }
-                found = match link.context.create_stream(self.stream_config()).await {
-                    Ok(stream) => Ok(stream),
-                    Err(error) => match error.kind() {
-                        CreateStreamErrorKind::JetStream(error) => Err(Some(error)),
-                        _ => Err(None),
-                    },
-                };
-            }
-        }
-        let stream = found.map_err(|error| match error {
-            Some(error) if error.error_code() == ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT => {
-                "our account may not use JetStream: enable it there".to_owned()
-            }
-            Some(error) => format!("the server refuses the stream \"{name}\": {error}"),
-            None => format!(
-                "the server does not answer to JetStream requests{}: start it with -js, and let our \
-                 user publish to $JS.API.>",
-                link.news.said()
-            ),
-        })?;
-        let config = &stream.cached_info().config;
-        if config.no_ack {
-            return Err(format!(
-                "the stream \"{name}\" acknowledges nothing (no_ack): nothing could \
-                 ever be called delivered; use another"
-            ));
-        }
-        let created = stream.cached_info().created.unix_timestamp_nanos();
+        let stream = find(link, &self.options.stream, &self.subjects).await?;
+        let info = stream.cached_info();
+        let created = info.created.unix_timestamp_nanos();
         if self.stream.replace(created).is_some_and(|before| before != created) {
             self.flight.forget_sequence();
         }
         // Half of it: what is sent now must still be known when the server comes to it.
-        let found = read_back(&stream, &mut self.flight, config.duplicate_window / 2).await;
-        let found = found.map_err(|error| format!("cannot read \"{name}\" back: {error}"))?;
+        let age = info.config.duplicate_window / 2;
+        let found = read_back(&stream, &mut self.flight, age).await.map_err(|error| {
+            format!("cannot read the stream \"{}\" back: {error}", info.config.name)
+        })?;
         for number in found {
             self.deliver(number, None);
         }
         Ok(())
-    }
-
-    fn stream_config(&self) -> stream::Config {
-        let ours = &self.options.stream;
-        let age = Duration::from_secs(ours.max_age_s);
-        let window = Duration::from_secs(ours.duplicate_window_s);
-        stream::Config {
-            name: ours.name.clone(),
-            subjects: vec![self.subjects.clone()],
-            max_bytes: if ours.max_bytes == 0 { -1 } else { ours.max_bytes as i64 },
-            max_age: age,
-            storage: match ours.storage {
-                Storage::File => stream::StorageType::File,
-                Storage::Memory => stream::StorageType::Memory,
-            },
-            num_replicas: ours.replicas,
-            // The server refuses one that is longer than messages live.
-            duplicate_window: if age.is_zero() { window } else { window.min(age) },
-            discard: match ours.discard {
-                Discard::New => stream::DiscardPolicy::New,
-                Discard::Old => stream::DiscardPolicy::Old,
-            },
-            ..stream::Config::default()
-        }
     }
 
     /// Sends and hears, until the connection is of no more use.
@@ -308,7 +187,7 @@ impl Worker {
         let mut resume: Option<Instant> = None;
         let mut limit = self.options.window;
         loop {
-            while let Some(entries) = self.from.try_recv().ok() {
+            while let Ok(entries) = self.from.try_recv() {
                 self.flight.push(entries);
             }
             self.is_closing |= self.from.is_closed() && self.from.is_empty();
@@ -331,7 +210,7 @@ impl Worker {
                 resume = Some(Instant::now() + self.next_pause());
             }
             let may_send = !refused && resume.is_none() && self.flight.in_flight() < limit;
-            if may_send && self.flight.to_send().is_some() {
+            if may_send && self.flight.next_waiting().is_some() {
                 if self.flight.in_flight() == 0 {
                     heard = Instant::now();
                 }
@@ -385,7 +264,7 @@ impl Worker {
     async fn send(&mut self, link: &Link, room: usize) -> Result<(), String> {
         let now = Instant::now();
         for _ in 0..room {
-            let Some((number, entry)) = self.flight.to_send() else { break };
+            let Some((number, entry)) = self.flight.next_waiting() else { break };
             let mut reply = String::with_capacity(link.inbox.len() + 20);
             reply.push_str(&link.inbox);
             decimal(&mut reply, number);
@@ -526,37 +405,4 @@ fn lost(link: &Link) -> String {
 fn silent(link: &Link, patience: Duration) -> String {
     let ms = patience.as_millis();
     format!("no acknowledgement for {ms} ms{}: connecting again", link.news.said())
-}
-
-/// What is at the bottom of an error: mostly what the system or the server said.
-fn deepest(error: &dyn std::error::Error) -> String {
-    let mut deepest = error;
-    while let Some(source) = deepest.source() {
-        deepest = source;
-    }
-    deepest.to_string()
-}
-
-impl News {
-    fn hear(&self, event: Event) {
-        match event {
-            Event::Disconnected | Event::Closed => self.gone.notify_one(),
-            Event::ServerError(error) => self.note(&error),
-            Event::ClientError(error) => self.note(&error),
-            _ => {}
-        }
-    }
-
-    fn note(&self, error: &dyn Display) {
-        self.heard().error = Some(error.to_string());
-    }
-
-    fn heard(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What the server said, as it stands in a sentence.
-    fn said(&self) -> String {
-        self.heard().error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default()
-    }
 }

@@ -3,7 +3,7 @@
 use crate::feed::{Feed, loss, options, origin, record, soon};
 use crate::server::{LIMIT, Server, until};
 use perfring_consumer::Cause;
-use perfring_export::nats::{Headers, Nats, Options, Payload};
+use perfring_export::nats::{Nats, Options, Payload};
 use perfring_export::{Event, Output, Took, What};
 use std::time::Instant;
 
@@ -70,7 +70,7 @@ fn a_message_says_what_it_is_and_a_loss_is_one_too() {
 #[test]
 fn json_is_the_line_of_the_json_output() {
     let Some(server) = Server::start() else { return };
-    let options = Options { payload: Payload::Json, headers: Headers::Id, ..options(&server) };
+    let options = Options { payload: Payload::Json, ..options(&server) };
     let mut nats = Nats::open("engine", &options).unwrap();
     let ring = origin(0, "shop");
     let event = Event { seq: 0, origin: &ring, what: record(64, b"an order", &ring) };
