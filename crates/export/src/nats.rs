@@ -28,7 +28,7 @@
 //! A server remembers ids for the stream's duplicate window. If what was on its way is older than half
 //! of that when the connection is back, the output first reads the ids that the stream has on these
 //! subjects since, and sends only the others. So the window need not be as long as the longest outage.
-//! It costs the server some 200 bytes of memory for each message of the window.
+//! XX
 //!
 //! What stays possible: a sidecar that is killed, and started again after more than the window, may
 //! send again what it had not yet released. The key in the header tells. And where the server refuses
