@@ -13,6 +13,9 @@ mod ctf;
 mod draft;
 mod event;
 mod mangle;
+pub mod json;
+#[cfg(feature = "nats")]
+pub mod nats;
 mod null;
 mod origin;
 #[cfg(feature = "otlp")]
@@ -26,6 +29,7 @@ mod timeline;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
 pub mod signal;
+mod shapes;
 
 pub use ctf::{Ctf, CtfOptions};
 pub use event::{Event, Key, Loss, LossCause, Rec, What};
@@ -36,3 +40,4 @@ pub use output::{Figures, Output, OutputError, Took};
 pub use parquet::{Parquet, ParquetOptions};
 pub use perf_data::{PerfData, PerfDataOptions};
 pub use perfetto::{Perfetto, PerfettoOptions};
+pub use shapes::Shapes;
