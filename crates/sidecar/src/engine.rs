@@ -1,0 +1,368 @@
+//! The engine: from rings through the merge to outputs, and back, what may leave the rings.
+
+mod turn;
+
+use crate::checkpoint::Checkpoints;
+use crate::config::{Delivery, Input};
+use crate::filter::Filter;
+use crate::outlet::{Dropped, Outlet, Seq};
+use crate::ring::{AttachFailure, Ring, RingFigures, Rings, Stage};
+use crate::rule::Rule;
+use perfring_consumer::{ClockError, Home, Saved};
+use perfring_export::{Figures, Origin, Output, OutputError, Shapes};
+use perfring_set::{Merge, MergeFigures, Source, SourceId};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+use turn::Pending;
+
+/// As many outputs there can be: a bit each.
+const OUTPUTS_MAX: usize = 64;
+
+/// What a turn came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// There may be more.
+    More,
+    /// There is nothing now.
+    Empty,
+    /// An output that must have everything has no room: nothing is read.
+    Stalled,
+}
+
+/// Something worth a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Note {
+    /// A ring cannot be read on: what is wrong.
+    SetAside {
+        /// The ring.
+        ring: String,
+        /// Where it is, if it is one of perfring's.
+        home: Option<Home>,
+        /// Its id.
+        uuid: [u8; 16],
+        /// What is wrong.
+        why: String,
+    },
+    /// A ring was read to its end and is gone.
+    Ended {
+        /// The ring.
+        ring: String,
+        /// Its id.
+        uuid: [u8; 16],
+    },
+    /// A record asks for a snapshot: the number of the rule.
+    Snapshot(usize),
+}
+
+/// Reads many rings in the order of time, hands what it reads to outputs, and lets records go from
+/// their rings once every output that promises delivery has delivered them.
+///
+/// It waits for nothing and knows no files but rings: [`Sidecar`](crate::Sidecar) drives it. Its
+/// memory is bounded: one record is held while an output has no room for it.
+///
+/// ```
+/// use perfring_export::Null;
+/// use perfring_sidecar::{Engine, Turn, config::{Delivery, Input, Place}};
+/// # use perfring_producer::{Options, Producer, RecordType};
+/// # use std::time::Duration;
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("ring");
+/// # let mut producer = Producer::create(&path, &Options::default())?;
+/// let mut engine = Engine::new(Duration::from_millis(1))?;
+/// engine.add_output("null", Delivery::Required, Default::default(), Box::new(Null::default()))?;
+/// let home = path.into();
+/// engine.attach(&home, &Input::new(Place::Ring(home.clone())), |_| None)?;
+/// producer.publish(RecordType::BYTES, b"a record")?;
+/// while engine.rings().any(|ring| ring.figures.records == 0) {
+///     if engine.turn() != Turn::More {
+///         engine.wait(Duration::from_millis(10));
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Engine {
+    merge: Merge,
+    rings: Rings,
+    outlets: Vec<Option<Outlet>>,
+    /// The outputs that there are, a bit each.
+    all: u64,
+    rules: Vec<Rule>,
+    seq: Seq,
+    turn: u64,
+    /// Rings of which something came in this turn.
+    touched: Vec<SourceId>,
+    checkpoints: Checkpoints<SourceId>,
+    pending: Option<Pending>,
+    /// Rings that are not in [`Stage::Reading`].
+    leaving: Vec<SourceId>,
+    /// The number of the next ring.
+    id: u32,
+    notes: Vec<Note>,
+    /// Losses that could never be told to an output, as the ring was gone.
+    flushed: bool,
+}
+
+/// A ring as it is shown.
+#[derive(Debug)]
+pub struct RingStatus<'a> {
+    /// What outputs know of it.
+    pub origin: &'a Origin,
+    /// What it gave.
+    pub figures: &'a RingFigures,
+    /// It is looked at only.
+    pub observed: bool,
+    /// Its file is gone, and it is read to its end.
+    pub vanished: bool,
+    /// Bytes between what is delivered and what is published.
+    pub lag: u64,
+}
+
+/// An output as it is shown.
+#[derive(Debug)]
+pub struct OutputStatus<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What it promises.
+    pub delivery: Delivery,
+    /// What it did.
+    pub figures: Figures,
+    /// What it was not given, as it was busy.
+    pub dropped: Dropped,
+    /// Why it gets nothing any more.
+    pub failed: Option<&'a OutputError>,
+}
+
+impl Engine {
+    /// Without rings and outputs; records are held back for at most `delay`.
+    ///
+    /// # Errors
+    /// [`ClockError`].
+    pub fn new(delay: Duration) -> Result<Self, ClockError> {
+        Ok(Engine {
+            merge: Merge::new(delay)?,
+            rings: Rings::default(),
+            outlets: Vec::new(),
+            all: 0,
+            rules: Vec::new(),
+            seq: Seq::default(),
+            turn: 0,
+            touched: Vec::new(),
+            checkpoints: Checkpoints::default(),
+            pending: None,
+            leaving: Vec::new(),
+            id: 0,
+            notes: Vec::new(),
+            flushed: true,
+        })
+    }
+
+    /// Adds an output. It is told of all rings before the first record.
+    ///
+    /// # Errors
+    /// [`OutputError`]: there are too many.
+    pub fn add_output(
+        &mut self,
+        name: &str,
+        delivery: Delivery,
+        filter: Filter,
+        output: Box<dyn Output>,
+    ) -> Result<(), OutputError> {
+        let free = self.outlets.iter().position(Option::is_none);
+        let at = free.unwrap_or(self.outlets.len());
+        if at >= OUTPUTS_MAX {
+            let sentence = format!("a sidecar has at most {OUTPUTS_MAX} outputs");
+            return Err(OutputError::new(name, sentence));
+        }
+        if at == self.outlets.len() {
+            self.outlets.push(None);
+        }
+        self.outlets[at] = Some(Outlet::new(name, delivery, filter, output));
+        self.all |= 1 << at;
+        self.rings.values_mut().for_each(|ring| ring.began &= !(1 << at));
+        if let Some(pending) = &mut self.pending {
+            // It has a number already: this output begins after it.
+            pending.done |= 1 << at;
+        }
+        Ok(())
+    }
+
+    /// Takes an output out, after it has delivered what it has.
+    ///
+    /// # Errors
+    /// [`OutputError`] if it could not, until the deadline.
+    pub fn remove_output(&mut self, name: &str, deadline: Instant) -> Result<(), OutputError> {
+        let found = self.outlets.iter_mut().enumerate().find_map(|(at, outlet)| {
+            outlet.take_if(|outlet| outlet.name == name).map(|outlet| (at, outlet))
+        });
+        let Some((at, mut outlet)) = found else { return Ok(()) };
+        self.all &= !(1 << at);
+        outlet.close(deadline)
+    }
+
+    /// Sets the rules by which records ask for snapshots.
+    pub fn set_rules(&mut self, rules: Vec<Rule>) {
+        self.rules = rules;
+    }
+
+    /// Reads a ring as its input says. `saved` gives the place where an observer goes on.
+    ///
+    /// # Errors
+    /// [`AttachFailure`].
+    pub fn attach(
+        &mut self,
+        home: &Home,
+        input: &Input,
+        saved: impl FnOnce(&[u8; 16]) -> Option<Saved>,
+    ) -> Result<SourceId, AttachFailure> {
+        let (ring, source) = Ring::attach(home, input, self.id, saved)?;
+        Ok(self.insert(ring, source))
+    }
+
+    /// Reads something else than a ring of perfring's.
+    pub fn add_source(
+        &mut self,
+        mut shapes: Shapes,
+        source: Box<dyn Source>,
+        input: &Input,
+    ) -> SourceId {
+        shapes.origin_mut().id = self.id;
+        self.insert(Ring::new(shapes, None, input.clone(), false), source)
+    }
+
+    fn insert(&mut self, ring: Ring, source: Box<dyn Source>) -> SourceId {
+        self.id = self.id.wrapping_add(1);
+        let id = self.merge.add(source);
+        self.rings.insert(id, ring);
+        // Tell outputs at once, also of a ring that stays empty; who is busy is told later.
+        self.begin(id);
+        id
+    }
+
+    fn begin(&mut self, id: SourceId) {
+        let Some(ring) = self.rings.get_mut(&id) else { return };
+        let outlets = self.outlets.iter_mut().enumerate();
+        if self.pending.is_some() {
+            return; // events come in the order of their numbers
+        }
+        for (at, outlet) in outlets.filter_map(|(at, outlet)| Some((at, outlet.as_mut()?))) {
+            if ring.began & (1 << at) == 0 && outlet.begin(&mut self.seq, ring.shapes.origin()) {
+                ring.began |= 1 << at;
+            }
+        }
+    }
+
+    /// The ring's file is gone: it ends once it is read and nobody writes to it.
+    pub fn vanish(&mut self, uuid: &[u8; 16]) {
+        for (id, ring) in &mut self.rings {
+            if ring.uuid() == *uuid && !ring.vanished {
+                ring.vanished = true;
+                self.leaving.push(*id);
+            }
+        }
+    }
+
+    /// Its file is there again: a ring that was renamed.
+    pub fn reappear(&mut self, uuid: &[u8; 16], home: &Home) -> bool {
+        for (id, ring) in &mut self.rings {
+            if ring.uuid() == *uuid && ring.stage == Stage::Reading {
+                ring.vanished = false;
+                ring.home = Some(home.clone());
+                self.leaving.retain(|leaving| leaving != id);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether this ring is read.
+    #[must_use]
+    pub fn reads(&self, uuid: &[u8; 16]) -> bool {
+        self.rings.values().any(|ring| ring.uuid() == *uuid)
+    }
+
+    /// Stops reading the rings of an input: what was read is delivered, the rest stays.
+    pub fn drop_input(&mut self, input: &Input) {
+        for (id, ring) in &mut self.rings {
+            if ring.input == *input && ring.stage == Stage::Reading {
+                ring.stage = Stage::Ending;
+                if !self.leaving.contains(id) {
+                    self.leaving.push(*id);
+                }
+            }
+        }
+    }
+
+    /// What is worth a line, since the last call.
+    pub fn notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Waits until there may be something to read.
+    pub fn wait(&mut self, timeout: Duration) {
+        self.merge.wait(timeout);
+    }
+
+    /// Whether everything that was read is delivered.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.checkpoints.is_empty() && self.pending.is_none()
+    }
+
+    /// The rings.
+    pub fn rings(&self) -> impl Iterator<Item = RingStatus<'_>> {
+        self.rings.iter().map(|(id, ring)| RingStatus {
+            origin: ring.shapes.origin(),
+            figures: &ring.figures,
+            observed: ring.observed,
+            vanished: ring.vanished,
+            lag: {
+                let delivered = match ring.released {
+                    Some(mark) => mark.pos,
+                    None => self.merge.mark(*id).map_or(0, |mark| mark.pos),
+                };
+                ring.shapes.head().saturating_sub(delivered)
+            },
+        })
+    }
+
+    /// What a ring is asked by who drives this.
+    pub(crate) fn each_ring(&self) -> impl Iterator<Item = (SourceId, &Ring)> {
+        self.rings.iter().map(|(id, ring)| (*id, ring))
+    }
+
+    /// The outputs.
+    pub fn outputs(&self) -> impl Iterator<Item = OutputStatus<'_>> {
+        self.outlets.iter().flatten().map(|outlet| OutputStatus {
+            name: &outlet.name,
+            delivery: outlet.delivery,
+            figures: outlet.figures(),
+            dropped: outlet.dropped,
+            failed: outlet.failed.as_ref(),
+        })
+    }
+
+    /// What the merge did.
+    #[must_use]
+    pub fn merge_figures(&self) -> MergeFigures {
+        self.merge.figures()
+    }
+
+    /// The places in observed rings up to which all is delivered.
+    pub fn saved(&self) -> HashMap<[u8; 16], Saved> {
+        let observed = self.rings.values().filter(|ring| ring.observed);
+        observed.filter_map(|ring| Some((ring.uuid(), ring.released?.saved()))).collect()
+    }
+
+    /// Whether all that was there at the call of [`Engine::heads`] is read.
+    #[must_use]
+    pub fn is_past(&self, heads: &HashMap<SourceId, u64>) -> bool {
+        heads.iter().all(|(id, head)| self.merge.mark(*id).is_none_or(|mark| mark.pos >= *head))
+    }
+
+    /// Where the rings end now.
+    #[must_use]
+    pub fn heads(&self) -> HashMap<SourceId, u64> {
+        self.rings.iter().map(|(id, ring)| (*id, ring.shapes.head())).collect()
+    }
+}
