@@ -17,6 +17,8 @@ use turn::Pending;
 
 /// As many outputs there can be: a bit each.
 const OUTPUTS_MAX: usize = 64;
+/// As many rings wait at most until an output that need not have everything is told of their end.
+const LEAVING_MAX: usize = 1024;
 
 /// What a turn came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +52,9 @@ pub enum Note {
         ring: String,
         /// Its id.
         uuid: [u8; 16],
+        /// What it gave.
+        figures: RingFigures,
     },
-    /// A record asks for a snapshot: the number of the rule.
-    Snapshot(usize),
 }
 
 /// Reads many rings in the order of time, hands what it reads to outputs, and lets records go from
@@ -99,8 +101,8 @@ pub struct Engine {
     /// The number of the next ring.
     id: u32,
     notes: Vec<Note>,
-    /// Losses that could never be told to an output, as the ring was gone.
-    flushed: bool,
+    /// The rules that records asked for, a bit each.
+    met: u64,
 }
 
 /// A ring as it is shown.
@@ -153,7 +155,7 @@ impl Engine {
             leaving: Vec::new(),
             id: 0,
             notes: Vec::new(),
-            flushed: true,
+            met: 0,
         })
     }
 
@@ -177,7 +179,9 @@ impl Engine {
         if at == self.outlets.len() {
             self.outlets.push(None);
         }
-        self.outlets[at] = Some(Outlet::new(name, delivery, filter, output));
+        if let Some(place) = self.outlets.get_mut(at) {
+            *place = Some(Outlet::new(name, delivery, filter, output));
+        }
         self.all |= 1 << at;
         self.rings.values_mut().for_each(|ring| ring.began &= !(1 << at));
         if let Some(pending) = &mut self.pending {
@@ -233,23 +237,13 @@ impl Engine {
     fn insert(&mut self, ring: Ring, source: Box<dyn Source>) -> SourceId {
         self.id = self.id.wrapping_add(1);
         let id = self.merge.add(source);
-        self.rings.insert(id, ring);
-        // Tell outputs at once, also of a ring that stays empty; who is busy is told later.
-        self.begin(id);
+        let ring = self.rings.entry(id).or_insert(ring);
+        if self.pending.is_none() {
+            // At once, also of a ring that stays empty; who is busy is told later.
+            let (began, origin) = (&mut ring.began, ring.shapes.origin());
+            turn::begin(&mut self.outlets, &mut self.seq, began, origin);
+        }
         id
-    }
-
-    fn begin(&mut self, id: SourceId) {
-        let Some(ring) = self.rings.get_mut(&id) else { return };
-        let outlets = self.outlets.iter_mut().enumerate();
-        if self.pending.is_some() {
-            return; // events come in the order of their numbers
-        }
-        for (at, outlet) in outlets.filter_map(|(at, outlet)| Some((at, outlet.as_mut()?))) {
-            if ring.began & (1 << at) == 0 && outlet.begin(&mut self.seq, ring.shapes.origin()) {
-                ring.began |= 1 << at;
-            }
-        }
     }
 
     /// The ring's file is gone: it ends once it is read and nobody writes to it.
@@ -291,6 +285,11 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// Rules that records asked for since the last call, a bit each.
+    pub(crate) fn met(&mut self) -> u64 {
+        std::mem::take(&mut self.met)
     }
 
     /// What is worth a line, since the last call.

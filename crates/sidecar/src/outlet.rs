@@ -84,16 +84,17 @@ impl Outlet {
         self.delivery == Delivery::Required
     }
 
-    /// Offers an event.
+    /// Offers an event, of a ring that it knows or not.
     #[inline]
-    pub(crate) fn offer(&mut self, event: &Event<'_>) -> Offered {
+    pub(crate) fn offer(&mut self, event: &Event<'_>, knows: bool) -> Offered {
         if let What::Record(record) = &event.what
             && !self.filter.takes(record)
         {
             return Offered::Done;
         }
-        // What it is owed comes first.
-        if self.owed.is_empty() && self.take(event) == Took::Yes {
+        // What it is owed of the ring comes first.
+        let free = knows && (self.owed.is_empty() || !self.owes(event.origin));
+        if free && self.take(event) == Took::Yes {
             return Offered::Done;
         }
         self.not_taken(event)
@@ -101,8 +102,8 @@ impl Outlet {
 
     #[cold]
     fn not_taken(&mut self, event: &Event<'_>) -> Offered {
-        if self.is_required() && self.failed.is_none() {
-            return Offered::Busy;
+        if self.is_required() {
+            return Offered::Busy; // also if it has failed: nothing leaves its ring for that
         }
         self.owe(event);
         Offered::Done
@@ -122,14 +123,26 @@ impl Outlet {
         }
     }
 
-    /// Tells that a ring begins. Whether that was taken.
-    pub(crate) fn begin(&mut self, seq: &mut Seq, origin: &Origin) -> bool {
-        self.take(&Event { seq: seq.next(), origin, what: What::Began }) == Took::Yes
+    /// Tells that a ring begins, if bit `at` says that it does not know. Whether it does now.
+    pub(crate) fn begin(
+        &mut self,
+        at: usize,
+        seq: &mut Seq,
+        origin: &Origin,
+        began: &mut u64,
+    ) -> bool {
+        if *began & (1 << at) == 0 {
+            if self.take(&Event { seq: seq.next(), origin, what: What::Began }) == Took::Busy {
+                return false;
+            }
+            *began |= 1 << at;
+        }
+        true
     }
 
     /// Tells that a ring has ended, after all that is owed of it. Whether that was taken.
     pub(crate) fn end(&mut self, seq: &mut Seq, origin: &Origin) -> bool {
-        self.settle_ring(seq, origin)
+        self.settle(seq, origin)
             && self.take(&Event { seq: seq.next(), origin, what: What::Ended }) == Took::Yes
     }
 
@@ -179,13 +192,23 @@ impl Outlet {
         !self.owed.is_empty()
     }
 
+    /// Whether it is to be told something of this ring.
+    pub(crate) fn owes(&self, origin: &Origin) -> bool {
+        self.owed.contains_key(&origin.id)
+    }
+
+    /// What cannot be told any more stays in the figures alone.
+    pub(crate) fn forget(&mut self, id: u32) {
+        self.owed.remove(&id);
+    }
+
     /// The rings of which it is owed something.
     pub(crate) fn owed_rings(&self) -> Vec<u32> {
         self.owed.keys().copied().collect()
     }
 
     /// Tells what is owed of a ring. Whether nothing is any more.
-    pub(crate) fn settle_ring(&mut self, seq: &mut Seq, origin: &Origin) -> bool {
+    pub(crate) fn settle(&mut self, seq: &mut Seq, origin: &Origin) -> bool {
         let Some(mut owed) = self.owed.remove(&origin.id) else { return true };
         while let Some((cause, loss)) = owed.ring.pop() {
             let event = Event { seq: seq.next(), origin, what: What::Lost(loss) };

@@ -74,9 +74,10 @@ pub(crate) enum Stage {
 }
 
 /// A ring that is read.
-#[derive(Debug)]
 pub(crate) struct Ring {
     pub(crate) shapes: Shapes,
+    /// Once the merge has it no more.
+    pub(crate) source: Option<Box<dyn Source>>,
     /// Where it was attached to; `None` if it is no ring of perfring's.
     pub(crate) home: Option<Home>,
     pub(crate) input: Input,
@@ -134,6 +135,7 @@ impl Ring {
     pub(crate) fn new(shapes: Shapes, home: Option<Home>, input: Input, observed: bool) -> Self {
         Ring {
             shapes,
+            source: None,
             home,
             input,
             observed,
@@ -150,18 +152,19 @@ impl Ring {
         self.shapes.origin().uuid
     }
 
-    pub(crate) fn name(&self) -> &str {
-        &self.shapes.origin().name
+    pub(crate) fn id(&self) -> u32 {
+        self.shapes.origin().id
     }
+}
 
-    /// Counts a loss.
+impl RingFigures {
     pub(crate) fn lost(&mut self, lost: &Lost) {
-        let counts = &mut self.figures.lost;
-        let at = counts.iter().position(|(cause, _)| *cause == lost.cause).unwrap_or_else(|| {
-            counts.push((lost.cause, Count::default()));
-            counts.len() - 1
+        let at = self.lost.iter().position(|(cause, _)| *cause == lost.cause);
+        let at = at.unwrap_or_else(|| {
+            self.lost.push((lost.cause, Count::default()));
+            self.lost.len() - 1
         });
-        if let Some((_, count)) = counts.get_mut(at) {
+        if let Some((_, count)) = self.lost.get_mut(at) {
             count.records = count.records.saturating_add(lost.records);
             count.bytes = count.bytes.saturating_add(lost.bytes);
         }
