@@ -251,7 +251,8 @@ impl Engine {
                     ring.stage = Stage::Leaving(self.seq.coming());
                 }
             }
-            match ring.stage {
+            let stage = ring.stage;
+            match stage {
                 Stage::Leaving(seq) if self.undelivered() >= seq => {
                     self.let_go();
                     if let Some(ring) = self.rings.remove(&id) {
