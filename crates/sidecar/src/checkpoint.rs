@@ -63,10 +63,6 @@ impl<K: Copy + Eq + Hash> Checkpoints<K> {
         self.all.is_empty()
     }
 
-    /// Whether something of this ring does.
-    pub(crate) fn has(&self, key: K) -> bool {
-        self.all.iter().any(|checkpoint| checkpoint.marks.contains_key(&key))
-    }
 }
 
 #[cfg(test)]

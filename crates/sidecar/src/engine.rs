@@ -74,7 +74,7 @@ pub enum Note {
 /// let mut engine = Engine::new(Duration::from_millis(1))?;
 /// engine.add_output("null", Delivery::Required, Default::default(), Box::new(Null::default()))?;
 /// let home = path.into();
-/// engine.attach(&home, &Input::new(Place::Ring(home.clone())), |_| None)?;
+/// engine.attach(&home, &Input::new(Place::Ring(home.clone())), None, |_| None)?;
 /// producer.publish(RecordType::BYTES, b"a record")?;
 /// while engine.rings().any(|ring| ring.figures.records == 0) {
 ///     if engine.turn() != Turn::More {
@@ -86,6 +86,7 @@ pub enum Note {
 pub struct Engine {
     merge: Merge,
     rings: Rings,
+    by_uuid: HashMap<[u8; 16], SourceId>,
     outlets: Vec<Option<Outlet>>,
     /// The outputs that there are, a bit each.
     all: u64,
@@ -103,6 +104,13 @@ pub struct Engine {
     notes: Vec<Note>,
     /// The rules that records asked for, a bit each.
     met: u64,
+}
+
+/// A ring that may go.
+pub(crate) struct Idle {
+    pub(crate) home: Home,
+    pub(crate) input: Input,
+    pub(crate) uuid: [u8; 16],
 }
 
 /// A ring as it is shown.
@@ -144,6 +152,7 @@ impl Engine {
         Ok(Engine {
             merge: Merge::new(delay)?,
             rings: Rings::default(),
+            by_uuid: HashMap::new(),
             outlets: Vec::new(),
             all: 0,
             rules: Vec::new(),
@@ -209,7 +218,8 @@ impl Engine {
         self.rules = rules;
     }
 
-    /// Reads a ring as its input says. `saved` gives the place where an observer goes on.
+    /// Reads a ring as its input says, if it is the one with this id. `saved` gives the place where
+    /// an observer goes on.
     ///
     /// # Errors
     /// [`AttachFailure`].
@@ -217,9 +227,10 @@ impl Engine {
         &mut self,
         home: &Home,
         input: &Input,
+        uuid: Option<[u8; 16]>,
         saved: impl FnOnce(&[u8; 16]) -> Option<Saved>,
     ) -> Result<SourceId, AttachFailure> {
-        let (ring, source) = Ring::attach(home, input, self.id, saved)?;
+        let (ring, source) = Ring::attach(home, input, self.id, uuid, saved)?;
         Ok(self.insert(ring, source))
     }
 
@@ -234,9 +245,11 @@ impl Engine {
         self.insert(Ring::new(shapes, None, input.clone(), false), source)
     }
 
-    fn insert(&mut self, ring: Ring, source: Box<dyn Source>) -> SourceId {
+    fn insert(&mut self, mut ring: Ring, source: Box<dyn Source>) -> SourceId {
+        ring.first = source.mark().pos;
         self.id = self.id.wrapping_add(1);
         let id = self.merge.add(source);
+        self.by_uuid.insert(ring.uuid(), id);
         let ring = self.rings.entry(id).or_insert(ring);
         if self.pending.is_none() {
             // At once, also of a ring that stays empty; who is busy is told later.
@@ -248,31 +261,29 @@ impl Engine {
 
     /// The ring's file is gone: it ends once it is read and nobody writes to it.
     pub fn vanish(&mut self, uuid: &[u8; 16]) {
-        for (id, ring) in &mut self.rings {
-            if ring.uuid() == *uuid && !ring.vanished {
-                ring.vanished = true;
-                self.leaving.push(*id);
-            }
+        let Some(id) = self.by_uuid.get(uuid) else { return };
+        if let Some(ring) = self.rings.get_mut(id) {
+            ring.vanished = true;
+            self.leave(*id);
         }
     }
 
-    /// Its file is there again: a ring that was renamed.
+    fn leave(&mut self, id: SourceId) {
+        if !self.leaving.contains(&id) {
+            self.leaving.push(id);
+        }
+    }
+
+    /// A ring that is read has a file again, of this name. Whether it is read.
     pub fn reappear(&mut self, uuid: &[u8; 16], home: &Home) -> bool {
-        for (id, ring) in &mut self.rings {
-            if ring.uuid() == *uuid && ring.stage == Stage::Reading {
-                ring.vanished = false;
-                ring.home = Some(home.clone());
-                self.leaving.retain(|leaving| leaving != id);
-                return true;
-            }
+        let Some(id) = self.by_uuid.get(uuid) else { return false };
+        let Some(ring) = self.rings.get_mut(id) else { return false };
+        if ring.stage == Stage::Reading {
+            ring.vanished = false;
+            ring.home = Some(home.clone());
+            self.leaving.retain(|leaving| leaving != id);
         }
-        false
-    }
-
-    /// Whether this ring is read.
-    #[must_use]
-    pub fn reads(&self, uuid: &[u8; 16]) -> bool {
-        self.rings.values().any(|ring| ring.uuid() == *uuid)
+        ring.stage == Stage::Reading
     }
 
     /// Stops reading the rings of an input: what was read is delivered, the rest stays.
@@ -280,9 +291,7 @@ impl Engine {
         for (id, ring) in &mut self.rings {
             if ring.input == *input && ring.stage == Stage::Reading {
                 ring.stage = Stage::Ending;
-                if !self.leaving.contains(id) {
-                    self.leaving.push(*id);
-                }
+                self.leaving.push(*id);
             }
         }
     }
@@ -290,6 +299,12 @@ impl Engine {
     /// Rules that records asked for since the last call, a bit each.
     pub(crate) fn met(&mut self) -> u64 {
         std::mem::take(&mut self.met)
+    }
+
+    /// Why an output that must have everything cannot go on, if one cannot.
+    pub(crate) fn take_failed(&mut self) -> Option<OutputError> {
+        let mut outlets = self.outlets.iter_mut().flatten().filter(|outlet| outlet.is_required());
+        outlets.find_map(|outlet| outlet.failed.take())
     }
 
     /// What is worth a line, since the last call.
@@ -302,6 +317,16 @@ impl Engine {
         self.merge.wait(timeout);
     }
 
+    /// Stops reading this ring, which stays as it is: what was read is delivered.
+    pub(crate) fn detach(&mut self, id: SourceId) {
+        if let Some(ring) = self.rings.get_mut(&id)
+            && ring.stage == Stage::Reading
+        {
+            ring.stage = Stage::Ending;
+            self.leave(id);
+        }
+    }
+
     /// Whether everything that was read is delivered.
     #[must_use]
     pub fn is_settled(&self) -> bool {
@@ -310,24 +335,41 @@ impl Engine {
 
     /// The rings.
     pub fn rings(&self) -> impl Iterator<Item = RingStatus<'_>> {
-        self.rings.iter().map(|(id, ring)| RingStatus {
+        self.rings.values().map(|ring| RingStatus {
             origin: ring.shapes.origin(),
             figures: &ring.figures,
             observed: ring.observed,
             vanished: ring.vanished,
             lag: {
-                let delivered = match ring.released {
-                    Some(mark) => mark.pos,
-                    None => self.merge.mark(*id).map_or(0, |mark| mark.pos),
-                };
+                let delivered = ring.released.map_or(ring.first, |mark| mark.pos);
                 ring.shapes.head().saturating_sub(delivered)
             },
         })
     }
 
-    /// What a ring is asked by who drives this.
-    pub(crate) fn each_ring(&self) -> impl Iterator<Item = (SourceId, &Ring)> {
-        self.rings.iter().map(|(id, ring)| (*id, ring))
+    /// What is known of the rings, and whether each is one that overwrites.
+    pub(crate) fn shapes(&self) -> impl Iterator<Item = &Shapes> {
+        self.rings.values().map(|ring| &ring.shapes)
+    }
+
+    /// Rings that may go, as their inputs say.
+    pub(crate) fn idle(&mut self, now: Instant) -> Vec<(SourceId, Idle)> {
+        let may_go = |(id, ring): (&SourceId, &mut Ring)| {
+            let after = Duration::from_secs(ring.input.prune_after_seconds?);
+            let idle = now.saturating_duration_since(ring.idle_since(now)?) >= after;
+            let of = Idle { home: ring.home.clone()?, input: ring.input.clone(), uuid: ring.uuid() };
+            idle.then_some((*id, of))
+        };
+        self.rings.iter_mut().filter_map(may_go).collect()
+    }
+
+    /// Looks which rings have a producer. Returns the names of those that had one at the last call.
+    pub(crate) fn deaths(&mut self) -> Vec<String> {
+        let died = |ring: &mut Ring| {
+            let had = std::mem::replace(&mut ring.produced, ring.shapes.has_producer());
+            (had && !ring.produced).then(|| ring.shapes.origin().name.clone())
+        };
+        self.rings.values_mut().filter_map(died).collect()
     }
 
     /// The outputs.

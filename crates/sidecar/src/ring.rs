@@ -8,6 +8,7 @@ use perfring_export::Shapes;
 use perfring_set::{Source, SourceId};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::time::Instant;
 use thiserror::Error;
 
 /// Rings by their sources. Looked up for every record.
@@ -83,12 +84,18 @@ pub(crate) struct Ring {
     pub(crate) input: Input,
     /// It is looked at only: its place is to be saved by who reads.
     pub(crate) observed: bool,
+    /// Where reading began.
+    pub(crate) first: u64,
     /// The place up to which all is delivered.
     pub(crate) released: Option<Mark>,
     /// Which outputs know that it begins, a bit each.
     pub(crate) began: u64,
     /// The last turn in which something came of it.
     pub(crate) turn: u64,
+    /// Since when it has neither a producer nor anything that is not delivered.
+    pub(crate) idle: Option<Instant>,
+    /// Whether it had a producer at the last look.
+    pub(crate) produced: bool,
     /// Its file is gone.
     pub(crate) vanished: bool,
     pub(crate) stage: Stage,
@@ -101,6 +108,7 @@ impl Ring {
         home: &Home,
         input: &Input,
         id: u32,
+        uuid: Option<[u8; 16]>,
         saved: impl FnOnce(&[u8; 16]) -> Option<Saved>,
     ) -> Result<(Self, Box<dyn Source>), AttachFailure> {
         let shapes = Shapes::open(home.clone(), id)?;
@@ -125,7 +133,7 @@ impl Ring {
             let layout = *consumer.layout();
             (Box::new(consumer), layout)
         };
-        if !shapes.is_of(&layout) {
+        if !shapes.is_of(&layout) || uuid.is_some_and(|uuid| uuid != layout.uuid) {
             return Err(AttachFailure::Replaced { home: home.clone() });
         }
         let ring = Ring::new(shapes, Some(home.clone()), input.clone(), observed);
@@ -139,9 +147,12 @@ impl Ring {
             home,
             input,
             observed,
+            first: 0,
             released: None,
             began: 0,
             turn: 0,
+            idle: None,
+            produced: false,
             vanished: false,
             stage: Stage::Reading,
             figures: RingFigures::default(),
@@ -150,6 +161,17 @@ impl Ring {
 
     pub(crate) fn uuid(&self) -> [u8; 16] {
         self.shapes.origin().uuid
+    }
+
+    /// Since when it could go.
+    pub(crate) fn idle_since(&mut self, now: Instant) -> Option<Instant> {
+        // In this order: what was written before the producer went is seen after it.
+        let idle = !self.observed
+            && self.stage == Stage::Reading
+            && !self.shapes.has_producer()
+            && self.released.map_or(self.first, |mark| mark.pos) == self.shapes.head();
+        self.idle = idle.then(|| self.idle.unwrap_or(now));
+        self.idle
     }
 
     pub(crate) fn id(&self) -> u32 {

@@ -87,6 +87,10 @@ impl Rule {
         }
     }
 
+    pub(crate) fn waits_for_death(&self) -> bool {
+        self.on == On::ProducerDeath
+    }
+
     /// The reason as it stands in the name of a snapshot.
     #[must_use]
     pub fn reason(&self) -> String {

@@ -15,8 +15,9 @@ pub struct Input {
     pub mode: Mode,
     /// Where a ring is begun that is observed and of which no place is saved.
     pub from: From,
-    /// Whether a ring that is read to its end, and whose producers are gone, is removed.
-    pub prune: bool,
+    /// After so many seconds a ring of a directory is removed that is read to its end, and whose
+    /// producers are gone. An overwrite ring with records stays: they are somebody's last words.
+    pub prune_after_seconds: Option<u64>,
 }
 
 /// What is read.
@@ -60,25 +61,28 @@ struct Keys {
     ring: Option<String>,
     mode: Mode,
     from: From,
-    prune: bool,
+    prune_after_seconds: Option<u64>,
 }
 
 impl Input {
     /// Of this place, read as suits the rings.
     #[must_use]
     pub fn new(place: Place) -> Self {
-        Input { place, mode: Mode::Auto, from: From::Oldest, prune: false }
+        Input { place, mode: Mode::Auto, from: From::Oldest, prune_after_seconds: None }
     }
 
     pub(super) fn read(table: Table<'_>) -> Result<Self, ConfigError> {
         let wrong = table.error("an input has either dir or ring");
+        let no_prune = table.error("prune_after_seconds is for directories");
         let keys: Keys = table.read()?;
         let place = match (keys.dir, keys.ring) {
             (Some(dir), None) => Place::Dir(dir),
+            (None, Some(_)) if keys.prune_after_seconds.is_some() => return Err(no_prune),
             (None, Some(ring)) => Place::Ring(Home::from(&*ring)),
             _ => return Err(wrong),
         };
-        Ok(Input { place, mode: keys.mode, from: keys.from, prune: keys.prune })
+        let prune_after_seconds = keys.prune_after_seconds;
+        Ok(Input { place, mode: keys.mode, from: keys.from, prune_after_seconds })
     }
 
     pub(super) fn describe(&self) -> String {
@@ -91,7 +95,9 @@ impl Input {
             Mode::Consume => "consumed",
             Mode::Observe => "observed",
         };
-        let prune = if self.prune { "; removed once read and left by their producers" } else { "" };
+        let prune = self.prune_after_seconds.map_or(String::new(), |seconds| {
+            format!("; removed {seconds} s after they were read and left by their producers")
+        });
         format!("reads {place}: {mode}{prune}")
     }
 }

@@ -23,6 +23,17 @@ pub enum Delivery {
     BestEffort,
 }
 
+impl Delivery {
+    /// Its name, as in a configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Delivery::Required => "required",
+            Delivery::BestEffort => "best-effort",
+        }
+    }
+}
+
 /// An output as it is configured.
 #[derive(Clone)]
 pub struct OutputConfig {

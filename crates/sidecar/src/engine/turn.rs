@@ -191,7 +191,7 @@ impl Engine {
     }
 
     /// Lets records leave their rings that every output has delivered which must.
-    pub(super) fn let_go(&mut self) {
+    pub(crate) fn let_go(&mut self) {
         if self.checkpoints.is_empty() {
             return;
         }
@@ -224,9 +224,7 @@ impl Engine {
             why: why.to_owned(),
         });
         ring.stage = Stage::Ending;
-        if !self.leaving.contains(&id) {
-            self.leaving.push(id);
-        }
+        self.leave(id);
     }
 
     /// Ends rings that are gone and read, and takes them out once all of theirs is delivered.
@@ -257,6 +255,9 @@ impl Engine {
                     self.let_go();
                     if let Some(ring) = self.rings.remove(&id) {
                         let (uuid, figures) = (ring.uuid(), ring.figures.clone());
+                        if self.by_uuid.get(&uuid) == Some(&id) {
+                            self.by_uuid.remove(&uuid);
+                        }
                         let ring = ring.shapes.origin().name.clone();
                         self.notes.push(Note::Ended { ring, uuid, figures });
                     }
