@@ -13,8 +13,13 @@ mod event;
 mod null;
 mod origin;
 mod output;
+mod recording;
 
 pub use event::{Event, Key, Loss, LossCause, Rec, What};
 pub use null::Null;
 pub use origin::Origin;
 pub use output::{Figures, Output, OutputError, Took};
+pub use recording::{
+    Existing, Machine, Missing, Recording, RecordingError, RecordingOptions, RecordingReader,
+    Totals, is_recording,
+};
