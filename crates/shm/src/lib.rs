@@ -27,6 +27,7 @@
 //!   producer uses an observer, whose records are copies.
 //! * Every attach maps the file anew, so two handles in one process never share an address.
 
+mod ahead;
 mod clock;
 mod create;
 mod error;
@@ -39,6 +40,7 @@ mod machine;
 mod map;
 mod observer;
 mod peers;
+mod raw;
 mod reader;
 mod recover;
 mod shaped;
@@ -46,12 +48,14 @@ mod shared;
 mod types;
 mod writer;
 
+pub use ahead::Fill;
 pub use create::{Removal, RingOptions, create, remove};
 pub use error::{AttachError, CreateError, ReserveError, Role};
 pub use file::{Place, RingFile};
 pub use home::Home;
 pub use machine::{ClockError, MachineClock};
 pub use observer::{MappedObserver, SlotsSeen, bytes_of};
+pub use raw::{Raw, RawReader};
 pub use reader::{Item, MappedReader, Pinned, Record};
 pub use recover::recover;
 pub use shaped::NotThis;
