@@ -409,14 +409,21 @@ fn held_up(ring: &RingFile, slot: Option<u32>) -> Result<AttachError, AttachErro
 fn take_slot(ring: &RingFile, map: &Mirror) -> Result<(u32, ByteLock), AttachError> {
     let fresh = |slot: &u32| Who::read(&map.slots()[*slot as usize].holder).epoch == 0;
     let all = 0..ring.layout.slots;
-    for slot in all.clone().filter(fresh).chain(all) {
-        let byte = ring.layout.slot_lock_byte(slot);
-        let taken = ByteLock::take(&ring.file, byte);
-        if let Some(lock) = taken.map_err(|source| ring.io("locking a slot", source))? {
-            return Ok((slot, lock));
+    let mut taken = 0;
+    let lock = ring.take_with(|| {
+        for slot in all.clone().filter(fresh).chain(all.clone()) {
+            let lock = ByteLock::take(&ring.file, ring.layout.slot_lock_byte(slot));
+            if let Some(lock) = lock.map_err(|source| ring.io("locking a slot", source))? {
+                taken = slot;
+                return Ok(Some(lock));
+            }
         }
+        Ok(None)
+    })?;
+    match lock {
+        Some(lock) => Ok((taken, lock)),
+        None => Err(AttachError::Slots { home: ring.home.clone(), slots: ring.layout.slots }),
     }
-    Err(AttachError::Slots { home: ring.home.clone(), slots: ring.layout.slots })
 }
 
 /// The bytes of one record of a shared ring: write them, then commit. Dropped, it is discarded.
