@@ -10,10 +10,12 @@
 #![forbid(unsafe_code)]
 
 mod event;
+pub mod json;
 mod null;
 mod origin;
 mod output;
 mod recording;
+mod shapes;
 
 pub use event::{Event, Key, Loss, LossCause, Rec, What};
 pub use null::Null;
@@ -23,3 +25,4 @@ pub use recording::{
     Existing, Machine, Missing, Recording, RecordingError, RecordingOptions, RecordingReader,
     Totals, is_recording,
 };
+pub use shapes::Shapes;

@@ -1,2 +1,8 @@
 //! sidecar
 #![forbid(unsafe_code)]
+
+pub mod config;
+mod filter;
+mod rule;
+
+pub use config::{Config, ConfigError};
