@@ -14,15 +14,13 @@ pub mod json;
 mod null;
 mod origin;
 mod output;
-mod recording;
+pub mod recording;
 mod shapes;
+mod totals;
 
 pub use event::{Event, Key, Loss, LossCause, Rec, What};
 pub use null::Null;
 pub use origin::Origin;
 pub use output::{Figures, Output, OutputError, Took};
-pub use recording::{
-    Existing, Machine, Missing, Recording, RecordingError, RecordingOptions, RecordingReader,
-    Totals, is_recording,
-};
 pub use shapes::Shapes;
+pub use totals::Totals;

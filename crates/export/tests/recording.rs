@@ -5,10 +5,10 @@
 mod steps;
 
 use perfring_consumer::{Cause, Policy, Record, RecordType, Who};
-use perfring_export::{
-    Event, Existing, LossCause, Missing, Output, Rec, Recording, RecordingError, RecordingOptions,
-    RecordingReader, What, is_recording,
+use perfring_export::recording::{
+    Existing, Missing, Options, ReadError, Reader, Recording, is_recording,
 };
+use perfring_export::{Event, LossCause, Output, Rec, What};
 use proptest::prelude::*;
 use std::fs;
 use std::io::{self, Write};
@@ -103,12 +103,12 @@ fn one_that_is_cut_off_anywhere_is_read_up_to_there_and_says_so() {
         assert!(seen.starts_with(&found), "{len}");
         let error = error.unwrap_or_else(|| panic!("cut at {len}, and nothing is said"));
         if len == 0 {
-            assert!(matches!(error, RecordingError::Other));
+            assert!(matches!(error, ReadError::Other));
             continue;
         }
         // All of what is whole is read.
         let (at, before) = *blocks.iter().rev().find(|(at, _)| *at <= len).unwrap_or(&(0, 0));
-        let RecordingError::Cut { read, bytes, missing } = error else { panic!("{error}") };
+        let ReadError::Cut { read, bytes, missing } = error else { panic!("{error}") };
         assert_eq!((read, bytes), (before, (len - at) as u64), "{len}");
         assert_eq!(read, records(&found));
         if len >= at + 40 && at > 0 {
@@ -117,7 +117,7 @@ fn one_that_is_cut_off_anywhere_is_read_up_to_there_and_says_so() {
         } else {
             assert_eq!(missing, Missing::Unknown, "{len}");
         }
-        let said = RecordingError::Cut { read, bytes, missing }.to_string();
+        let said = ReadError::Cut { read, bytes, missing }.to_string();
         assert!(said.contains("no end") && said.contains("missing"), "{said}");
     }
 }
@@ -133,9 +133,9 @@ fn one_with_any_byte_changed_is_read_up_to_there_and_says_how_much_is_missing() 
         assert!(seen.starts_with(&found), "{at}");
         match error {
             None => assert!((8..12).contains(&at), "byte {at} was changed, and nobody saw it"),
-            Some(RecordingError::Other) => assert!(at < 8),
-            Some(RecordingError::Version { .. }) => assert!((12..16).contains(&at)),
-            Some(RecordingError::Damaged { at: place, read, bytes: rest, missing, .. }) => {
+            Some(ReadError::Other) => assert!(at < 8),
+            Some(ReadError::Version { .. }) => assert!((12..16).contains(&at)),
+            Some(ReadError::Damaged { at: place, read, bytes: rest, missing, .. }) => {
                 let (block, before) = *blocks.iter().rev().find(|(from, _)| *from <= at).unwrap();
                 assert_eq!((place, read), (block as u64, before), "{at}");
                 assert_eq!(rest, (bytes.len() - block) as u64, "{at}");
@@ -161,7 +161,7 @@ fn a_recording_of_a_recording_is_not_mistaken_for_it() {
     let (mut outer, _) = written(&[Step::Flush, record.clone(), Step::Flush, record]);
     let at = blocks(&outer)[1].0;
     outer[at + 41] ^= 1;
-    let Some(RecordingError::Damaged { missing, .. }) = read(&outer).1 else { panic!() };
+    let Some(ReadError::Damaged { missing, .. }) = read(&outer).1 else { panic!() };
     assert_eq!(missing, Missing::Exactly(2));
 }
 
@@ -210,7 +210,7 @@ fn a_file_is_as_the_document_says() {
     frames.put(9, 0, &end);
     let file = whole(&frames.0);
 
-    let mut reader = RecordingReader::new(&file[..]).unwrap();
+    let mut reader = Reader::new(&file[..]).unwrap();
     let event = reader.next().unwrap().unwrap();
     assert!(matches!(event.what, What::Began));
     let origin = event.origin;
@@ -241,8 +241,8 @@ fn a_file_is_as_the_document_says() {
     assert!(error.unwrap().to_string().contains("totals"));
 }
 
-fn options(path: &Path, existing: Existing) -> RecordingOptions {
-    RecordingOptions { path: path.to_owned(), existing, ..RecordingOptions::default() }
+fn options(path: &Path, existing: Existing) -> Options {
+    Options { path: path.to_owned(), existing, ..Options::default() }
 }
 
 fn record_some(path: &Path, existing: Existing) -> Result<Vec<Seen>, String> {
@@ -357,13 +357,13 @@ fn a_full_disk_is_a_sentence_and_nothing_is_said_to_be_delivered() {
     assert!(recording.flush().is_err() && recording.close(Instant::now()).is_err());
     let (found, error) = read(&file.0.borrow());
     assert_eq!(found.len() as u64, whole);
-    assert!(matches!(error, Some(RecordingError::Cut { .. })));
+    assert!(matches!(error, Some(ReadError::Cut { .. })));
 }
 
 #[test]
 fn options_are_read_by_their_names() {
-    let options: RecordingOptions =
+    let options: Options =
         serde_json::from_str(r#"{"path":"x","existing":"append","block_bytes":4096}"#).unwrap();
     assert_eq!((options.existing, options.mode), (Existing::Append, 0o600));
-    assert!(serde_json::from_str::<RecordingOptions>(r#"{"pth":"x"}"#).is_err());
+    assert!(serde_json::from_str::<Options>(r#"{"pth":"x"}"#).is_err());
 }

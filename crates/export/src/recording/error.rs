@@ -30,7 +30,7 @@ impl fmt::Display for Missing {
 /// Why a recording cannot be read, or not on. What was read before is whole.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum RecordingError {
+pub enum ReadError {
     /// The system's error.
     #[error("the recording cannot be read: {0}")]
     Io(#[from] io::Error),

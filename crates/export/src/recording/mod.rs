@@ -4,15 +4,16 @@
 //! checksums, so that one that is cut off anywhere is good up to there.
 //!
 //! ```
-//! use perfring_export::{Existing, Output, Recording, RecordingOptions, RecordingReader, What};
+//! use perfring_export::recording::{Options, Reader, Recording};
+//! use perfring_export::{Output, What};
 //! # use perfring_export::{Event, Rec};
 //! # use perfring_consumer::{Item, Snapshot};
-//! # use perfring_producer::{Options, Producer, RecordType};
+//! # use perfring_producer::{Options as Shape, Producer, RecordType};
 //! # use std::time::Instant;
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path().join("ticks.perfrec");
 //! # let ring = dir.path().join("ring");
-//! # Producer::create(&ring, &Options::default())?.publish(RecordType::BYTES, b"tick")?;
+//! # Producer::create(&ring, &Shape::default())?.publish(RecordType::BYTES, b"tick")?;
 //! # let snapshot = Snapshot::take(&ring)?;
 //! # let origin = perfring_export::Origin {
 //! #     id: 0, name: "ring".into(), home: ring.display().to_string(),
@@ -20,7 +21,7 @@
 //! #     timed: false, data_size: snapshot.layout().data_size, producer: Default::default(),
 //! #     types: Default::default(), anchors: *snapshot.anchors(),
 //! # };
-//! let options = RecordingOptions { path: path.clone(), ..RecordingOptions::default() };
+//! let options = Options { path: path.clone(), ..Options::default() };
 //! let mut recording = Recording::open("recording", &options)?;
 //! # let mut seq = 0;
 //! # for item in &snapshot {
@@ -32,7 +33,7 @@
 //! # }
 //! recording.close(Instant::now())?;
 //!
-//! let mut reader = RecordingReader::open(&path)?;
+//! let mut reader = Reader::open(&path)?;
 //! while let Some(event) = reader.next()? {
 //!     if let What::Record(record) = &event.what {
 //!         assert_eq!((event.origin.name.as_str(), record.bytes), ("ring", &b"tick"[..]));
@@ -46,13 +47,11 @@ mod block;
 mod error;
 mod frame;
 mod read;
-mod totals;
 mod write;
 
-pub use error::{Missing, RecordingError};
-pub use read::{Machine, RecordingReader};
-pub use totals::Totals;
-pub use write::{Existing, Recording, RecordingOptions};
+pub use error::{Missing, ReadError};
+pub use read::{Machine, Reader};
+pub use write::{Existing, Options, Recording};
 
 use std::fs::File;
 use std::io::Read;

@@ -1,9 +1,10 @@
 //! Reading a recording.
 
 use super::block::{BLOCK_HEAD, BlockHead, fill, survey};
-use super::error::{Missing, RecordingError};
+use super::error::{Missing, ReadError};
 use super::frame::{self, Frame};
-use super::{COMPATIBLE, HEAD, MAGIC, Totals};
+use super::{COMPATIBLE, HEAD, MAGIC};
+use crate::Totals;
 use crate::{Event, Loss, Origin, Rec, What};
 use perfring_consumer::{MachineClock, Record};
 use std::collections::HashMap;
@@ -54,7 +55,7 @@ impl Machine {
 /// It trusts nothing that it reads. One that was cut off, or is damaged, is read up to there, and
 /// then is an error that says how much is missing.
 #[derive(Debug)]
-pub struct RecordingReader<R = File> {
+pub struct Reader<R = File> {
     input: R,
     machine: Machine,
     /// The frames of one block.
@@ -96,37 +97,37 @@ struct Bad(&'static str);
 
 const NO_FRAME: Bad = Bad("a frame is not what the format has");
 
-impl RecordingReader {
+impl Reader {
     /// Opens a file.
     ///
     /// # Errors
-    /// [`RecordingError`]: if it is no recording, or nothing of it can be read.
-    pub fn open(path: &Path) -> Result<Self, RecordingError> {
+    /// [`ReadError`]: if it is no recording, or nothing of it can be read.
+    pub fn open(path: &Path) -> Result<Self, ReadError> {
         Self::new(File::open(path)?)
     }
 }
 
-impl<R: Read> RecordingReader<R> {
+impl<R: Read> Reader<R> {
     /// Reads what comes, from its first byte on.
     ///
     /// # Errors
-    /// [`RecordingError`]: if it is no recording, or nothing of it can be read.
-    pub fn new(mut input: R) -> Result<Self, RecordingError> {
+    /// [`ReadError`]: if it is no recording, or nothing of it can be read.
+    pub fn new(mut input: R) -> Result<Self, ReadError> {
         let mut head = [0; HEAD];
         let len = fill(&mut input, &mut head)?;
         if !MAGIC.starts_with(&head[..len.min(MAGIC.len())]) || len == 0 {
-            return Err(RecordingError::Other);
+            return Err(ReadError::Other);
         }
         if len < HEAD {
             let (read, bytes) = (0, len as u64);
-            return Err(RecordingError::Cut { read, bytes, missing: Missing::Unknown });
+            return Err(ReadError::Cut { read, bytes, missing: Missing::Unknown });
         }
         let number = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|nth| head[at + nth]));
         if number(12) > COMPATIBLE {
-            return Err(RecordingError::Version { version: number(8) });
+            return Err(ReadError::Version { version: number(8) });
         }
         let block = BlockHead { len: 0, at: 0, before: 0, records: 0, is_last: false, crc: 0 };
-        let mut reader = RecordingReader {
+        let mut reader = Reader {
             input,
             machine: Machine::default(),
             block: Vec::new(),
@@ -145,7 +146,7 @@ impl<R: Read> RecordingReader<R> {
         reader.next_block()?;
         let first = Frame::first(&reader.block).filter(|first| first.what == frame::START);
         match first.map(|first| first.body.start()) {
-            Some(Some((_, false))) => Err(RecordingError::Order),
+            Some(Some((_, false))) => Err(ReadError::Order),
             Some(Some(_)) => reader.next_frame().map(|_| reader),
             _ => Err(reader.damaged(Bad("it does not say who wrote it"))),
         }
@@ -154,9 +155,9 @@ impl<R: Read> RecordingReader<R> {
     /// The next event, or `None` after the last one.
     ///
     /// # Errors
-    /// [`RecordingError`], once: what came before is whole, and nothing comes after.
+    /// [`ReadError`], once: what came before is whole, and nothing comes after.
     #[allow(clippy::should_implement_trait, reason = "what it gives is borrowed from it")]
-    pub fn next(&mut self) -> Result<Option<Event<'_>>, RecordingError> {
+    pub fn next(&mut self) -> Result<Option<Event<'_>>, ReadError> {
         if let Some(id) = self.gone.take() {
             self.forget(id);
         }
@@ -224,7 +225,7 @@ impl<R: Read> RecordingReader<R> {
     }
 
     /// Reads the next block, or finds the end.
-    fn next_block(&mut self) -> Result<(), RecordingError> {
+    fn next_block(&mut self) -> Result<(), ReadError> {
         let mut bytes = [0; BLOCK_HEAD];
         let len = fill(&mut self.input, &mut bytes).inspect_err(|_| self.is_over = true)?;
         if len == 0 && self.head.is_last {
@@ -255,7 +256,7 @@ impl<R: Read> RecordingReader<R> {
         Ok(())
     }
 
-    fn next_frame(&mut self) -> Result<Option<(u32, Given)>, RecordingError> {
+    fn next_frame(&mut self) -> Result<Option<(u32, Given)>, ReadError> {
         let from = self.next;
         match self.frame() {
             Ok(given) => Ok(given),
@@ -359,27 +360,27 @@ impl<R: Read> RecordingReader<R> {
     }
 
     /// It ends here, after `bytes` of a block.
-    fn cut(&mut self, bytes: usize, head: Option<BlockHead>) -> RecordingError {
+    fn cut(&mut self, bytes: usize, head: Option<BlockHead>) -> ReadError {
         self.is_over = true;
         let (read, bytes) = (self.totals.records, bytes as u64);
         let missing = head.map_or(Missing::Unknown, |head| Missing::AtLeast(head.records.into()));
-        RecordingError::Cut { read, bytes, missing }
+        ReadError::Cut { read, bytes, missing }
     }
 
     /// A block cannot be read: `read` are bytes of it.
-    fn beyond(&mut self, bad: Bad, read: &[u8], head: Option<BlockHead>) -> RecordingError {
+    fn beyond(&mut self, bad: Bad, read: &[u8], head: Option<BlockHead>) -> ReadError {
         self.is_over = true;
         let (at, records) = (self.at, self.totals.records);
         match survey(&mut read.chain(&mut self.input), at, head, records) {
             Ok((bytes, missing)) => {
-                RecordingError::Damaged { at, what: bad.0, read: records, bytes, missing }
+                ReadError::Damaged { at, what: bad.0, read: records, bytes, missing }
             }
             Err(error) => error.into(),
         }
     }
 
     /// A frame makes no sense, though its block is as it was written.
-    fn damaged(&mut self, bad: Bad) -> RecordingError {
+    fn damaged(&mut self, bad: Bad) -> ReadError {
         self.is_over = true;
         let (end, records) = (self.at, self.totals.records);
         let left = (self.block.len() - self.next) as u64;
@@ -387,17 +388,17 @@ impl<R: Read> RecordingReader<R> {
         match survey(&mut self.input, end, head, records) {
             Ok((bytes, missing)) => {
                 let (at, bytes) = (end - left, bytes + left);
-                RecordingError::Damaged { at, what: bad.0, read: records, bytes, missing }
+                ReadError::Damaged { at, what: bad.0, read: records, bytes, missing }
             }
             Err(error) => error.into(),
         }
     }
 }
 
-impl From<RecordingError> for io::Error {
-    fn from(error: RecordingError) -> Self {
+impl From<ReadError> for io::Error {
+    fn from(error: ReadError) -> Self {
         match error {
-            RecordingError::Io(error) => error,
+            ReadError::Io(error) => error,
             other => io::Error::new(io::ErrorKind::InvalidData, other),
         }
     }

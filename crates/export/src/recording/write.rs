@@ -2,7 +2,8 @@
 
 use super::block::{BLOCK_HEAD, BLOCK_MAX, BlockHead, fill};
 use super::frame::{self, FRAME_MAX};
-use super::{COMPATIBLE, HEAD, MAGIC, Machine, Totals, VERSION};
+use super::{COMPATIBLE, HEAD, MAGIC, Machine, VERSION};
+use crate::Totals;
 use crate::{Event, Figures, Origin, Output, OutputError, Took, What};
 use perfring_consumer::Anchors;
 use serde::Deserialize;
@@ -33,7 +34,7 @@ pub enum Existing {
 /// What a recording is to be.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct RecordingOptions {
+pub struct Options {
     /// The file. What is no file, as a pipe, is written to as it is.
     pub path: PathBuf,
     /// What to do if it is there.
@@ -45,9 +46,9 @@ pub struct RecordingOptions {
     pub mode: u32,
 }
 
-impl Default for RecordingOptions {
+impl Default for Options {
     fn default() -> Self {
-        RecordingOptions {
+        Options {
             path: PathBuf::new(),
             existing: Existing::Refuse,
             block_bytes: 64 << 10,
@@ -129,7 +130,7 @@ impl Recording {
     ///
     /// # Errors
     /// A sentence, if that cannot be.
-    pub fn open(name: &str, options: &RecordingOptions) -> Result<Self, OutputError> {
+    pub fn open(name: &str, options: &Options) -> Result<Self, OutputError> {
         let shown = options.path.display();
         let fails = |what: String| OutputError::new(name, format!("{shown} {what}"));
         let opened = (|| {
@@ -183,7 +184,7 @@ impl Recording {
     /// If it does not take them.
     pub fn to(name: &str, out: impl Write + 'static) -> Result<Self, OutputError> {
         let other = Target::Other(Box::new(out));
-        let mut recording = Self::of(name, other, RecordingOptions::default().block_bytes);
+        let mut recording = Self::of(name, other, Options::default().block_bytes);
         recording.begin(None, 0)?;
         Ok(recording)
     }
@@ -391,7 +392,7 @@ impl From<io::Error> for Refused {
     }
 }
 
-fn create(options: &RecordingOptions) -> Result<File, Refused> {
+fn create(options: &Options) -> Result<File, Refused> {
     let mut open = File::options();
     let file = open.write(true).create_new(true).mode(options.mode).open(&options.path)?;
     let mode = std::os::unix::fs::PermissionsExt::from_mode(options.mode);
@@ -413,7 +414,7 @@ fn lock(file: &File) -> Result<(), Refused> {
 }
 
 /// The end of a recording that is there: after its last whole block.
-fn go_on(options: &RecordingOptions) -> Result<Opened, Refused> {
+fn go_on(options: &Options) -> Result<Opened, Refused> {
     let mut file = File::options().read(true).write(true).open(&options.path)?;
     lock(&file)?;
     let mut head = [0; HEAD];

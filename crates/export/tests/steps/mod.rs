@@ -1,10 +1,8 @@
 //! What a test does with a recording, and what it should read then.
 
 use perfring_consumer::{Anchor, Anchors, Cause, Policy, Record, Who};
-use perfring_export::{
-    Event, Loss, LossCause, Origin, Output, Rec, Recording, RecordingError, RecordingReader, Took,
-    What,
-};
+use perfring_export::recording::{ReadError, Reader, Recording};
+use perfring_export::{Event, Loss, LossCause, Origin, Output, Rec, Took, What};
 use perfring_types::read::TypeTable;
 use perfring_types::{Encoding, Entries, Schema};
 use proptest::prelude::*;
@@ -151,9 +149,9 @@ pub(crate) fn written(steps: &[Step]) -> (Vec<u8>, Vec<Seen>) {
 }
 
 /// Reads what can be read.
-pub(crate) fn read(bytes: &[u8]) -> (Vec<Seen>, Option<RecordingError>) {
+pub(crate) fn read(bytes: &[u8]) -> (Vec<Seen>, Option<ReadError>) {
     let mut seen = Vec::new();
-    let mut reader = match RecordingReader::new(bytes) {
+    let mut reader = match Reader::new(bytes) {
         Ok(reader) => reader,
         Err(error) => return (seen, Some(error)),
     };
