@@ -9,6 +9,7 @@
 //! `full` for all.
 #![forbid(unsafe_code)]
 
+mod draft;
 mod event;
 pub mod json;
 mod null;
@@ -17,6 +18,10 @@ mod output;
 pub mod recording;
 mod shapes;
 mod totals;
+mod mangle;
+mod perf_data;
+mod perfetto;
+mod timeline;
 
 pub use event::{Event, Key, Loss, LossCause, Rec, What};
 pub use null::Null;
@@ -24,3 +29,5 @@ pub use origin::Origin;
 pub use output::{Figures, Output, OutputError, Took};
 pub use shapes::Shapes;
 pub use totals::Totals;
+pub use perf_data::{PerfData, PerfDataOptions};
+pub use perfetto::{Perfetto, PerfettoOptions};
