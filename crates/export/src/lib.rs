@@ -14,6 +14,8 @@ mod event;
 pub mod json;
 mod null;
 mod origin;
+#[cfg(feature = "otlp")]
+pub mod otlp;
 mod output;
 pub mod recording;
 mod shapes;
@@ -22,6 +24,9 @@ mod mangle;
 mod perf_data;
 mod perfetto;
 mod timeline;
+#[cfg(feature = "prometheus")]
+pub mod prometheus;
+pub mod signal;
 
 pub use event::{Event, Key, Loss, LossCause, Rec, What};
 pub use null::Null;
