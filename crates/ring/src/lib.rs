@@ -78,7 +78,7 @@ pub use shared::{Group, SharedWriter, Unattached};
 pub use slot::SlotFigures;
 pub use snapshot::{Snapshot, Step};
 pub use time::{Anchor, Anchors, Reading, Scale};
-pub use totals::Totals;
+pub use totals::{Totals, newest_stamp};
 pub use types::{TableFull, TypeTable, TypeTableWriter};
 pub use wait::{Fences, Wake, WakeAt, full_fence};
 pub use writer::{Refusal, Reserved, Writer};

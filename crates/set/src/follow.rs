@@ -1,13 +1,13 @@
 //! Following a directory: which rings there are, and which come and go.
 
+use crate::entry::{self, Not, is_hidden};
 use crate::watch::{Seen, Watch};
-use perfring_consumer::{AttachError, Identity, Layout, RingFile};
+use crate::{NoRing, RingEntry};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,20 +20,6 @@ const NAMES_MAX: usize = 100_000;
 const RESCAN: Duration = Duration::from_secs(10);
 /// The same where the kernel cannot be asked, or the directory is not there.
 const RESCAN_BLIND: Duration = Duration::from_millis(250);
-
-/// A ring in a directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RingEntry {
-    /// Its name in the directory; what of it is no UTF-8 is shown as `\u{fffd}`.
-    pub name: String,
-    /// Its path.
-    pub path: PathBuf,
-    /// Which ring it is. A path is attached to by name: in a directory that others may write to,
-    /// compare this with the ring that was attached to.
-    pub identity: Identity,
-    /// Its shape.
-    pub layout: Layout,
-}
 
 /// What has changed in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,12 +38,8 @@ pub enum Change {
     /// end.
     Vanished(RingEntry),
     /// Something there is not followed. Told once, and again if it is refused for another reason.
-    Refused {
-        /// Its path; the directory's if there are too many names in it.
-        path: PathBuf,
-        /// What it is, in words.
-        why: String,
-    },
+    /// The directory itself if there are too many names in it.
+    Refused(NoRing),
 }
 
 /// Why a directory cannot be followed.
@@ -229,9 +211,9 @@ impl Follower {
         self.pending.extend(gone);
         self.pending.extend(names);
         let told = std::mem::replace(&mut self.overfull, overfull);
-        (overfull && !told).then(|| Change::Refused {
-            path: self.dir.clone(),
-            why: format!("more than {NAMES_MAX} names: the rest is not looked at"),
+        (overfull && !told).then(|| {
+            let why = format!("more than {NAMES_MAX} names: the rest is not looked at");
+            Change::Refused(NoRing { path: self.dir.clone(), why })
         })
     }
 
@@ -253,52 +235,33 @@ impl Follower {
             None if self.known.len() >= NAMES_MAX => return None,
             None => None,
         };
-        match self.read(&name, path.clone(), &meta) {
-            Ok(now) => self.ring(name, stamp, before, now),
+        let now = match entry::look(&path, &meta) {
+            Ok((now, _)) => now,
             // It went, or went and came, between the two looks.
-            Err(Not::Gone) => self.forget(&name),
-            // Unless that one has just lost its name to another, or has been renamed to this.
-            Err(Not::Copy(of)) if !self.still_has_its_name(&of) => {
+            Err(Not::Gone) => return self.forget(&name),
+            Err(Not::Because(why)) => return self.refuse(name, path, stamp, before, why, None),
+        };
+        match self.known_as(&name, &now) {
+            None => self.ring(name, stamp, before, now),
+            // That one has just lost its name to another, or has been renamed to this.
+            Some(of) if !self.still_has_its_name(&of) => {
                 self.pending.push_front(name);
                 self.pending.push_front(of);
                 None
             }
-            Err(Not::Copy(of)) => {
+            Some(of) => {
                 let why = format!(
                     "the same ring as {}: its records are not read twice",
                     of.to_string_lossy()
                 );
                 self.refuse(name, path, stamp, before, why, Some(of))
             }
-            Err(Not::Ring(why)) => self.refuse(name, path, stamp, before, why, None),
         }
     }
 
-    fn read(&self, name: &OsStr, path: PathBuf, meta: &fs::Metadata) -> Result<RingEntry, Not> {
-        if meta.is_symlink() {
-            return Err(Not::Ring("a symbolic link: it is not followed".to_owned()));
-        }
-        if !meta.is_file() {
-            return Err(Not::Ring("no regular file".to_owned()));
-        }
-        let not = |error: AttachError| match error {
-            AttachError::NotFound { .. } => Not::Gone,
-            AttachError::Bad { source, .. } => Not::Ring(source.to_string()),
-            AttachError::Permission { .. } => Not::Ring("no permission to read it".to_owned()),
-            AttachError::Io { step, source, .. } => Not::Ring(format!("{step}: {source}")),
-            other => Not::Ring(other.to_string()),
-        };
-        let file = RingFile::look(path.clone()).map_err(not)?;
-        let identity = file.identity().map_err(not)?;
-        match self.by_uuid.get(&identity.uuid) {
-            Some(other) if other != name => Err(Not::Copy(other.clone())),
-            _ => Ok(RingEntry {
-                name: name.to_string_lossy().into_owned(),
-                path,
-                identity,
-                layout: *file.layout(),
-            }),
-        }
+    /// The name that this ring is known by, if it is another.
+    fn known_as(&self, name: &OsStr, ring: &RingEntry) -> Option<OsString> {
+        self.by_uuid.get(&ring.identity.uuid).filter(|other| *other != name).cloned()
     }
 
     fn still_has_its_name(&self, name: &OsStr) -> bool {
@@ -347,7 +310,7 @@ impl Follower {
                 self.pending.push_front(name);
                 Some(Change::Vanished(before))
             }
-            _ => Some(Change::Refused { path, why }),
+            _ => Some(Change::Refused(NoRing { path, why })),
         }
     }
 
@@ -381,16 +344,4 @@ impl AsFd for Follower {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.watch.as_fd()
     }
-}
-
-/// Why a name is not told as a ring.
-enum Not {
-    Gone,
-    Ring(String),
-    Copy(OsString),
-}
-
-/// Drafts of rings, and what others keep beside them.
-fn is_hidden(name: &OsStr) -> bool {
-    name.as_bytes().starts_with(b".")
 }

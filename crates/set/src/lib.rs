@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod dir;
+mod entry;
 mod follow;
 mod heap;
 mod looks;
@@ -16,3 +17,7 @@ pub use dir::{RingSet, SetError, SetOptions, Trust};
 pub use follow::{Change, FollowError, Follower, RingEntry};
 pub use merge::{Merge, MergeFigures, Merged, SourceId};
 pub use source::{About, Source, SourceError};
+mod prune;
+pub use entry::{NoRing, RingEntry, list};
+pub use follow::{Change, FollowError, Follower};
+pub use prune::{Fate, Kept, PruneRule, Pruner, Verdict};

@@ -3,9 +3,11 @@
 use crate::clock::Clock;
 use crate::create::now_ns;
 use crate::lock::{self, ByteLock};
+use crate::map::Plain;
+use crate::shared::is_dead;
 use crate::{AttachError, Home, MachineClock, Role};
 use perfring_abi::{CONSUMER_LOCK_BYTE, HeaderPage, Layout, Producers, RECOVER_LOCK_BYTE};
-use perfring_ring::{Corrupt, Who};
+use perfring_ring::{Anchors, Corrupt, Totals, Who};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -187,7 +189,41 @@ impl RingFile {
     /// # Errors
     /// [`AttachError::Io`] if the file cannot be mapped.
     pub fn holder(&self, place: Place) -> Result<Who, AttachError> {
-        Ok(crate::map::Plain::map(self)?.holder(place))
+        Ok(Plain::map(self)?.holder(place))
+    }
+
+    /// The books; `None` if they are damaged.
+    ///
+    /// # Errors
+    /// [`AttachError::Io`] if the file cannot be mapped.
+    pub fn totals(&self) -> Result<Option<Totals>, AttachError> {
+        let map = Plain::map(self)?;
+        Ok(Totals::of(map.shared(), self.layout.policy, is_dead(self)))
+    }
+
+    /// The wall-clock time of the newest record's stamp, ns since 1970: `None` in a ring without time,
+    /// or without records so far. Of a busy ring perhaps that of a record some time before.
+    ///
+    /// # Errors
+    /// [`AttachError::Io`] if the file cannot be mapped.
+    pub fn newest_wall(&self) -> Result<Option<u64>, AttachError> {
+        if !self.layout.time {
+            return Ok(None);
+        }
+        Ok(newest_wall(&Plain::map(self)?))
+    }
+
+    /// The last sign of life that the file has kept, ns since 1970: when it was made, when somebody
+    /// last attached, the stamp of its newest record.
+    ///
+    /// # Errors
+    /// [`AttachError::Io`] if the file cannot be mapped.
+    pub fn last_sign_of_life(&self) -> Result<u64, AttachError> {
+        let map = Plain::map(self)?;
+        let places = (0..self.layout.slots).map(Place::Producer).chain([Place::Consumer]);
+        let attached = places.map(|place| map.holder(place).attached_ns).max();
+        let stamped = if self.layout.time { newest_wall(&map) } else { None };
+        Ok(self.layout.created_ns.max(attached.unwrap_or(0)).max(stamped.unwrap_or(0)))
     }
 
     /// Refuses a ring of the other kind.
@@ -269,6 +305,14 @@ impl RingFile {
 
     pub(crate) fn corrupt(&self, source: Corrupt) -> AttachError {
         AttachError::Corrupt { home: self.home.clone(), source }
+    }
+}
+
+fn newest_wall(map: &Plain) -> Option<u64> {
+    let ring = map.ring();
+    match perfring_ring::newest_stamp(ring) {
+        0 => None,
+        stamp => Anchors::read(ring).wall(ring.head(), stamp),
     }
 }
 

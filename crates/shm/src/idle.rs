@@ -3,10 +3,7 @@
 
 use crate::file::{Access, Place, RingFile};
 use crate::lock::ByteLock;
-use crate::map::Plain;
-use crate::shared::is_dead;
 use crate::{AttachError, Home, Role};
-use perfring_ring::{Totals, Who};
 use std::{fs, io};
 
 /// A ring that has neither producers nor a consumer, and gets none for as long as this lives: who
@@ -25,7 +22,7 @@ use std::{fs, io};
 /// drop(writer);
 ///
 /// let idle = Idle::hold(&path)?;
-/// if idle.totals()?.is_some_and(|totals| totals.present.records == 0) {
+/// if idle.file().totals()?.is_some_and(|totals| totals.present.records == 0) {
 ///     idle.remove()?; // not this one: it has a record
 /// }
 /// assert!(path.exists());
@@ -53,27 +50,10 @@ impl Idle {
         }
     }
 
-    /// The open file.
+    /// The open file. Its books stand still.
     #[must_use]
     pub fn file(&self) -> &RingFile {
         &self.ring
-    }
-
-    /// The books, which stand still; `None` if they are damaged.
-    ///
-    /// # Errors
-    /// [`AttachError::Io`] if the file cannot be mapped.
-    pub fn totals(&self) -> Result<Option<Totals>, AttachError> {
-        let map = Plain::map(&self.ring)?;
-        Ok(Totals::of(map.shared(), self.ring.layout.policy, is_dead(&self.ring)))
-    }
-
-    /// Who holds a place, or held it last.
-    ///
-    /// # Errors
-    /// [`AttachError::Io`] if the file cannot be mapped.
-    pub fn holder(&self, place: Place) -> Result<Who, AttachError> {
-        self.ring.holder(place)
     }
 
     /// Removes the ring's name. Whoever waits to attach is told [`AttachError::Removed`].
