@@ -60,7 +60,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("{}", String::from_utf8_lossy(&line));
     let file = std::env::args_os().nth(1).unwrap_or_else(|| dir.path().join("lines").into());
-    let options = json::Options { path: file.into(), max_bytes: 64 << 20, keep: 1, ..Default::default() };
+    let options =
+        json::Options { path: file.into(), max_bytes: 64 << 20, keep: 1, ..Default::default() };
     let mut lines = json::JsonLines::open("json", &options)?;
     for _ in 0..5 {
         let since = Instant::now();

@@ -9,15 +9,30 @@
 //! `full` for all.
 #![forbid(unsafe_code)]
 
+mod draft;
 mod event;
 pub mod json;
 mod null;
 mod origin;
+#[cfg(feature = "otlp")]
+pub mod otlp;
 mod output;
+pub mod recording;
 mod shapes;
+mod totals;
+mod mangle;
+mod perf_data;
+mod perfetto;
+mod timeline;
+#[cfg(feature = "prometheus")]
+pub mod prometheus;
+pub mod signal;
 
 pub use event::{Event, Key, Loss, LossCause, Rec, What};
 pub use null::Null;
 pub use origin::Origin;
 pub use output::{Figures, Output, OutputError, Took};
 pub use shapes::Shapes;
+pub use totals::Totals;
+pub use perf_data::{PerfData, PerfDataOptions};
+pub use perfetto::{Perfetto, PerfettoOptions};

@@ -7,13 +7,17 @@ mod columns;
 mod demo;
 mod doctor;
 mod dump;
+mod export;
 mod failure;
 mod follow;
 mod manage;
+mod many;
 mod output;
 mod owner;
 mod publish;
+mod record;
 mod recover;
+mod replay;
 mod select;
 mod shapes;
 mod stat;
@@ -49,6 +53,9 @@ enum Command {
     Tail(follow::TailArgs),
     Consume(follow::ConsumeArgs),
     Dump(dump::Args),
+    Record(record::Args),
+    Export(export::Args),
+    Replay(replay::Args),
     Types(types::Args),
     Stat(stat::Args),
     Recover(recover::Args),
@@ -69,6 +76,9 @@ fn main() -> ExitCode {
         Command::Tail(args) => follow::tail(&args),
         Command::Consume(args) => follow::consume(&args),
         Command::Dump(args) => dump::run(&args),
+        Command::Record(args) => record::run(&args),
+        Command::Export(args) => export::run(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::Types(args) => types::run(&args),
         Command::Stat(args) => stat::run(&args),
         Command::Recover(args) => recover::run(&args),

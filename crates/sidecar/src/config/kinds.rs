@@ -85,10 +85,7 @@ impl OutputConfig {
         self.name == other.name && self.same == other.same
     }
 
-    pub(super) fn read(
-        mut table: Table<'_>,
-        taken: &HashSet<String>,
-    ) -> Result<Self, ConfigError> {
+    pub(super) fn read(mut table: Table<'_>, taken: &HashSet<String>) -> Result<Self, ConfigError> {
         let same = table.same();
         let common: Common = table.part(&Common::KEYS)?;
         let wrong = |message: &str| table.error(message);
@@ -106,7 +103,14 @@ impl OutputConfig {
             "" => free_name(&common.r#type, taken),
             name => name.to_owned(),
         };
-        Ok(OutputConfig { name, kind: common.r#type, delivery: common.delivery, filter, same, open })
+        Ok(OutputConfig {
+            name,
+            kind: common.r#type,
+            delivery: common.delivery,
+            filter,
+            same,
+            open,
+        })
     }
 
     pub(super) fn describe(&self) -> String {

@@ -111,7 +111,11 @@ impl<'a> Table<'a> {
                 Spanned::new(0..0, DeValue::String(Cow::Borrowed(*value))),
             );
         }
-        Table { source: Source { text: "", name: name.into() }, table, span: usize::MAX..usize::MAX }
+        Table {
+            source: Source { text: "", name: name.into() },
+            table,
+            span: usize::MAX..usize::MAX,
+        }
     }
 }
 
@@ -122,8 +126,7 @@ fn read<T: DeserializeOwned>(
 ) -> Result<T, ConfigError> {
     let start = span.start;
     let value = Spanned::new(span, DeValue::Table(table));
-    T::deserialize(ValueDeserializer::from(value))
-        .map_err(|error| source.toml(&error, Some(start)))
+    T::deserialize(ValueDeserializer::from(value)).map_err(|error| source.toml(&error, Some(start)))
 }
 
 /// A value without its place in the file.

@@ -1,0 +1,181 @@
+//! Record types as tracepoints: what makes perf show records by their fields.
+
+use crate::mangle::identifier;
+use perfring_types::read::{Type, Value};
+use perfring_types::{Encoding, Kind};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+/// Where the first field of a record's own stands in the raw data.
+const OWN: usize = 32;
+/// So many tracepoints are told apart: their numbers have 16 bits.
+const MOST: usize = 60_000;
+
+/// One tracepoint.
+#[derive(Debug)]
+pub(super) struct Tracepoint {
+    system: String,
+    name: String,
+    /// The record's own fields that are integers, and what they are called here.
+    own: Vec<(String, String)>,
+}
+
+/// All tracepoints of a file. Their numbers begin at 1.
+#[derive(Debug, Default)]
+pub(super) struct Tracepoints {
+    all: Vec<Tracepoint>,
+    /// By system, name and fields; so that types that look the same are one.
+    known: HashMap<(String, Vec<String>), u16>,
+    names: HashMap<String, u32>,
+}
+
+impl Tracepoints {
+    /// The tracepoint of a type, or of the losses and of what has no type.
+    pub(super) fn of(&mut self, name: &str, kind: Option<&Type>) -> u16 {
+        let own: Vec<String> = kind.map(integers).unwrap_or_default();
+        if let Some(id) = self.known.get(&(name.to_owned(), own.clone())) {
+            return *id;
+        }
+        if self.all.len() >= MOST {
+            return 1;
+        }
+        let (system, short) = name.rsplit_once('.').unwrap_or(("perfring", name));
+        let (system, mut short) = (identifier(system), identifier(short));
+        let count = self.names.entry(format!("{system}:{short}")).or_default();
+        *count += 1;
+        if *count > 1 {
+            let _ = write!(short, "_{count}");
+        }
+        let mut taken: Vec<String> =
+            ["pos", "ring", "text", "payload", "payload_len"].map(str::to_owned).into();
+        let mut named = Vec::new();
+        for field in &own {
+            let mut name = identifier(field);
+            while taken.contains(&name) {
+                name.push('_');
+            }
+            taken.push(name.clone());
+            named.push((field.clone(), name));
+        }
+        self.all.push(Tracepoint { system, name: short, own: named });
+        let id = self.all.len() as u16; // at most `MOST`
+        self.known.insert((name.to_owned(), own), id);
+        id
+    }
+
+    /// Numbers and full names.
+    pub(super) fn names(&self) -> Vec<(u16, String)> {
+        let named = |(at, it): (usize, &Tracepoint)| {
+            (at as u16 + 1, format!("{}:{}", it.system, it.name))
+        };
+        self.all.iter().enumerate().map(named).collect()
+    }
+
+    /// The raw data of a record, as the tracepoint's format describes it.
+    pub(super) fn raw(&self, id: u16, raw: &Raw<'_>, most: usize, out: &mut Vec<u8>) {
+        let own = self.all.get(usize::from(id) - 1).map_or(&[][..], |it| &it.own);
+        out.clear();
+        out.extend(id.to_ne_bytes());
+        out.extend([0, 0]); // flags, preempt count
+        out.extend(raw.pid.to_ne_bytes());
+        out.extend(raw.pos.to_ne_bytes());
+        // The strings, then the payload; what does not fit is cut.
+        let mut at = OWN + 8 * own.len();
+        let mut dynamic = Vec::new();
+        for (bytes, limit, zero) in
+            [(raw.ring.as_bytes(), 256, 1), (raw.text.as_bytes(), 16 << 10, 1), (raw.payload, most, 0)]
+        {
+            let room = most.saturating_sub(at + zero).min(limit);
+            let bytes = bytes.get(..room).unwrap_or(bytes);
+            let len = bytes.len() + zero;
+            out.extend(((len as u32) << 16 | at as u32).to_ne_bytes());
+            dynamic.extend(bytes);
+            dynamic.resize(dynamic.len() + zero, 0);
+            at += len;
+        }
+        out.extend((raw.payload.len() as u32).to_ne_bytes());
+        for (field, _) in own {
+            let number = match raw.value.and_then(|value| value.get(field)) {
+                Some(Value::U64(number)) => *number,
+                Some(Value::I64(number) | Value::Label { value: number, .. }) => *number as u64,
+                Some(Value::Bool(is)) => u64::from(*is),
+                _ => 0,
+            };
+            out.extend(number.to_ne_bytes());
+        }
+        out.extend(dynamic);
+    }
+
+    /// The section of the file that describes them, as `trace-cmd` and perf have it.
+    pub(super) fn section(&self) -> Vec<u8> {
+        let mut out = vec![23, 8, 68];
+        out.extend(b"tracing0.6\0");
+        out.push(u8::from(cfg!(target_endian = "big")));
+        out.push(8); // bytes of a long
+        out.extend(4096u32.to_ne_bytes());
+        for name in [&b"header_page\0"[..], b"header_event\0"] {
+            out.extend(name);
+            out.extend(0u64.to_ne_bytes());
+        }
+        out.extend(0u32.to_ne_bytes()); // ftrace's own events
+        out.extend((self.all.len() as u32).to_ne_bytes()); // systems: one for each, they may repeat
+        for (at, tracepoint) in self.all.iter().enumerate() {
+            out.extend(tracepoint.system.as_bytes());
+            out.push(0);
+            out.extend(1u32.to_ne_bytes());
+            let format = tracepoint.format(at + 1);
+            out.extend((format.len() as u64).to_ne_bytes());
+            out.extend(format.as_bytes());
+        }
+        out.extend(0u32.to_ne_bytes()); // kallsyms
+        out.extend(0u32.to_ne_bytes()); // printk formats
+        out.extend(0u64.to_ne_bytes()); // command lines
+        out
+    }
+}
+
+/// What a record becomes.
+pub(super) struct Raw<'a> {
+    pub(super) pid: u32,
+    pub(super) pos: u64,
+    pub(super) ring: &'a str,
+    pub(super) text: &'a str,
+    pub(super) payload: &'a [u8],
+    pub(super) value: Option<&'a Value>,
+}
+
+impl Tracepoint {
+    fn format(&self, id: usize) -> String {
+        let mut out = format!("name: {}\nID: {id}\nformat:\n", self.name);
+        let mut field = |what: &str, at: usize, size: usize, signed: u8| {
+            let _ = writeln!(out, "\tfield:{what};\toffset:{at};\tsize:{size};\tsigned:{signed};");
+        };
+        field("unsigned short common_type", 0, 2, 0);
+        field("unsigned char common_flags", 2, 1, 0);
+        field("unsigned char common_preempt_count", 3, 1, 0);
+        field("int common_pid", 4, 4, 1);
+        field("unsigned long long pos", 8, 8, 0);
+        field("__data_loc char[] ring", 16, 4, 0);
+        field("__data_loc char[] text", 20, 4, 0);
+        field("__data_loc unsigned char[] payload", 24, 4, 0);
+        field("unsigned int payload_len", 28, 4, 0);
+        for (at, (_, name)) in self.own.iter().enumerate() {
+            field(&format!("long long {name}"), OWN + 8 * at, 8, 1);
+        }
+        out.push_str("\nprint fmt: \"%s\", __get_str(text)\n");
+        out
+    }
+}
+
+/// The fields that stand in each record of the type and are integers of up to eight bytes.
+fn integers(kind: &Type) -> Vec<String> {
+    if !matches!(kind.encoding.known(), Some(Encoding::Pod | Encoding::Rkyv)) {
+        return Vec::new();
+    }
+    let is = |kind: Option<Kind>| {
+        use Kind::{Bool, Enum, I8, I16, I32, I64, U8, U16, U32, U64};
+        matches!(kind, Some(U8 | U16 | U32 | U64 | I8 | I16 | I32 | I64 | Bool | Enum))
+    };
+    let integers = kind.fields.iter().filter(|field| is(field.shape.kind.known()));
+    integers.map(|field| field.name.to_string()).collect()
+}
