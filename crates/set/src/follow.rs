@@ -10,17 +10,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use thiserror::Error;
 
 /// Names in a directory beyond which it is not looked at any more.
 const NAMES_MAX: usize = 100_000;
-/// How often the whole directory is looked at although the kernel tells what changes: it does not on
-/// every file system.
-const RESCAN: Duration = Duration::from_secs(10);
-/// The same where the kernel cannot be asked, or the directory is not there.
-const RESCAN_BLIND: Duration = Duration::from_millis(250);
-
 /// What has changed in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -174,7 +167,12 @@ impl Follower {
                 }
             }
             match self.watch.next() {
-                Seen::Nothing => return None,
+                Seen::Nothing => {
+                    if self.known.is_empty() {
+                        self.watch.is_empty();
+                    }
+                    return None;
+                }
                 Seen::Names(names) => self.pending.extend(names),
                 Seen::Anything => {
                     if let Some(change) = self.rescan() {
@@ -187,7 +185,7 @@ impl Follower {
 
     /// Reads the whole directory: what is new, has changed or is gone is to be looked at.
     fn rescan(&mut self) -> Option<Change> {
-        self.watch.begin(&self.dir, RESCAN, RESCAN_BLIND);
+        self.watch.begin(&self.dir);
         let mut names: Vec<OsString> = Vec::new();
         let mut overfull = false;
         if let Ok(entries) = fs::read_dir(&self.dir) {
@@ -243,11 +241,13 @@ impl Follower {
         };
         match self.known_as(&name, &now) {
             None => self.ring(name, stamp, before, now),
-            // That one has just lost its name to another, or has been renamed to this.
+            // It has just been renamed to this. What has its old name is looked at next: another may
+            // have it, of two that were swapped.
             Some(of) if !self.still_has_its_name(&of) => {
-                self.pending.push_front(name);
+                let vanished = self.forget(&of);
                 self.pending.push_front(of);
-                None
+                self.pending.push_front(name);
+                vanished
             }
             Some(of) => {
                 let why = format!(

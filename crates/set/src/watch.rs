@@ -11,6 +11,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
+/// How often everything is looked at although the kernel tells what changes: it does not on every
+/// file system.
+const SELDOM: Duration = Duration::from_secs(10);
+/// The same where the kernel cannot be asked, or there is nothing that it could tell of.
+const OFTEN: Duration = Duration::from_millis(250);
+
 /// What may have changed.
 pub(crate) enum Seen {
     Nothing,
@@ -31,6 +37,8 @@ pub(crate) struct Watch {
     there: bool,
     /// Everything is to be looked at, and no descriptor says so.
     stale: bool,
+    /// What the timer was last set to.
+    due_in: Duration,
 }
 
 #[derive(Debug)]
@@ -53,7 +61,15 @@ impl Watch {
         if let Some(inotify) = &inotify {
             epoll.add(inotify, readable()).map_err(|errno| ("polling inotify", errno))?;
         }
-        let mut this = Watch { epoll, inotify, timer, watched: None, there: false, stale: true };
+        let mut this = Watch {
+            epoll,
+            inotify,
+            timer,
+            watched: None,
+            there: false,
+            stale: true,
+            due_in: Duration::ZERO,
+        };
         // Whoever polls before asking is told at once that there is something to look at.
         this.look_again_in(Duration::from_nanos(1));
         Ok(this)
@@ -105,14 +121,22 @@ impl Watch {
 
     /// To be called before the whole directory is read: from then on changes are told, and if none
     /// can be, the next look is due sooner.
-    pub(crate) fn begin(&mut self, dir: &Path, seldom: Duration, often: Duration) {
+    pub(crate) fn begin(&mut self, dir: &Path) {
         self.stale = false;
         let is = is_there(dir);
         self.there = is.is_some();
         if self.watched.as_ref().map(|it| it.directory) != is {
             self.watch(dir, is);
         }
-        self.look_again_in(if self.watched.is_some() { seldom } else { often });
+        self.look_again_in(if self.watched.is_some() { SELDOM } else { OFTEN });
+    }
+
+    /// Nothing is there. An empty directory can be removed, and of that the kernel tells nothing for
+    /// as long as somebody has a file open that was in it, as producers have.
+    pub(crate) fn is_empty(&mut self) {
+        if self.due_in > OFTEN {
+            self.look_again_in(OFTEN);
+        }
     }
 
     fn watch(&mut self, dir: &Path, is: Option<(u64, u64)>) {
@@ -146,6 +170,7 @@ impl Watch {
 
     fn look_again_in(&mut self, time: Duration) {
         let once = Expiration::OneShot(TimeSpec::from_duration(time));
+        self.due_in = time;
         // It fails for times that are none.
         let _ = self.timer.set(once, TimerSetTimeFlags::empty());
     }
