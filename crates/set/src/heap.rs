@@ -21,6 +21,10 @@ impl Heap {
         self.all.first().copied()
     }
 
+    pub(crate) fn all(&self) -> &[Next] {
+        &self.all
+    }
+
     pub(crate) fn push(&mut self, next: Next) {
         let mut at = self.all.len();
         self.all.push(next);

@@ -44,6 +44,11 @@ impl Looks {
         Looks { groups: (0..=doublings).rev().map(group).collect(), half, horizon: u64::MAX }
     }
 
+    /// Half of the delay.
+    pub(crate) fn half(&self) -> u64 {
+        self.half
+    }
+
     /// The fastest group.
     pub(crate) fn fastest(&self) -> u8 {
         (self.groups.len() - 1) as u8
@@ -84,12 +89,15 @@ impl Looks {
         self.horizon = least.map_or(u64::MAX, |looked| looked.saturating_sub(self.half));
     }
 
-    /// The group's sources, if it is due: all are to be looked at now.
+    /// How many sources the group has, if it is due: all are to be looked at now.
     pub(crate) fn due(&mut self, group: usize, now: u64) -> usize {
+        let due = &self.groups[group];
+        if due.slots.is_empty() || now < due.next() { 0 } else { self.all(group, now) }
+    }
+
+    /// As [`Looks::due`], whether it is or not.
+    pub(crate) fn all(&mut self, group: usize, now: u64) -> usize {
         let group = &mut self.groups[group];
-        if group.slots.is_empty() || now < group.next() {
-            return 0;
-        }
         group.looked = now;
         group.slots.len()
     }

@@ -11,10 +11,14 @@ use std::time::{Duration, Instant};
 /// A source that is out of items is looked at again at once, unless that was so short a time ago:
 /// then by its turn. ns.
 const NEAR: u64 = 20_000;
+/// The shortest time between two looks at how full the rings are whose items wait, for all and for
+/// each of them. ns.
+const FILLS: u64 = 100_000;
+const FILLS_EACH: u64 = 2_000;
 /// A stamp so far in the future is of another boot, or damage: nothing waits for its time. ns.
 const FUTURE: u64 = 1_000_000_000;
 
-/// A source of a [`Merge`]. No other gets the same, within one.
+/// A source of a [`Merge`], or of a [`Fullest`](crate::Fullest). No other gets the same, within one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SourceId {
     pub(crate) slot: u32,
@@ -50,6 +54,8 @@ pub struct MergeFigures {
     pub late_most: u64,
     /// Looks at sources.
     pub looks: u64,
+    /// Times that it did not wait, as a ring was half full.
+    pub hurried: u64,
 }
 
 /// Where an entry's source is.
@@ -85,10 +91,14 @@ struct Entry {
 /// * What is published within half of the delay after it was stamped is given in its place: times
 ///   do not go down.
 /// * Between its stamp and its coming out lies at most the delay, as long as the caller asks often
-///   enough and does not take more time for what comes out than there is.
+///   enough and does not take more time for what comes out than there is. What has no
+///   stamp may take twice the delay: it counts from the look that found it.
 /// * What comes later than that is given at once, and says by how much it is late.
 ///
-/// A ring must hold what its producer writes in the delay, and what the caller has not released.
+/// A ring must hold what its producer writes in the delay, and what the caller has not released. When
+/// one that has waiting items is half full, the merge does not wait longer: it looks at all sources
+/// and gives what was stamped until then. Only what was stamped and not published at that moment
+/// comes late.
 ///
 /// ```
 /// use perfring_consumer::{Consumer, Item};
@@ -141,6 +151,11 @@ pub struct Merge {
     newest: u64,
     /// Beyond this lies the future, at the last look.
     ceiling: u64,
+    /// What was stamped until then is given, waited for or not.
+    hurry: u64,
+    /// When to look next at how full the rings are whose items wait, and how long after the last.
+    fills_at: u64,
+    fills_after: u64,
     failed: VecDeque<(SourceId, SourceError)>,
     figures: MergeFigures,
     clock: Box<dyn Fn() -> u64 + Send>,
@@ -177,6 +192,9 @@ impl Merge {
             below: 0,
             newest: 0,
             ceiling: 0,
+            hurry: 0,
+            fills_at: 0,
+            fills_after: FILLS,
             failed: VecDeque::new(),
             figures: MergeFigures::default(),
             clock: Box::new(clock),
@@ -289,15 +307,14 @@ impl Merge {
                 return true;
             }
             let now = self.now();
-            if self.look_around(now) {
+            if self.look_around(now) || self.is_pressed(now) {
                 continue;
             }
             let left = timeout.saturating_sub(since.elapsed());
             if left.is_zero() {
                 return false;
             }
-            let due = self.looks.next().map(|due| Duration::from_nanos(due.saturating_sub(now)));
-            std::thread::sleep(due.map_or(left, |due| due.min(left)));
+            std::thread::sleep(self.due_at(now).map_or(left, |due| due.min(left)));
         }
     }
 
@@ -308,7 +325,13 @@ impl Merge {
             return Some(Duration::ZERO);
         }
         let now = self.now();
-        self.looks.next().map(|due| Duration::from_nanos(due.saturating_sub(now)))
+        self.due_at(now)
+    }
+
+    fn due_at(&self, now: u64) -> Option<Duration> {
+        let waits = self.has_front || self.heap.first().is_some();
+        let next = self.looks.next().into_iter().chain(waits.then_some(self.fills_at)).min();
+        next.map(|due| Duration::from_nanos(due.saturating_sub(now)))
     }
 
     /// The place after everything that was taken from a source.
@@ -400,7 +423,12 @@ impl Merge {
     /// Whether it can be given what has this time, and nothing before it.
     #[inline]
     fn has_come(&self, time: u64) -> bool {
-        time <= self.looks.horizon() || time > self.ceiling
+        time <= self.horizon() || time > self.ceiling
+    }
+
+    #[inline]
+    fn horizon(&self) -> u64 {
+        self.looks.horizon().max(self.hurry)
     }
 
     /// Makes the source with the least the current one. Returns whether its time has come.
@@ -415,7 +443,8 @@ impl Merge {
             return true;
         }
         let now = self.now();
-        self.look_around(now) && self.failed.is_empty() && self.take_turns()
+        let more = self.look_around(now) && self.failed.is_empty() && self.take_turns();
+        more || (self.is_pressed(now) && self.failed.is_empty() && self.take_turns())
     }
 
     /// A current source that is out of items is looked at again, or goes to rest. Returns whether it
@@ -460,7 +489,7 @@ impl Merge {
         }
         let slot = self.current.unwrap_or_default();
         // The turn goes on while it is before the next, the horizon and the future.
-        let end = self.looks.horizon().min(self.ceiling).saturating_add(1);
+        let end = self.horizon().min(self.ceiling).saturating_add(1);
         self.below = match self.heap.first() {
             Some(next) => end.min(next.time.saturating_add(u64::from(slot < next.slot))),
             None => end,
@@ -515,12 +544,50 @@ impl Merge {
         self.below = 0;
     }
 
+    /// Whether a ring fills up while its items wait. If so, nothing waits that was stamped until now.
+    fn is_pressed(&mut self, now: u64) -> bool {
+        if now < self.fills_at {
+            return false;
+        }
+        let current = self.current.filter(|_| self.has_front);
+        let waiting = self.heap.all().iter().map(|next| next.slot).chain(current);
+        let (mut eighths, mut count) = (0, 0);
+        for entry in waiting.filter_map(|slot| self.entries.get(slot as usize)?.as_ref()) {
+            let fill = entry.source.fill();
+            // What is held too long is not for want of being given.
+            if fill.unread >= fill.size / 8 {
+                let taken = fill.unread.saturating_add(fill.held);
+                eighths = eighths.max(taken.saturating_mul(8) / fill.size.max(1));
+            }
+            count += 1;
+        }
+        let after = match eighths {
+            0 => self.fills_after * 2,
+            1 => self.fills_after,
+            _ => self.fills_after / 2,
+        };
+        let least = FILLS + count * FILLS_EACH;
+        self.fills_after = after.clamp(least, self.looks.half().max(least));
+        self.fills_at = now.saturating_add(self.fills_after);
+        if eighths < 4 {
+            return false;
+        }
+        self.look_round(now, Looks::all);
+        self.hurry = now;
+        self.figures.hurried += 1;
+        true
+    }
+
     /// Looks at the sources of all groups that are due. Returns whether any was.
     fn look_around(&mut self, now: u64) -> bool {
+        self.look_round(now, Looks::due)
+    }
+
+    fn look_round(&mut self, now: u64, which: impl Fn(&mut Looks, usize, u64) -> usize) -> bool {
         let mut any = false;
         // Slow ones first: those that become slower in this round are not looked at twice.
         for group in 0..self.looks.count() {
-            let mut at = self.looks.due(group, now);
+            let mut at = which(&mut self.looks, group, now);
             any |= at > 0;
             // From the last: whoever leaves is replaced by one that was looked at.
             while at > 0 {
