@@ -142,6 +142,7 @@ impl Lanes {
                 let wait = asked.unwrap_or_else(|| jittered(pause));
                 pause = (pause * 2).min(LONGEST);
                 let mut state = self.lock();
+                state.figures.retries += 1;
                 state.figures.bytes += body.len() as u64;
                 state.lanes[lane].trouble = Some(why);
                 drop(state);

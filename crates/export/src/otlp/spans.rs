@@ -101,10 +101,10 @@ impl Spans {
         }
         open.started |= named;
         open.hold(seen);
-        if open.started || open.ended || open.span.start_time_unix_nano != 0 {
-            wire::extend(&mut open.span, more);
-        } else {
+        if open.span.span_id.is_empty() {
             open.span = more;
+        } else {
+            wire::extend(&mut open.span, more);
         }
         if open.started && open.ended {
             out.push(open.made());

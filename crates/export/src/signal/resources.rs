@@ -99,6 +99,12 @@ impl Resources {
         Arc::clone(made)
     }
 
+    /// All that was told: by ring and process.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, u64, &Arc<Told>)> {
+        let rings = self.rings.iter();
+        rings.flat_map(|(id, ring)| ring.told.iter().map(move |(pid, told)| (*id, *pid, told)))
+    }
+
     /// A ring is gone.
     pub fn forget(&mut self, origin: u32) {
         self.rings.remove(&origin);
