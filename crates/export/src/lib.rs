@@ -12,6 +12,8 @@
 mod draft;
 mod event;
 pub mod json;
+#[cfg(feature = "nats")]
+pub mod nats;
 mod null;
 mod origin;
 #[cfg(feature = "otlp")]
