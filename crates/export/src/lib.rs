@@ -9,32 +9,38 @@
 //! `full` for all.
 #![forbid(unsafe_code)]
 
+mod ctf;
 mod draft;
 mod event;
 pub mod json;
 #[cfg(feature = "nats")]
 pub mod nats;
+mod mangle;
 mod null;
 mod origin;
 #[cfg(feature = "otlp")]
 pub mod otlp;
 mod output;
-pub mod recording;
-mod shapes;
-mod totals;
-mod mangle;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod perf_data;
 mod perfetto;
+pub mod recording;
+mod shapes;
 mod timeline;
+mod totals;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
 pub mod signal;
 
+pub use ctf::{Ctf, CtfOptions};
 pub use event::{Event, Key, Loss, LossCause, Rec, What};
 pub use null::Null;
 pub use origin::Origin;
 pub use output::{Figures, Output, OutputError, Took};
 pub use shapes::Shapes;
 pub use totals::Totals;
+#[cfg(feature = "parquet")]
+pub use parquet::{Parquet, ParquetOptions};
 pub use perf_data::{PerfData, PerfDataOptions};
 pub use perfetto::{Perfetto, PerfettoOptions};

@@ -1,7 +1,7 @@
 //! Record types as tracepoints: what makes perf show records by their fields.
 
 use crate::mangle::identifier;
-use perfring_types::read::{Type, Value};
+use perfring_types::read::{Type, TypeField, Value};
 use perfring_types::{Encoding, Kind};
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -11,13 +11,27 @@ const OWN: usize = 32;
 /// So many tracepoints are told apart: their numbers have 16 bits.
 const MOST: usize = 60_000;
 
+/// How the kernel's own trace pages begin. There are none here, but it must be told.
+const HEADER_PAGE: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;
+\tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;
+\tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;
+\tfield: char data;\toffset:16;\tsize:4080;\tsigned:1;
+";
+
 /// One tracepoint.
 #[derive(Debug)]
 pub(super) struct Tracepoint {
     system: String,
     name: String,
     /// The record's own fields that are integers, and what they are called here.
-    own: Vec<(String, String)>,
+    own: Vec<(Integer, String)>,
+}
+
+/// A field that stands in each record of a type and is an integer of up to eight bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Integer {
+    name: String,
+    is_signed: bool,
 }
 
 /// All tracepoints of a file. Their numbers begin at 1.
@@ -25,14 +39,14 @@ pub(super) struct Tracepoint {
 pub(super) struct Tracepoints {
     all: Vec<Tracepoint>,
     /// By system, name and fields; so that types that look the same are one.
-    known: HashMap<(String, Vec<String>), u16>,
+    known: HashMap<(String, Vec<Integer>), u16>,
     names: HashMap<String, u32>,
 }
 
 impl Tracepoints {
     /// The tracepoint of a type, or of the losses and of what has no type.
     pub(super) fn of(&mut self, name: &str, kind: Option<&Type>) -> u16 {
-        let own: Vec<String> = kind.map(integers).unwrap_or_default();
+        let own = kind.map(integers).unwrap_or_default();
         if let Some(id) = self.known.get(&(name.to_owned(), own.clone())) {
             return *id;
         }
@@ -50,7 +64,7 @@ impl Tracepoints {
             ["pos", "ring", "text", "payload", "payload_len"].map(str::to_owned).into();
         let mut named = Vec::new();
         for field in &own {
-            let mut name = identifier(field);
+            let mut name = identifier(&field.name);
             while taken.contains(&name) {
                 name.push('_');
             }
@@ -95,7 +109,7 @@ impl Tracepoints {
         }
         out.extend((raw.payload.len() as u32).to_ne_bytes());
         for (field, _) in own {
-            let number = match raw.value.and_then(|value| value.get(field)) {
+            let number = match raw.value.and_then(|value| value.get(&field.name)) {
                 Some(Value::U64(number)) => *number,
                 Some(Value::I64(number) | Value::Label { value: number, .. }) => *number as u64,
                 Some(Value::Bool(is)) => u64::from(*is),
@@ -113,10 +127,11 @@ impl Tracepoints {
         out.push(u8::from(cfg!(target_endian = "big")));
         out.push(8); // bytes of a long
         out.extend(4096u32.to_ne_bytes());
-        for name in [&b"header_page\0"[..], b"header_event\0"] {
-            out.extend(name);
-            out.extend(0u64.to_ne_bytes());
-        }
+        out.extend(b"header_page\0");
+        out.extend((HEADER_PAGE.len() as u64).to_ne_bytes());
+        out.extend(HEADER_PAGE.as_bytes());
+        out.extend(b"header_event\0");
+        out.extend(0u64.to_ne_bytes());
         out.extend(0u32.to_ne_bytes()); // ftrace's own events
         out.extend((self.all.len() as u32).to_ne_bytes()); // systems: one for each, they may repeat
         for (at, tracepoint) in self.all.iter().enumerate() {
@@ -148,7 +163,9 @@ impl Tracepoint {
     fn format(&self, id: usize) -> String {
         let mut out = format!("name: {}\nID: {id}\nformat:\n", self.name);
         let mut field = |what: &str, at: usize, size: usize, signed: u8| {
-            let _ = writeln!(out, "\tfield:{what};\toffset:{at};\tsize:{size};\tsigned:{signed};");
+            let before = if at == 8 { "\n" } else { "" }; // after those of all tracepoints
+            let place = format!("offset:{at};\tsize:{size};\tsigned:{signed};");
+            let _ = writeln!(out, "{before}\tfield:{what};\t{place}");
         };
         field("unsigned short common_type", 0, 2, 0);
         field("unsigned char common_flags", 2, 1, 0);
@@ -157,25 +174,28 @@ impl Tracepoint {
         field("unsigned long long pos", 8, 8, 0);
         field("__data_loc char[] ring", 16, 4, 0);
         field("__data_loc char[] text", 20, 4, 0);
-        field("__data_loc unsigned char[] payload", 24, 4, 0);
+        field("__data_loc u8[] payload", 24, 4, 0);
         field("unsigned int payload_len", 28, 4, 0);
-        for (at, (_, name)) in self.own.iter().enumerate() {
-            field(&format!("long long {name}"), OWN + 8 * at, 8, 1);
+        for (at, (own, name)) in self.own.iter().enumerate() {
+            let kind = if own.is_signed { "long long" } else { "unsigned long long" };
+            field(&format!("{kind} {name}"), OWN + 8 * at, 8, own.is_signed.into());
         }
         out.push_str("\nprint fmt: \"%s\", __get_str(text)\n");
         out
     }
 }
 
-/// The fields that stand in each record of the type and are integers of up to eight bytes.
-fn integers(kind: &Type) -> Vec<String> {
+fn integers(kind: &Type) -> Vec<Integer> {
     if !matches!(kind.encoding.known(), Some(Encoding::Pod | Encoding::Rkyv)) {
         return Vec::new();
     }
-    let is = |kind: Option<Kind>| {
-        use Kind::{Bool, Enum, I8, I16, I32, I64, U8, U16, U32, U64};
-        matches!(kind, Some(U8 | U16 | U32 | U64 | I8 | I16 | I32 | I64 | Bool | Enum))
+    let integer = |field: &TypeField| {
+        let is_signed = match field.shape.kind.known()? {
+            Kind::U8 | Kind::U16 | Kind::U32 | Kind::U64 | Kind::Bool => false,
+            Kind::I8 | Kind::I16 | Kind::I32 | Kind::I64 | Kind::Enum => true,
+            _ => return None,
+        };
+        Some(Integer { name: field.name.to_string(), is_signed })
     };
-    let integers = kind.fields.iter().filter(|field| is(field.shape.kind.known()));
-    integers.map(|field| field.name.to_string()).collect()
+    kind.fields.iter().filter_map(integer).collect()
 }

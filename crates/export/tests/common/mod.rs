@@ -1,5 +1,5 @@
 //! Real rings by real producers, read into events for an output.
-#![allow(dead_code, reason = "each test file uses some of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses some of it")]
 
 pub mod shapes;
 
