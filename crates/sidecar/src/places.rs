@@ -121,11 +121,6 @@ impl Places {
         self.dirty |= self.saved.remove(&Uuid::from_bytes(*uuid)).is_some();
     }
 
-    /// Whether places are saved at all.
-    pub(crate) fn is_kept(&self) -> bool {
-        self.file.is_some()
-    }
-
     /// Writes them, if they are others than at the last call: all or nothing, at any death.
     pub(crate) fn save(&mut self) -> Result<(), PlacesError> {
         let Some(path) = &self.file else { return Ok(()) };

@@ -87,6 +87,12 @@ impl Rule {
         }
     }
 
+    /// One that waits for SIGUSR2 alone.
+    #[must_use]
+    pub fn on_signal(dir: PathBuf) -> Self {
+        Rule { on: On::Signal, dir, min_interval_seconds: interval(), keep: keep() }
+    }
+
     pub(crate) fn waits_for_death(&self) -> bool {
         self.on == On::ProducerDeath
     }

@@ -3,6 +3,7 @@
 use crate::config::{Config, ConfigError, OutputConfig};
 use crate::engine::{Engine, Note, Turn};
 use crate::inputs::Inputs;
+use crate::own::{self, Opened, Own};
 use crate::places::{Places, PlacesError};
 use crate::recorder::Recorder;
 use crate::signals::Signals;
@@ -24,6 +25,8 @@ const SLEEP_HELD: Duration = Duration::from_millis(2);
 const STALLED: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(20));
 /// How often producers are looked for that are gone.
 const DEATHS: Duration = Duration::from_millis(250);
+/// How often outputs that show them get the sidecar's own figures.
+const OWN: Duration = Duration::from_secs(1);
 
 /// Why a sidecar does not start.
 #[derive(Debug, Error)]
@@ -92,6 +95,8 @@ pub struct Sidecar {
     timers: Timers,
     /// What each output was in trouble with, when it was last told.
     troubles: HashMap<String, String>,
+    /// Outputs that show the sidecar's own figures, by name.
+    own: HashMap<String, Own>,
 }
 
 /// When things are due.
@@ -101,6 +106,7 @@ struct Timers {
     status: Instant,
     log: Instant,
     deaths: Instant,
+    own: Instant,
 }
 
 impl Sidecar {
@@ -112,8 +118,9 @@ impl Sidecar {
         config.check()?;
         let places = Places::open(config.settings.state.as_deref())?;
         let mut engine = Engine::new(config.settings.delay())?;
+        let mut own = HashMap::new();
         for output in &config.outputs {
-            add(&mut engine, output)?;
+            add(&mut engine, &mut own, output)?;
         }
         engine.set_rules(config.rules.clone());
         let mut inputs = Inputs::default();
@@ -130,8 +137,9 @@ impl Sidecar {
             recorder: Recorder::default(),
             since: now,
             once: false,
-            timers: Timers { look: now, places: now, status: now, log, deaths: now },
+            timers: Timers { look: now, places: now, status: now, log, deaths: now, own: now },
             troubles: HashMap::new(),
+            own,
         })
     }
 
@@ -251,6 +259,10 @@ impl Sidecar {
             self.timers.log = now + Duration::from_secs(log);
             say(&status::line(&self.engine));
         }
+        if now >= self.timers.own {
+            self.timers.own = now + OWN;
+            self.own.values().for_each(|figures| own::tell(figures, &self.engine));
+        }
         let asked = signals.take_status();
         if asked || (now >= self.timers.status && settings.status.is_some()) {
             self.timers.status = now + Duration::from_secs(status);
@@ -283,7 +295,8 @@ impl Sidecar {
                     say(&format!("{ring}: {why}; it is set aside, and the others go on"));
                     self.inputs.set_aside(uuid);
                 }
-                Note::Ended { uuid, .. } => {
+                Note::Ended { ring, uuid, .. } => {
+                    self.own.values().for_each(|figures| own::forget(figures, &ring));
                     self.places.forget(&uuid);
                     self.inputs.ended(&uuid, say);
                 }
@@ -401,10 +414,11 @@ impl Sidecar {
         };
         for output in same_name {
             close(&mut self.engine, &output.name, say);
-            if let Err(error) = add(&mut self.engine, output) {
+            self.own.remove(&output.name);
+            if let Err(error) = add(&mut self.engine, &mut self.own, output) {
                 // Back to what was there.
                 for old in gone.iter().filter(|old| old.name == output.name) {
-                    add(&mut self.engine, old)?;
+                    add(&mut self.engine, &mut self.own, old)?;
                 }
                 return Err(error);
             }
@@ -412,17 +426,33 @@ impl Sidecar {
         for output in &gone {
             if !config.outputs.iter().any(|other| other.name == output.name) {
                 close(&mut self.engine, &output.name, say);
+                self.own.remove(&output.name);
             }
         }
         for (config, output) in opened {
-            let (name, filter) = (&config.name, config.filter.clone());
-            self.engine.add_output(name, config.delivery, filter, output)?;
+            insert(&mut self.engine, &mut self.own, config, output)?;
         }
         Ok(())
     }
 }
 
-fn add(engine: &mut Engine, config: &OutputConfig) -> Result<(), OutputError> {
-    let output = config.open()?;
-    engine.add_output(&config.name, config.delivery, config.filter.clone(), output)
+type Owns = HashMap<String, Own>;
+
+fn add(engine: &mut Engine, own: &mut Owns, config: &OutputConfig) -> Result<(), OutputError> {
+    let opened = config.open()?;
+    insert(engine, own, config, opened)
+}
+
+fn insert(
+    engine: &mut Engine,
+    own: &mut Owns,
+    config: &OutputConfig,
+    opened: Opened,
+) -> Result<(), OutputError> {
+    let (name, filter) = (&config.name, config.filter.clone());
+    engine.add_output(name, config.delivery, filter, opened.output)?;
+    if let Some(figures) = opened.own {
+        own.insert(name.clone(), figures);
+    }
+    Ok(())
 }

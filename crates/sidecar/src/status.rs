@@ -93,7 +93,7 @@ pub(crate) fn line(engine: &Engine) -> String {
 }
 
 /// Memory of this process, as the kernel has it.
-fn resident() -> Option<u64> {
+pub(crate) fn resident() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
     Some(pages * rustix::param::page_size() as u64)

@@ -21,6 +21,7 @@ mod recover;
 mod replay;
 mod select;
 mod shapes;
+mod sidecar;
 mod stat;
 mod stop;
 mod time;
@@ -57,6 +58,7 @@ enum Command {
     Record(record::Args),
     Export(export::Args),
     Replay(replay::Args),
+    Sidecar(sidecar::Args),
     Types(types::Args),
     Stat(stat::Args),
     Recover(recover::Args),
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         Command::Record(args) => record::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Sidecar(args) => sidecar::run(&args),
         Command::Types(args) => types::run(&args),
         Command::Stat(args) => stat::run(&args),
         Command::Recover(args) => recover::run(&args),

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 const FIRST: &[(&str, &str)] = &[
     ("json", "path"),
     ("otlp", "endpoint"),
-    ("nats", "url"),
+    ("nats", "servers"),
     ("prometheus", "listen"),
     ("recording", "path"),
     ("perfetto", "path"),

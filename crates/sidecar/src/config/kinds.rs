@@ -3,7 +3,10 @@
 use super::table::Table;
 use super::{Common, ConfigError};
 use crate::filter::Filter;
-use perfring_export::{Null, Output, OutputError, json};
+use crate::own::Opened;
+use perfring_export::{
+    Ctf, Null, Output, OutputError, PerfData, Perfetto, json, recording,
+};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashSet;
@@ -49,10 +52,25 @@ pub struct OutputConfig {
     open: Open,
 }
 
-type Open = Rc<dyn Fn(&str) -> Result<Box<dyn Output>, OutputError>>;
+type Open = Rc<dyn Fn(&str) -> Result<Opened, OutputError>>;
 
 /// The kinds that this program has.
-const KINDS: &[&str] = &["json", "null"];
+const KINDS: &[&str] = &[
+    "json",
+    #[cfg(feature = "otlp")]
+    "otlp",
+    #[cfg(feature = "nats")]
+    "nats",
+    #[cfg(feature = "prometheus")]
+    "prometheus",
+    "recording",
+    "perfetto",
+    "ctf",
+    "perf-data",
+    #[cfg(feature = "parquet")]
+    "parquet",
+    "null",
+];
 
 impl OutputConfig {
     /// One that is made by the caller.
@@ -67,7 +85,7 @@ impl OutputConfig {
             delivery,
             filter: Filter::default(),
             same: String::new(),
-            open: Rc::new(open),
+            open: Rc::new(move |name| Ok(open(name)?.into())),
         }
     }
 
@@ -75,7 +93,7 @@ impl OutputConfig {
     ///
     /// # Errors
     /// What the output says.
-    pub fn open(&self) -> Result<Box<dyn Output>, OutputError> {
+    pub(crate) fn open(&self) -> Result<Opened, OutputError> {
         (self.open)(&self.name)
     }
 
@@ -134,6 +152,21 @@ fn open(kind: &str, table: Table<'_>) -> Option<Result<Open, ConfigError>> {
     Some(match kind {
         "null" => of(table, |_, _: &Nothing| Ok(Null::default())),
         "json" => of(table, json::JsonLines::open),
+        #[cfg(feature = "otlp")]
+        "otlp" => of(table, perfring_export::otlp::Otlp::open),
+        #[cfg(feature = "nats")]
+        "nats" => of(table, perfring_export::nats::Nats::open),
+        #[cfg(feature = "prometheus")]
+        "prometheus" => table.read().map(|options| {
+            let open = move |name: &str| Opened::prometheus(name, &options);
+            Rc::new(open) as Open
+        }),
+        "recording" => of(table, recording::Recording::open),
+        "perfetto" => of(table, Perfetto::open),
+        "ctf" => of(table, Ctf::open),
+        "perf-data" => of(table, PerfData::open),
+        #[cfg(feature = "parquet")]
+        "parquet" => of(table, perfring_export::Parquet::open),
         _ => return None,
     })
 }
@@ -148,7 +181,10 @@ fn of<T: DeserializeOwned + 'static, O: Output + 'static>(
     open: impl Fn(&str, &T) -> Result<O, OutputError> + 'static,
 ) -> Result<Open, ConfigError> {
     let options: T = table.read()?;
-    Ok(Rc::new(move |name| Ok(Box::new(open(name, &options)?))))
+    Ok(Rc::new(move |name| {
+        let output: Box<dyn Output> = Box::new(open(name, &options)?);
+        Ok(output.into())
+    }))
 }
 
 /// The kind's own name, or with a number if there is one.

@@ -106,9 +106,15 @@ impl<'a> Table<'a> {
     pub(super) fn of(name: &str, pairs: &[(&'static str, &'a str)]) -> Self {
         let mut table = DeTable::new();
         for (key, value) in pairs {
+            let text = DeValue::String(Cow::Borrowed(*value));
+            let value = match *key {
+                // A list of one.
+                "servers" => DeValue::Array([Spanned::new(0..0, text)].into_iter().collect()),
+                _ => text,
+            };
             table.insert(
                 Spanned::new(0..0, Cow::Borrowed(*key)),
-                Spanned::new(0..0, DeValue::String(Cow::Borrowed(*value))),
+                Spanned::new(0..0, value),
             );
         }
         Table {
