@@ -12,8 +12,8 @@
 mod ctf;
 mod draft;
 mod event;
-mod mangle;
 pub mod json;
+mod mangle;
 #[cfg(feature = "nats")]
 pub mod nats;
 mod null;
@@ -25,11 +25,13 @@ mod output;
 mod parquet;
 mod perf_data;
 mod perfetto;
-mod timeline;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
-pub mod signal;
+pub mod recording;
 mod shapes;
+pub mod signal;
+mod timeline;
+mod totals;
 
 pub use ctf::{Ctf, CtfOptions};
 pub use event::{Event, Key, Loss, LossCause, Rec, What};
@@ -41,3 +43,4 @@ pub use parquet::{Parquet, ParquetOptions};
 pub use perf_data::{PerfData, PerfDataOptions};
 pub use perfetto::{Perfetto, PerfettoOptions};
 pub use shapes::Shapes;
+pub use totals::Totals;

@@ -7,18 +7,23 @@ mod columns;
 mod demo;
 mod doctor;
 mod dump;
+mod export;
 mod failure;
 mod follow;
 mod ls;
 mod kernel;
 mod manage;
+mod many;
 mod output;
 mod owner;
 mod prune;
 mod publish;
+mod record;
 mod recover;
+mod replay;
 mod select;
 mod shapes;
+mod sidecar;
 mod stat;
 mod stop;
 mod time;
@@ -52,6 +57,10 @@ enum Command {
     Tail(follow::TailArgs),
     Consume(follow::ConsumeArgs),
     Dump(dump::Args),
+    Record(record::Args),
+    Export(export::Args),
+    Replay(replay::Args),
+    Sidecar(sidecar::Args),
     Types(types::Args),
     Stat(stat::Args),
     Ls(ls::Args),
@@ -74,6 +83,10 @@ fn main() -> ExitCode {
         Command::Tail(args) => follow::tail(&args),
         Command::Consume(args) => follow::consume(&args),
         Command::Dump(args) => dump::run(&args),
+        Command::Record(args) => record::run(&args),
+        Command::Export(args) => export::run(&args),
+        Command::Replay(args) => replay::run(&args),
+        Command::Sidecar(args) => sidecar::run(&args),
         Command::Types(args) => types::run(&args),
         Command::Stat(args) => stat::run(&args),
         Command::Ls(args) => ls::run(&args),
