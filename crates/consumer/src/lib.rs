@@ -59,9 +59,7 @@ pub use perfring_ring::{
 };
 pub use perfring_shm::{
     AttachError, ClockError, Fill, Home, Identity, Idle, Item, MachineClock, NotThis, Pinned,
-    Place, Raw, RawReader, Record, RingFile, recover,
-    AttachError, ClockError, Home, Identity, Idle, Item, MachineClock, NotThis, Pinned, Place,
-    Record, RingFile, Role, recover,
+    Place, Raw, RawReader, Record, RingFile, Role, recover,
 };
 pub use perfring_types as types;
 pub use snapshot::{Items, Snapshot};

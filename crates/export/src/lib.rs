@@ -12,27 +12,27 @@
 mod draft;
 mod event;
 pub mod json;
+mod mangle;
 mod null;
 mod origin;
 #[cfg(feature = "otlp")]
 pub mod otlp;
 mod output;
-pub mod recording;
-mod shapes;
-mod totals;
-mod mangle;
 mod perf_data;
 mod perfetto;
-mod timeline;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
+pub mod recording;
+mod shapes;
 pub mod signal;
+mod timeline;
+mod totals;
 
 pub use event::{Event, Key, Loss, LossCause, Rec, What};
 pub use null::Null;
 pub use origin::Origin;
 pub use output::{Figures, Output, OutputError, Took};
-pub use shapes::Shapes;
-pub use totals::Totals;
 pub use perf_data::{PerfData, PerfDataOptions};
 pub use perfetto::{Perfetto, PerfettoOptions};
+pub use shapes::Shapes;
+pub use totals::Totals;

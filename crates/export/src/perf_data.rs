@@ -114,7 +114,8 @@ impl PerfData {
 
     /// Tells the name of a process, unless the file has it.
     fn comm(&mut self, pid: u32, name: &str, time: u64) -> Result<(), OutputError> {
-        if name.is_empty() || pid == NOBODY || self.told.get(&pid).is_some_and(|told| told == name) {
+        if name.is_empty() || pid == NOBODY || self.told.get(&pid).is_some_and(|told| told == name)
+        {
             return Ok(());
         }
         if self.told.len() >= TOLD {

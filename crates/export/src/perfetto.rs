@@ -190,7 +190,9 @@ impl Perfetto {
         let (process, ring) = self.ring(origin, pid)?;
         match class {
             Class::Log => self.log(record, value, at, ring),
-            Class::SpanStart | Class::SpanEnd => self.span(class, record, value, at, (process, ring)),
+            Class::SpanStart | Class::SpanEnd => {
+                self.span(class, record, value, at, (process, ring))
+            }
             Class::Gauge | Class::Sum | Class::Histogram => {
                 if self.counters(class, value, at, process)? {
                     return Ok(());

@@ -10,7 +10,8 @@ use perfring_export::{PerfData, PerfDataOptions};
 fn smoke() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("perf.data");
-    let mut out = PerfData::open("t", &PerfDataOptions { path: path.clone(), overwrite: false }).unwrap();
+    let mut out =
+        PerfData::open("t", &PerfDataOptions { path: path.clone(), overwrite: false }).unwrap();
     let full = full_ring(&dir.path().join("full"), 1);
     println!("{:?} {}", full.losses(), full.items.len());
     full.export(&mut out);

@@ -10,7 +10,8 @@ use perfring_export::{Perfetto, PerfettoOptions};
 fn smoke() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.pftrace");
-    let mut out = Perfetto::open("t", &PerfettoOptions { path: path.clone(), overwrite: false }).unwrap();
+    let mut out =
+        Perfetto::open("t", &PerfettoOptions { path: path.clone(), overwrite: false }).unwrap();
     let full = full_ring(&dir.path().join("full"), 1);
     println!("{:?} {}", full.losses(), full.items.len());
     full.export(&mut out);

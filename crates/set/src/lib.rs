@@ -14,7 +14,6 @@ mod source;
 mod watch;
 
 pub use dir::{RingSet, SetError, SetOptions, Trust};
-pub use follow::{Change, FollowError, Follower, RingEntry};
 pub use merge::{Merge, MergeFigures, Merged, SourceId};
 pub use source::{About, Source, SourceError};
 mod prune;

@@ -175,12 +175,8 @@ impl End {
 fn attr(id: u16) -> [u8; ATTR] {
     let mut attr = [0; ATTR];
     let mut put = |at: usize, bytes: &[u8]| attr[at..at + bytes.len()].copy_from_slice(bytes);
-    let samples = SAMPLE_IDENTIFIER
-        | SAMPLE_IP
-        | SAMPLE_TID
-        | SAMPLE_TIME
-        | SAMPLE_PERIOD
-        | SAMPLE_RAW;
+    let samples =
+        SAMPLE_IDENTIFIER | SAMPLE_IP | SAMPLE_TID | SAMPLE_TIME | SAMPLE_PERIOD | SAMPLE_RAW;
     put(0, &TYPE_TRACEPOINT.to_ne_bytes());
     put(4, &(ATTR as u32).to_ne_bytes());
     put(8, &u64::from(id).to_ne_bytes()); // config: the tracepoint

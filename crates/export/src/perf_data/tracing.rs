@@ -65,9 +65,8 @@ impl Tracepoints {
 
     /// Numbers and full names.
     pub(super) fn names(&self) -> Vec<(u16, String)> {
-        let named = |(at, it): (usize, &Tracepoint)| {
-            (at as u16 + 1, format!("{}:{}", it.system, it.name))
-        };
+        let named =
+            |(at, it): (usize, &Tracepoint)| (at as u16 + 1, format!("{}:{}", it.system, it.name));
         self.all.iter().enumerate().map(named).collect()
     }
 
@@ -82,9 +81,11 @@ impl Tracepoints {
         // The strings, then the payload; what does not fit is cut.
         let mut at = OWN + 8 * own.len();
         let mut dynamic = Vec::new();
-        for (bytes, limit, zero) in
-            [(raw.ring.as_bytes(), 256, 1), (raw.text.as_bytes(), 16 << 10, 1), (raw.payload, most, 0)]
-        {
+        for (bytes, limit, zero) in [
+            (raw.ring.as_bytes(), 256, 1),
+            (raw.text.as_bytes(), 16 << 10, 1),
+            (raw.payload, most, 0),
+        ] {
             let room = most.saturating_sub(at + zero).min(limit);
             let bytes = bytes.get(..room).unwrap_or(bytes);
             let len = bytes.len() + zero;
