@@ -244,10 +244,8 @@ impl Recorder<'_> {
         if asked && closed.is_ok() {
             let rings = count(u64::from(self.live.seen()), "ring");
             let file = HumanBytes(self.recording.figures().bytes);
-            let mut said = format!(
-                "recorded {totals}, of {rings} in {:.1} s: {file}",
-                took.as_secs_f64()
-            );
+            let mut said =
+                format!("recorded {totals}, of {rings} in {:.1} s: {file}", took.as_secs_f64());
             if left_out > 0 {
                 said += &format!("; {left_out} others were not asked for");
             }

@@ -6,11 +6,11 @@ mod live;
 mod progress;
 mod still;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, note};
 use perfring_consumer::Home;
 use perfring_export::Event;
 use perfring_export::recording::{ReadError, Reader, is_recording};
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 pub(crate) use filter::Filter;
@@ -108,16 +108,13 @@ pub(crate) fn open(homes: &[Home]) -> Result<Box<dyn Events>, Failure> {
 
 /// The rings of a directory that are there now, in the order of their names.
 fn rings_in(dir: &Path) -> Result<Vec<Home>, Failure> {
-    // What it finds wrong in the directory is not asked for here.
-    if let Err(error) = fs::read_dir(dir) {
-        return Err(Failure::General(format!("{} cannot be read: {error}", dir.display())));
+    let listed = perfring_set::list(dir);
+    let (rings, others) = listed.map_err(|error| Failure::General(error.to_string()))?;
+    for other in others {
+        note(&format!("{} is left out: {}", other.path.display(), other.why));
     }
-    let follower = perfring_set::Follower::new(dir);
-    let mut follower = follower.map_err(|error| Failure::General(error.to_string()))?;
-    while follower.next().is_some() {}
-    let rings: Vec<Home> = follower.rings().map(|ring| Home::from(ring.path.clone())).collect();
     if rings.is_empty() {
         return Err(Failure::NotFound(format!("there is no ring in {}", dir.display())));
     }
-    Ok(rings)
+    Ok(rings.into_iter().map(|(ring, _)| Home::from(ring.path)).collect())
 }

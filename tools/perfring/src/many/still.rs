@@ -48,13 +48,8 @@ impl Ring {
         let mut shapes = Shapes::open(home, id as u32)?;
         if !shapes.is_of(observer.layout()) {
             let who = stat.producer.who.clone();
-            let origin = perfring_export::Origin::of(
-                id as u32,
-                home,
-                observer.layout(),
-                stat.epoch(),
-                who,
-            );
+            let origin =
+                perfring_export::Origin::of(id as u32, home, observer.layout(), stat.epoch(), who);
             shapes = Shapes::of(origin, observer.types());
         }
         let (from, home) = (observer.saved().pos, home.clone());
@@ -147,7 +142,10 @@ impl Events for Still {
             self.advance(at);
         }
         let Some(at) = self.choose() else {
-            return self.damaged.take().map_or(Ok(None), |sentence| Err(Failure::Damaged(sentence)));
+            return self
+                .damaged
+                .take()
+                .map_or(Ok(None), |sentence| Err(Failure::Damaged(sentence)));
         };
         if let Some(record) = self.held.record() {
             self.rings[at].shapes.prepare(&record);
