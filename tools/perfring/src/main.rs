@@ -19,6 +19,8 @@ mod shapes;
 mod stat;
 mod stop;
 mod time;
+#[cfg(feature = "top")]
+mod top;
 mod typed;
 mod types;
 
@@ -52,6 +54,8 @@ enum Command {
     Types(types::Args),
     Stat(stat::Args),
     Recover(recover::Args),
+    #[cfg(feature = "top")]
+    Top(top::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
     #[command(name = perfring_bench::CHILD_ARG, hide = true)]
@@ -72,6 +76,8 @@ fn main() -> ExitCode {
         Command::Types(args) => types::run(&args),
         Command::Stat(args) => stat::run(&args),
         Command::Recover(args) => recover::run(&args),
+        #[cfg(feature = "top")]
+        Command::Top(args) => top::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::BenchChild(args) => bench::child(&args),
