@@ -27,6 +27,8 @@ mod sidecar;
 mod stat;
 mod stop;
 mod time;
+#[cfg(feature = "top")]
+mod top;
 mod typed;
 mod types;
 
@@ -66,6 +68,8 @@ enum Command {
     Ls(ls::Args),
     Prune(prune::Args),
     Recover(recover::Args),
+    #[cfg(feature = "top")]
+    Top(top::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
     #[command(name = perfring_bench::CHILD_ARG, hide = true)]
@@ -92,6 +96,8 @@ fn main() -> ExitCode {
         Command::Ls(args) => ls::run(&args),
         Command::Prune(args) => prune::run(&args),
         Command::Recover(args) => recover::run(&args),
+        #[cfg(feature = "top")]
+        Command::Top(args) => top::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::BenchChild(args) => bench::child(&args),
