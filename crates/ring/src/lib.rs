@@ -5,7 +5,8 @@
 //! Nothing here makes a system call, and nothing on the way of a record allocates.
 //!
 //! Who has what: `writer` and `room` are the exclusive producer, `shared`, `shared_room`, `lock` and
-//! `slot` one of many; `reader`, `observer` and `snapshot` read both kinds of rings, `ahead` what they do not release yet; `totals` are
+//! `slot` one of many; `reader`, `observer` and `snapshot` read both kinds of rings, `ahead` what
+//! they do not release yet, `kernel` those of the kernel; `totals` are
 //! the books, `latch` and `book` how they are kept, `wait` who sleeps and who wakes, `types` the
 //! type table, `time` what tells wall-clock times of stamps.
 //!
@@ -49,6 +50,7 @@ mod book;
 #[cfg(any(feature = "heap", loom))]
 pub mod heap;
 mod holder;
+mod kernel;
 mod latch;
 mod lock;
 mod observer;
@@ -71,6 +73,7 @@ use perfring_abi::{Cause, Header};
 pub use ahead::{Front, Mark};
 pub use book::{ConsumerBook, Count, ProducerBook, Refused};
 pub use holder::Who;
+pub use kernel::{KernelFrame, KernelReader};
 pub use lock::{LOCK_ROUNDS, Peers, Recovered, Shared, recover};
 pub use observer::{Observer, Saved, Seen, Start};
 pub use reader::{Found, Frame, Reader};
@@ -78,7 +81,7 @@ pub use shared::{Group, SharedWriter, Unattached};
 pub use slot::SlotFigures;
 pub use snapshot::{Snapshot, Step};
 pub use time::{Anchor, Anchors, Reading, Scale};
-pub use totals::Totals;
+pub use totals::{Totals, newest_stamp};
 pub use types::{TableFull, TypeTable, TypeTableWriter};
 pub use wait::{Fences, Wake, WakeAt, full_fence};
 pub use writer::{Refusal, Reserved, Writer};
