@@ -9,12 +9,30 @@
 //! `full` for all.
 #![forbid(unsafe_code)]
 
+mod ctf;
+mod draft;
 mod event;
+mod mangle;
 mod null;
 mod origin;
+#[cfg(feature = "otlp")]
+pub mod otlp;
 mod output;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod perf_data;
+mod perfetto;
+mod timeline;
+#[cfg(feature = "prometheus")]
+pub mod prometheus;
+pub mod signal;
 
+pub use ctf::{Ctf, CtfOptions};
 pub use event::{Event, Key, Loss, LossCause, Rec, What};
 pub use null::Null;
 pub use origin::Origin;
 pub use output::{Figures, Output, OutputError, Took};
+#[cfg(feature = "parquet")]
+pub use parquet::{Parquet, ParquetOptions};
+pub use perf_data::{PerfData, PerfDataOptions};
+pub use perfetto::{Perfetto, PerfettoOptions};

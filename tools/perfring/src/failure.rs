@@ -19,6 +19,8 @@ pub(crate) enum Failure {
     Damaged(String),
     /// Records were lost and `--fail-on-loss` was given.
     Loss(String),
+    /// This machine does not allow it, or not to this user.
+    Forbidden(String),
     /// `--timeout` is over.
     Timeout(String),
     /// SIGINT or SIGTERM: its number.
@@ -68,6 +70,7 @@ impl Failure {
             Failure::NotFound(text) => (3, text),
             Failure::Damaged(text) => (4, text),
             Failure::Loss(text) => (5, text),
+            Failure::Forbidden(text) => (6, text),
             Failure::Timeout(text) => (124, text),
             Failure::Signal(number) => return ExitCode::from(128 + (number & 0x7f) as u8),
             Failure::Told(code) => return ExitCode::from(code),
