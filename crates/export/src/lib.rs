@@ -22,10 +22,10 @@ mod output;
 mod parquet;
 mod perf_data;
 mod perfetto;
-mod timeline;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
 pub mod signal;
+mod timeline;
 
 pub use ctf::{Ctf, CtfOptions};
 pub use event::{Event, Key, Loss, LossCause, Rec, What};
