@@ -4,7 +4,7 @@ mod columns;
 mod slot;
 mod table;
 
-use crate::draft::{Draft, trouble};
+use crate::draft::{Draft, directory, trouble};
 use crate::{Event, Figures, Loss, Origin, Output, OutputError, Rec, Took, What};
 use ::parquet::errors::ParquetError;
 use columns::{Column, Of};
@@ -136,8 +136,8 @@ impl Parquet {
     /// # Errors
     /// [`OutputError`], if it is there already and has something in it, or cannot be made.
     pub fn open(name: &str, options: &ParquetOptions) -> Result<Self, OutputError> {
-        let path = &options.path;
-        make_room(options).map_err(|error| trouble(name, "make", path, &error))?;
+        let ours = |name: &str| name.ends_with(".parquet") || name.ends_with(".part");
+        directory(name, &options.path, options.overwrite, ours)?;
         let untyped = vec![Column::new("damage", Of::Text), Column::new("payload", Of::Bytes)];
         let untyped = untyped.into_iter().enumerate();
         let untyped = untyped.map(|(at, column)| Column { path: vec![at], ..column }).collect();
@@ -358,21 +358,6 @@ fn trouble_of(output: &str, options: &ParquetOptions, error: &ParquetError) -> O
     }
     let path = options.path.display();
     OutputError::new(output, format!("cannot write in {path}: {error}"))
-}
-
-/// An empty directory: a new one, or one whose Parquet files may go.
-fn make_room(options: &ParquetOptions) -> io::Result<()> {
-    match std::fs::create_dir(&options.path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        other => return other,
-    }
-    let entries: Vec<_> = options.path.read_dir()?.collect::<io::Result<_>>()?;
-    let ours = |name: &str| name.ends_with(".parquet") || name.ends_with(".part");
-    let all_ours = entries.iter().all(|entry| entry.file_name().to_str().is_some_and(ours));
-    if !entries.is_empty() && (!options.overwrite || !all_ours) {
-        return Err(io::ErrorKind::AlreadyExists.into());
-    }
-    entries.iter().try_for_each(|entry| std::fs::remove_file(entry.path()))
 }
 
 impl Output for Parquet {

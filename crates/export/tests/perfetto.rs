@@ -16,8 +16,8 @@ use std::path::Path;
 
 /// The events of a trace; `None` if there is nothing to read it with.
 fn read(path: &Path) -> Option<Vec<Json>> {
-    let module = "perfetto.protos.perfetto.trace.perfetto_trace_pb2";
-    let Some(out) = python(module, include_str!("readers/perfetto.py"), &[path.to_str().unwrap()])
+    let Some(out) =
+        python("perfetto", include_str!("readers/perfetto.py"), &[path.to_str().unwrap()])
     else {
         skip("Python has no perfetto (pip: perfetto, protobuf)");
         return None;
