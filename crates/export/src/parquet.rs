@@ -11,6 +11,7 @@ use columns::{Column, Of};
 use perfring_types::read::Value;
 use serde::Deserialize;
 use slot::Slot;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
@@ -189,7 +190,8 @@ impl Parquet {
     fn add(
         &mut self,
         at: usize,
-        row: slot::Row,
+        common_cells: Vec<Value>,
+        value: Cow<'_, Value>,
         bytes: usize,
         seq: u64,
     ) -> Result<(), OutputError> {
@@ -198,12 +200,12 @@ impl Parquet {
         slot.used = seq;
         if slot.columns().is_none() {
             self.waiting += bytes;
-            if slot.keep(row, bytes) {
+            if slot.keep((common_cells, value.into_owned()), bytes) {
                 self.found(at, common)?;
             }
         } else {
             self.start(at)?;
-            self.add_to_open(at, &row)?;
+            self.add_to_open(at, &common_cells, &value)?;
         }
         while self.waiting > self.options.memory {
             let largest = (0..self.slots.len()).max_by_key(|at| self.held(*at));
@@ -242,14 +244,19 @@ impl Parquet {
         let rows = slot.find(common);
         self.waiting -= held.min(self.waiting);
         self.start(at)?;
-        rows.iter().try_for_each(|row| self.add_to_open(at, row))
+        rows.iter().try_for_each(|(common, value)| self.add_to_open(at, common, value))
     }
 
-    fn add_to_open(&mut self, at: usize, row: &slot::Row) -> Result<(), OutputError> {
+    fn add_to_open(
+        &mut self,
+        at: usize,
+        common: &[Value],
+        value: &Value,
+    ) -> Result<(), OutputError> {
         let rows = self.options.rows;
         let before = self.held(at);
         let Some(slot) = self.slots.get_mut(at) else { return Ok(()) };
-        slot.add(row);
+        slot.add(common, value);
         let table = slot.table.as_ref();
         let (waiting, all) = table.map_or((0, 0), |table| (table.waiting, table.written));
         self.waiting += self.held(at) - before;
@@ -317,17 +324,18 @@ impl Parquet {
             kind.map_or(Value::Null, |kind| Value::Str(kind.name.clone())),
         ];
         let value = match record.value() {
-            Some(Ok(value)) => value.clone(),
+            Some(Ok(value)) => Cow::Borrowed(value),
             other => {
                 let damage = match other {
                     Some(Err(bad)) => Value::Str(bad.to_string()),
                     _ => Value::Null,
                 };
                 let payload = Value::Bytes(record.bytes.to_vec());
-                Value::Struct(vec![("damage".into(), damage), ("payload".into(), payload)])
+                let fields = vec![("damage".into(), damage), ("payload".into(), payload)];
+                Cow::Owned(Value::Struct(fields))
             }
         };
-        self.add(at, (common, value), 512 + 8 * record.bytes.len(), event.seq)
+        self.add(at, common, value, 512 + 8 * record.bytes.len(), event.seq)
     }
 
     fn loss(&mut self, event: &Event<'_>, loss: &Loss) -> Result<(), OutputError> {
@@ -341,7 +349,7 @@ impl Parquet {
             Value::U64(loss.records),
             Value::U64(loss.bytes),
         ];
-        self.add(LOSSES, (row, Value::Null), 512, event.seq)
+        self.add(LOSSES, row, Cow::Owned(Value::Null), 512, event.seq)
     }
 }
 

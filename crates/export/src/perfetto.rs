@@ -77,6 +77,8 @@ pub struct Perfetto {
     /// Whether the next packet begins the interned strings.
     begins: bool,
     described: HashSet<u64>,
+    /// The tracks of a ring and a process, as far as they are described.
+    rings: HashMap<(u32, u32), (u64, u64)>,
     open: HashSet<u64>,
     /// Lost records so far, by ring.
     lost: HashMap<u32, u64>,
@@ -100,6 +102,7 @@ impl Perfetto {
             names: Names::default(),
             begins: true,
             described: HashSet::new(),
+            rings: HashMap::new(),
             open: HashSet::new(),
             lost: HashMap::new(),
             clocks: None,
@@ -144,6 +147,9 @@ impl Perfetto {
 
     /// Describes a process and the track of a ring in it, and returns the two.
     fn ring(&mut self, origin: &Origin, pid: u32) -> Result<(u64, u64), OutputError> {
+        if let Some(known) = self.rings.get(&(origin.id, pid)) {
+            return Ok(*known);
+        }
         let process = tracks::process(pid);
         let name = if pid == origin.producer.pid { origin.producer.name.as_str() } else { "" };
         self.describe(tracks::describe_process(pid, name))?;
@@ -152,6 +158,10 @@ impl Perfetto {
             description: Some(origin.home.clone()),
             ..tracks::describe(ring, process, &origin.name)
         })?;
+        if self.rings.len() >= DESCRIBED {
+            self.rings.clear();
+        }
+        self.rings.insert((origin.id, pid), (process, ring));
         Ok((process, ring))
     }
 
