@@ -72,6 +72,28 @@ impl Plain {
     }
 }
 
+/// What a ring of the kernel's could hold.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable, Record)]
+pub struct Fault {
+    pub pid: u32,
+    pub tid: u32,
+    pub addr: u64,
+}
+
+/// A ring as if it were the kernel's, with records of two threads.
+pub fn kernel_ring(path: &Path, id: u32) -> Followed {
+    let mut producer =
+        Producer::create(path, &Options { time: true, ..Options::default() }).unwrap();
+    for tid in [11, 12, 11] {
+        producer.publish_pod(&Fault { pid: 10, tid, addr: 4096 }).unwrap();
+    }
+    let mut followed = Followed::open(path, id);
+    followed.read();
+    followed.origin.policy = None;
+    followed
+}
+
 /// An archive with strings, an option and lists.
 #[derive(Clone, Debug, Archive, Serialize, Record)]
 #[record(rkyv)]
