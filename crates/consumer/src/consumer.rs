@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// in the page.
 #[derive(Debug)]
 pub struct Consumer {
-    inner: MappedReader,
+    pub(crate) inner: MappedReader,
     pace: Pace,
     wake_at: WakeAt,
     distance: Distance,

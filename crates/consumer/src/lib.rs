@@ -34,9 +34,14 @@
 //! `perfring_types::read` shows records by it whose types the program does not know. In a ring with
 //! time a record has its stamp, and [`Record::wall`] the date.
 //!
+//! Who builds a reader of its own on this, such as a merge of many rings, reads on with
+//! [`Consumer::take`] while nothing is released, and releases up to a [`Mark`] later; or takes a
+//! ring's words and positions raw, with [`Consumer::raw`] and [`Observer::raw`].
+//!
 //! Emptiness is `None` and loss is an [`Item`]; the only error of reading is [`Corrupt`].
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod consumer;
 mod observer;
 mod pace;
@@ -49,11 +54,12 @@ pub use observer::Observer;
 pub use pace::Pace;
 pub use perfring_abi::{Cause, Evict, Layout, Policy, Producers, RecordType, Tell};
 pub use perfring_ring::{
-    Anchor, Anchors, ConsumerBook, Corrupt, Count, Lost, ProducerBook, Recovered, Refused, Saved,
-    SlotFigures, Start, Totals, WakeAt, Who,
+    Anchor, Anchors, ConsumerBook, Corrupt, Count, Front, Lost, Mark, ProducerBook, Recovered,
+    Refused, Saved, SlotFigures, Start, Totals, WakeAt, Who,
 };
 pub use perfring_shm::{
-    AttachError, ClockError, Home, Item, MachineClock, NotThis, Pinned, Record, recover,
+    AttachError, ClockError, Fill, Home, Identity, Idle, Item, MachineClock, NotThis, Pinned, Place,
+    Raw, RawReader, Record, RingFile, Role, recover,
 };
 pub use perfring_types as types;
 pub use snapshot::{Items, Snapshot};

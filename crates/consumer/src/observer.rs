@@ -23,7 +23,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(10);
 /// records and bytes, and goes on from the oldest valid record.
 #[derive(Debug)]
 pub struct Observer {
-    inner: MappedObserver,
+    pub(crate) inner: MappedObserver,
     pace: Pace,
     distance: Distance,
 }

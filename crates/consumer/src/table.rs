@@ -1,7 +1,8 @@
 //! What a ring says of its records' types.
 
+use perfring_abi::TYPES_FIRST;
 use perfring_ring::TypeTable;
-use perfring_types::{BadEntry, Entries, Entry, Record};
+use perfring_types::{BadEntry, Entries, Entry, Record, Schema};
 use thiserror::Error;
 
 /// What a ring has in the place of a type.
@@ -113,6 +114,21 @@ impl Types {
             }
         }
         other.map_or(Ok(false), Err)
+    }
+
+    /// A table with these types, of something that is no ring file.
+    ///
+    /// ```
+    /// use perfring_consumer::Types;
+    /// use perfring_consumer::types::{Encoding, Schema};
+    /// let types = Types::of_schemas(&[Schema::new("demo.Line", Encoding::Utf8).with_hashed_id()]);
+    /// assert_eq!(types.entries().count(), 1);
+    /// ```
+    #[must_use]
+    pub fn of_schemas(schemas: &[Schema<'_>]) -> Self {
+        let words: Vec<u64> = schemas.iter().flat_map(Schema::to_entry).collect();
+        let end = u64::from(!words.is_empty()) * TYPES_FIRST + 8 * words.len() as u64;
+        Types { words, end }
     }
 
     pub(crate) fn end(&self) -> u64 {

@@ -9,17 +9,38 @@
 //! `full` for all.
 #![forbid(unsafe_code)]
 
+mod ctf;
+mod draft;
 mod event;
 pub mod json;
+mod mangle;
 #[cfg(feature = "nats")]
 pub mod nats;
 mod null;
 mod origin;
+#[cfg(feature = "otlp")]
+pub mod otlp;
 mod output;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod perf_data;
+mod perfetto;
+#[cfg(feature = "prometheus")]
+pub mod prometheus;
+pub mod recording;
 mod shapes;
+pub mod signal;
+mod timeline;
+mod totals;
 
+pub use ctf::{Ctf, CtfOptions};
 pub use event::{Event, Key, Loss, LossCause, Rec, What};
 pub use null::Null;
 pub use origin::Origin;
 pub use output::{Figures, Output, OutputError, Took};
+#[cfg(feature = "parquet")]
+pub use parquet::{Parquet, ParquetOptions};
+pub use perf_data::{PerfData, PerfDataOptions};
+pub use perfetto::{Perfetto, PerfettoOptions};
 pub use shapes::Shapes;
+pub use totals::Totals;

@@ -5,7 +5,8 @@
 //! Nothing here makes a system call, and nothing on the way of a record allocates.
 //!
 //! Who has what: `writer` and `room` are the exclusive producer, `shared`, `shared_room`, `lock` and
-//! `slot` one of many; `reader`, `observer` and `snapshot` read both kinds of rings; `totals` are
+//! `slot` one of many; `reader`, `observer` and `snapshot` read both kinds of rings, `ahead` what
+//! they do not release yet, `kernel` those of the kernel; `totals` are
 //! the books, `latch` and `book` how they are kept, `wait` who sleeps and who wakes, `types` the
 //! type table, `time` what tells wall-clock times of stamps.
 //!
@@ -44,10 +45,12 @@
 
 extern crate alloc;
 
+mod ahead;
 mod book;
 #[cfg(any(feature = "heap", loom))]
 pub mod heap;
 mod holder;
+mod kernel;
 mod latch;
 mod lock;
 mod observer;
@@ -67,8 +70,10 @@ mod writer;
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{Cause, Header};
 
+pub use ahead::{Front, Mark};
 pub use book::{ConsumerBook, Count, ProducerBook, Refused};
 pub use holder::Who;
+pub use kernel::{KernelFrame, KernelReader};
 pub use lock::{LOCK_ROUNDS, Peers, Recovered, Shared, recover};
 pub use observer::{Observer, Saved, Seen, Start};
 pub use reader::{Found, Frame, Reader};
@@ -76,7 +81,7 @@ pub use shared::{Group, SharedWriter, Unattached};
 pub use slot::SlotFigures;
 pub use snapshot::{Snapshot, Step};
 pub use time::{Anchor, Anchors, Reading, Scale};
-pub use totals::Totals;
+pub use totals::{Totals, newest_stamp};
 pub use types::{TableFull, TypeTable, TypeTableWriter};
 pub use wait::{Fences, Wake, WakeAt, full_fence};
 pub use writer::{Refusal, Reserved, Writer};
@@ -135,9 +140,18 @@ impl<'a> Ring<'a> {
         self.header.data_tail.load(Ordering::Relaxed)
     }
 
-    /// Copies the words from `pos` on: relaxed loads, since a producer may be writing over them;
-    /// the caller looks at the tail afterwards (F).
-    fn copy_out(&self, pos: u64, to: &mut [u64]) {
+    /// What the word at a position holds: a relaxed load. Of a drop ring's record it is what was
+    /// committed, if the head was loaded before (B) and the tail does not move past it; elsewhere the
+    /// caller looks at the tail afterwards (F).
+    #[must_use]
+    #[inline]
+    pub fn load(&self, pos: u64) -> u64 {
+        self.word(pos).load(Ordering::Relaxed)
+    }
+
+    /// Copies the words from `pos` on, at most a ring of them: relaxed loads, since a producer may
+    /// be writing over them; the caller looks at the tail afterwards (F).
+    pub fn copy_out(&self, pos: u64, to: &mut [u64]) {
         let start = (pos >> 3) as usize & (self.data.len() - 1);
         let (first, second) = to.split_at_mut(to.len().min(self.data.len() - start));
         for (to, from) in first.iter_mut().zip(&self.data[start..]) {

@@ -1,6 +1,7 @@
 //! The observer: reads without leaving a trace, copies each record, and looks afterwards whether
 //! the copy was of a record or of what was being written over it.
 
+use crate::ahead::Pending;
 use crate::book::{ConsumerBook, Count};
 use crate::latch::{self, LatchWriter};
 use crate::reader::{lost_of, split_body};
@@ -51,24 +52,26 @@ pub enum Seen<'a> {
 /// place in the page.
 #[derive(Debug)]
 pub struct Observer {
-    cursor: u64,
+    pub(crate) cursor: u64,
     head: u64,
     /// Records before `cursor`, since the ring was made: read and lost.
     passed: Count,
     /// Of those, lost.
-    lapped: Count,
+    pub(crate) lapped: Count,
     laps_in_a_row: u32,
     policy: Policy,
-    timed: bool,
+    pub(crate) timed: bool,
     /// Words of the ring from `from` to `upto`, judged to be whole.
-    copy: Vec<u64>,
-    from: u64,
-    upto: u64,
-    latch: LatchWriter,
+    pub(crate) copy: Vec<u64>,
+    pub(crate) from: u64,
+    pub(crate) upto: u64,
+    /// A loss that was found by looking ahead: it comes before what is at the cursor.
+    pub(crate) pending: Option<Pending>,
+    pub(crate) latch: LatchWriter,
 }
 
 /// What came of copying anew.
-enum Refill {
+pub(crate) enum Refill {
     Empty,
     Copied,
     Lost(Lost),
@@ -103,6 +106,7 @@ impl Observer {
             copy: alloc::vec![0; (size / 8) as usize],
             from: place.pos,
             upto: place.pos,
+            pending: None,
             latch: LatchWriter::default(),
         })
     }
@@ -129,9 +133,7 @@ impl Observer {
 
     /// Saves the place in the page: for the consumer of an overwrite ring alone.
     pub fn save(&mut self, ring: Ring<'_>) {
-        let read = self.passed.since(self.lapped);
-        let book = ConsumerBook { pos: self.cursor, read, lapped: self.lapped };
-        self.latch.write(&ring.header.consumer, &book.to_words());
+        self.save_mark(ring, &self.mark());
     }
 
     /// The next record or loss, or `None` if there is none now.
@@ -177,7 +179,7 @@ impl Observer {
 
     /// The header at the cursor and its payload's length, if the whole record is in the copy.
     #[inline]
-    fn copied(&self) -> Result<Option<(RecordWord, usize)>, Corrupt> {
+    pub(crate) fn copied(&self) -> Result<Option<(RecordWord, usize)>, Corrupt> {
         let ready = self.upto - self.cursor;
         if ready == 0 {
             return Ok(None);
@@ -194,7 +196,10 @@ impl Observer {
     }
 
     /// Copies what is there from the cursor on, and judges the copy.
-    fn refill(&mut self, ring: Ring<'_>) -> Result<Refill, Corrupt> {
+    pub(crate) fn refill(&mut self, ring: Ring<'_>) -> Result<Refill, Corrupt> {
+        if let Some(lost) = self.take_pending() {
+            return Ok(Refill::Lost(lost));
+        }
         let bad = Corrupt { pos: self.cursor };
         if self.cursor == self.head {
             let head = ring.head();
@@ -263,6 +268,11 @@ impl Observer {
     /// Where this observer would go on.
     #[must_use]
     pub fn saved(&self) -> Saved {
+        self.mark().saved()
+    }
+
+    /// Where it stands: after a loss that was found and not taken yet.
+    pub(crate) fn place(&self) -> Saved {
         Saved { pos: self.cursor, before: self.passed }
     }
 

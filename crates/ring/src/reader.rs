@@ -127,20 +127,20 @@ pub struct Reader {
     /// `data_head` when last looked at.
     head: u64,
     /// What `data_tail` holds.
-    released: u64,
+    pub(crate) released: u64,
     /// Records before `cursor`, since the ring was made.
     records: u64,
     /// Bytes before `cursor` that are no record's: holes and markers.
     skipped: u64,
     /// No further than this goes the quick way.
-    stop: u64,
+    pub(crate) stop: u64,
     /// The same, of a ring without time; else nowhere, so that such a ring pays nothing for it.
     plain_stop: u64,
     /// Release at least after this many bytes.
-    interval: u64,
+    pub(crate) interval: u64,
     /// Looks in a row that found nothing new.
     idle: u32,
-    timed: bool,
+    pub(crate) timed: bool,
     fences: Fences,
     latch: LatchWriter,
 }
@@ -281,7 +281,7 @@ impl Reader {
 
     /// Where the quick way ends: at what is known of, or where a release is due.
     #[inline]
-    fn set_stop(&mut self) {
+    pub(crate) fn set_stop(&mut self) {
         self.stop = self.head.min(self.released + self.interval);
         self.plain_stop = if self.timed { 0 } else { self.stop };
     }
@@ -305,21 +305,27 @@ impl Reader {
         Ok(self.cursor - self.released >= self.interval)
     }
 
-    /// Hands back everything before the cursor. Returns whether a waiting producer is to be woken.
+    /// Hands back everything before the cursor, unless it is on [`Reader::hold`]. Returns whether a
+    /// waiting producer is to be woken.
     pub fn release(&mut self, ring: Ring<'_>) -> bool {
-        if self.cursor == self.released {
+        if self.cursor == self.released || self.holds() {
             return false;
         }
-        // The book before the tail: after a death between the two, the older book fits the tail.
         let book = ConsumerBook { pos: self.cursor, read: self.passed(), lapped: Count::default() };
+        self.hand_back(ring, &book)
+    }
+
+    /// Hands back everything before the book's position, at which it must be true.
+    pub(crate) fn hand_back(&mut self, ring: Ring<'_>, book: &ConsumerBook) -> bool {
+        // The book before the tail: after a death between the two, the older book fits the tail.
         self.latch.write(&ring.header.consumer, &book.to_words());
-        self.released = self.cursor;
+        self.released = book.pos;
         self.set_stop();
-        ring.header.data_tail.store(self.cursor, Ordering::Release); // C, pairs with D
+        ring.header.data_tail.store(book.pos, Ordering::Release); // C, pairs with D
         self.fences.light(); // K, pairs with L
         // Relaxed: K orders it.
         ring.header.space.armed.load(Ordering::Relaxed) != 0
-            && claim_space_wake(&ring.header.space, self.cursor)
+            && claim_space_wake(&ring.header.space, book.pos)
     }
 
     /// A fresh look at how far the producer is.

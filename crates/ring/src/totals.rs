@@ -82,6 +82,19 @@ impl Totals {
     }
 }
 
+/// The stamp of the newest record of a ring with time, or 0 if there was none; of a busy one perhaps
+/// that of a record some time before. Of a hostile one anything.
+#[must_use]
+pub fn newest_stamp(ring: Ring<'_>) -> u64 {
+    let head = ring.head();
+    let from = match producer_book(ring) {
+        Some(book) if book.pos <= head && head - book.pos <= reach(ring) => book.pos,
+        _ => head, // what was noted alone
+    };
+    let walked = crate::time::newest_stamp(ring, from, head);
+    if stood(ring, from) { walked } else { crate::time::newest_stamp(ring, head, head) }
+}
+
 /// What is committed behind reservations that dead producers left open.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stranded {

@@ -4,8 +4,8 @@
 //! its space is really allocated, so that a full disk is an error here and not a SIGBUS later.
 
 use crate::clock::Clock;
-use crate::file::{Place, host_page_size};
-use crate::{AttachError, CreateError, Home, MachineClock, RingFile, Role};
+use crate::file::{Access, host_page_size};
+use crate::{AttachError, CreateError, Home, Idle, MachineClock, RingFile, idle};
 use nix::errno::Errno;
 use nix::fcntl::posix_fallocate;
 use perfring_abi::{
@@ -167,34 +167,28 @@ pub fn create(home: impl Into<Home>, options: &RingOptions) -> Result<(), Create
     }
 }
 
-/// Removes a ring's name. Processes that are attached keep their mapping.
+/// Removes a ring's name. Processes that are attached keep their mapping; one that attaches at this
+/// moment is found attached, or finds the ring removed: nobody publishes into a ring without a name
+/// that it had when it attached, unless `removal` is [`Removal::Always`].
 ///
 /// # Errors
 /// [`AttachError::Busy`] if a producer or consumer is attached and `removal` is not
 /// [`Removal::Always`]; otherwise as for attaching. A file that is no ring is not removed.
 pub fn remove(home: impl Into<Home>, removal: Removal) -> Result<(), AttachError> {
     let home = home.into();
-    let ring = RingFile::open(home.clone(), crate::file::Access::Read)?;
-    if removal == Removal::IfFree {
-        let producers = (0..ring.layout.slots).map(Place::Producer);
-        for place in producers.chain([Place::Consumer]) {
-            if ring.is_held(place)? {
-                let holder = ring.holder(place)?;
-                let role = match place {
-                    Place::Producer(_) => Role::Producer,
-                    Place::Consumer => Role::Consumer,
-                };
-                return Err(AttachError::Busy { home, role, holder });
-            }
-        }
+    if removal == Removal::Always {
+        RingFile::open(home.clone(), Access::Read)?;
+        return idle::unlink(&home);
     }
-    fs::remove_file(home.path()).map_err(|source| match source.kind() {
-        io::ErrorKind::PermissionDenied => {
-            AttachError::Permission { home: home.clone(), wanted: "removing" }
+    match Idle::hold(&home) {
+        Ok(idle) => idle.remove(),
+        // Who may remove a file need not be one who may write it, and cannot lock it then.
+        Err(AttachError::Permission { .. }) => {
+            let ring = RingFile::open(home.clone(), Access::Read)?;
+            if ring.is_in_use()? { Err(idle::busy(&ring)?) } else { idle::unlink(&home) }
         }
-        io::ErrorKind::NotFound => AttachError::NotFound { home: home.clone() },
-        _ => AttachError::Io { home: home.clone(), step: "removing it", source },
-    })
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether a ring in use may be removed.

@@ -137,6 +137,12 @@ pub enum AttachError {
         /// Where.
         source: Corrupt,
     },
+    /// The name led to another ring, or to none, by the time the place was taken.
+    #[error("{home} was removed while it was being attached to: attach again, or make it anew")]
+    Removed {
+        /// The name.
+        home: Home,
+    },
     /// Somebody else holds the place.
     #[error(
         "{home} has a {role} already: {}, pid {} (in its own pid namespace), uid {}",

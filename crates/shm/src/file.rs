@@ -3,19 +3,39 @@
 use crate::clock::Clock;
 use crate::create::now_ns;
 use crate::lock::{self, ByteLock};
+use crate::map::Plain;
+use crate::shared::is_dead;
 use crate::{AttachError, Home, MachineClock, Role};
 use perfring_abi::{CONSUMER_LOCK_BYTE, HeaderPage, Layout, Producers, RECOVER_LOCK_BYTE};
-use perfring_ring::{Corrupt, Who};
+use perfring_ring::{Anchors, Corrupt, Totals, Who};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long whoever attaches waits for one that is about to remove the ring, which takes some
+/// microseconds unless that process is stopped.
+const REMOVAL_LOOKS: u32 = 1000;
+const REMOVAL_PAUSE: Duration = Duration::from_millis(1);
 
 /// What a file is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
     Write,
+}
+
+/// Which file a ring is, and which ring is in it: a ring that took the place of another under the
+/// same name differs, also where a file system gives a number out again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// The file system's number.
+    pub dev: u64,
+    /// The file's number in it.
+    pub ino: u64,
+    /// The ring's own id, see [`Layout::uuid`].
+    pub uuid: [u8; 16],
 }
 
 /// A place that one process at a time can hold.
@@ -36,13 +56,26 @@ pub struct RingFile {
 }
 
 impl RingFile {
+    /// Opens a file to see whether it is a ring, and which. Nothing is mapped, nobody can tell, and
+    /// a symbolic link is not followed.
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn look(home: impl Into<Home>) -> Result<Self, AttachError> {
+        Self::open_with(home.into(), Access::Read, nix::libc::O_NOFOLLOW)
+    }
+
     pub(crate) fn open(home: Home, access: Access) -> Result<Self, AttachError> {
+        Self::open_with(home, access, 0)
+    }
+
+    fn open_with(home: Home, access: Access, flags: i32) -> Result<Self, AttachError> {
         let path = home.path();
         // Not blocking: a FIFO of that name must not hold us up.
         let opened = OpenOptions::new()
             .read(true)
             .write(access == Access::Write)
-            .custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY)
+            .custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY | flags)
             .open(&path);
         let wanted = match access {
             Access::Read => "reading",
@@ -90,6 +123,35 @@ impl RingFile {
         &self.layout
     }
 
+    /// Which file it is.
+    ///
+    /// # Errors
+    /// [`AttachError::Io`].
+    pub fn identity(&self) -> Result<Identity, AttachError> {
+        let meta = self.file.metadata().map_err(|source| self.io("looking at it", source))?;
+        Ok(Identity { dev: meta.dev(), ino: meta.ino(), uuid: self.layout.uuid })
+    }
+
+    /// The uid that it belongs to, and its mode bits.
+    ///
+    /// # Errors
+    /// [`AttachError::Io`].
+    pub fn owner(&self) -> Result<(u32, u32), AttachError> {
+        let meta = self.file.metadata().map_err(|source| self.io("looking at it", source))?;
+        Ok((meta.uid(), meta.mode() & 0o7777))
+    }
+
+    /// Whether its name still leads to this file, and not to nothing or to another.
+    pub(crate) fn is_named(&self) -> Result<bool, AttachError> {
+        let failed = |source| self.io("looking at it", source);
+        let open = self.file.metadata().map_err(failed)?;
+        match std::fs::metadata(self.home.path()) {
+            Ok(named) => Ok((named.dev(), named.ino()) == (open.dev(), open.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
     fn lock_byte(&self, place: Place) -> u64 {
         match place {
             // The slot after the last one stands for whoever recovers the ring.
@@ -108,12 +170,60 @@ impl RingFile {
             .map_err(|source| self.io("asking for its locks", source))
     }
 
+    /// Whether a live process holds any place.
+    ///
+    /// # Errors
+    /// [`AttachError::Io`] where the file system has no such locks.
+    pub fn is_in_use(&self) -> Result<bool, AttachError> {
+        let producers = (0..self.layout.slots).map(Place::Producer);
+        for place in producers.chain([Place::Consumer]) {
+            if self.is_held(place)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Who holds the place, or held it last.
     ///
     /// # Errors
     /// [`AttachError::Io`] if the file cannot be mapped.
     pub fn holder(&self, place: Place) -> Result<Who, AttachError> {
-        Ok(crate::map::Plain::map(self)?.holder(place))
+        Ok(Plain::map(self)?.holder(place))
+    }
+
+    /// The books; `None` if they are damaged.
+    ///
+    /// # Errors
+    /// [`AttachError::Io`] if the file cannot be mapped.
+    pub fn totals(&self) -> Result<Option<Totals>, AttachError> {
+        let map = Plain::map(self)?;
+        Ok(Totals::of(map.shared(), self.layout.policy, is_dead(self)))
+    }
+
+    /// The wall-clock time of the newest record's stamp, ns since 1970: `None` in a ring without time,
+    /// or without records so far. Of a busy ring perhaps that of a record some time before.
+    ///
+    /// # Errors
+    /// [`AttachError::Io`] if the file cannot be mapped.
+    pub fn newest_wall(&self) -> Result<Option<u64>, AttachError> {
+        if !self.layout.time {
+            return Ok(None);
+        }
+        Ok(newest_wall(&Plain::map(self)?))
+    }
+
+    /// The last sign of life that the file has kept, ns since 1970: when it was made, when somebody
+    /// last attached, the stamp of its newest record.
+    ///
+    /// # Errors
+    /// [`AttachError::Io`] if the file cannot be mapped.
+    pub fn last_sign_of_life(&self) -> Result<u64, AttachError> {
+        let map = Plain::map(self)?;
+        let places = (0..self.layout.slots).map(Place::Producer).chain([Place::Consumer]);
+        let attached = places.map(|place| map.holder(place).attached_ns).max();
+        let stamped = if self.layout.time { newest_wall(&map) } else { None };
+        Ok(self.layout.created_ns.max(attached.unwrap_or(0)).max(stamped.unwrap_or(0)))
     }
 
     /// Refuses a ring of the other kind.
@@ -126,14 +236,45 @@ impl RingFile {
 
     /// Takes a place, or says who has it.
     pub(crate) fn take(&self, place: Place, role: Role) -> Result<ByteLock, AttachError> {
-        match ByteLock::take(&self.file, self.lock_byte(place)) {
-            Ok(Some(lock)) => Ok(lock),
-            Ok(None) => Err(AttachError::Busy {
+        let byte = self.lock_byte(place);
+        let lock = self.take_with(|| {
+            ByteLock::take(&self.file, byte).map_err(|source| self.io("locking its place", source))
+        })?;
+        match lock {
+            Some(lock) => Ok(lock),
+            None => Err(AttachError::Busy {
                 home: self.home.clone(),
                 role,
                 holder: self.holder(place)?,
             }),
-            Err(source) => Err(self.io("locking its place", source)),
+        }
+    }
+
+    /// Takes a lock on a ring that is to be there to stay: waits for a removal to be over, and
+    /// makes sure that the ring has survived it. What is locked once it has its name keeps it.
+    pub(crate) fn take_with(
+        &self,
+        mut take: impl FnMut() -> Result<Option<ByteLock>, AttachError>,
+    ) -> Result<Option<ByteLock>, AttachError> {
+        let mut looks = REMOVAL_LOOKS;
+        loop {
+            if let Some(lock) = take()? {
+                return match self.is_named()? {
+                    true => Ok(Some(lock)),
+                    false => Err(AttachError::Removed { home: self.home.clone() }),
+                };
+            }
+            if looks == 0 {
+                return Ok(None);
+            }
+            let removing = lock::is_being_removed(&self.file)
+                .map_err(|source| self.io("asking for its locks", source))?;
+            if removing {
+                looks -= 1;
+                std::thread::sleep(REMOVAL_PAUSE);
+            } else {
+                looks = 0; // once more: it may be over since the lock was tried
+            }
         }
     }
 
@@ -164,6 +305,14 @@ impl RingFile {
 
     pub(crate) fn corrupt(&self, source: Corrupt) -> AttachError {
         AttachError::Corrupt { home: self.home.clone(), source }
+    }
+}
+
+fn newest_wall(map: &Plain) -> Option<u64> {
+    let ring = map.ring();
+    match perfring_ring::newest_stamp(ring) {
+        0 => None,
+        stamp => Anchors::read(ring).wall(ring.head(), stamp),
     }
 }
 

@@ -27,6 +27,7 @@
 //!   producer uses an observer, whose records are copies.
 //! * Every attach maps the file anew, so two handles in one process never share an address.
 
+mod ahead;
 mod clock;
 mod create;
 mod error;
@@ -34,11 +35,14 @@ mod file;
 mod fork;
 mod futex;
 mod home;
+mod idle;
+mod kernel;
 mod lock;
 mod machine;
 mod map;
 mod observer;
 mod peers;
+mod raw;
 mod reader;
 mod recover;
 mod shaped;
@@ -46,12 +50,16 @@ mod shared;
 mod types;
 mod writer;
 
+pub use ahead::Fill;
 pub use create::{Removal, RingOptions, create, remove};
 pub use error::{AttachError, CreateError, ReserveError, Role};
-pub use file::{Place, RingFile};
+pub use file::{Identity, Place, RingFile};
 pub use home::Home;
+pub use idle::Idle;
+pub use kernel::{Also, KernelEvent, KernelEventSpec, KernelEvents, MappedKernel, NoEvent, Whose};
 pub use machine::{ClockError, MachineClock};
 pub use observer::{MappedObserver, SlotsSeen, bytes_of};
+pub use raw::{Raw, RawReader};
 pub use reader::{Item, MappedReader, Pinned, Record};
 pub use recover::recover;
 pub use shaped::NotThis;

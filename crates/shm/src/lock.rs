@@ -12,21 +12,40 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-/// A held byte. Given back when dropped, also if a forked child still has the description; but not
+/// The byte that only whoever removes the ring locks, with all others.
+const REMOVAL_BYTE: u64 = 0;
+
+/// A held byte, or all of them. Given back when dropped, also if a forked child still has the description; but not
 /// by such a child.
 #[derive(Debug)]
 pub(crate) struct ByteLock {
     file: Arc<File>,
-    byte: u64,
+    range: Range,
     generation: u32,
 }
 
-fn range(kind: libc::c_int, byte: u64) -> libc::flock {
+/// Bytes of the file.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    start: u64,
+    /// 0: to the end, however far that is.
+    len: u64,
+}
+
+impl Range {
+    const ALL: Range = Range { start: 0, len: 0 };
+
+    fn byte(start: u64) -> Self {
+        Range { start, len: 1 }
+    }
+}
+
+fn request(kind: libc::c_int, range: Range) -> libc::flock {
     libc::flock {
         l_type: kind as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: byte as libc::off_t,
-        l_len: 1,
+        l_start: range.start as libc::off_t,
+        l_len: range.len as libc::off_t,
         l_pid: 0, // the kernel wants it zero
     }
 }
@@ -34,9 +53,18 @@ fn range(kind: libc::c_int, byte: u64) -> libc::flock {
 impl ByteLock {
     /// Takes the byte, or says that somebody has it.
     pub(crate) fn take(file: &Arc<File>, byte: u64) -> io::Result<Option<Self>> {
+        Self::take_range(file, Range::byte(byte))
+    }
+
+    /// Takes all bytes in one step, or says that somebody has one of them.
+    pub(crate) fn take_all(file: &Arc<File>) -> io::Result<Option<Self>> {
+        Self::take_range(file, Range::ALL)
+    }
+
+    fn take_range(file: &Arc<File>, range: Range) -> io::Result<Option<Self>> {
         let generation = fork::generation();
-        match fcntl(file.as_ref(), FcntlArg::F_OFD_SETLK(&range(libc::F_WRLCK, byte))) {
-            Ok(_) => Ok(Some(ByteLock { file: Arc::clone(file), byte, generation })),
+        match fcntl(file.as_ref(), FcntlArg::F_OFD_SETLK(&request(libc::F_WRLCK, range))) {
+            Ok(_) => Ok(Some(ByteLock { file: Arc::clone(file), range, generation })),
             Err(Errno::EAGAIN | Errno::EACCES) => Ok(None),
             Err(errno) => Err(errno.into()),
         }
@@ -49,14 +77,19 @@ impl Drop for ByteLock {
             return; // its parent's
         }
         // Cannot fail on a lock that is held; closing the file would free it as well.
-        let unlock = range(libc::F_UNLCK, self.byte);
+        let unlock = request(libc::F_UNLCK, self.range);
         let _ = fcntl(self.file.as_ref(), FcntlArg::F_OFD_SETLK(&unlock));
     }
 }
 
 /// Whether somebody else holds the byte. Needs no more than read permission.
 pub(crate) fn is_held(file: &File, byte: u64) -> io::Result<bool> {
-    let mut probe = range(libc::F_WRLCK, byte);
+    let mut probe = request(libc::F_WRLCK, Range::byte(byte));
     fcntl(file, FcntlArg::F_OFD_GETLK(&mut probe))?;
     Ok(libc::c_int::from(probe.l_type) != libc::F_UNLCK)
+}
+
+/// Whether somebody is about to remove the file.
+pub(crate) fn is_being_removed(file: &File) -> io::Result<bool> {
+    is_held(file, REMOVAL_BYTE)
 }

@@ -128,6 +128,11 @@ impl Mirror {
         Ring::new(header, data)
     }
 
+    /// Where the header page is.
+    pub(crate) fn base(&self) -> *const u8 {
+        self.base.as_ptr()
+    }
+
     #[inline]
     fn at(&self, pos: u64) -> *mut u8 {
         let offset = pos as usize & (self.data_size - 1);
@@ -375,6 +380,11 @@ impl Plain {
         let data = unsafe { slice::from_raw_parts(data.cast::<AtomicU64>(), self.data_size / 8) };
         // `Layout::check` saw to it that the size is a power of two of whole pages.
         Ring::new(header, data)
+    }
+
+    /// Where the header page is.
+    pub(crate) fn base(&self) -> *const u8 {
+        self.map.as_ptr()
     }
 
     /// The ring and its slots; only loads are allowed on them.

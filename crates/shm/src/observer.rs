@@ -14,9 +14,9 @@ use perfring_ring::{
 /// A read-only view of a ring, dead or alive, with a cursor of its own.
 #[derive(Debug)]
 pub struct MappedObserver {
-    map: Plain,
-    ring: RingFile,
-    observer: Observer,
+    pub(crate) map: Plain,
+    pub(crate) ring: RingFile,
+    pub(crate) observer: Observer,
 }
 
 impl MappedObserver {

@@ -17,7 +17,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 /// How far before its turn a line is asked for.
-const AHEAD: u64 = 512;
+pub(crate) const AHEAD: u64 = 512;
 
 /// One record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,11 +53,11 @@ pub enum Item<'a> {
 }
 
 #[derive(Debug)]
-enum Cursor {
+pub(crate) enum Cursor {
     /// Drop: records are pinned.
     Pinned(Reader),
-    /// Overwrite: records are copied, and the place is saved in the page.
-    Copied { observer: Observer, unsaved: u64 },
+    /// Overwrite: records are copied, and the place is saved in the page, unless that is on hold.
+    Copied { observer: Observer, unsaved: u64, hold: bool },
 }
 
 /// The one consumer of a ring, for as long as it lives.
@@ -65,11 +65,11 @@ enum Cursor {
 pub struct MappedReader {
     // First, so that it is dropped first: what a forked child is cut off from.
     children: NotForChildren,
-    map: Mirror,
-    cursor: Cursor,
+    pub(crate) map: Mirror,
+    pub(crate) cursor: Cursor,
     /// Where this consumer last went to sleep before something that was not published.
     lagged_at: Option<u64>,
-    ring: RingFile,
+    pub(crate) ring: RingFile,
     _lock: ByteLock,
 }
 
@@ -91,6 +91,7 @@ impl MappedReader {
             Policy::Overwrite => Observer::resume(map.ring()).map(|observer| Cursor::Copied {
                 observer: observer.with_time(ring.layout.time),
                 unsaved: 0,
+                hold: false,
             }),
         }
         .map_err(|source| ring.corrupt(source))?;
@@ -177,10 +178,10 @@ impl MappedReader {
                     None => None,
                 })
             }
-            Cursor::Copied { observer, unsaved } => {
+            Cursor::Copied { observer, unsaved, hold } => {
                 let ring = self.map.ring();
                 // What the last call returned is dealt with now.
-                if *unsaved >= ring.data_size() / 8 {
+                if *unsaved >= ring.data_size() / 8 && !*hold {
                     observer.save(ring);
                     *unsaved = 0;
                 }
@@ -194,7 +195,7 @@ impl MappedReader {
     }
 
     /// Hands back, or saves, everything that [`MappedReader::read`] returned before: the producer
-    /// gets the space, and a restart goes on after it.
+    /// gets the space, and a restart goes on after it. On [`MappedReader::hold`] it does nothing.
     pub fn release(&mut self) {
         let ring = self.map.ring();
         match &mut self.cursor {
@@ -203,8 +204,8 @@ impl MappedReader {
                     futex::wake(ring.space_word());
                 }
             }
-            Cursor::Copied { observer, unsaved } => {
-                if *unsaved > 0 {
+            Cursor::Copied { observer, unsaved, hold } => {
+                if *unsaved > 0 && !*hold {
                     observer.save(ring);
                     *unsaved = 0;
                 }
@@ -265,21 +266,8 @@ impl MappedReader {
     /// behind it are read: nobody else may be there to do it.
     pub fn sleep(&mut self, at: WakeAt, mut limit: Duration) {
         self.release();
-        if self.ring.layout.producers == Producers::Many {
-            let shared = self.map.shared();
-            if shared.lags() {
-                limit = limit.min(futex::SLICE);
-                // A live producer's reservation is not seen twice at the same place; or its owner
-                // is slow, and there is nothing to do about it.
-                let cursor = self.cursor();
-                if self.lagged_at == Some(cursor)
-                    && shared.held_up().is_none_or(is_dead(&self.ring))
-                {
-                    // It fails while a live producer is stopped with the lock: then later.
-                    let _ = recover_file(&self.ring);
-                }
-                self.lagged_at = Some(cursor);
-            }
+        if self.tend() {
+            limit = limit.min(futex::SLICE);
         }
         let ring = self.map.ring();
         let passed = match &self.cursor {
@@ -292,6 +280,27 @@ impl MappedReader {
             futex::sleep(ring.wait_word(), value, limit.min(most));
             ring.end_sleep();
         }
+    }
+
+    /// Ends what a dead producer of a shared ring left open, if that stood there at the last call,
+    /// too. Returns whether something is open before what is published.
+    pub fn tend(&mut self) -> bool {
+        if self.ring.layout.producers == Producers::One {
+            return false;
+        }
+        let shared = self.map.shared();
+        let lags = shared.lags();
+        if lags {
+            // A live producer's reservation is not seen twice at the same place; or its owner is
+            // slow, and there is nothing to do about it.
+            let cursor = self.cursor();
+            if self.lagged_at == Some(cursor) && shared.held_up().is_none_or(is_dead(&self.ring)) {
+                // It fails while a live producer is stopped with the lock: then later.
+                let _ = recover_file(&self.ring);
+            }
+            self.lagged_at = Some(cursor);
+        }
+        lags
     }
 
     /// Records that were overwritten before this consumer, or one before it, came to them.
@@ -336,7 +345,7 @@ impl Drop for MappedReader {
 }
 
 #[inline]
-fn record<'a>(frame: &Frame, bytes: &'a [u8]) -> Item<'a> {
+pub(crate) fn record<'a>(frame: &Frame, bytes: &'a [u8]) -> Item<'a> {
     Item::Record(Record { pos: frame.pos, kind: frame.kind, bytes, time: frame.time })
 }
 

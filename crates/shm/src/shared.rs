@@ -6,13 +6,13 @@ use crate::fork::NotForChildren;
 use crate::lock::ByteLock;
 use crate::map::{DataAccess, Mirror};
 use crate::peers::Kernel;
-use crate::types::Known;
+use crate::types::{Known, put_entry};
 use crate::{AttachError, Home, MachineClock, ReserveError, futex};
 use perfring_abi::{HEADER_LEN, Layout, Producers, RecordType};
 use perfring_ring::{
     Count, Group, Peers, Refusal, Refused, Reserved, SharedWriter, Unattached, Wake, Who,
 };
-use perfring_types::Schema;
+use perfring_types::{Entry, Schema};
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
@@ -116,6 +116,17 @@ impl MappedShared {
         self.known
             .look_up(&self.ring, self.map.types_to_write(), schema)
             .map_err(ReserveError::Type)
+    }
+
+    /// Makes sure that the ring's type table has this entry, which another ring's table had.
+    ///
+    /// # Errors
+    /// [`ReserveError::Type`]; [`ReserveError::Forked`].
+    pub fn register_entry(&self, entry: &Entry<'_>) -> Result<(), ReserveError> {
+        if self.children.forked() {
+            return Err(ReserveError::Forked);
+        }
+        put_entry(&self.ring, self.map.types_to_write(), entry).map_err(ReserveError::Type)
     }
 
     /// Publishes one record.
@@ -398,14 +409,21 @@ fn held_up(ring: &RingFile, slot: Option<u32>) -> Result<AttachError, AttachErro
 fn take_slot(ring: &RingFile, map: &Mirror) -> Result<(u32, ByteLock), AttachError> {
     let fresh = |slot: &u32| Who::read(&map.slots()[*slot as usize].holder).epoch == 0;
     let all = 0..ring.layout.slots;
-    for slot in all.clone().filter(fresh).chain(all) {
-        let byte = ring.layout.slot_lock_byte(slot);
-        let taken = ByteLock::take(&ring.file, byte);
-        if let Some(lock) = taken.map_err(|source| ring.io("locking a slot", source))? {
-            return Ok((slot, lock));
+    let mut taken = 0;
+    let lock = ring.take_with(|| {
+        for slot in all.clone().filter(fresh).chain(all.clone()) {
+            let lock = ByteLock::take(&ring.file, ring.layout.slot_lock_byte(slot));
+            if let Some(lock) = lock.map_err(|source| ring.io("locking a slot", source))? {
+                taken = slot;
+                return Ok(Some(lock));
+            }
         }
+        Ok(None)
+    })?;
+    match lock {
+        Some(lock) => Ok((taken, lock)),
+        None => Err(AttachError::Slots { home: ring.home.clone(), slots: ring.layout.slots }),
     }
-    Err(AttachError::Slots { home: ring.home.clone(), slots: ring.layout.slots })
 }
 
 /// The bytes of one record of a shared ring: write them, then commit. Dropped, it is discarded.

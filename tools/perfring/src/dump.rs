@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
     }
     output.flush()?;
-    let ended = output.end(&args.ring);
+    let ended = output.end(Some(&args.ring));
     counters(snapshot.totals(), &output.sum());
     damage.map_or(ended, |error| Err(damaged(&args.ring, error, output.seen())))
 }
@@ -70,7 +70,7 @@ fn salvage(args: &Args, stop: &Stop) -> Result<(), Failure> {
         }
     };
     // The worse damage is the one to tell.
-    let _ = output.end(&args.ring);
+    let _ = output.end(Some(&args.ring));
     output.flush()?;
     Err(damaged(&args.ring, ended, output.seen()))
 }

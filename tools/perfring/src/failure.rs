@@ -2,6 +2,7 @@
 
 use clap::CommandFactory;
 use perfring_consumer::{AttachError, Corrupt, Home};
+use perfring_export::recording::is_recording;
 use perfring_producer::CreateError;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -19,6 +20,8 @@ pub(crate) enum Failure {
     Damaged(String),
     /// Records were lost and `--fail-on-loss` was given.
     Loss(String),
+    /// This machine does not allow it, or not to this user.
+    Forbidden(String),
     /// `--timeout` is over.
     Timeout(String),
     /// SIGINT or SIGTERM: its number.
@@ -46,6 +49,20 @@ impl Failure {
         Failure::Damaged(format!("{home}: {error}; {hint}"))
     }
 
+    /// What there is to say.
+    pub(crate) fn sentence(self) -> String {
+        match self {
+            Failure::General(text)
+            | Failure::Usage(text)
+            | Failure::NotFound(text)
+            | Failure::Damaged(text)
+            | Failure::Loss(text)
+            | Failure::Timeout(text) => text,
+            Failure::Clap(error) => usage_sentence(&error),
+            Failure::Signal(_) | Failure::Told(_) | Failure::ClosedPipe => String::new(),
+        }
+    }
+
     /// Says what there is to say, and gives the exit code.
     pub(crate) fn report(self) -> ExitCode {
         let (code, sentence) = match self {
@@ -54,6 +71,7 @@ impl Failure {
             Failure::NotFound(text) => (3, text),
             Failure::Damaged(text) => (4, text),
             Failure::Loss(text) => (5, text),
+            Failure::Forbidden(text) => (6, text),
             Failure::Timeout(text) => (124, text),
             Failure::Signal(number) => return ExitCode::from(128 + (number & 0x7f) as u8),
             Failure::Told(code) => return ExitCode::from(code),
@@ -111,6 +129,11 @@ impl From<AttachError> for Failure {
         match &error {
             AttachError::NotFound { home } => {
                 Failure::NotFound(format!("{error}: make it with `perfring create {home}`"))
+            }
+            AttachError::Bad { home, .. } if is_recording(&home.path()) => {
+                let what = "is a recording and no ring: `perfring export` shows what is in it, and \
+                            `perfring replay` publishes it into a ring";
+                Failure::Damaged(format!("{home} {what}"))
             }
             AttachError::Bad { .. } | AttachError::Corrupt { .. } => {
                 Failure::Damaged(error.to_string())

@@ -1,7 +1,8 @@
-//! `perfring tail` and `perfring consume`: records as they come.
+//! `perfring tail` and `perfring consume`: records of a ring as they come.
 
 use crate::args;
 use crate::failure::{Failure, note};
+use crate::kernel::{self, KernelArgs};
 use crate::output::{FormatArgs, Output};
 use crate::shapes::Shapes;
 use crate::stat;
@@ -15,15 +16,22 @@ use std::time::{Duration, Instant};
 /// Show records without touching the ring
 ///
 /// Reads as an observer: needs read permission, moves nothing. One that is too slow
-/// for an overwrite ring is told how much it missed.
+/// for an overwrite ring is told how much it missed. With --perf, what the kernel does stands
+/// between the ring's records, in the order of time, and is shown until its process ends.
 ///
 /// Example: perfring tail -f --format json /dev/shm/ticks
+/// Example: perfring tail --perf context-switches --pid 1234 /dev/shm/log
 #[derive(Debug, clap::Args)]
 pub(crate) struct TailArgs {
+    /// A path, or shm:NAME; with --perf it may be left out
+    #[arg(value_parser = args::home(), required_unless_present = "perf")]
+    ring: Option<Home>,
     /// Where to begin: at the oldest record that is there, or with what comes from now on. Older
     /// ones are not shown then, whatever --since says
     #[arg(long, value_enum, default_value_t = From::Oldest)]
     from: From,
+    #[command(flatten)]
+    kernel: KernelArgs,
     #[command(flatten)]
     follow: FollowArgs,
 }
@@ -37,29 +45,29 @@ pub(crate) struct TailArgs {
 /// Example: perfring consume -n 100 --timeout 5 shm:ticks
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConsumeArgs {
+    /// A path, or shm:NAME
+    #[arg(value_parser = args::home())]
+    ring: Home,
     #[command(flatten)]
     follow: FollowArgs,
 }
 
 #[derive(Debug, clap::Args)]
-struct FollowArgs {
-    /// A path, or shm:NAME
-    #[arg(value_parser = args::home())]
-    ring: Home,
+pub(crate) struct FollowArgs {
     /// Go on with what comes, until the ring is removed or Ctrl-C
     #[arg(long, short)]
     follow: bool,
     /// End after N records that were shown
     #[arg(short = 'n', long = "records", value_name = "N")]
-    records: Option<u64>,
+    pub(crate) records: Option<u64>,
     /// Go on with what comes for at most SECONDS, then end with code 124
     #[arg(long, value_name = "SECONDS", value_parser = args::seconds)]
-    timeout: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
     /// End with code 5 if records were lost: told in the stream, or counted and not told yet
     #[arg(long)]
-    fail_on_loss: bool,
+    pub(crate) fail_on_loss: bool,
     #[command(flatten)]
-    format: FormatArgs,
+    pub(crate) format: FormatArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -71,7 +79,7 @@ enum From {
 pub(crate) fn tail(args: &TailArgs) -> Result<(), Failure> {
     let start = match args.from {
         From::Oldest => Start::Oldest,
-        From::Latest if args.follow.waits() => Start::Latest,
+        From::Latest if args.follow.waits() || args.kernel.is_wanted() => Start::Latest,
         From::Latest => {
             let why = "--from latest has nothing to show without -f or --timeout";
             return Err(Failure::Usage(why.to_owned()));
@@ -79,15 +87,25 @@ pub(crate) fn tail(args: &TailArgs) -> Result<(), Failure> {
     };
     args.follow.format.check()?;
     let stop = Stop::install()?;
-    let observer = Observer::open(&args.follow.ring, start)?;
-    run(&args.follow, Source::Observer(observer), &stop)
+    let observe = |ring: &Home| Observer::open(ring, start);
+    match &args.ring {
+        ring if args.kernel.is_wanted() => {
+            let ring = match ring {
+                Some(ring) => Some((ring, observe(ring)?)),
+                None => None,
+            };
+            kernel::tail(&args.kernel, &args.follow, ring, &stop)
+        }
+        Some(ring) => run(&args.follow, ring, Source::Observer(observe(ring)?), &stop),
+        None => Err(Failure::Usage("a ring is missing; see `perfring tail --help`".to_owned())),
+    }
 }
 
 pub(crate) fn consume(args: &ConsumeArgs) -> Result<(), Failure> {
     args.follow.format.check()?;
     let stop = Stop::install()?;
-    let consumer = Consumer::attach_as(&args.follow.ring, "perfring consume")?;
-    run(&args.follow, Source::Consumer(consumer), &stop)
+    let consumer = Consumer::attach_as(&args.ring, "perfring consume")?;
+    run(&args.follow, &args.ring, Source::Consumer(consumer), &stop)
 }
 
 impl FollowArgs {
@@ -97,7 +115,7 @@ impl FollowArgs {
 }
 
 /// Items that are read between two looks at the signals, and held together by a consumer.
-const TURN: u64 = 1024;
+pub(crate) const TURN: u64 = 1024;
 
 enum Source {
     Observer(Observer),
@@ -113,15 +131,15 @@ enum Turn {
     More,
 }
 
-fn run(args: &FollowArgs, mut source: Source, stop: &Stop) -> Result<(), Failure> {
-    let since = args.format.since(&args.ring, source.layout())?;
+fn run(args: &FollowArgs, ring: &Home, mut source: Source, stop: &Stop) -> Result<(), Failure> {
+    let since = args.format.since(ring, source.layout())?;
     let since = since.map(Since::before_now).transpose()?;
-    let shapes = Shapes::follow(&args.ring, source.layout())?;
+    let shapes = Shapes::follow(ring, source.layout())?;
     let mut output = Output::new(&args.format, shapes, since);
-    let ended = follow(args, &mut source, &mut output, stop);
+    let ended = follow(args, ring, &mut source, &mut output, stop);
     let flushed = match &ended {
         Err(Failure::ClosedPipe) => Ok(()),
-        _ => output.end(&args.ring),
+        _ => output.end(Some(ring)),
     };
     drop(source);
     match ended {
@@ -130,11 +148,10 @@ fn run(args: &FollowArgs, mut source: Source, stop: &Stop) -> Result<(), Failure
                 Ok(()) | Err(Failure::Damaged(_)) => {}
                 Err(failure) => return Err(failure),
             }
-            let lost = output.lost().saturating_add(untold(&args.ring));
+            let lost = output.lost().saturating_add(untold(ring));
             if lost > 0 {
                 return Err(Failure::Loss(format!(
-                    "{lost} records of {} were lost: see `perfring stat {0}`",
-                    args.ring
+                    "{lost} records of {ring} were lost: see `perfring stat {ring}`"
                 )));
             }
             ended.and(flushed)
@@ -146,21 +163,22 @@ fn run(args: &FollowArgs, mut source: Source, stop: &Stop) -> Result<(), Failure
 
 fn follow(
     args: &FollowArgs,
+    ring: &Home,
     source: &mut Source,
     output: &mut Output<'_>,
     stop: &Stop,
 ) -> Result<(), Failure> {
     let deadline = args.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    let name = Name::of(&args.ring);
+    let name = Name::of(ring);
     let mut left = args.records.unwrap_or(u64::MAX);
     // Without -f a producer that never pauses must not keep us for ever.
-    let until = if args.waits() { u64::MAX } else { head(&args.ring) };
+    let until = if args.waits() { u64::MAX } else { head(ring) };
     loop {
         if left == 0 {
             return Ok(());
         }
         stop.check()?;
-        let turn = source.turn(&args.ring, output, &mut left, until)?;
+        let turn = source.turn(ring, output, &mut left, until)?;
         // Whoever reads along sees what was shown, though the ring may never be empty.
         output.flush()?;
         if left == 0 || (turn == Turn::Empty && !args.waits()) {
@@ -178,13 +196,13 @@ fn follow(
             continue;
         }
         if !source.wait(wait) && !name.still_names() && !source.is_fed() {
-            note(&format!("{} was removed: the end", args.ring));
+            note(&format!("{ring} was removed: the end"));
             return Ok(());
         }
     }
 }
 
-fn timeout_sentence(args: &FollowArgs, left: u64) -> String {
+pub(crate) fn timeout_sentence(args: &FollowArgs, left: u64) -> String {
     let time = args.timeout.unwrap_or_default().as_secs_f64();
     match args.records {
         Some(wanted) => format!("{} of {wanted} records came within {time} s", wanted - left),
@@ -306,19 +324,19 @@ fn untold(home: &Home) -> u64 {
 }
 
 /// Whether the ring still has its name.
-struct Name {
+pub(crate) struct Name {
     path: std::path::PathBuf,
     identity: Option<(u64, u64)>,
 }
 
 impl Name {
-    fn of(home: &Home) -> Self {
+    pub(crate) fn of(home: &Home) -> Self {
         let path = home.path();
         let identity = std::fs::metadata(&path).ok().map(|meta| (meta.dev(), meta.ino()));
         Name { path, identity }
     }
 
-    fn still_names(&self) -> bool {
+    pub(crate) fn still_names(&self) -> bool {
         match std::fs::metadata(&self.path) {
             Ok(meta) => self.identity == Some((meta.dev(), meta.ino())),
             Err(error) => error.kind() != std::io::ErrorKind::NotFound,

@@ -8,7 +8,12 @@ pub(crate) fn name(who: &Who) -> String {
     if who.name.is_empty() {
         return "unnamed".to_owned();
     }
-    who.name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    printable(&who.name)
+}
+
+/// A text of somebody else's, harmless to a terminal.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// The producer that has a slot, or had it last.

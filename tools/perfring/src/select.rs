@@ -80,12 +80,17 @@ impl SelectArgs {
         self.conditions.iter().all(holds)
     }
 
-    /// Says of names that no type in the ring has.
-    pub(crate) fn tell_unknown(&self, home: &Home, shapes: &Shapes) {
+    /// Says of names that no type in the ring has, or in any of several.
+    pub(crate) fn tell_unknown(&self, home: Option<&Home>, shapes: &[Shapes]) {
         for wanted in self.types.iter().filter(|wanted| wanted.id.is_none()) {
-            if shapes.table().by_name(&wanted.text).next().is_none() {
-                let text = &wanted.text;
-                note(&format!("no type is called {text:?}; `perfring types {home}` shows them"));
+            let text = &wanted.text;
+            if shapes.iter().all(|shapes| shapes.table().by_name(text).next().is_none()) {
+                note(&match home {
+                    Some(home) => {
+                        format!("no type is called {text:?}; `perfring types {home}` shows them")
+                    }
+                    None => format!("no type of the kernel's records is called {text:?}"),
+                });
             }
         }
     }

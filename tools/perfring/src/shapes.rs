@@ -50,6 +50,8 @@ pub(crate) struct Shapes {
     /// Of all that found no room among them.
     others: Missed,
     anchors: Anchors,
+    /// Whose records they are, where there are several.
+    name: Option<String>,
 }
 
 impl Shapes {
@@ -58,6 +60,21 @@ impl Shapes {
         let mut shapes = Shapes { anchors, ..Shapes::default() };
         shapes.learn(types);
         shapes
+    }
+
+    /// The same, of the ring that has this name.
+    pub(crate) fn named(self, name: impl Into<String>) -> Self {
+        Shapes { name: Some(name.into()), ..self }
+    }
+
+    /// Whose records they are, where there are several.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// From now on the time is told so.
+    pub(crate) fn set_anchors(&mut self, anchors: Anchors) {
+        self.anchors = anchors;
     }
 
     /// Of the ring that stands there, if it is the one of this layout.

@@ -11,7 +11,7 @@ use crate::select::SelectArgs;
 use crate::shapes::Shapes;
 use crate::time::{self, Bound, Since};
 use clap::ValueEnum;
-use perfring_consumer::{Home, Item, Layout, Lost, Record};
+use perfring_consumer::{Anchors, Home, Item, Layout, Lost, Record};
 use std::io::{self, BufWriter, StdoutLock, Write};
 
 /// How records are written.
@@ -50,7 +50,8 @@ pub(crate) struct FormatArgs {
 pub(crate) struct Output<'a> {
     out: BufWriter<StdoutLock<'static>>,
     args: &'a FormatArgs,
-    shapes: Shapes,
+    /// Of each ring.
+    shapes: Vec<Shapes>,
     since: Option<Bound>,
     /// Records of which nobody can tell whether they are since then.
     undated: u64,
@@ -67,6 +68,11 @@ impl FormatArgs {
             Some(_) if !layout.time => Err(time::untimed(home)),
             since => Ok(since),
         }
+    }
+
+    /// What `--since` says of rings with stamps, if anything.
+    pub(crate) fn since_by_stamps(&self) -> Option<Since> {
+        self.select.since()
     }
 
     /// Whether all of this can be done.
@@ -88,7 +94,13 @@ impl<'a> Output<'a> {
     ///
     /// What is older than `since` is not wanted.
     pub(crate) fn new(args: &'a FormatArgs, shapes: Shapes, since: Option<Bound>) -> Self {
-        shapes.damage().iter().for_each(|damage| note(&damage.to_string()));
+        Self::of_many(args, vec![shapes], since)
+    }
+
+    /// Of several rings.
+    pub(crate) fn of_many(args: &'a FormatArgs, shapes: Vec<Shapes>, since: Option<Bound>) -> Self {
+        let damage = shapes.iter().flat_map(Shapes::damage);
+        damage.for_each(|damage| note(&damage.to_string()));
         let out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
         Output { out, args, shapes, since, undated: 0, lost: 0, seen: 0, shown: 0, bad: 0 }
     }
@@ -96,15 +108,20 @@ impl<'a> Output<'a> {
     /// Writes a record to stdout, if it is wanted. A loss goes to stderr, in JSON to stdout as well
     /// as all data. Returns how many records were shown: one or none.
     pub(crate) fn item(&mut self, item: Item<'_>) -> Result<u64, Failure> {
+        self.item_of(0, item)
+    }
+
+    /// As [`Output::item`], of the ring at this place.
+    pub(crate) fn item_of(&mut self, ring: usize, item: Item<'_>) -> Result<u64, Failure> {
         let before = self.shown;
         let written = match item {
-            Item::Record(record) => self.record(record),
+            Item::Record(record) => self.record(ring, record),
             Item::Lost(lost) => {
                 self.lost = self.lost.saturating_add(lost.records);
                 if self.args.format == Format::Json {
                     json::lost(&mut self.out, &lost)
                 } else {
-                    self.tell(&lost)
+                    self.tell(ring, &lost)
                 }
             }
         };
@@ -112,11 +129,19 @@ impl<'a> Output<'a> {
         Ok(self.shown - before)
     }
 
-    fn record(&mut self, record: Record<'_>) -> io::Result<()> {
+    /// The time of this ring's records is told so from now on.
+    pub(crate) fn set_anchors(&mut self, ring: usize, anchors: Anchors) {
+        if let Some(shapes) = self.shapes.get_mut(ring) {
+            shapes.set_anchors(anchors);
+        }
+    }
+
+    fn record(&mut self, ring: usize, record: Record<'_>) -> io::Result<()> {
         let args = self.args;
         let shown = args.format != Format::Raw && !args.untyped;
         self.seen += 1;
-        let mut seen = self.shapes.see(record);
+        let Some(shapes) = self.shapes.get_mut(ring) else { return Ok(()) };
+        let mut seen = shapes.see(record);
         if !args.select.takes_type(&seen) {
             return Ok(());
         }
@@ -144,7 +169,7 @@ impl<'a> Output<'a> {
     }
 
     /// Says what of the types was not as it should be, after everything was shown.
-    pub(crate) fn end(&mut self, home: &Home) -> Result<(), Failure> {
+    pub(crate) fn end(&mut self, home: Option<&Home>) -> Result<(), Failure> {
         self.flush()?;
         if self.bad > 0 {
             let (records, are) =
@@ -157,7 +182,8 @@ impl<'a> Output<'a> {
             note(&format!("{records} {have} no wall-clock time any more, and were left out"));
         }
         self.args.select.tell_unknown(home, &self.shapes);
-        if self.shapes.damage().is_empty() {
+        let Some(home) = home else { return Ok(()) };
+        if self.shapes.iter().all(|shapes| shapes.damage().is_empty()) {
             return Ok(());
         }
         let what = "its type table is damaged, so records of some types are shown as bytes";
@@ -180,15 +206,19 @@ impl<'a> Output<'a> {
     }
 
     /// A loss on stderr, where it stands between the records when both are the same terminal.
-    fn tell(&mut self, lost: &Lost) -> io::Result<()> {
+    fn tell(&mut self, ring: usize, lost: &Lost) -> io::Result<()> {
         self.out.flush()?;
-        note(&format!(
-            "LOST {} records ({} bytes) before position {}: {}",
-            lost.records,
-            lost.bytes,
-            lost.pos,
-            lost.cause.name()
-        ));
+        let (records, pos, cause) = (lost.records, lost.pos, lost.cause.name());
+        note(&match self.shapes.get(ring).and_then(Shapes::name) {
+            // The kernel does not say how many bytes.
+            Some(name) if lost.bytes == 0 => {
+                format!("LOST {records} records of {name} before position {pos}: {cause}")
+            }
+            _ => {
+                let bytes = lost.bytes;
+                format!("LOST {records} records ({bytes} bytes) before position {pos}: {cause}")
+            }
+        });
         Ok(())
     }
 

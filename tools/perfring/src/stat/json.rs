@@ -13,6 +13,12 @@ pub(super) fn write(
     stat: &Stat,
     types: &TypesUse,
 ) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, &object(home, stat, Some(types)))?;
+    out.write_all(b"\n")
+}
+
+/// The object; without what the type table takes, if that was not looked at.
+pub(crate) fn object(home: &Home, stat: &Stat, types: Option<&TypesUse>) -> Value {
     let layout = &stat.layout;
     let exclusive = layout.producers == Producers::One;
     let mut object = json!({
@@ -39,12 +45,14 @@ pub(super) fn write(
         "slots": stat.producers.iter().map(slot).collect::<Vec<_>>(),
         "held_up": stat.held_up.as_ref().map(held_up),
         "consumer": holding(&stat.consumer),
-        "types_size": types.size,
-        "types_used": types.used,
-        "type_count": types.count,
-        "types_damaged": !types.damage.is_empty(),
         "damaged": stat.totals.is_none(),
     });
+    if let Some(types) = types {
+        object["types_size"] = types.size.into();
+        object["types_used"] = types.used.into();
+        object["type_count"] = types.count.into();
+        object["types_damaged"] = (!types.damage.is_empty()).into();
+    }
     if let (Some(totals), Some(object)) = (&stat.totals, object.as_object_mut()) {
         let producer = &totals.producer;
         object.insert("data_head".to_owned(), totals.head.into());
@@ -70,8 +78,7 @@ pub(super) fn write(
             ],
         );
     }
-    serde_json::to_writer(&mut *out, &object)?;
-    out.write_all(b"\n")
+    object
 }
 
 fn insert_counts(object: &mut Map<String, Value>, counts: &[(String, Count)]) {

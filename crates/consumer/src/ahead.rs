@@ -1,0 +1,184 @@
+//! Reading ahead of what is released, and raw access: what readers of many rings are built on.
+
+use crate::{AttachError, Consumer, Corrupt, Fill, Front, Item, Mark, Observer, Raw, RawReader};
+
+impl Consumer {
+    /// From now on nothing is released but by [`Consumer::release_to`]: the consumer reads ahead,
+    /// and a later one goes on at the last place that was released, whatever this one had read.
+    ///
+    /// The space of what is not released stays taken: a producer that fills it finds the ring full.
+    ///
+    /// ```
+    /// # use perfring_consumer::{Consumer, Item};
+    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let mut producer = Producer::create(&path, &Options::default())?;
+    /// # for n in 0..3 { producer.publish(RecordType::BYTES, &[n])?; }
+    /// let mut consumer = Consumer::attach(&path)?;
+    /// consumer.hold();
+    /// let mut marks = Vec::new();
+    /// while let Some(item) = consumer.read()? {
+    /// #   let _ = item;
+    ///     marks.push(consumer.mark()); // after each of three records
+    /// }
+    /// consumer.release_to(&marks[0]);
+    /// drop(consumer);
+    ///
+    /// let mut next = Consumer::attach(&path)?;
+    /// let Some(Item::Record(second)) = next.read()? else { panic!() };
+    /// assert_eq!(second.bytes, [1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn hold(&mut self) {
+        self.inner.hold();
+    }
+
+    /// The place after everything that was read.
+    #[must_use]
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        self.inner.mark()
+    }
+
+    /// Hands back everything before a mark that this consumer made: the producer gets the space.
+    /// Of an overwrite ring, the place is saved in the page. A mark that is not after the last one
+    /// does nothing.
+    pub fn release_to(&mut self, mark: &Mark) {
+        self.inner.release_to(mark);
+    }
+
+    /// Looks how far the producer is, and says what is next, without taking it.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    #[inline]
+    pub fn look(&mut self) -> Result<Front, Corrupt> {
+        self.inner.look()
+    }
+
+    /// The next item of what was there at the last [`Consumer::look`], and what is next after it:
+    /// [`Front::Empty`] if all of it was taken.
+    ///
+    /// ```
+    /// # use perfring_consumer::{Consumer, Front, Item};
+    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let options = Options { time: true, ..Options::default() };
+    /// # let mut producer = Producer::create(&path, &options)?;
+    /// # for n in 0..2 { producer.publish(RecordType::BYTES, &[n])?; }
+    /// let mut consumer = Consumer::attach(&path)?;
+    /// consumer.hold();
+    /// let Front::Stamped(first) = consumer.look()? else { panic!() };
+    /// let Some((Item::Record(record), next)) = consumer.take()? else { panic!() };
+    /// assert_eq!(record.time, Some(first)); // borrowed from the ring
+    /// assert!(matches!(next, Front::Stamped(second) if second >= first));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    #[inline]
+    pub fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, Corrupt> {
+        self.inner.take()
+    }
+
+    /// How full the ring is now.
+    #[must_use]
+    pub fn fill(&self) -> Fill {
+        self.inner.fill()
+    }
+
+    /// Whether a producer is attached, so that there may be more.
+    ///
+    /// # Errors
+    /// [`AttachError::Io`] where the file system has no locks.
+    pub fn has_producer(&self) -> Result<bool, AttachError> {
+        self.inner.has_producer()
+    }
+
+    /// Ends what a dead producer of a shared ring left open before what others published since, if
+    /// it stood there at the last call, too: what [`Consumer::sleep`] does as well, for those who
+    /// sleep elsewhere. Returns whether something is open there.
+    pub fn tend(&mut self) -> bool {
+        self.inner.tend()
+    }
+
+    /// The ring's words and positions, for a reader of one's own; `None` on an overwrite ring, which
+    /// an [`Observer`] gives access to. Begins after what was read.
+    ///
+    /// ```
+    /// # use perfring_consumer::Consumer;
+    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let mut producer = Producer::create(&path, &Options::default())?;
+    /// # producer.publish(RecordType::BYTES, b"eight by")?;
+    /// # let mut consumer = Consumer::attach(&path)?;
+    /// let Some(mut raw) = consumer.raw() else { panic!("an overwrite ring") };
+    /// let (mut pos, head) = (raw.cursor(), raw.ring().head());
+    /// while pos < head {
+    ///     let header = raw.ring().word(pos); // u32 type, u16 misc, u16 size
+    ///     let size = header >> 48;
+    ///     assert_eq!(raw.ring().word(pos + 8).to_ne_bytes(), *b"eight by");
+    ///     pos += size;
+    /// }
+    /// assert_eq!(raw.advance(pos)?.records, 1); // the tail is there now
+    /// assert_eq!(raw.ring().tail(), head);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn raw(&mut self) -> Option<RawReader<'_>> {
+        self.inner.raw()
+    }
+}
+
+impl Observer {
+    /// The place after everything that was read.
+    #[must_use]
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        self.inner.mark()
+    }
+
+    /// What is next, without taking it; looks how far the producer is, if nothing is known of.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    #[inline]
+    pub fn look(&mut self) -> Result<Front, Corrupt> {
+        self.inner.look()
+    }
+
+    /// As [`Consumer::take`].
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    #[inline]
+    pub fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, Corrupt> {
+        self.inner.take()
+    }
+
+    /// How full the ring is now: with a whole ring unread, an observer of an overwrite ring is
+    /// lapped.
+    #[must_use]
+    pub fn fill(&self) -> Fill {
+        self.inner.fill()
+    }
+
+    /// Whether a producer is attached, so that there may be more.
+    ///
+    /// # Errors
+    /// [`AttachError::Io`] where the file system has no locks.
+    pub fn has_producer(&self) -> Result<bool, AttachError> {
+        self.inner.has_producer()
+    }
+
+    /// The ring's words and positions, for a reader of one's own. Any word of an overwrite ring may
+    /// change at any time: what was loaded at a position was intact if [`Raw::tail`] is not past it
+    /// afterwards.
+    #[must_use]
+    pub fn raw(&self) -> Raw<'_> {
+        self.inner.raw()
+    }
+}

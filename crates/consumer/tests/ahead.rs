@@ -1,0 +1,318 @@
+//! Reading ahead of what is released: nothing goes back to the producer before its mark, a later
+//! consumer gets the rest again, the books stay exact; and raw access is checked.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use perfring_consumer::{Cause, Consumer, Front, Item, Mark, Observer, Policy, Start, Stat};
+use perfring_producer::{Options, Producer, RecordType, ReserveError, SharedProducer};
+use std::collections::VecDeque;
+use std::path::PathBuf;
+
+const BYTES: RecordType = RecordType::BYTES;
+
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Place { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn ring(&self) -> PathBuf {
+        self.dir.path().join("ring")
+    }
+}
+
+fn small() -> Options {
+    Options { size: 4096, time: true, ..Options::default() }
+}
+
+fn number(item: &Item<'_>) -> u64 {
+    match item {
+        Item::Record(record) => u64::from_ne_bytes(record.bytes[..8].try_into().unwrap()),
+        Item::Lost(lost) => panic!("{lost:?}"),
+    }
+}
+
+/// `written = read + there`, and read is what was released.
+fn balance(place: &Place, written: u64, read: u64) {
+    let totals = Stat::read(place.ring()).unwrap().totals.unwrap();
+    assert_eq!(totals.producer.written.records, written);
+    assert_eq!(totals.consumer.read.records, read);
+    assert_eq!(totals.present.records, written - read);
+    assert_eq!(totals.consumer.pos, totals.tail);
+    let read = totals.consumer.read.plus(totals.present);
+    assert_eq!(totals.producer.written, read, "bytes, too");
+}
+
+#[test]
+fn what_is_held_leaves_its_ring_by_its_mark_alone() {
+    let place = Place::new();
+    let mut producer = Producer::create(place.ring(), &small()).unwrap();
+    let mut consumer = Consumer::attach(place.ring()).unwrap();
+    consumer.hold();
+    let (mut written, mut read, mut released) = (0u64, 0, 0);
+    let mut marks: VecDeque<Mark> = VecDeque::new();
+    // Many marks are open at a time; of every seven records, payloads of other lengths.
+    for round in 0..500u64 {
+        loop {
+            let payload = [written; 8];
+            let len = 1 + (written % 7) as usize;
+            match producer.publish(BYTES, bytes_of(&payload[..len])) {
+                Ok(()) => written += 1,
+                Err(ReserveError::Full) => break,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        // Read all, some by `take` and some by `read`; losses are told where they were.
+        loop {
+            let item = match round % 2 {
+                0 => consumer.read().unwrap(),
+                _ => match consumer.look().unwrap() {
+                    Front::Empty => None,
+                    _ => consumer.take().unwrap().map(|(item, _)| item),
+                },
+            };
+            match item {
+                Some(item @ Item::Record(_)) => assert_eq!(number(&item), read),
+                Some(Item::Lost(lost)) => {
+                    assert_eq!(lost.cause, Cause::Full);
+                    continue;
+                }
+                None => break,
+            }
+            read += 1;
+            marks.push_back(consumer.mark());
+        }
+        assert_eq!(read, written, "all was read, though the ring was full");
+        consumer.release(); // does nothing: it is on hold
+        assert!(!consumer.wait(std::time::Duration::ZERO));
+        balance(&place, written, released);
+        assert_eq!(consumer.fill().held + consumer.fill().unread, used(&place));
+        // Some of the marks, in order.
+        for _ in 0..1 + round % 20 {
+            let Some(mark) = marks.pop_front() else { break };
+            consumer.release_to(&mark);
+            released += 1;
+            balance(&place, written, released);
+        }
+    }
+    // Marks that are old, or of nowhere, do nothing.
+    let last = *marks.back().unwrap();
+    consumer.release_to(&Mark { pos: last.pos + 8, ..last });
+    consumer.release_to(&Mark { pos: 8, ..last });
+    consumer.release_to(&Mark { pos: last.pos - 4, ..last });
+    balance(&place, written, released);
+
+    // Whoever comes next gets what was read and not released.
+    drop(consumer);
+    balance(&place, written, released);
+    let mut next = Consumer::attach(place.ring()).unwrap();
+    let mut again = 0;
+    while let Some(item) = next.read().unwrap() {
+        if let Item::Record(_) = item {
+            assert_eq!(number(&item), released + again);
+            again += 1;
+        }
+    }
+    next.release();
+    balance(&place, written, written);
+    println!("{written} written, {released} released by marks, {again} read again");
+    assert!(again > 10 && released > 1000);
+}
+
+fn bytes_of(words: &[u64]) -> &[u8] {
+    bytemuck::cast_slice(words)
+}
+
+fn used(place: &Place) -> u64 {
+    let totals = Stat::read(place.ring()).unwrap().totals.unwrap();
+    totals.head - totals.tail
+}
+
+#[test]
+fn the_front_is_what_comes_next() {
+    for time in [false, true] {
+        for policy in [Policy::Drop, Policy::Overwrite] {
+            let place = Place::new();
+            let options = Options { time, policy, ..small() };
+            let mut producer = Producer::create(place.ring(), &options).unwrap();
+            let mut consumer = Consumer::attach(place.ring()).unwrap();
+            let mut observer = Observer::open(place.ring(), Start::Oldest).unwrap();
+            let mut seen = 0;
+            for n in 0..400u64 {
+                if n % 3 == 0 {
+                    drop(producer.reserve(BYTES, 24).unwrap()); // given back: a hole
+                }
+                producer.publish(BYTES, bytes_of(&[n])).unwrap();
+                if n % 5 != 0 {
+                    continue;
+                }
+                let fronts = [consumer.look().unwrap(), observer.look().unwrap()];
+                let mut expect = fronts[0];
+                assert_eq!(fronts[0], fronts[1]);
+                while expect != Front::Empty {
+                    let front = consumer.look().unwrap();
+                    assert!(front == expect || expect == Front::More, "looking takes nothing");
+                    if front == Front::Empty {
+                        break;
+                    }
+                    expect = front;
+                    let (item, next) = consumer.take().unwrap().unwrap();
+                    let Item::Record(record) = item else { panic!() };
+                    assert_eq!(number(&item), seen);
+                    assert_eq!(expect, record.time.map_or(Front::Plain, Front::Stamped));
+                    let (copy, next_copy) = observer.take().unwrap().unwrap();
+                    assert_eq!(copy, item);
+                    // Of a copy it is not known that there is nothing.
+                    let same = next_copy == next || next == Front::Empty || policy != Policy::Drop;
+                    assert!(same && next_copy != Front::Empty, "{next_copy:?} {next:?}");
+                    // The observer may stand after a hole already.
+                    assert_eq!(consumer.mark().before, observer.mark().before);
+                    (expect, seen) = (next, seen + 1);
+                }
+                assert_eq!(seen, n + 1);
+                assert!(consumer.take().unwrap().is_none());
+                assert!(observer.take().unwrap().is_none());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_loss_that_was_found_and_not_taken_is_told_by_the_next_observer() {
+    let place = Place::new();
+    let options = Options { policy: Policy::Overwrite, ..small() };
+    let mut producer = Producer::create(place.ring(), &options).unwrap();
+    let mut observer = Observer::open(place.ring(), Start::Oldest).unwrap();
+    let mut publish = |n: u64| producer.publish(BYTES, bytes_of(&[n])).unwrap();
+    (0..10).for_each(&mut publish);
+    for n in 0..5 {
+        assert_eq!(number(&observer.read().unwrap().unwrap()), n);
+    }
+    // Laps it: what was copied is read first.
+    (10..1000).for_each(&mut publish);
+    for n in 5..10 {
+        assert!(matches!(observer.look().unwrap(), Front::Stamped(_)));
+        assert_eq!(number(&observer.take().unwrap().unwrap().0), n);
+    }
+    assert_eq!(observer.look().unwrap(), Front::Lost);
+    assert_eq!(observer.look().unwrap(), Front::Lost, "again");
+    let mark = observer.mark();
+    assert_eq!(mark.before.records, 10);
+    assert_eq!(mark.saved(), observer.saved());
+    let mut next = Observer::open(place.ring(), Start::At(mark.saved())).unwrap();
+    for (name, observer) in [("took", &mut observer), ("next", &mut next)] {
+        let lost = match observer.read().unwrap() {
+            Some(Item::Lost(lost)) => lost,
+            other => panic!("{name}: {other:?}"),
+        };
+        assert_eq!(lost.cause, Cause::Lapped);
+        let first = 10 + lost.records;
+        for n in first..1000 {
+            assert_eq!(number(&observer.read().unwrap().unwrap()), n, "{name}");
+        }
+        assert!(observer.read().unwrap().is_none());
+        assert_eq!(observer.mark().before.records, 1000);
+        println!("{name}: {} lapped, {} read", lost.records, 1000 - first);
+    }
+}
+
+#[test]
+fn on_an_overwrite_ring_a_mark_is_the_place_that_is_saved() {
+    let place = Place::new();
+    let options = Options { policy: Policy::Overwrite, ..small() };
+    let mut producer = Producer::create(place.ring(), &options).unwrap();
+    let mut consumer = Consumer::attach(place.ring()).unwrap();
+    consumer.hold();
+    let mut marks = Vec::new();
+    for n in 0..1000u64 {
+        producer.publish(BYTES, bytes_of(&[n])).unwrap();
+        assert_eq!(number(&consumer.read().unwrap().unwrap()), n);
+        marks.push(consumer.mark());
+    }
+    consumer.release_to(&marks[989]);
+    drop(consumer);
+    let mut next = Consumer::attach(place.ring()).unwrap();
+    assert_eq!(next.read_count().records, 990);
+    assert_eq!(number(&next.read().unwrap().unwrap()), 990);
+}
+
+#[test]
+fn a_shared_ring_is_held_as_well() {
+    let place = Place::new();
+    let producer = SharedProducer::create(place.ring(), &small()).unwrap();
+    let mut consumer = Consumer::attach(place.ring()).unwrap();
+    consumer.hold();
+    for n in 0..20u64 {
+        producer.publish(BYTES, bytes_of(&[n])).unwrap();
+        assert_eq!(number(&consumer.read().unwrap().unwrap()), n);
+    }
+    assert!(consumer.has_producer().unwrap());
+    balance(&place, 20, 0);
+    let mark = consumer.mark();
+    consumer.release_to(&mark);
+    balance(&place, 20, 20);
+    drop(producer);
+    assert!(!consumer.has_producer().unwrap());
+    assert!(!Observer::open(place.ring(), Start::Oldest).unwrap().has_producer().unwrap());
+}
+
+#[test]
+fn the_tail_moves_to_the_end_of_a_published_record_and_nowhere_else() {
+    let place = Place::new();
+    let mut producer = Producer::create(place.ring(), &small()).unwrap();
+    let mut consumer = Consumer::attach(place.ring()).unwrap();
+    let mut written = 0u64;
+    let mut passed = 0;
+    for _ in 0..100 {
+        for _ in 0..7 {
+            producer.publish(BYTES, bytes_of(&[written; 5][..1 + (written % 5) as usize])).unwrap();
+            written += 1;
+        }
+        drop(producer.reserve(BYTES, 40).unwrap()); // a hole at the end
+        let mut raw = consumer.raw().unwrap();
+        let (start, head) = (raw.cursor(), raw.ring().head());
+        assert_eq!(raw.ring().tail(), start);
+        let mut ends = vec![start];
+        let mut pos = start;
+        while pos < head {
+            pos += raw.ring().word(pos) >> 48;
+            ends.push(pos);
+        }
+        assert_eq!(pos, head);
+        for to in [start.wrapping_sub(8), head + 8, u64::MAX, u64::MAX - 7, 0] {
+            if !ends.contains(&to) {
+                assert_eq!(raw.advance(to).unwrap_err().pos, to);
+            }
+        }
+        for to in start..head {
+            if !ends.contains(&to) {
+                raw.advance(to).unwrap_err();
+            }
+        }
+        assert_eq!(raw.ring().tail(), start);
+        let count = raw.advance(ends[3]).unwrap();
+        assert_eq!((count.records, count.bytes), (3, ends[3] - start));
+        assert_eq!(raw.ring().tail(), ends[3]);
+        let mut words = [0; 4];
+        raw.ring().copy(ends[3], &mut words);
+        assert_eq!(words[2], written - 4);
+        passed += 3 + raw.advance(head).unwrap().records;
+        balance(&place, written, passed);
+    }
+    assert_eq!(passed, written);
+    assert!(consumer.read().unwrap().is_none());
+    // The same words are there for an observer.
+    let observer = Observer::open(place.ring(), Start::Latest).unwrap();
+    let (raw, tail) = (observer.raw(), observer.raw().tail());
+    assert_eq!(raw.head(), tail);
+    assert_eq!(raw.data_size(), 4096);
+    assert_eq!(raw.word(tail - 48), consumer.raw().unwrap().ring().word(tail - 48));
+    assert!(!raw.base().is_null());
+
+    let other = Place::new();
+    let options = Options { policy: Policy::Overwrite, ..small() };
+    let _producer = Producer::create(other.ring(), &options).unwrap();
+    assert!(Consumer::attach(other.ring()).unwrap().raw().is_none());
+}

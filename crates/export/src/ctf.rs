@@ -1,0 +1,336 @@
+//! A trace in the Common Trace Format, version 1.8: `babeltrace2` and Trace Compass read it.
+
+mod field;
+mod metadata;
+
+use crate::draft::trouble;
+use crate::mangle::identifier;
+use crate::timeline::Timeline;
+use crate::{Event, Figures, Loss, Origin, Output, OutputError, Rec, Took, What};
+use metadata::{LOST, Metadata, OTHER, Shown};
+use perfring_types::read::Value;
+use serde::Deserialize;
+use std::collections::HashMap;
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// A packet is written once it has so many bytes; one record may make it longer.
+const PACKET: usize = 64 << 10;
+/// So many bytes wait in the packets of all rings together.
+const WAITING: usize = 16 << 20;
+const MAGIC: u32 = 0xc1fc_1fc1;
+
+/// What a [`Ctf`] writes where.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CtfOptions {
+    /// The directory.
+    pub path: PathBuf,
+    /// Whether a trace of perfring's that is there already may be written over. Default no.
+    #[serde(default)]
+    pub overwrite: bool,
+}
+
+/// Writes a CTF 1.8 trace.
+///
+/// | in the ring | in the trace |
+/// |---|---|
+/// | the ring | a stream, in a file `ring-…`; each event's context has its name and the record's position |
+/// | a type | an event of its name. Of a tagged type there is one for each set of fields that comes |
+/// | a field `took` in `ns` | a field `took_ns`. What is no letter, digit or underscore is an underscore |
+/// | numbers, enumerations, structs, lists | the same; an option is a sequence of none or one |
+/// | 128-bit numbers, characters, and lists of a tagged record that hold not only numbers | text |
+/// | a zero in a text | `␀`, as a zero ends a text in CTF |
+/// | JSON | one text `json` |
+/// | a loss | the packets' count of discarded events, and an event `perfring.lost` with the cause |
+///
+/// Stamps are of the clock `boottime`, whose offset makes wall-clock times of them. A record without
+/// a stamp has the time of the one before it; within a ring time never goes back, also if the machine
+/// was started anew. All that is flushed can be read at any time, also after a crash.
+///
+/// ```
+/// use perfring_export::{Ctf, CtfOptions, Output};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("trace");
+/// let mut trace = Ctf::open("ctf", &CtfOptions { path: path.clone(), overwrite: false })?;
+/// // trace.take(&event)? for each
+/// trace.close(std::time::Instant::now())?; // now: babeltrace2 trace/
+/// # assert!(path.join("metadata").exists());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Ctf {
+    name: String,
+    path: PathBuf,
+    timeline: Timeline,
+    metadata: Metadata,
+    streams: HashMap<u32, Stream>,
+    /// Bytes in all streams' packets.
+    waiting: usize,
+    packet: Vec<u8>,
+    unflushed: Option<u64>,
+    figures: Figures,
+}
+
+/// A ring's file, and the packet that is being filled.
+#[derive(Debug)]
+struct Stream {
+    path: PathBuf,
+    instance: u32,
+    events: Vec<u8>,
+    begin: u64,
+    end: u64,
+    discarded: u64,
+    /// As the last packet has it.
+    told: u64,
+    packets: u64,
+}
+
+impl Ctf {
+    /// Makes the directory.
+    ///
+    /// # Errors
+    /// [`OutputError`], if it is there already and has something in it, or cannot be made.
+    pub fn open(name: &str, options: &CtfOptions) -> Result<Self, OutputError> {
+        let path = options.path.clone();
+        make_room(&path, options.overwrite)
+            .map_err(|error| trouble(name, "make", &path, &error))?;
+        let mut this = Ctf {
+            name: name.into(),
+            path,
+            timeline: Timeline::default(),
+            metadata: Metadata::new(),
+            streams: HashMap::new(),
+            waiting: 0,
+            packet: Vec::new(),
+            unflushed: None,
+            figures: Figures::default(),
+        };
+        this.describe()?;
+        Ok(this)
+    }
+
+    /// Writes the metadata, if it has news: under another name, so that it is always whole.
+    fn describe(&mut self) -> Result<(), OutputError> {
+        if !self.metadata.is_news {
+            return Ok(());
+        }
+        let (part, path) = (self.path.join("metadata.part"), self.path.join("metadata"));
+        let text = self.metadata.text();
+        let written = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, &path));
+        written.map_err(|error| trouble(&self.name, "write", &path, &error))?;
+        self.metadata.is_news = false;
+        Ok(())
+    }
+
+    fn stream(&mut self, origin: &Origin) -> &mut Stream {
+        let (metadata, path) = (&mut self.metadata, &self.path);
+        self.streams.entry(origin.id).or_insert_with(|| {
+            let instance = metadata.ring(&origin.name);
+            let file: String = identifier(&origin.name).chars().take(64).collect();
+            Stream {
+                path: path.join(format!("ring-{instance}-{file}")),
+                instance,
+                events: Vec::new(),
+                begin: 0,
+                end: 0,
+                discarded: 0,
+                told: 0,
+                packets: 0,
+            }
+        })
+    }
+
+    /// Adds an event to its ring's packet.
+    fn put(
+        &mut self,
+        origin: &Origin,
+        at: u64,
+        pos: u64,
+        class: u32,
+        payload: impl FnOnce(&Metadata, &mut Vec<u8>),
+    ) -> Result<(), OutputError> {
+        self.stream(origin);
+        let Some(stream) = self.streams.get_mut(&origin.id) else { return Ok(()) };
+        let at = at.max(stream.end);
+        if stream.events.is_empty() {
+            stream.begin = at;
+        }
+        stream.end = at;
+        let before = stream.events.len();
+        stream.events.extend(class.to_le_bytes());
+        stream.events.extend(at.to_le_bytes());
+        stream.events.extend(stream.instance.to_le_bytes());
+        stream.events.extend(pos.to_le_bytes());
+        payload(&self.metadata, &mut stream.events);
+        let now = stream.events.len();
+        self.waiting += now - before;
+        if now >= PACKET {
+            self.write(origin.id)?;
+        } else if self.waiting >= WAITING {
+            self.write_all()?;
+        }
+        Ok(())
+    }
+
+    fn write_all(&mut self) -> Result<(), OutputError> {
+        let all: Vec<u32> = self.streams.keys().copied().collect();
+        all.into_iter().try_for_each(|id| self.write(id))
+    }
+
+    /// Writes a ring's packet, if there is anything in it.
+    fn write(&mut self, id: u32) -> Result<(), OutputError> {
+        self.describe()?; // before the first event that needs it
+        let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
+        if stream.events.is_empty() && stream.told == stream.discarded {
+            return Ok(());
+        }
+        if stream.events.is_empty() {
+            stream.begin = stream.end;
+        }
+        let out = &mut self.packet;
+        out.clear();
+        out.extend(MAGIC.to_le_bytes());
+        out.extend(self.metadata.trace.as_bytes());
+        out.extend(0u32.to_le_bytes());
+        out.extend(u64::from(stream.instance).to_le_bytes());
+        let bits = 8 * (out.len() + 6 * 8 + stream.events.len()) as u64;
+        let (begin, end) = (stream.begin, stream.end);
+        for word in [begin, end, bits, bits, stream.discarded, stream.packets] {
+            out.extend(word.to_le_bytes());
+        }
+        out.extend(&stream.events);
+        append(&stream.path, out)
+            .map_err(|error| trouble(&self.name, "write", &stream.path, &error))?;
+        self.figures.bytes += out.len() as u64;
+        self.waiting -= stream.events.len();
+        stream.events.clear();
+        stream.events.shrink_to(2 * PACKET);
+        self.packet.shrink_to(2 * PACKET);
+        stream.told = stream.discarded;
+        stream.packets += 1;
+        Ok(())
+    }
+
+    fn record(&mut self, origin: &Origin, record: &Rec<'_>, at: u64) -> Result<(), OutputError> {
+        let (kind, value) = (record.kind_of(), record.value());
+        let shown = match value {
+            Some(Ok(value)) => Shown::Value(value),
+            Some(Err(_)) => Shown::Damage,
+            None => Shown::Untyped,
+        };
+        let class = self.metadata.of(origin.id, record.kind, kind, shown);
+        self.put(origin, at, record.pos, class, |metadata, out| {
+            if class == OTHER {
+                field::text(kind.map_or("", |kind| &kind.name), out);
+                let bytes = || Value::Bytes(record.bytes.to_vec());
+                let value = value.and_then(|value| value.as_ref().ok()).cloned();
+                field::write(&field::Field::Json, &value.unwrap_or_else(bytes), out);
+                return;
+            }
+            match value {
+                Some(Ok(value)) => field::write_all(metadata.class(class), value, out),
+                Some(Err(bad)) => {
+                    field::text(&bad.to_string(), out);
+                    field::bytes(record.bytes, out);
+                }
+                None => field::bytes(record.bytes, out),
+            }
+        })
+    }
+
+    fn loss(&mut self, origin: &Origin, loss: &Loss, at: u64) -> Result<(), OutputError> {
+        self.stream(origin);
+        // The packet before it ends without it, so that readers see between what it was.
+        let is_first = self.streams.get(&origin.id).is_some_and(|stream| stream.packets == 0);
+        if is_first {
+            self.begin(origin.id, at);
+        }
+        self.write(origin.id)?;
+        if let Some(stream) = self.streams.get_mut(&origin.id) {
+            stream.discarded = stream.discarded.saturating_add(loss.records);
+        }
+        self.put(origin, at, loss.pos, LOST, |_, out| {
+            out.extend(loss.records.to_le_bytes());
+            out.extend(loss.bytes.to_le_bytes());
+            field::text(loss.cause.name(), out);
+        })
+    }
+
+    /// A loss is what the count of discarded events has grown by since the packet before: so there
+    /// must be one.
+    fn begin(&mut self, id: u32, at: u64) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.end = stream.end.max(at);
+            stream.told = u64::MAX; // no count: it is told in any case
+        }
+    }
+}
+
+fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    OpenOptions::new().create(true).append(true).open(path)?.write_all(bytes)
+}
+
+/// An empty directory: a new one, or one of a trace of ours that may go.
+fn make_room(path: &Path, overwrite: bool) -> io::Result<()> {
+    match std::fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        other => return other,
+    }
+    let entries: Vec<_> = path.read_dir()?.collect::<io::Result<_>>()?;
+    let ours =
+        |name: &str| name == "metadata" || name == "metadata.part" || name.starts_with("ring-");
+    let all_ours = entries.iter().all(|entry| entry.file_name().to_str().is_some_and(ours));
+    if !entries.is_empty() && (!overwrite || !all_ours) {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    entries.iter().try_for_each(|entry| std::fs::remove_file(entry.path()))
+}
+
+impl Output for Ctf {
+    fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
+        self.unflushed.get_or_insert(event.seq);
+        let (origin, at) = (event.origin, self.timeline.place(event));
+        if let Some(newest) = origin.anchors.all().last() {
+            self.metadata.set_offset(newest.realtime_ns.saturating_sub(newest.clock_ns));
+        }
+        match &event.what {
+            What::Began => {
+                self.stream(origin);
+            }
+            What::Record(record) => {
+                self.record(origin, record, at)?;
+                self.figures.taken += 1;
+            }
+            What::Lost(loss) => self.loss(origin, loss, at)?,
+            What::Ended => {
+                self.write(origin.id)?;
+                self.streams.remove(&origin.id);
+                self.metadata.forget(origin.id);
+            }
+        }
+        Ok(Took::Yes)
+    }
+
+    fn flush(&mut self) -> Result<(), OutputError> {
+        self.write_all()?;
+        self.describe()?;
+        self.unflushed = None;
+        self.figures.delivered = self.figures.taken;
+        Ok(())
+    }
+
+    fn undelivered(&mut self) -> Option<u64> {
+        self.unflushed
+    }
+
+    fn close(&mut self, _deadline: Instant) -> Result<(), OutputError> {
+        self.flush()
+    }
+
+    fn figures(&self) -> Figures {
+        self.figures.clone()
+    }
+}

@@ -1,0 +1,136 @@
+//! Files in the making.
+
+use crate::OutputError;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, ErrorKind, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// A file that an output writes, with the errors as sentences.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    output: String,
+    /// Where it will stand.
+    path: PathBuf,
+    /// Where it stands until it is finished, if that is elsewhere.
+    part: Option<PathBuf>,
+    file: BufWriter<File>,
+    written: u64,
+}
+
+impl Draft {
+    /// A file that is readable at any time, and so grows in its place.
+    pub(crate) fn in_place(
+        output: &str,
+        path: &Path,
+        overwrite: bool,
+    ) -> Result<Self, OutputError> {
+        let mut options = OpenOptions::new();
+        if overwrite {
+            options.create(true).truncate(true);
+        } else {
+            options.create_new(true);
+        }
+        Draft::open(output, path, None, options.write(true))
+    }
+
+    /// A file that is readable once it is finished, and so stands beside its name until then.
+    pub(crate) fn beside(output: &str, path: &Path, overwrite: bool) -> Result<Self, OutputError> {
+        if !overwrite && path.symlink_metadata().is_ok() {
+            return Err(trouble(output, "make", path, &ErrorKind::AlreadyExists.into()));
+        }
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}.part", std::process::id()));
+        let part = path.with_file_name(name);
+        let mut options = OpenOptions::new();
+        Draft::open(output, path, Some(part), options.write(true).create(true).truncate(true))
+    }
+
+    fn open(
+        output: &str,
+        path: &Path,
+        part: Option<PathBuf>,
+        options: &OpenOptions,
+    ) -> Result<Self, OutputError> {
+        let file = options.open(part.as_deref().unwrap_or(path));
+        let file = file.map_err(|error| trouble(output, "make", path, &error))?;
+        let file = BufWriter::with_capacity(1 << 16, file);
+        Ok(Draft { output: output.into(), path: path.into(), part, file, written: 0 })
+    }
+
+    /// Bytes so far.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Appends.
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<(), OutputError> {
+        self.file.write_all(bytes).map_err(|error| self.trouble(&error))?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Writes over what stands at the file's beginning; only as the last thing.
+    pub(crate) fn put_at_start(&mut self, bytes: &[u8]) -> Result<(), OutputError> {
+        let written = self.file.seek(SeekFrom::Start(0)).and_then(|_| self.file.write_all(bytes));
+        written.map_err(|error| self.trouble(&error))
+    }
+
+    /// Gives the system what it has: it then outlives this process.
+    pub(crate) fn flush(&mut self) -> Result<(), OutputError> {
+        self.file.flush().map_err(|error| self.trouble(&error))
+    }
+
+    /// The whole file is there: it gets its name.
+    pub(crate) fn finish(&mut self) -> Result<(), OutputError> {
+        self.flush()?;
+        if let Some(part) = self.part.take() {
+            std::fs::rename(part, &self.path).map_err(|error| self.trouble(&error))?;
+        }
+        Ok(())
+    }
+
+    fn trouble(&self, error: &io::Error) -> OutputError {
+        trouble(&self.output, "write", &self.path, error)
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if let Some(part) = &self.part {
+            let _ = std::fs::remove_file(part); // nobody could read it
+        }
+    }
+}
+
+/// A writer for whoever wants one.
+impl Write for Draft {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.file.write(bytes)?;
+        self.written += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// An error of a file as a sentence.
+pub(crate) fn trouble(output: &str, act: &str, path: &Path, error: &io::Error) -> OutputError {
+    let advice = match error.kind() {
+        ErrorKind::AlreadyExists => {
+            "it exists already; name another, or say that it may be overwritten".into()
+        }
+        ErrorKind::StorageFull => {
+            "the file system is full; free some space, or write elsewhere".into()
+        }
+        ErrorKind::NotFound => "its directory does not exist; make it first".into(),
+        ErrorKind::PermissionDenied => {
+            "that is not allowed to this user; write elsewhere, or change the permissions".into()
+        }
+        _ => error.to_string(),
+    };
+    let mut error_ = OutputError::new(output, format!("cannot {act} {}: {advice}", path.display()));
+    error_.closed_pipe = error.kind() == ErrorKind::BrokenPipe;
+    error_
+}

@@ -1,0 +1,214 @@
+//! What goes into a request.
+
+use super::wire;
+use crate::signal::Told;
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
+use opentelemetry_proto::tonic::metrics::v1::{Metric, ResourceMetrics, ScopeMetrics};
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+use prost::Message;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Which events stand in an item, so that it is known when they are delivered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Credit {
+    /// The number of the oldest.
+    pub(super) seq: u64,
+    /// How many records. An event that gives two items is counted with one of them.
+    pub(super) records: u64,
+}
+
+impl Credit {
+    pub(super) fn and(self, other: Credit) -> Credit {
+        Credit { seq: self.seq.min(other.seq), records: self.records + other.records }
+    }
+}
+
+/// A request, whole.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) request: Request,
+    /// Log records, spans or data points.
+    pub(super) items: u64,
+    pub(super) credit: Credit,
+    /// As it is counted while it waits.
+    pub(super) bytes: usize,
+}
+
+#[derive(Debug)]
+pub(super) enum Request {
+    Logs(ExportLogsServiceRequest),
+    Metrics(ExportMetricsServiceRequest),
+    Traces(ExportTraceServiceRequest),
+}
+
+impl Request {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        match self {
+            Request::Logs(request) => request.encode_to_vec(),
+            Request::Metrics(request) => request.encode_to_vec(),
+            Request::Traces(request) => request.encode_to_vec(),
+        }
+    }
+}
+
+/// Log records, spans or metrics, by the messages that hold them.
+pub(super) trait Item: Message + Default {
+    fn request(groups: Groups<Self>) -> Request;
+}
+
+/// By resource, then by scope.
+type Groups<T> = Vec<(Arc<Told>, Vec<(String, Vec<T>)>)>;
+
+impl Item for LogRecord {
+    fn request(groups: Groups<Self>) -> Request {
+        let of = |(told, scopes): (Arc<Told>, Vec<(String, Vec<Self>)>)| ResourceLogs {
+            resource: Some(wire::resource(&told)),
+            scope_logs: scopes
+                .into_iter()
+                .map(|(scope, log_records)| ScopeLogs {
+                    scope: wire::scope(&scope),
+                    log_records,
+                    ..Default::default()
+                })
+                .collect(),
+            ..Default::default()
+        };
+        let resource_logs = groups.into_iter().map(of).collect();
+        Request::Logs(ExportLogsServiceRequest { resource_logs })
+    }
+}
+
+impl Item for Span {
+    fn request(groups: Groups<Self>) -> Request {
+        let of = |(told, scopes): (Arc<Told>, Vec<(String, Vec<Self>)>)| ResourceSpans {
+            resource: Some(wire::resource(&told)),
+            scope_spans: scopes
+                .into_iter()
+                .map(|(scope, spans)| ScopeSpans {
+                    scope: wire::scope(&scope),
+                    spans,
+                    ..Default::default()
+                })
+                .collect(),
+            ..Default::default()
+        };
+        let resource_spans = groups.into_iter().map(of).collect();
+        Request::Traces(ExportTraceServiceRequest { resource_spans })
+    }
+}
+
+impl Item for Metric {
+    fn request(groups: Groups<Self>) -> Request {
+        let of = |(told, scopes): (Arc<Told>, Vec<(String, Vec<Self>)>)| ResourceMetrics {
+            resource: Some(wire::resource(&told)),
+            scope_metrics: scopes
+                .into_iter()
+                .map(|(scope, metrics)| ScopeMetrics {
+                    scope: wire::scope(&scope),
+                    metrics,
+                    ..Default::default()
+                })
+                .collect(),
+            ..Default::default()
+        };
+        let resource_metrics = groups.into_iter().map(of).collect();
+        Request::Metrics(ExportMetricsServiceRequest { resource_metrics })
+    }
+}
+
+/// A batch that is being filled.
+#[derive(Debug)]
+pub(super) struct Building<T> {
+    groups: Groups<T>,
+    /// By address of the resource: it is held in `groups`.
+    places: HashMap<(usize, String), (usize, usize)>,
+    resources: HashMap<usize, usize>,
+    items: u64,
+    bytes: usize,
+    credit: Option<Credit>,
+    since: Option<Instant>,
+}
+
+impl<T> Default for Building<T> {
+    fn default() -> Self {
+        Building {
+            groups: Vec::new(),
+            places: HashMap::new(),
+            resources: HashMap::new(),
+            items: 0,
+            bytes: 0,
+            credit: None,
+            since: None,
+        }
+    }
+}
+
+impl<T: Item> Building<T> {
+    /// Adds what counts as so many items.
+    pub(super) fn add(
+        &mut self,
+        told: &Arc<Told>,
+        scope: &str,
+        item: T,
+        items: u64,
+        credit: Credit,
+        now: Instant,
+    ) {
+        self.items += items;
+        self.bytes += item.encoded_len() + 8;
+        self.credit = Some(self.credit.map_or(credit, |before| before.and(credit)));
+        self.since.get_or_insert(now);
+
+        let address = Arc::as_ptr(told).addr();
+        let (resource, place) = match self.places.get(&(address, scope.to_owned())) {
+            Some(place) => *place,
+            None => {
+                let groups = &mut self.groups;
+                let resource = *self.resources.entry(address).or_insert_with(|| {
+                    groups.push((Arc::clone(told), Vec::new()));
+                    groups.len() - 1
+                });
+                let Some((_, scopes)) = groups.get_mut(resource) else { return };
+                scopes.push((scope.to_owned(), Vec::new()));
+                let place = (resource, scopes.len() - 1);
+                self.places.insert((address, scope.to_owned()), place);
+                self.bytes += 256; // about what a resource takes
+                place
+            }
+        };
+        let group = self.groups.get_mut(resource).and_then(|(_, scopes)| scopes.get_mut(place));
+        if let Some((_, its)) = group {
+            its.push(item);
+        }
+    }
+
+    pub(super) fn items(&self) -> u64 {
+        self.items
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// When its first item came.
+    pub(super) fn since(&self) -> Option<Instant> {
+        self.since
+    }
+
+    /// The oldest event in it.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        self.credit.map(|credit| credit.seq)
+    }
+
+    /// What there is, whole.
+    pub(super) fn seal(&mut self) -> Option<Batch> {
+        let this = std::mem::take(self);
+        let request = T::request(this.groups);
+        this.credit.map(|credit| Batch { request, items: this.items, credit, bytes: this.bytes })
+    }
+}

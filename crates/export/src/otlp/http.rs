@@ -1,0 +1,235 @@
+//! One request and its answer.
+
+use super::options::{Lane, Route};
+use crate::OutputError;
+use flate2::write::GzEncoder;
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
+use prost::Message;
+use std::io::Write as _;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+use ureq::http::{HeaderMap, header};
+use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig};
+
+/// Of an answer, no more is read.
+const ANSWER: u64 = 1 << 16;
+
+/// What became of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Taken, but for so many items; the other side may say why.
+    Taken { rejected: u64, why: String },
+    /// Not now; not before so long, if it says so.
+    Later { after: Option<Duration>, why: String },
+    /// Never.
+    Never { why: String },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Client {
+    agent: ureq::Agent,
+    route: Route,
+}
+
+impl Client {
+    pub(super) fn new(output: &str, route: Route) -> Result<Self, OutputError> {
+        let mut tls = TlsConfig::builder();
+        if let Some(file) = &route.certificate {
+            let mut trusted = Vec::new();
+            for item in pem(output, file)? {
+                if let PemItem::Certificate(certificate) = item {
+                    trusted.push(certificate);
+                }
+            }
+            tls = tls.root_certs(RootCerts::new_with_certs(&trusted));
+        }
+        if let Some((certificate, key)) = &route.client {
+            let mut chain: Vec<Certificate<'static>> = Vec::new();
+            for item in pem(output, certificate)? {
+                if let PemItem::Certificate(certificate) = item {
+                    chain.push(certificate);
+                }
+            }
+            let mut own: Option<PrivateKey<'static>> = None;
+            for item in pem(output, key)? {
+                if let PemItem::PrivateKey(key) = item {
+                    own = Some(key);
+                }
+            }
+            let none = || {
+                let sentence = format!("{}: there is no private key in it", key.display());
+                OutputError::new(output, sentence)
+            };
+            tls = tls.client_cert(Some(ClientCert::new_with_certs(&chain, own.ok_or_else(none)?)));
+        }
+        let agent = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            // A POST that is sent elsewhere would arrive without its body.
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .user_agent(concat!("perfring/", env!("CARGO_PKG_VERSION")))
+            .tls_config(tls.build())
+            .build()
+            .new_agent();
+        Ok(Client { agent, route })
+    }
+
+    pub(super) fn lane(&self) -> Lane {
+        self.route.lane
+    }
+
+    /// The body as it goes over the wire.
+    pub(super) fn body(&self, message: Vec<u8>) -> Vec<u8> {
+        if !self.route.gzip {
+            return message;
+        }
+        let mut to = GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        let packed = to.write_all(&message).and_then(|()| to.finish());
+        packed.unwrap_or_default() // writing into memory does not fail
+    }
+
+    /// Sends it, once, within this time.
+    pub(super) fn send(&self, body: &[u8], within: Duration) -> Answer {
+        let limit = self.route.timeout.min(within);
+        let mut request = self
+            .agent
+            .post(&self.route.uri)
+            .config()
+            .timeout_global(Some(limit.max(Duration::from_millis(1))))
+            .build()
+            .header(header::CONTENT_TYPE, "application/x-protobuf");
+        if self.route.gzip {
+            request = request.header(header::CONTENT_ENCODING, "gzip");
+        }
+        for (name, value) in &self.route.headers {
+            request = request.header(name, value);
+        }
+        let whom = &self.route.uri;
+        let mut response = match request.send(body) {
+            Ok(response) => response,
+            Err(ureq::Error::BadUri(why)) => {
+                return Answer::Never { why: format!("{whom} cannot be asked: {why}") };
+            }
+            Err(bad) => {
+                let why = format!("{whom} does not answer: {bad}; it is tried again");
+                return Answer::Later { after: None, why };
+            }
+        };
+        let status = response.status();
+        let after = retry_after(response.headers());
+        let answer = response.body_mut().with_config().limit(ANSWER).read_to_vec();
+        if status.is_success() {
+            return match answer {
+                Ok(answer) => taken(self.route.lane, &answer),
+                // Perhaps it was taken. Perhaps not.
+                Err(bad) => {
+                    let why = format!("{whom} broke off its answer: {bad}; it is tried again");
+                    Answer::Later { after: None, why }
+                }
+            };
+        }
+        let said = said(&answer.unwrap_or_default());
+        if matches!(status.as_u16(), 429 | 502 | 503 | 504) {
+            let why = format!("{whom} answers {status}{said}; it is tried again");
+            return Answer::Later { after, why };
+        }
+        Answer::Never { why: format!("{whom} answers {status}{said}: {}", advice(status.as_u16())) }
+    }
+}
+
+fn advice(status: u16) -> &'static str {
+    match status {
+        300..=399 => "say the address that it names in `endpoint`",
+        401 | 403 => "say in `headers` who you are",
+        404 | 405 => "is it the address of an OTLP receiver (http/protobuf)?",
+        413 => "make `batch_bytes` smaller",
+        _ => "what is refused so is not sent again",
+    }
+}
+
+fn pem(output: &str, file: &Path) -> Result<Vec<PemItem<'static>>, OutputError> {
+    let fault = |why: String| OutputError::new(output, format!("{}: {why}", file.display()));
+    let read = std::fs::read(file).map_err(|bad| fault(bad.to_string()))?;
+    let items: Result<Vec<_>, _> = ureq::tls::parse_pem(&read).collect();
+    let items = items.map_err(|bad| fault(format!("it is no PEM file: {bad}")))?;
+    if items.is_empty() {
+        Err(fault("it is no PEM file: nothing is in it".into()))
+    } else {
+        Ok(items)
+    }
+}
+
+/// In seconds, or until a date.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let told = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = told.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = httpdate::parse_http_date(told).ok()?;
+    Some(date.duration_since(SystemTime::now()).unwrap_or_default())
+}
+
+/// What an answer says was not taken. One that is no message (as of a proxy) says nothing.
+fn taken(lane: Lane, answer: &[u8]) -> Answer {
+    let partial = match lane {
+        Lane::Logs => ExportLogsServiceResponse::decode(answer).ok().and_then(|answer| {
+            answer.partial_success.map(|part| (part.rejected_log_records, part.error_message))
+        }),
+        Lane::Metrics => ExportMetricsServiceResponse::decode(answer).ok().and_then(|answer| {
+            answer.partial_success.map(|part| (part.rejected_data_points, part.error_message))
+        }),
+        Lane::Traces => ExportTraceServiceResponse::decode(answer).ok().and_then(|answer| {
+            answer.partial_success.map(|part| (part.rejected_spans, part.error_message))
+        }),
+    };
+    let (rejected, why) = partial.unwrap_or_default();
+    Answer::Taken { rejected: u64::try_from(rejected).unwrap_or(0), why: shown(&why) }
+}
+
+/// `google.rpc.Status`: what servers say with an error.
+#[derive(Message)]
+struct Status {
+    #[prost(string, tag = "2")]
+    message: String,
+}
+
+fn said(answer: &[u8]) -> String {
+    let message = Status::decode(answer).map(|status| status.message);
+    let message = message.unwrap_or_else(|_| String::from_utf8_lossy(answer).into_owned());
+    let message = shown(message.trim());
+    if message.is_empty() { message } else { format!(" ({message})") }
+}
+
+/// Some of a text that another wrote, without what disturbs a terminal.
+pub(super) fn shown(text: &str) -> String {
+    let quiet = |c: char| if perfring_types::read::disturbs(c) { ' ' } else { c };
+    text.chars().take(200).map(quiet).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let of = |told: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::RETRY_AFTER, told.parse().unwrap());
+            retry_after(&headers)
+        };
+        assert_eq!(of("7"), Some(Duration::from_secs(7)));
+        let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(100));
+        assert!(of(&date).is_some_and(|after| after > Duration::from_secs(90)));
+        assert_eq!(of("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
+        assert_eq!(of("soon"), None);
+    }
+
+    #[test]
+    fn what_a_server_says_is_made_quiet() {
+        assert_eq!(said(&Status { message: "no\u{1b}[2J".into() }.encode_to_vec()), " (no [2J)");
+        assert_eq!(said(b"<html>"), " (<html>)");
+        assert_eq!(said(b""), "");
+    }
+}

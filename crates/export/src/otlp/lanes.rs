@@ -1,0 +1,234 @@
+//! The threads that send: one for each signal, each with one request at a time.
+
+use super::batch::Batch;
+use super::http::{Answer, Client};
+use super::options::Lane;
+use crate::Figures;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The first pause.
+const PAUSE: Duration = Duration::from_millis(100);
+/// No pause is longer, but one that the other side asks for.
+const LONGEST: Duration = Duration::from_secs(30);
+/// Nor is that.
+const ASKED: Duration = Duration::from_secs(600);
+/// For so long, it is told that something was refused.
+const TOLD: Duration = Duration::from_secs(60);
+
+/// What the threads and the output share.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    lanes: [Queue; 3],
+    /// Of all that is in queues or being sent.
+    bytes: usize,
+    figures: Figures,
+    refused: Option<(Instant, String)>,
+    /// There will be no more: all is to be sent until then.
+    closing: Option<Instant>,
+    /// Threads end now.
+    stop: bool,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    batches: VecDeque<Batch>,
+    /// Oldest event, records and bytes of what is being sent.
+    sending: Option<(u64, u64, usize)>,
+    /// Why it is not, now.
+    trouble: Option<String>,
+}
+
+impl Lanes {
+    pub(super) fn start(clients: Vec<Client>) -> std::io::Result<Arc<Self>> {
+        let lanes = Lanes { state: Mutex::default(), changed: Condvar::new() };
+        let lanes = Arc::new(lanes);
+        for client in clients {
+            let its = Arc::clone(&lanes);
+            let name = format!("otlp-{}", client.lane().name());
+            let spawned = std::thread::Builder::new().name(name).spawn(move || its.run(&client));
+            if let Err(bad) = spawned {
+                lanes.stop();
+                return Err(bad);
+            }
+        }
+        Ok(lanes)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner) // whole between any two lines
+    }
+
+    pub(super) fn push(&self, lane: Lane, batch: Batch) {
+        let mut state = self.lock();
+        state.bytes += batch.bytes;
+        state.lanes[lane as usize].batches.push_back(batch);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Bytes that wait or are being sent.
+    pub(super) fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
+    /// The oldest event among them.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        let state = self.lock();
+        let queued = state.lanes.iter().flat_map(|queue| &queue.batches);
+        let queued = queued.map(|batch| batch.credit.seq);
+        let sending = state.lanes.iter().filter_map(|queue| queue.sending);
+        queued.chain(sending.map(|(seq, ..)| seq)).min()
+    }
+
+    pub(super) fn figures(&self) -> Figures {
+        let state = self.lock();
+        let now = state.lanes.iter().find_map(|queue| queue.trouble.clone());
+        let refused = state.refused.as_ref().filter(|(at, _)| at.elapsed() < TOLD);
+        let trouble = now.or_else(|| refused.map(|(_, why)| why.clone()));
+        Figures { trouble, ..state.figures.clone() }
+    }
+
+    /// Waits until all is sent. Gives records and items that are not, and why.
+    pub(super) fn close(&self, deadline: Instant) -> Result<(), (u64, Option<String>)> {
+        let mut state = self.lock();
+        state.closing = Some(deadline);
+        self.changed.notify_all();
+        loop {
+            let busy = |queue: &Queue| queue.sending.is_some() || !queue.batches.is_empty();
+            if !state.lanes.iter().any(busy) {
+                return Ok(());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let queued = state.lanes.iter().flat_map(|queue| &queue.batches);
+                let queued: u64 = queued.map(|batch| batch.credit.records).sum();
+                let sending = state.lanes.iter().filter_map(|queue| queue.sending);
+                let sending: u64 = sending.map(|(_, records, _)| records).sum();
+                let trouble = state.lanes.iter().find_map(|queue| queue.trouble.clone());
+                return Err((queued + sending, trouble));
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        self.lock().stop = true;
+        self.changed.notify_all();
+    }
+
+    fn run(&self, client: &Client) {
+        let lane = client.lane() as usize;
+        while let Some(batch) = self.next(lane) {
+            let body = client.body(batch.request.encode());
+            let mut pause = PAUSE;
+            let mut closing = false;
+            let answer = loop {
+                let within = match self.lock().closing {
+                    Some(deadline) => deadline.saturating_duration_since(Instant::now()),
+                    None => Duration::MAX,
+                };
+                let answer = client.send(&body, within);
+                let Answer::Later { after, why } = answer else { break answer };
+                let asked = after.map(|after| after.min(ASKED));
+                let wait = asked.unwrap_or_else(|| jittered(pause));
+                pause = (pause * 2).min(LONGEST);
+                let mut state = self.lock();
+                state.figures.retries += 1;
+                state.figures.bytes += body.len() as u64;
+                state.lanes[lane].trouble = Some(why);
+                drop(state);
+                if !self.pause(wait, asked.is_some(), &mut closing) {
+                    return;
+                }
+            };
+            self.done(lane, &batch, &answer, body.len());
+        }
+    }
+
+    /// The next batch; `None` if the thread is to end.
+    fn next(&self, lane: usize) -> Option<Batch> {
+        let mut state = self.lock();
+        loop {
+            if state.stop {
+                return None;
+            }
+            if let Some(batch) = state.lanes[lane].batches.pop_front() {
+                let Batch { credit, bytes, .. } = batch;
+                state.lanes[lane].sending = Some((credit.seq, credit.records, bytes));
+                return Some(batch);
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits before the next try; `false` if there is to be none. Once it is known that no more comes,
+    /// a pause that nobody asked for ends at once, one time.
+    fn pause(&self, wait: Duration, asked: bool, closing: &mut bool) -> bool {
+        let until = Instant::now() + wait;
+        let mut state = self.lock();
+        loop {
+            if state.stop {
+                return false;
+            }
+            if state.closing.is_some() && !std::mem::replace(closing, true) && !asked {
+                return true;
+            }
+            let now = Instant::now();
+            if state.closing.is_some_and(|deadline| deadline <= now) {
+                return false;
+            }
+            let left = until.saturating_duration_since(now);
+            if left.is_zero() {
+                return true;
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn done(&self, lane: usize, batch: &Batch, answer: &Answer, bytes: usize) {
+        let records = batch.credit.records;
+        let mut state = self.lock();
+        state.bytes = state.bytes.saturating_sub(batch.bytes);
+        state.lanes[lane].sending = None;
+        state.lanes[lane].trouble = None;
+        let figures = &mut state.figures;
+        figures.bytes += bytes as u64;
+        let (refused, why) = match answer {
+            Answer::Taken { rejected: 0, why } => (0, why.clone()),
+            Answer::Taken { rejected, why } => {
+                // An item may stand for several records, and then it is not said for which.
+                let all = *rejected >= batch.items;
+                let refused = if all { records } else { (*rejected).min(records) };
+                let what = Lane::ALL.get(lane).map_or("", |lane| lane.name());
+                let why = format!("{rejected} of {} {what} were refused: {why}", batch.items);
+                (refused, why)
+            }
+            Answer::Never { why } | Answer::Later { why, .. } => {
+                (records, format!("{records} records were refused: {why}"))
+            }
+        };
+        figures.refused += refused;
+        figures.delivered += records - refused;
+        if !why.is_empty() {
+            state.refused = Some((Instant::now(), why));
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
+/// So that many clients of one server do not come back all at once.
+fn jittered(pause: Duration) -> Duration {
+    let random = (uuid::Uuid::new_v4().as_u128() & 0xffff) as u32; // 0 to 65535
+    pause / 2 + pause / 2 / 65_536 * random
+}

@@ -1,0 +1,392 @@
+//! Logs, metrics and traces to an OTLP receiver, over HTTP.
+//!
+//! | of a ring | becomes |
+//! |---|---|
+//! | a `log` record | a log record with all its attributes, and `perfring.key` |
+//! | a record without a class | a log record with its fields as attributes, its type's name as event name and `perfring.type`; what cannot be read says so in `perfring.fault` |
+//! | a loss | a log record `perfring.loss` at its place, and counts in the sums `perfring.lost_records` and `perfring.lost_bytes` by `ring` and `cause` |
+//! | a span's start and end, in one ring or two | a span |
+//! | an end whose start is not there | a span with what the end tells, and `perfring.span.start = "missing"` |
+//! | a start whose ring is gone before the end came | a span with the status error, `perfring.span.end = "missing"` and the last time known of the ring as its end |
+//! | samples | data points, gathered for [`Options::metric_interval_ms`]: the newest of a gauge, the greatest of a cumulative sum that only grows, the sum of deltas. Temporality stays as it is |
+//! | measurements of a histogram | a delta histogram with the bounds of OpenTelemetry's SDKs: it needs no memory from before this process, so nothing is counted twice when it starts again |
+//!
+//! A record is joined with the resource that its process told last, and waits a while for it if there
+//! is none yet. The resource has `perfring.ring.name` and `perfring.ring.uuid` besides.
+//!
+//! # Delivery
+//!
+//! At least once: an event is delivered when the receiver has answered for what became of it; until
+//! then [`Output::undelivered`] holds it in its ring. Connection errors and the answers 429, 502, 503
+//! and 504 are tried again for ever, with growing pauses or after `Retry-After`. Any other error, and
+//! what a partial success rejects, is refused for good, counted and told. OTLP cannot tell what comes
+//! twice: after a broken answer, or a death of this process, a batch may come again. Log records can
+//! be told apart by `perfring.key`, spans by their ids; points of delta sums cannot.
+//!
+//! What waits here (for a span's end, a resource, more samples) holds its records in the ring for some
+//! seconds at most, and for no more than a quarter of the ring: then a data point is sent early, a
+//! resource is no longer waited for, and the start of a span is sent as a log record
+//! `perfring.span.start` (see [`Options::long_spans`]) while the span is still remembered.
+//!
+//! ```
+//! use perfring_export::Output;
+//! use perfring_export::otlp::{Options, Otlp};
+//! use std::time::{Duration, Instant};
+//! let endpoint = Some("http://localhost:4318".to_owned());
+//! let mut otlp = Otlp::open("collector", &Options { endpoint, ..Options::default() })?;
+//! assert_eq!(otlp.undelivered(), None);
+//! otlp.close(Instant::now() + Duration::from_secs(1))?;
+//! # Ok::<(), perfring_export::OutputError>(())
+//! ```
+
+mod batch;
+mod flow;
+mod http;
+mod lanes;
+mod options;
+mod rings;
+mod samples;
+mod spans;
+mod wire;
+
+use crate::signal::{Resource, Resources, Signal, Told};
+use crate::{Event, Figures, Loss, Output, OutputError, Rec, Took, What};
+use batch::{Building, Credit};
+use http::Client;
+use lanes::Lanes;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::logs::v1::LogRecord;
+use opentelemetry_proto::tonic::metrics::v1::Metric;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use options::Route;
+pub use options::{Compression, Headers, Lane, LongSpans, Options, Plain};
+use rings::Ring;
+use samples::{Data, Sample, Samples, Sort};
+use spans::{Limits, Spans};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Time is looked after so often while records come.
+const TEND: Duration = Duration::from_millis(20);
+
+/// The scope of what perfring itself has to say.
+const OWN: &str = "perfring";
+
+/// Sends records to an OTLP receiver. See the [module](self).
+#[derive(Debug)]
+pub struct Otlp {
+    name: String,
+    options: Options,
+    lanes: Arc<Lanes>,
+    resources: Resources,
+    rings: HashMap<u32, Ring>,
+    spans: Spans,
+    samples: Samples,
+    samples_since: Option<Instant>,
+    logs: Building<LogRecord>,
+    metrics: Building<Metric>,
+    traces: Building<Span>,
+    /// Events of records that wait for a resource, each with how many.
+    waiting: BTreeMap<u64, usize>,
+    waiting_bytes: usize,
+    tended: Instant,
+    closed: bool,
+    taken: u64,
+    /// Without a request.
+    delivered: u64,
+}
+
+/// Where and when something was read.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    ring: u32,
+    pos: u64,
+    seq: u64,
+    now: Instant,
+    /// ns since 1970.
+    wall: u64,
+}
+
+/// Something to be sent.
+#[derive(Debug)]
+struct Made {
+    ring: u32,
+    pid: Option<u64>,
+    /// If it is known already.
+    told: Option<Arc<Told>>,
+    scope: String,
+    item: Item,
+    credit: Credit,
+    pos: u64,
+}
+
+#[derive(Debug)]
+enum Item {
+    Log(LogRecord),
+    Span(Span),
+    Sample(Sample),
+    /// There is nothing to send.
+    Nothing,
+}
+
+fn wall_now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Otlp {
+    /// Makes an output of this name. It connects when there is something to send.
+    ///
+    /// # Errors
+    /// The options, or the environment, say what cannot be.
+    pub fn open(name: &str, options: &Options) -> Result<Self, OutputError> {
+        let env = |key: &str| std::env::var(key).ok();
+        let mut clients = Vec::new();
+        for lane in Lane::ALL.into_iter().filter(|lane| options.signals.contains(lane)) {
+            clients.push(Client::new(name, Route::new(name, lane, options, &env)?)?);
+        }
+        let fault =
+            |bad| OutputError::new(name, format!("a thread to send cannot be started: {bad}"));
+        let lanes = Lanes::start(clients).map_err(fault)?;
+        let limits = Limits {
+            spans: options.open_spans,
+            bytes: options.held_bytes,
+            wait: Duration::from_millis(options.span_wait_ms),
+            grace: Duration::from_millis(options.span_grace_ms),
+            log: options.long_spans == LongSpans::Log && options.signals.contains(&Lane::Logs),
+        };
+        Ok(Otlp {
+            name: name.to_owned(),
+            options: options.clone(),
+            lanes,
+            resources: Resources::default(),
+            rings: HashMap::new(),
+            spans: Spans::new(limits),
+            samples: Samples::default(),
+            samples_since: None,
+            logs: Building::default(),
+            metrics: Building::default(),
+            traces: Building::default(),
+            waiting: BTreeMap::new(),
+            waiting_bytes: 0,
+            tended: Instant::now(),
+            closed: false,
+            taken: 0,
+            delivered: 0,
+        })
+    }
+
+    fn sends(&self, lane: Lane) -> bool {
+        self.options.signals.contains(&lane)
+    }
+
+    fn record(&mut self, event: &Event<'_>, record: &Rec<'_>, now: Instant) {
+        self.taken += 1;
+        let wall = record.wall.unwrap_or_else(wall_now);
+        let seen = Seen { ring: event.origin.id, pos: record.pos, seq: event.seq, now, wall };
+        let ring = self.rings.entry(seen.ring).or_insert_with(|| Ring::new(event.origin));
+        ring.see(event.origin, wall);
+        self.make_room(&seen, event.origin.data_size / 4);
+
+        let credit = Credit { seq: seen.seq, records: 1 };
+        let mut made = Made {
+            ring: seen.ring,
+            pid: None,
+            told: None,
+            scope: String::new(),
+            item: Item::Nothing,
+            credit,
+            pos: seen.pos,
+        };
+        let mut out = Vec::new();
+        let mut signal = Signal::of(record);
+        let common = signal.common();
+        made.pid = common.pid;
+        common.scope.clone_into(&mut made.scope);
+        match &signal {
+            Signal::Resource(resource) => self.learn(event, resource, now),
+            Signal::Log(log) if self.sends(Lane::Logs) => {
+                made.item = Item::Log(self.keyed(wire::log(log, wall_now()), event));
+            }
+            Signal::Plain(plain)
+                if self.sends(Lane::Logs)
+                    && (self.options.plain == Plain::Logs || plain.fault.is_some()) =>
+            {
+                made.item = Item::Log(self.keyed(wire::plain(plain, wall_now()), event));
+            }
+            Signal::SpanStart(start) if self.sends(Lane::Traces) => {
+                self.spans.start(&seen, start, &mut out);
+                return self.hand_on_all(out, now);
+            }
+            Signal::SpanEnd(end) if self.sends(Lane::Traces) => {
+                self.spans.end(&seen, end, &mut out);
+                return self.hand_on_all(out, now);
+            }
+            Signal::Gauge(gauge) if self.sends(Lane::Metrics) => {
+                made.item = Item::Sample(Sample::gauge(gauge, wall));
+            }
+            Signal::Sum(sum) if self.sends(Lane::Metrics) => {
+                made.item = Item::Sample(Sample::sum(sum, wall));
+            }
+            Signal::Histogram(histogram) if self.sends(Lane::Metrics) => {
+                made.item = Item::Sample(Sample::histogram(histogram, wall));
+            }
+            _ => {}
+        }
+        self.hand_on(made, now);
+    }
+
+    fn keyed(&self, mut record: LogRecord, event: &Event<'_>) -> LogRecord {
+        if self.options.key
+            && let Some(key) = event.key()
+        {
+            record.attributes.push(wire::pair("perfring.key", wire::text(key.to_string())));
+        }
+        record
+    }
+
+    fn lost(&mut self, event: &Event<'_>, loss: &Loss, now: Instant) {
+        let wall = loss.wall.unwrap_or_else(wall_now);
+        let told = self.resources.unknown(event.origin, None);
+        let cause = loss.cause.name();
+        let made = |item| Made {
+            ring: event.origin.id,
+            pid: None,
+            told: Some(Arc::clone(&told)),
+            scope: OWN.into(),
+            item,
+            credit: Credit { seq: event.seq, records: 0 },
+            pos: loss.pos,
+        };
+        if self.sends(Lane::Logs) {
+            let count = |value: u64| wire::int(i64::try_from(value).unwrap_or(i64::MAX));
+            let record = LogRecord {
+                time_unix_nano: loss.wall.unwrap_or_default(),
+                observed_time_unix_nano: wall_now(),
+                severity_number: 13,
+                severity_text: "WARN".into(),
+                body: Some(wire::text(format!("{} records lost: {cause}", loss.records))),
+                attributes: vec![
+                    wire::pair("perfring.lost.records", count(loss.records)),
+                    wire::pair("perfring.lost.bytes", count(loss.bytes)),
+                    wire::pair("perfring.lost.cause", wire::text(cause)),
+                ],
+                event_name: "perfring.loss".into(),
+                ..LogRecord::default()
+            };
+            let record = self.keyed(record, event);
+            self.hand_on(made(Item::Log(record)), now);
+        }
+        if self.sends(Lane::Metrics) {
+            let sort = Sort { monotonic: true, temporality: crate::signal::Temporality::Delta };
+            let sums = [
+                ("perfring.lost_records", "{record}", loss.records),
+                ("perfring.lost_bytes", "By", loss.bytes),
+            ];
+            for (name, unit, value) in sums {
+                let value = crate::signal::Number::Int(i64::try_from(value).unwrap_or(i64::MAX));
+                let attributes: Vec<KeyValue> = vec![
+                    wire::pair("cause", wire::text(cause)),
+                    wire::pair("ring", wire::text(event.origin.name.clone())),
+                ];
+                let sample = Sample {
+                    name: name.into(),
+                    unit: unit.into(),
+                    description: "what the ring lost before it could be read".into(),
+                    attributes,
+                    time: wall,
+                    start: 0,
+                    data: Data::Sum(value, sort),
+                };
+                self.hand_on(made(Item::Sample(sample)), now);
+            }
+        }
+    }
+
+    fn learn(&mut self, event: &Event<'_>, resource: &Resource<'_>, now: Instant) {
+        self.resources.learn(event.origin, resource);
+        let Some(pid) = resource.common.pid else { return };
+        let Some(ring) = self.rings.get_mut(&event.origin.id) else { return };
+        let released = ring.release(|waiting| waiting.made.pid == Some(pid));
+        ring.gave_up.remove(&pid);
+        self.released(released, now);
+    }
+
+    fn ended(&mut self, event: &Event<'_>, now: Instant) {
+        let id = event.origin.id;
+        self.give_up(|ring, _| ring == id, now);
+        let wall = self.rings.get(&id).map_or(0, |ring| ring.last);
+        let seen = Seen { ring: id, pos: 0, seq: event.seq, now, wall };
+        let resources = &mut self.resources;
+        self.spans.gone(&seen, |pid| {
+            let told = pid.and_then(|pid| resources.get(id, pid)).cloned();
+            told.unwrap_or_else(|| resources.unknown(event.origin, pid))
+        });
+        self.resources.forget(id);
+        self.rings.remove(&id);
+        self.samples.forget_idle();
+    }
+}
+
+impl Output for Otlp {
+    fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
+        if self.lanes.bytes() >= self.options.queue_bytes {
+            return Ok(Took::Busy);
+        }
+        let now = Instant::now();
+        match &event.what {
+            What::Began => {
+                self.rings.insert(event.origin.id, Ring::new(event.origin));
+            }
+            What::Record(record) => self.record(event, record, now),
+            What::Lost(loss) => self.lost(event, loss, now),
+            What::Ended => self.ended(event, now),
+        }
+        if now.saturating_duration_since(self.tended) >= TEND {
+            self.tend(now);
+        }
+        Ok(Took::Yes)
+    }
+
+    fn flush(&mut self) -> Result<(), OutputError> {
+        self.tend(Instant::now());
+        Ok(())
+    }
+
+    fn undelivered(&mut self) -> Option<u64> {
+        let waiting = self.waiting.first_key_value().map(|(seq, _)| *seq);
+        let gathered = [self.logs.oldest(), self.metrics.oldest(), self.traces.oldest()];
+        let held = [self.spans.oldest(), self.samples.oldest(), waiting, self.lanes.oldest()];
+        gathered.into_iter().chain(held).flatten().min().filter(|seq| *seq != u64::MAX)
+    }
+
+    fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
+        self.closed = true;
+        let now = Instant::now();
+        self.give_up(|_, _| true, now);
+        let mut out = Vec::new();
+        self.spans.close(&mut out);
+        self.hand_on_all(out, now);
+        self.send_everything(now);
+        let closed = self.lanes.close(deadline);
+        self.lanes.stop();
+        closed.map_err(|(records, trouble)| {
+            let why = trouble.map(|why| format!(": {why}")).unwrap_or_default();
+            let sentence = format!("{records} records were not delivered in time{why}");
+            OutputError::new(&self.name, sentence)
+        })
+    }
+
+    fn figures(&self) -> Figures {
+        let sent = self.lanes.figures();
+        let delivered = self.delivered + sent.delivered;
+        Figures { taken: self.taken, delivered, ..sent }
+    }
+}
+
+impl Drop for Otlp {
+    fn drop(&mut self) {
+        self.lanes.stop();
+    }
+}

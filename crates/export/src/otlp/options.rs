@@ -1,0 +1,370 @@
+//! What can be said of an OTLP output, in a file or in the environment.
+
+use crate::OutputError;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+use ureq::http::{HeaderName, HeaderValue, Uri};
+
+/// Options of [`Otlp`](super::Otlp).
+///
+/// What is `None` (or empty) is taken from the environment, as OpenTelemetry's SDKs do:
+/// `OTEL_EXPORTER_OTLP_ENDPOINT`, `_HEADERS`, `_TIMEOUT`, `_COMPRESSION`, `_CERTIFICATE`,
+/// `_CLIENT_CERTIFICATE`, `_CLIENT_KEY`, each also as `OTEL_EXPORTER_OTLP_LOGS_…`, `_METRICS_…` and
+/// `_TRACES_…`, which go before; and else it has OpenTelemetry's default.
+///
+/// ```
+/// use perfring_export::otlp::Options;
+/// let options: Options = toml::from_str(r#"
+///     endpoint = "https://collector:4318"
+///     headers = { authorization = "Bearer secret" }
+///     metric_interval_ms = 30000
+/// "#)?;
+/// assert_eq!(options.endpoint.as_deref(), Some("https://collector:4318"));
+/// assert!(!format!("{options:?}").contains("secret"));
+/// # Ok::<(), toml::de::Error>(())
+/// ```
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Options {
+    /// Where to, for all signals: `/v1/logs` and so on come after it. Default `http://localhost:4318`.
+    pub endpoint: Option<String>,
+    /// Where logs go, as it stands here.
+    pub logs_endpoint: Option<String>,
+    /// Where metrics go, as it stands here.
+    pub metrics_endpoint: Option<String>,
+    /// Where traces go, as it stands here.
+    pub traces_endpoint: Option<String>,
+    /// Sent with each request.
+    pub headers: Headers,
+    /// Of requests. Default gzip.
+    pub compression: Option<Compression>,
+    /// For a request and its answer, ms. Default 10 000.
+    pub timeout_ms: Option<u64>,
+    /// A PEM file with the certificates to trust, in the place of Mozilla's.
+    pub certificate: Option<PathBuf>,
+    /// A PEM file with the certificate to show.
+    pub client_certificate: Option<PathBuf>,
+    /// A PEM file with its key.
+    pub client_key: Option<PathBuf>,
+    /// Which signals are sent. Of another, records are taken and left out.
+    pub signals: Vec<Lane>,
+    /// What becomes of records without a class.
+    pub plain: Plain,
+    /// Whether each log record has an attribute `perfring.key`, the same when it is sent again: OTLP
+    /// itself cannot tell a record that comes twice.
+    pub key: bool,
+    /// Log records, spans or data points in a request, at most about.
+    pub batch_items: usize,
+    /// Bytes in a request before compression, at most about.
+    pub batch_bytes: usize,
+    /// How long a batch waits for more, ms.
+    pub batch_delay_ms: u64,
+    /// Bytes before compression that wait to be sent, about: with more, the output is busy.
+    pub queue_bytes: usize,
+    /// Samples of one instrument with the same attributes become one data point for each so many ms;
+    /// 0: each is one.
+    pub metric_interval_ms: u64,
+    /// How long a record waits for the resource of its process, ms.
+    pub resource_wait_ms: u64,
+    /// Spans that are remembered while they are open, at most.
+    pub open_spans: usize,
+    /// Bytes of records that wait for a resource and of spans that are open, at most about.
+    pub held_bytes: usize,
+    /// A span's start is held in its ring for the end for so long, ms.
+    pub span_wait_ms: u64,
+    /// What becomes of it then.
+    pub long_spans: LongSpans,
+    /// An end waits for a start that comes late so long, ms; and an open span of a ring that is gone for
+    /// an end from another ring.
+    pub span_grace_ms: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            endpoint: None,
+            logs_endpoint: None,
+            metrics_endpoint: None,
+            traces_endpoint: None,
+            headers: Headers::default(),
+            compression: None,
+            timeout_ms: None,
+            certificate: None,
+            client_certificate: None,
+            client_key: None,
+            signals: Lane::ALL.to_vec(),
+            plain: Plain::Logs,
+            key: true,
+            batch_items: 2048,
+            batch_bytes: 1 << 20,
+            batch_delay_ms: 200,
+            queue_bytes: 16 << 20,
+            metric_interval_ms: 10_000,
+            resource_wait_ms: 1000,
+            open_spans: 10_000,
+            held_bytes: 16 << 20,
+            span_wait_ms: 10_000,
+            long_spans: LongSpans::Log,
+            span_grace_ms: 1000,
+        }
+    }
+}
+
+/// Names and values of headers. Values are not shown: they are often secrets.
+#[derive(Clone, Default, Deserialize, PartialEq, Eq)]
+#[serde(transparent)]
+pub struct Headers(pub BTreeMap<String, String>);
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// How requests are compressed.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Compression {
+    /// With gzip.
+    Gzip,
+    /// Not at all.
+    None,
+}
+
+/// A signal: each has an address and requests of its own.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Lane {
+    /// Log records.
+    Logs,
+    /// Samples of metrics.
+    Metrics,
+    /// Spans.
+    Traces,
+}
+
+impl Lane {
+    /// All of them.
+    pub const ALL: [Lane; 3] = [Lane::Logs, Lane::Metrics, Lane::Traces];
+
+    /// As in addresses.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Lane::Logs => "logs",
+            Lane::Metrics => "metrics",
+            Lane::Traces => "traces",
+        }
+    }
+}
+
+/// What becomes of records without a class.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Plain {
+    /// Log records, with their fields as attributes.
+    Logs,
+    /// They are left out.
+    Off,
+}
+
+/// What becomes of a span's start whose end does not come for long.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum LongSpans {
+    /// It is sent as a log record `perfring.span.start`, and remembered: nothing of it is lost if this
+    /// process dies.
+    Log,
+    /// It is only remembered.
+    Memory,
+}
+
+/// Where a signal goes, and how: all said.
+#[derive(Clone, Debug)]
+pub(super) struct Route {
+    pub(super) lane: Lane,
+    pub(super) uri: Uri,
+    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
+    pub(super) gzip: bool,
+    pub(super) timeout: Duration,
+    pub(super) certificate: Option<PathBuf>,
+    pub(super) client: Option<(PathBuf, PathBuf)>,
+}
+
+impl Route {
+    /// By these options and this environment.
+    pub(super) fn new(
+        output: &str,
+        lane: Lane,
+        options: &Options,
+        env: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, OutputError> {
+        let fault = |sentence: String| OutputError::new(output, sentence);
+        let env = |key: &str| env(key).filter(|value| !value.is_empty());
+        let own =
+            |key: &str| env(&format!("OTEL_EXPORTER_OTLP_{}_{key}", lane.name().to_uppercase()));
+        let both = |key: &str| own(key).or_else(|| env(&format!("OTEL_EXPORTER_OTLP_{key}")));
+
+        let mine = match lane {
+            Lane::Logs => &options.logs_endpoint,
+            Lane::Metrics => &options.metrics_endpoint,
+            Lane::Traces => &options.traces_endpoint,
+        };
+        let below = |base: String| format!("{}/v1/{}", base.trim_end_matches('/'), lane.name());
+        let from_options = mine.clone().or_else(|| options.endpoint.clone().map(below));
+        let protocol = both("PROTOCOL").filter(|_| from_options.is_none());
+        let address = from_options
+            .or_else(|| own("ENDPOINT"))
+            .or_else(|| env("OTEL_EXPORTER_OTLP_ENDPOINT").map(below))
+            .unwrap_or_else(|| below("http://localhost:4318".into()));
+        if protocol.as_deref().is_some_and(|protocol| protocol == "grpc") {
+            return Err(fault(format!(
+                "the environment says OTEL_EXPORTER_OTLP_PROTOCOL=grpc, and this output speaks \
+                 http/protobuf: say in `endpoint` where the receiver takes that (as a rule \
+                 port 4318; {address} would be asked)"
+            )));
+        }
+        let uri = address.parse::<Uri>().ok().filter(|uri| {
+            matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()
+        });
+        let uri = uri.ok_or_else(|| {
+            fault(format!(
+                "{address:?} is no address to send to: it must begin with http:// or https://, \
+                 and name a host"
+            ))
+        })?;
+
+        let mut pairs: Vec<(String, String)> = Vec::new();
+        let told = if options.headers.0.is_empty() { both("HEADERS") } else { None };
+        for pair in told.iter().flat_map(|told| told.split(',')) {
+            if let Some((name, value)) = pair.split_once('=') {
+                pairs.push((unescaped(name.trim()), unescaped(value.trim())));
+            }
+        }
+        pairs.extend(options.headers.0.iter().map(|(name, value)| (name.clone(), value.clone())));
+        let headers = pairs.into_iter().map(|(name, value)| {
+            let bad =
+                |what| fault(format!("the header {name:?} has {what} that HTTP does not allow"));
+            let key = HeaderName::try_from(&name).map_err(|_| bad("a name"))?;
+            Ok((key, HeaderValue::try_from(value).map_err(|_| bad("a value"))?))
+        });
+        let headers = headers.collect::<Result<_, _>>()?;
+
+        let gzip = match (options.compression, both("COMPRESSION").as_deref()) {
+            (Some(told), _) => told == Compression::Gzip,
+            (None, None | Some("gzip")) => true,
+            (None, Some("none")) => false,
+            (None, Some(other)) => {
+                return Err(fault(format!(
+                    "the environment says OTEL_EXPORTER_OTLP_COMPRESSION={other}: gzip or none"
+                )));
+            }
+        };
+        let timeout = match (options.timeout_ms, both("TIMEOUT")) {
+            (Some(ms), _) => ms,
+            (None, None) => 10_000,
+            (None, Some(told)) => told.parse().map_err(|_| {
+                fault(format!("the environment says OTEL_EXPORTER_OTLP_TIMEOUT={told}: not ms"))
+            })?,
+        };
+        let file = |said: &Option<PathBuf>, key| said.clone().or_else(|| both(key).map(Into::into));
+        let certificate = file(&options.certificate, "CERTIFICATE");
+        let client = match (
+            file(&options.client_certificate, "CLIENT_CERTIFICATE"),
+            file(&options.client_key, "CLIENT_KEY"),
+        ) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => {
+                return Err(fault(
+                    "client_certificate and client_key are said together, or neither".into(),
+                ));
+            }
+        };
+        let timeout = Duration::from_millis(timeout.max(1));
+        Ok(Route { lane, uri, headers, gzip, timeout, certificate, client })
+    }
+}
+
+/// Without percent signs, as the environment has headers.
+fn unescaped(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let code = after.get(..2).filter(|code| code.iter().all(u8::is_ascii_hexdigit));
+        let code = code.filter(|_| *first == b'%').and_then(|code| str::from_utf8(code).ok());
+        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                rest = after.get(2..).unwrap_or_default();
+            }
+            None => {
+                out.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(lane: Lane, options: &Options, env: &[(&str, &str)]) -> Result<Route, OutputError> {
+        let find = |key: &str| env.iter().find(|(its, _)| *its == key).map(|(_, v)| v.to_string());
+        Route::new("otlp", lane, options, &find)
+    }
+
+    #[test]
+    fn addresses_are_as_the_specification_has_them() {
+        let options = Options::default();
+        let uri = |lane, env: &[_]| route(lane, &options, env).unwrap().uri.to_string();
+        assert_eq!(uri(Lane::Logs, &[]), "http://localhost:4318/v1/logs");
+        let general = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:1/base/");
+        assert_eq!(uri(Lane::Metrics, &[general]), "http://c:1/base/v1/metrics");
+        let own = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://t:2/as/it/stands");
+        assert_eq!(uri(Lane::Traces, &[general, own]), "http://t:2/as/it/stands");
+        assert_eq!(uri(Lane::Logs, &[general, own]), "http://c:1/base/v1/logs");
+        let told = Options { endpoint: Some("https://o".into()), ..Options::default() };
+        let told = route(Lane::Traces, &told, &[general, own]).unwrap();
+        assert_eq!(told.uri, "https://o/v1/traces");
+    }
+
+    #[test]
+    fn the_rest_of_the_environment_is_honoured() {
+        let env = [
+            ("OTEL_EXPORTER_OTLP_HEADERS", "a=b%20c, x=y"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "1500"),
+            ("OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "99"),
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "none"),
+        ];
+        let options = Options::default();
+        let logs = route(Lane::Logs, &options, &env).unwrap();
+        let metrics = route(Lane::Metrics, &options, &env).unwrap();
+        let headers: Vec<_> =
+            logs.headers.iter().map(|(k, v)| (k.as_str(), v.to_str().unwrap())).collect();
+        assert_eq!(headers, [("a", "b c"), ("x", "y")]);
+        assert_eq!((logs.timeout.as_millis(), metrics.timeout.as_millis()), (1500, 99));
+        assert!(!logs.gzip && route(Lane::Logs, &options, &[]).unwrap().gzip);
+    }
+
+    #[test]
+    fn what_cannot_be_is_a_sentence() {
+        let told = |endpoint: &str| {
+            let options = Options { endpoint: Some(endpoint.into()), ..Options::default() };
+            route(Lane::Logs, &options, &[]).unwrap_err().to_string()
+        };
+        assert!(told("collector:4317").contains("must begin with http://"));
+        assert!(told("ftp://x").contains("must begin with http://"));
+        let grpc = [("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")];
+        let bad = route(Lane::Logs, &Options::default(), &grpc).unwrap_err().to_string();
+        assert!(bad.contains("http/protobuf"), "{bad}");
+        let headers = Headers([("a".into(), "secret\n".into())].into());
+        let bad = route(Lane::Logs, &Options { headers, ..Options::default() }, &[]).unwrap_err();
+        assert!(!bad.to_string().contains("secret") && bad.to_string().contains("\"a\""), "{bad}");
+    }
+}

@@ -1,0 +1,417 @@
+//! Parquet files: pandas, polars, DuckDB and Spark read them.
+
+mod columns;
+mod slot;
+mod table;
+
+use crate::draft::{Draft, trouble};
+use crate::{Event, Figures, Loss, Origin, Output, OutputError, Rec, Took, What};
+use ::parquet::errors::ParquetError;
+use columns::{Column, Of};
+use perfring_types::read::Value;
+use serde::Deserialize;
+use slot::Slot;
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::time::Instant;
+use table::Table;
+
+/// So many files are open at a time; of one more, that was used the longest ago is finished.
+const OPEN: usize = 128;
+/// A row group has at most so many rows.
+const GROUP: usize = 128 << 10;
+
+/// What all records have.
+const COMMON: [(&str, Of); 8] = [
+    ("time", Of::Time),
+    ("boottime", Of::Unsigned),
+    ("ring", Of::Text),
+    ("ring_uuid", Of::Text),
+    ("pos", Of::Unsigned),
+    ("late", Of::Unsigned),
+    ("type", Of::Int(32, false)),
+    ("type_name", Of::Text),
+];
+/// What losses have.
+const LOSS: [(&str, Of); 8] = [
+    ("time", Of::Time),
+    ("boottime", Of::Unsigned),
+    ("ring", Of::Text),
+    ("ring_uuid", Of::Text),
+    ("pos", Of::Unsigned),
+    ("cause", Of::Text),
+    ("records", Of::Unsigned),
+    ("bytes", Of::Unsigned),
+];
+
+/// Where the two special files are among the slots.
+const LOSSES: usize = 0;
+const UNTYPED: usize = 1;
+
+/// What a [`Parquet`] writes where.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ParquetOptions {
+    /// The directory.
+    pub path: PathBuf,
+    /// Whether Parquet files that are there already may be removed. Default no.
+    #[serde(default)]
+    pub overwrite: bool,
+    /// Bytes of rows that may wait in memory, of all files together. Default 64 MiB.
+    #[serde(default = "memory")]
+    pub memory: usize,
+    /// Rows after which a file is finished and the next begins, `TYPE-2.parquet`; 0 for never.
+    /// What is not finished is lost in a crash. Default 0.
+    #[serde(default)]
+    pub rows: u64,
+}
+
+const fn memory() -> usize {
+    64 << 20
+}
+
+impl ParquetOptions {
+    /// With all defaults.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        ParquetOptions { path: path.into(), overwrite: false, memory: memory(), rows: 0 }
+    }
+}
+
+/// Writes a directory of Parquet files: one for each type of record, and `losses.parquet`.
+///
+/// A type's file has the columns `time` (UTC), `boottime` (ns, as stamped), `ring`, `ring_uuid`,
+/// `pos`, `late` (ns), `type`, `type_name`, and one for each field: so `df.took` is a request's.
+///
+/// | a field | its column |
+/// |---|---|
+/// | numbers, truth values, text, bytes | the same; 128-bit numbers and characters are text |
+/// | an enumeration | text: the value's name |
+/// | a struct | columns `at.x`, `at.y` |
+/// | a list or an array of those that are not structs | a list |
+/// | an option | may be null, as all are |
+/// | anything else | text: JSON |
+///
+/// A field that is called as one of those columns is `field.time` here. Of tagged and JSON records,
+/// each of which may have other fields, the first 1024 tell the columns; what does not fit into one
+/// later is in the column `more`, as a JSON object. Types of one name share a file if they have the
+/// same columns. Records without a type, or that are not of theirs, are in `untyped.parquet`, with
+/// their bytes. `losses.parquet` has `time`, `boottime`, `ring`, `ring_uuid`, `pos`, `cause`,
+/// `records`, `bytes`.
+///
+/// Files get their names when they are finished; of one that never is, nothing is left. So this output
+/// promises no delivery across a crash: what it took counts as delivered.
+///
+/// ```
+/// use perfring_export::{Output, Parquet, ParquetOptions};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("requests");
+/// let mut files = Parquet::open("parquet", &ParquetOptions::new(&path))?;
+/// // files.take(&event)? for each
+/// files.close(std::time::Instant::now())?; // now: pandas.read_parquet("requests/shop.Request.parquet")
+/// # assert!(path.join("losses.parquet").exists());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Parquet {
+    output: String,
+    options: ParquetOptions,
+    slots: Vec<Slot>,
+    /// By ring and type.
+    known: HashMap<(u32, u32), usize>,
+    /// By the type's name, and its columns if they are stable.
+    by_shape: HashMap<(String, Option<Vec<Column>>), usize>,
+    /// How often a name was given to a type's files.
+    names: HashMap<String, u32>,
+    open: usize,
+    waiting: usize,
+    finished_bytes: u64,
+    figures: Figures,
+}
+
+impl Parquet {
+    /// Makes the directory.
+    ///
+    /// # Errors
+    /// [`OutputError`], if it is there already and has something in it, or cannot be made.
+    pub fn open(name: &str, options: &ParquetOptions) -> Result<Self, OutputError> {
+        let path = &options.path;
+        make_room(options).map_err(|error| trouble(name, "make", path, &error))?;
+        let untyped = vec![Column::new("damage", Of::Text), Column::new("payload", Of::Bytes)];
+        let untyped = untyped.into_iter().enumerate();
+        let untyped = untyped.map(|(at, column)| Column { path: vec![at], ..column }).collect();
+        let slots = vec![
+            Slot::new("losses".into(), &LOSS, Some(Vec::new())),
+            Slot::new("untyped".into(), &COMMON, Some(untyped)),
+        ];
+        Ok(Parquet {
+            output: name.into(),
+            options: options.clone(),
+            slots,
+            known: HashMap::new(),
+            by_shape: HashMap::new(),
+            names: [("losses".into(), 1), ("untyped".into(), 1)].into(),
+            open: 0,
+            waiting: 0,
+            finished_bytes: 0,
+            figures: Figures::default(),
+        })
+    }
+
+    /// The files of a record's type.
+    fn slot(&mut self, origin: &Origin, record: &Rec<'_>) -> usize {
+        let (Some(kind), Some(Ok(_))) = (record.kind_of(), record.value()) else { return UNTYPED };
+        if let Some(at) = self.known.get(&(origin.id, record.kind)) {
+            return *at;
+        }
+        let key = (kind.name.clone(), columns::of_type(kind));
+        let at = match self.by_shape.get(&key) {
+            Some(at) => *at,
+            None => {
+                let odd = |c: char| !c.is_ascii_alphanumeric() && !matches!(c, '.' | '-' | '_');
+                let mut name: String = kind.name.replace(odd, "_").chars().take(100).collect();
+                name = name.trim_start_matches('.').to_owned();
+                let count = self.names.entry(name.to_ascii_lowercase()).or_default();
+                *count += 1;
+                if *count > 1 || name.is_empty() {
+                    name = format!("{name}~{count}");
+                }
+                self.slots.push(Slot::new(name, &COMMON, key.1.clone()));
+                self.by_shape.insert(key, self.slots.len() - 1);
+                self.slots.len() - 1
+            }
+        };
+        self.known.insert((origin.id, record.kind), at);
+        at
+    }
+
+    fn add(
+        &mut self,
+        at: usize,
+        row: slot::Row,
+        bytes: usize,
+        seq: u64,
+    ) -> Result<(), OutputError> {
+        let common = if at == LOSSES { &LOSS } else { &COMMON };
+        let Some(slot) = self.slots.get_mut(at) else { return Ok(()) };
+        slot.used = seq;
+        if slot.columns().is_none() {
+            self.waiting += bytes;
+            if slot.keep(row, bytes) {
+                self.found(at, common)?;
+            }
+        } else {
+            self.start(at)?;
+            self.add_to_open(at, &row)?;
+        }
+        while self.waiting > self.options.memory {
+            let largest = (0..self.slots.len()).max_by_key(|at| self.held(*at));
+            match largest.filter(|at| self.held(*at) > 0) {
+                Some(at) => self.spill(at)?,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes that wait for one file.
+    fn held(&self, at: usize) -> usize {
+        self.slots
+            .get(at)
+            .map_or(0, |slot| slot.early_bytes + slot.table.as_ref().map_or(0, |table| table.bytes))
+    }
+
+    /// Writes what waits for one file.
+    fn spill(&mut self, at: usize) -> Result<(), OutputError> {
+        let Some(slot) = self.slots.get(at) else { return Ok(()) };
+        if slot.is_early() {
+            return self.found(at, &COMMON).and_then(|()| self.spill(at));
+        }
+        self.waiting -= self.held(at).min(self.waiting);
+        match self.slots.get_mut(at).and_then(|slot| slot.table.as_mut()) {
+            Some(table) => table.write().map_err(|error| self.trouble(&error)),
+            None => Ok(()),
+        }
+    }
+
+    /// The columns can be told now.
+    fn found(&mut self, at: usize, common: &[(&str, Of)]) -> Result<(), OutputError> {
+        let held = self.held(at);
+        let Some(slot) = self.slots.get_mut(at) else { return Ok(()) };
+        let rows = slot.find(common);
+        self.waiting -= held.min(self.waiting);
+        self.start(at)?;
+        rows.iter().try_for_each(|row| self.add_to_open(at, row))
+    }
+
+    fn add_to_open(&mut self, at: usize, row: &slot::Row) -> Result<(), OutputError> {
+        let rows = self.options.rows;
+        let before = self.held(at);
+        let Some(slot) = self.slots.get_mut(at) else { return Ok(()) };
+        slot.add(row);
+        let table = slot.table.as_ref();
+        let (waiting, all) = table.map_or((0, 0), |table| (table.waiting, table.written));
+        self.waiting += self.held(at) - before;
+        if rows > 0 && all + waiting as u64 >= rows {
+            return self.finish(at);
+        }
+        if waiting >= GROUP { self.spill(at) } else { Ok(()) }
+    }
+
+    /// Opens a type's next file, unless one is open.
+    fn start(&mut self, at: usize) -> Result<(), OutputError> {
+        if self.slots.get(at).is_none_or(|slot| slot.table.is_some()) {
+            return Ok(());
+        }
+        if self.open >= OPEN {
+            let open = self.slots.iter().enumerate().filter(|(_, slot)| slot.table.is_some());
+            let oldest = open.min_by_key(|(_, slot)| slot.used).map(|(at, _)| at);
+            oldest.map_or(Ok(()), |oldest| self.finish(oldest))?;
+        }
+        let Some(slot) = self.slots.get_mut(at) else { return Ok(()) };
+        let name = match slot.files {
+            0 => format!("{}.parquet", slot.name),
+            files => format!("{}-{}.parquet", slot.name, u64::from(files) + 1),
+        };
+        let columns = slot.columns().unwrap_or_default().to_vec();
+        let draft = Draft::beside(&self.output, &self.options.path.join(name), true)?;
+        let table = Table::new(draft, columns);
+        let table = table.map_err(|error| trouble_of(&self.output, &self.options, &error))?;
+        slot.table = Some(table);
+        self.open += 1;
+        Ok(())
+    }
+
+    /// Finishes a type's open file.
+    fn finish(&mut self, at: usize) -> Result<(), OutputError> {
+        let held = self.held(at);
+        let Some(slot) = self.slots.get_mut(at) else { return Ok(()) };
+        let Some(table) = slot.table.take() else { return Ok(()) };
+        slot.files += 1;
+        self.open -= 1;
+        self.waiting -= held.min(self.waiting);
+        let mut draft = table.close().map_err(|error| self.trouble(&error))?;
+        draft.finish()?;
+        self.finished_bytes += draft.written();
+        self.figures.bytes = self.finished_bytes;
+        Ok(())
+    }
+
+    fn trouble(&self, error: &ParquetError) -> OutputError {
+        trouble_of(&self.output, &self.options, error)
+    }
+
+    fn record(&mut self, event: &Event<'_>, record: &Rec<'_>) -> Result<(), OutputError> {
+        let origin = event.origin;
+        let at = self.slot(origin, record);
+        let kind = record.kind_of();
+        let common = vec![
+            number(record.wall),
+            number(record.time),
+            Value::Str(origin.name.clone()),
+            Value::Str(origin.uuid_text()),
+            Value::U64(record.pos),
+            Value::U64(record.late),
+            Value::U64(record.kind.into()),
+            kind.map_or(Value::Null, |kind| Value::Str(kind.name.clone())),
+        ];
+        let value = match record.value() {
+            Some(Ok(value)) => value.clone(),
+            other => {
+                let damage = match other {
+                    Some(Err(bad)) => Value::Str(bad.to_string()),
+                    _ => Value::Null,
+                };
+                let payload = Value::Bytes(record.bytes.to_vec());
+                Value::Struct(vec![("damage".into(), damage), ("payload".into(), payload)])
+            }
+        };
+        self.add(at, (common, value), 512 + 8 * record.bytes.len(), event.seq)
+    }
+
+    fn loss(&mut self, event: &Event<'_>, loss: &Loss) -> Result<(), OutputError> {
+        let row = vec![
+            number(loss.wall),
+            number(loss.time),
+            Value::Str(event.origin.name.clone()),
+            Value::Str(event.origin.uuid_text()),
+            Value::U64(loss.pos),
+            Value::Str(loss.cause.name().into()),
+            Value::U64(loss.records),
+            Value::U64(loss.bytes),
+        ];
+        self.add(LOSSES, (row, Value::Null), 512, event.seq)
+    }
+}
+
+fn number(number: Option<u64>) -> Value {
+    number.map_or(Value::Null, Value::U64)
+}
+
+/// An error of the file beneath, if it is one.
+fn trouble_of(output: &str, options: &ParquetOptions, error: &ParquetError) -> OutputError {
+    if let ParquetError::External(inner) = error
+        && let Some(inner) = inner.downcast_ref::<io::Error>()
+    {
+        return trouble(output, "write in", &options.path, inner);
+    }
+    let path = options.path.display();
+    OutputError::new(output, format!("cannot write in {path}: {error}"))
+}
+
+/// An empty directory: a new one, or one whose Parquet files may go.
+fn make_room(options: &ParquetOptions) -> io::Result<()> {
+    match std::fs::create_dir(&options.path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        other => return other,
+    }
+    let entries: Vec<_> = options.path.read_dir()?.collect::<io::Result<_>>()?;
+    let ours = |name: &str| name.ends_with(".parquet") || name.ends_with(".part");
+    let all_ours = entries.iter().all(|entry| entry.file_name().to_str().is_some_and(ours));
+    if !entries.is_empty() && (!options.overwrite || !all_ours) {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    entries.iter().try_for_each(|entry| std::fs::remove_file(entry.path()))
+}
+
+impl Output for Parquet {
+    fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
+        match &event.what {
+            What::Record(record) => {
+                self.record(event, record)?;
+                self.figures.taken += 1;
+                self.figures.delivered += 1;
+            }
+            What::Lost(loss) => self.loss(event, loss)?,
+            What::Ended => self.known.retain(|(ring, _), _| *ring != event.origin.id),
+            What::Began => {}
+        }
+        Ok(Took::Yes)
+    }
+
+    fn flush(&mut self) -> Result<(), OutputError> {
+        Ok(()) // row groups of a few rows would help nobody
+    }
+
+    fn undelivered(&mut self) -> Option<u64> {
+        None
+    }
+
+    fn close(&mut self, _deadline: Instant) -> Result<(), OutputError> {
+        for at in 0..self.slots.len() {
+            let slot = self.slots.get(at);
+            if slot.is_some_and(Slot::is_early) {
+                self.found(at, &COMMON)?;
+            } else if at == LOSSES && slot.is_some_and(|slot| slot.files == 0) {
+                self.start(at)?; // also if there are none
+            }
+            self.finish(at)?;
+        }
+        Ok(())
+    }
+
+    fn figures(&self) -> Figures {
+        self.figures.clone()
+    }
+}

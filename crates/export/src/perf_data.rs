@@ -1,0 +1,255 @@
+//! A `perf.data` file: `perf script`, `perf report` and what else reads those.
+
+mod format;
+mod tracing;
+
+use crate::draft::Draft;
+use crate::timeline::Timeline;
+use crate::{Event, Figures, Loss, Origin, Output, OutputError, Rec, Took, What};
+use format::{End, RAW_MAX, Stamp};
+use perfring_types::read::Value;
+use serde::Deserialize;
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Instant;
+use tracing::{Raw, Tracepoints};
+
+/// perf holds back so many bytes of records to sort them, and no more.
+const ROUND: u64 = 1 << 20;
+/// A process that nobody knows. Not 0, which perf calls `swapper`.
+const NOBODY: u32 = u32::MAX;
+/// So many processes' names are remembered as told.
+const TOLD: usize = 1 << 16;
+
+/// What a [`PerfData`] writes where.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PerfDataOptions {
+    /// The file, by custom `perf.data`.
+    pub path: PathBuf,
+    /// Whether a file that is there already may be written over. Default no.
+    #[serde(default)]
+    pub overwrite: bool,
+}
+
+/// Writes a `perf.data` file.
+///
+/// | in the ring | for perf |
+/// |---|---|
+/// | a type `shop.Request` | a tracepoint `shop:Request` |
+/// | a record | a sample: time, process, and as its trace the fields as text. Tools that go by fields find `pos`, `ring`, `text`, `payload` (the bytes, cut if a sample cannot hold them), `payload_len`, and the fields of plain structs and archives that are integers |
+/// | a producer, a resource's `service.name` | `PERF_RECORD_COMM`: the first 15 bytes |
+/// | a loss | `PERF_RECORD_LOST`, and a sample of `perfring:lost` with its cause |
+///
+/// A record without a stamp has the time of the one before it. The file gets its name when it is
+/// closed; if it never is, nothing is left of it.
+///
+/// ```
+/// use perfring_export::{Output, PerfData, PerfDataOptions};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("perf.data");
+/// let mut file = PerfData::open("perf", &PerfDataOptions { path: path.clone(), overwrite: false })?;
+/// // file.take(&event)? for each
+/// file.close(std::time::Instant::now())?; // now: perf script -i perf.data
+/// # assert!(path.exists());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct PerfData {
+    draft: Draft,
+    timeline: Timeline,
+    tracepoints: Tracepoints,
+    /// The tracepoint of losses.
+    lost: u16,
+    /// Names of processes as the file has them.
+    told: HashMap<u32, String>,
+    clocks: Option<(u64, u64)>,
+    /// Where the next round begins, of bytes written.
+    round: u64,
+    record: Vec<u8>,
+    raw: Vec<u8>,
+    text: String,
+    unflushed: Option<u64>,
+    figures: Figures,
+}
+
+impl PerfData {
+    /// Makes the file, under another name beside its own until it is closed.
+    ///
+    /// # Errors
+    /// [`OutputError`], if it is there already or cannot be made.
+    pub fn open(name: &str, options: &PerfDataOptions) -> Result<Self, OutputError> {
+        let mut draft = Draft::beside(name, &options.path, options.overwrite)?;
+        draft.put(&[0; format::HEADER as usize])?;
+        let mut tracepoints = Tracepoints::default();
+        let lost = tracepoints.of("perfring.lost", None);
+        Ok(PerfData {
+            draft,
+            timeline: Timeline::default(),
+            tracepoints,
+            lost,
+            told: HashMap::new(),
+            clocks: None,
+            round: ROUND,
+            record: Vec::new(),
+            raw: Vec::new(),
+            text: String::new(),
+            unflushed: None,
+            figures: Figures::default(),
+        })
+    }
+
+    /// Writes the record that was made.
+    fn put(&mut self) -> Result<(), OutputError> {
+        if self.draft.written() >= self.round {
+            self.round = self.draft.written() + ROUND;
+            format::finished_round(&mut self.record);
+        }
+        self.draft.put(&self.record)?;
+        self.record.clear();
+        self.figures.bytes = self.draft.written();
+        Ok(())
+    }
+
+    /// Tells the name of a process, unless the file has it.
+    fn comm(&mut self, pid: u32, name: &str, time: u64) -> Result<(), OutputError> {
+        if name.is_empty() || pid == NOBODY || self.told.get(&pid).is_some_and(|told| told == name)
+        {
+            return Ok(());
+        }
+        if self.told.len() >= TOLD {
+            self.told.clear();
+        }
+        self.told.insert(pid, name.to_owned());
+        let stamp = Stamp { id: self.lost.into(), pid, tid: pid, time };
+        format::comm(&mut self.record, stamp, name);
+        self.put()
+    }
+
+    fn take_record(
+        &mut self,
+        origin: &Origin,
+        record: &Rec<'_>,
+        time: u64,
+    ) -> Result<(), OutputError> {
+        let value = record.value().and_then(|value| value.as_ref().ok());
+        let number = |name| match value.and_then(|value| value.get(name)) {
+            Some(Value::U64(number)) => u32::try_from(*number).ok(),
+            Some(Value::I64(number)) => Some(*number as u32), // -1 is nobody
+            _ => None,
+        };
+        let is_kernels = origin.policy.is_none();
+        let pid = number(if is_kernels { "pid" } else { "process.pid" });
+        let pid = pid.unwrap_or_else(|| producer(origin));
+        let tid = number(if is_kernels { "tid" } else { "thread.id" }).unwrap_or(pid);
+        if let Some(Value::Str(service)) = value.and_then(|value| value.get("service.name")) {
+            self.comm(pid, service, time)?;
+        }
+
+        self.text.clear();
+        let kind = record.kind_of();
+        // Writing to a `String` cannot fail.
+        let id = match (kind, record.value()) {
+            (Some(kind), Some(Ok(value))) => {
+                let _ = write!(self.text, "{}", kind.text(value));
+                self.tracepoints.of(&kind.name, Some(kind))
+            }
+            (Some(kind), other) => {
+                if let Some(Err(bad)) = other {
+                    let _ = write!(self.text, "{bad}");
+                }
+                self.tracepoints.of(&kind.name, Some(kind))
+            }
+            (None, _) => {
+                let _ = write!(self.text, "type={}", record.kind);
+                self.tracepoints.of("perfring.unknown", None)
+            }
+        };
+        let raw = Raw {
+            pid,
+            pos: record.pos,
+            ring: &origin.name,
+            text: &self.text,
+            payload: record.bytes,
+            value,
+        };
+        self.tracepoints.raw(id, &raw, RAW_MAX, &mut self.raw);
+        format::sample(&mut self.record, Stamp { id: id.into(), pid, tid, time }, &self.raw);
+        self.put()
+    }
+
+    fn take_loss(&mut self, origin: &Origin, loss: &Loss, time: u64) -> Result<(), OutputError> {
+        let pid = producer(origin);
+        let stamp = Stamp { id: self.lost.into(), pid, tid: pid, time };
+        format::lost(&mut self.record, stamp, loss.records);
+        let cause = loss.cause.name();
+        let text = format!("records={} bytes={} cause={cause:?}", loss.records, loss.bytes);
+        let (ring, pos) = (origin.name.as_str(), loss.pos);
+        let raw = Raw { pid, pos, ring, text: &text, payload: &[], value: None };
+        self.tracepoints.raw(self.lost, &raw, RAW_MAX, &mut self.raw);
+        format::sample(&mut self.record, stamp, &self.raw);
+        self.put()
+    }
+}
+
+fn producer(origin: &Origin) -> u32 {
+    if origin.producer.pid == 0 { NOBODY } else { origin.producer.pid }
+}
+
+impl Output for PerfData {
+    fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
+        self.unflushed.get_or_insert(event.seq);
+        let (origin, time) = (event.origin, self.timeline.place(event));
+        if self.clocks.is_none() {
+            let newest = origin.anchors.all().last();
+            self.clocks = newest.map(|anchor| (anchor.clock_ns, anchor.realtime_ns));
+        }
+        match &event.what {
+            What::Began => self.comm(producer(origin), &origin.producer.name, time)?,
+            What::Record(record) => {
+                self.take_record(origin, record, time)?;
+                self.figures.taken += 1;
+            }
+            What::Lost(loss) => self.take_loss(origin, loss, time)?,
+            What::Ended => {}
+        }
+        Ok(Took::Yes)
+    }
+
+    fn flush(&mut self) -> Result<(), OutputError> {
+        self.draft.flush()?;
+        self.unflushed = None;
+        self.figures.delivered = self.figures.taken;
+        Ok(())
+    }
+
+    fn undelivered(&mut self) -> Option<u64> {
+        self.unflushed
+    }
+
+    fn close(&mut self, _deadline: Instant) -> Result<(), OutputError> {
+        if self.draft.written() == format::HEADER {
+            format::finished_round(&mut self.record); // perf takes no file without a record
+            self.put()?;
+        }
+        let end = End {
+            events: self.tracepoints.names(),
+            tracing: self.tracepoints.section(),
+            clocks: self.clocks,
+            data: self.draft.written() - format::HEADER,
+        };
+        let (head, tail) = end.bytes();
+        self.draft.put(&tail)?;
+        self.draft.put_at_start(&head)?;
+        self.draft.finish()?;
+        self.unflushed = None;
+        self.figures.delivered = self.figures.taken;
+        self.figures.bytes = self.draft.written();
+        Ok(())
+    }
+
+    fn figures(&self) -> Figures {
+        self.figures.clone()
+    }
+}

@@ -1,0 +1,68 @@
+//! Attributes as labels.
+
+use super::text::{self, Labels, Page, Sort};
+use super::{State, TARGET, names};
+use perfring_types::read::Value;
+use std::collections::BTreeMap;
+
+/// Adds attributes to labels.
+pub(super) fn add<'a>(
+    labels: &mut BTreeMap<String, String>,
+    attributes: impl Iterator<Item = (&'a str, &'a Value)>,
+) {
+    let mut attributes: Vec<_> = attributes.collect();
+    attributes.sort_by_key(|(name, _)| *name);
+    let taken: Vec<String> = labels.keys().cloned().collect();
+    for (name, value) in attributes {
+        let mut name = names::label(name);
+        if name == "le" || name == "quantile" || taken.contains(&name) {
+            name.insert_str(0, "exported_");
+        }
+        let value = text::value(&shown(value));
+        match labels.get_mut(&name) {
+            Some(its) => {
+                its.push(';');
+                its.push_str(&value);
+            }
+            None => {
+                labels.insert(name, value);
+            }
+        }
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Str(text) => text.clone(),
+        Value::Label { name: Some(name), .. } => name.to_string(),
+        // As OpenTelemetry has it: lists and the like as JSON.
+        other => match serde_json::to_value(other) {
+            Ok(serde_json::Value::String(text)) => text,
+            Ok(json) => json.to_string(),
+            Err(_) => other.to_string(),
+        },
+    }
+}
+
+impl State {
+    /// `target_info`.
+    pub(super) fn targets(&self, page: &mut Page) {
+        let mut lines: BTreeMap<Labels, ()> = BTreeMap::new();
+        for (ring, pid, told) in self.resources.iter() {
+            let Some(ring) = self.rings.get(&ring) else { continue };
+            let mut labels = BTreeMap::new();
+            labels.insert("ring".to_owned(), text::value(ring));
+            labels.insert("process_pid".to_owned(), pid.to_string());
+            let own = |name: &str| name == "process.pid" || name == "perfring.ring.name";
+            let attributes = told.attributes.iter().filter(|(name, _)| !own(name));
+            add(&mut labels, attributes.map(|(name, value)| (&**name, value)));
+            lines.insert(labels.into_iter().collect(), ());
+        }
+        if !lines.is_empty() {
+            page.family(TARGET, Sort::Gauge, "what the processes are");
+            for labels in lines.keys() {
+                page.sample(TARGET, labels, None, 1.0);
+            }
+        }
+    }
+}

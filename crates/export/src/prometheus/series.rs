@@ -1,0 +1,385 @@
+//! What the samples of all rings come to.
+
+use super::text::{Labels, Page, Sort};
+use crate::signal::{Buckets, Temporality};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+/// A process in a ring: whose sums and counts are added to those of others.
+pub(super) type Who = (u32, u64);
+
+/// Everything that is served, but for figures of the program's own.
+#[derive(Debug)]
+pub(super) struct Series {
+    limits: Limits,
+    families: BTreeMap<String, Family>,
+    /// Names of families and of samples, and whose they are: of two that come to the same, the first
+    /// counts.
+    names: HashMap<String, String>,
+    /// Rings that are gone, and since when.
+    gone: HashMap<u32, Instant>,
+    figures: Figures,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) series: usize,
+    pub(super) bytes: usize,
+    pub(super) expire: Duration,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Figures {
+    pub(super) series: usize,
+    /// Of names and labels.
+    pub(super) bytes: usize,
+    parts: usize,
+    /// Samples that were left out as there are too many series.
+    pub(super) too_many: u64,
+    /// As their name is taken by something else, or their bounds are others than before.
+    pub(super) other: u64,
+}
+
+#[derive(Debug)]
+struct Family {
+    sort: Sort,
+    help: String,
+    series: BTreeMap<Labels, One>,
+}
+
+#[derive(Debug)]
+struct One {
+    /// What came as deltas, and what processes that are gone had counted.
+    base: Amount,
+    /// The last that each process said of itself.
+    parts: HashMap<Who, Part>,
+    /// Rings that it came from.
+    rings: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Part {
+    amount: Amount,
+    /// What it counts from, ns since 1970; 0 if it is not known.
+    start: u64,
+    seen: Instant,
+}
+
+/// What is counted.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Amount {
+    Number(f64),
+    Buckets(Buckets),
+}
+
+/// How a sample is added to what came before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    /// It takes its place: a gauge.
+    Set,
+    /// It is added.
+    Add,
+    /// It takes the place of what the same process said before. It grows, since this start, or goes up
+    /// and down.
+    Replace { start: u64, grows: bool },
+}
+
+impl How {
+    pub(super) fn of(temporality: Temporality, start: Option<u64>, grows: bool) -> Self {
+        match temporality {
+            Temporality::Delta => How::Add,
+            Temporality::Cumulative => How::Replace { start: start.unwrap_or_default(), grows },
+        }
+    }
+}
+
+/// A sample was left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LeftOut {
+    TooMany,
+    NameTaken,
+    OtherBounds,
+}
+
+impl Amount {
+    fn zero(like: &Amount) -> Amount {
+        match like {
+            Amount::Number(_) => Amount::Number(0.0),
+            Amount::Buckets(like) => Amount::Buckets(Buckets {
+                count: 0,
+                sum: Some(0.0),
+                min: None,
+                max: None,
+                bounds: like.bounds.clone(),
+                buckets: vec![0; like.buckets.len()],
+            }),
+        }
+    }
+
+    fn add(&mut self, other: &Amount) -> bool {
+        match (self, other) {
+            (Amount::Number(to), Amount::Number(from)) => {
+                *to += from;
+                true
+            }
+            (Amount::Buckets(to), Amount::Buckets(from)) => to.add(from),
+            _ => false,
+        }
+    }
+
+    fn is_less(&self, other: &Amount) -> bool {
+        match (self, other) {
+            (Amount::Number(one), Amount::Number(other)) => one < other,
+            (Amount::Buckets(one), Amount::Buckets(other)) => one.count < other.count,
+            _ => false,
+        }
+    }
+
+    fn fits(&self, other: &Amount) -> bool {
+        match (self, other) {
+            (Amount::Buckets(one), Amount::Buckets(other)) => {
+                one.bounds == other.bounds && one.buckets.len() == other.buckets.len()
+            }
+            (Amount::Number(_), Amount::Number(_)) => true,
+            _ => false,
+        }
+    }
+}
+
+/// A sample, named as Prometheus has it.
+pub(super) struct Sample<'a> {
+    pub(super) name: String,
+    pub(super) sort: Sort,
+    pub(super) help: &'a str,
+    pub(super) labels: Labels,
+    pub(super) who: Who,
+    pub(super) how: How,
+    pub(super) amount: Amount,
+}
+
+impl Series {
+    pub(super) fn new(limits: Limits) -> Self {
+        Series {
+            limits,
+            families: BTreeMap::new(),
+            names: HashMap::new(),
+            gone: HashMap::new(),
+            figures: Figures::default(),
+        }
+    }
+
+    pub(super) fn figures(&self) -> Figures {
+        self.figures
+    }
+
+    pub(super) fn add(&mut self, sample: Sample<'_>, now: Instant) -> Result<(), LeftOut> {
+        let added = self.try_add(sample, now);
+        match added {
+            Err(LeftOut::TooMany) => self.figures.too_many += 1,
+            Err(_) => self.figures.other += 1,
+            Ok(()) => {}
+        }
+        added
+    }
+
+    fn try_add(&mut self, sample: Sample<'_>, now: Instant) -> Result<(), LeftOut> {
+        let Sample { name, sort, help, labels, who, how, amount } = sample;
+        let is_new = !self.families.get(&name).is_some_and(|it| it.series.contains_key(&labels));
+        let size: usize = labels.iter().map(|(name, value)| name.len() + value.len() + 48).sum();
+        let size = size + name.len() + 128 + weight(&amount);
+        if is_new {
+            let figures = &self.figures;
+            if figures.series >= self.limits.series || figures.bytes + size > self.limits.bytes {
+                return Err(LeftOut::TooMany);
+            }
+        }
+        if !self.families.contains_key(&name) {
+            self.claim(&name, sort)?;
+        }
+        let family = self.families.entry(name).or_insert_with(|| Family {
+            sort,
+            help: help.chars().take(1024).collect(),
+            series: BTreeMap::new(),
+        });
+        if family.sort != sort {
+            return Err(LeftOut::NameTaken);
+        }
+        let one = family.series.entry(labels).or_insert_with(|| One {
+            base: Amount::zero(&amount),
+            parts: HashMap::new(),
+            rings: Vec::new(),
+        });
+        if is_new {
+            self.figures.series += 1;
+            self.figures.bytes += size;
+        }
+        if !one.rings.contains(&who.0) {
+            one.rings.push(who.0);
+        }
+        if !one.base.fits(&amount) {
+            return Err(LeftOut::OtherBounds);
+        }
+        match how {
+            How::Set => one.base = amount,
+            How::Add => {
+                one.base.add(&amount);
+            }
+            How::Replace { start, grows } => {
+                if !one.parts.contains_key(&who) {
+                    if self.figures.parts >= self.limits.series.saturating_mul(4) {
+                        one.fold_oldest().then_some(()).ok_or(LeftOut::TooMany)?;
+                        self.figures.parts -= 1;
+                    }
+                    self.figures.parts += 1;
+                }
+                one.replace(who, start, grows, amount, now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes all names that samples of this family have in either format.
+    fn claim(&mut self, name: &str, sort: Sort) -> Result<(), LeftOut> {
+        let names: Vec<String> = match sort {
+            Sort::Gauge => vec![name.into()],
+            Sort::Counter => {
+                let bare = name.strip_suffix("_total").unwrap_or(name);
+                vec![bare.into(), name.into(), format!("{bare}_created")]
+            }
+            Sort::Histogram => ["", "_bucket", "_sum", "_count", "_created"]
+                .map(|suffix| format!("{name}{suffix}"))
+                .into(),
+        };
+        if names.iter().any(|its| self.names.contains_key(its)) {
+            return Err(LeftOut::NameTaken);
+        }
+        self.names.extend(names.into_iter().map(|its| (its, name.to_owned())));
+        Ok(())
+    }
+
+    /// A ring is gone: what came of it stays for a while.
+    pub(super) fn gone(&mut self, ring: u32, now: Instant) {
+        self.gone.insert(ring, now);
+    }
+
+    /// Forgets what came of rings that are gone for long.
+    pub(super) fn expire(&mut self, now: Instant) {
+        let limit = self.limits.expire;
+        let is_old = |since: &Instant| now.saturating_duration_since(*since) >= limit;
+        let old: HashSet<u32> =
+            self.gone.iter().filter(|(_, since)| is_old(since)).map(|(ring, _)| *ring).collect();
+        if old.is_empty() {
+            return;
+        }
+        self.gone.retain(|ring, _| !old.contains(ring));
+        let figures = &mut self.figures;
+        self.families.retain(|name, family| {
+            family.series.retain(|labels, one| {
+                one.rings.retain(|ring| !old.contains(ring));
+                let before = one.parts.len();
+                if one.rings.is_empty() {
+                    figures.parts -= before;
+                    figures.series -= 1;
+                    let size: usize =
+                        labels.iter().map(|(name, value)| name.len() + value.len() + 48).sum();
+                    let size = size + name.len() + 128 + weight(&one.base);
+                    figures.bytes = figures.bytes.saturating_sub(size);
+                    return false;
+                }
+                let parts = std::mem::take(&mut one.parts);
+                for (who, part) in parts {
+                    if old.contains(&who.0) {
+                        // Others still count in it, and it must not go back.
+                        if family.sort != Sort::Gauge {
+                            one.base.add(&part.amount);
+                        }
+                    } else {
+                        one.parts.insert(who, part);
+                    }
+                }
+                figures.parts -= before - one.parts.len();
+                true
+            });
+            !family.series.is_empty()
+        });
+        let families = &self.families;
+        self.names.retain(|_, family| families.contains_key(family));
+    }
+
+    pub(super) fn write(&self, page: &mut Page, is_taken: impl Fn(&str) -> bool) {
+        for (name, family) in &self.families {
+            if is_taken(name) {
+                continue; // the program's own figures have this name
+            }
+            page.family(name, family.sort, &family.help);
+            for (labels, one) in &family.series {
+                match one.total() {
+                    Amount::Number(value) => page.sample(name, labels, None, value),
+                    Amount::Buckets(buckets) => {
+                        let bucket = format!("{name}_bucket");
+                        let mut count = 0u64;
+                        for (le, its) in buckets.bounds.iter().zip(&buckets.buckets) {
+                            count = count.saturating_add(*its);
+                            page.sample(&bucket, labels, Some(*le), count as f64);
+                        }
+                        page.sample(&bucket, labels, Some(f64::INFINITY), buckets.count as f64);
+                        if let Some(sum) = buckets.sum {
+                            page.sample(&format!("{name}_sum"), labels, None, sum);
+                        }
+                        page.sample(&format!("{name}_count"), labels, None, buckets.count as f64);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn weight(amount: &Amount) -> usize {
+    match amount {
+        Amount::Number(_) => 8,
+        Amount::Buckets(buckets) => 64 * buckets.buckets.len(),
+    }
+}
+
+impl One {
+    fn total(&self) -> Amount {
+        let mut total = self.base.clone();
+        for part in self.parts.values() {
+            total.add(&part.amount);
+        }
+        total
+    }
+
+    fn replace(&mut self, who: Who, start: u64, grows: bool, amount: Amount, now: Instant) {
+        let Some(part) = self.parts.get_mut(&who) else {
+            self.parts.insert(who, Part { amount, start, seen: now });
+            return;
+        };
+        part.seen = now;
+        if !grows {
+            part.amount = amount;
+            return;
+        }
+        if part.start != start && part.start != 0 && start != 0 {
+            if start < part.start {
+                return; // it is late, and has been counted
+            }
+            self.base.add(&part.amount);
+            (part.amount, part.start) = (amount, start);
+            return;
+        }
+        part.start = part.start.max(start);
+        // Samples of two threads may stand in the other order: the greatest counts.
+        if !amount.is_less(&part.amount) {
+            part.amount = amount;
+        }
+    }
+
+    /// Adds the process that has not been heard of for longest to those that are gone.
+    fn fold_oldest(&mut self) -> bool {
+        let oldest = self.parts.iter().min_by_key(|(_, part)| part.seen).map(|(who, _)| *who);
+        let Some(part) = oldest.and_then(|oldest| self.parts.remove(&oldest)) else { return false };
+        self.base.add(&part.amount);
+        true
+    }
+}

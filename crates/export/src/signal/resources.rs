@@ -1,0 +1,123 @@
+//! Which process a record is of.
+
+use super::Resource;
+use crate::Origin;
+use perfring_telemetry::names;
+use perfring_types::read::Value;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Processes that are remembered of one ring: those told last.
+const PROCESSES: usize = 1024;
+
+/// What is known of a process, with what is known of the ring that it wrote to: attributes
+/// `perfring.ring.name` and `perfring.ring.uuid`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told {
+    /// Names and values.
+    pub attributes: Vec<(String, Value)>,
+    /// When the process began to count, ns since 1970.
+    pub start: Option<u64>,
+    /// Attributes that were cut.
+    pub cut: u64,
+}
+
+impl Told {
+    /// The value of an attribute.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.attributes.iter().find(|(its, _)| its == name).map(|(_, value)| value)
+    }
+}
+
+/// The resources of all rings that are read, by ring and process.
+///
+/// Each is in one `Arc` for as long as the same is told, so two are the same if their addresses are.
+#[derive(Debug, Default)]
+pub struct Resources {
+    rings: HashMap<u32, Ring>,
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    told: HashMap<u64, Arc<Told>>,
+    /// In the order in which they were told first.
+    order: VecDeque<u64>,
+    /// Made up for processes that told nothing; at most as many.
+    unknown: HashMap<Option<u64>, Arc<Told>>,
+}
+
+impl Resources {
+    /// A process tells what it is.
+    pub fn learn(&mut self, origin: &Origin, resource: &Resource<'_>) {
+        let Some(pid) = resource.common.pid else { return };
+        let mut attributes = of_ring(origin);
+        for (name, value) in &resource.common.attributes {
+            attributes.push(((*name).to_owned(), (*value).clone()));
+        }
+        if !attributes.iter().any(|(name, _)| name == SERVICE) {
+            attributes.push((SERVICE.into(), Value::Str(UNKNOWN.into())));
+        }
+        let told = Told { attributes, start: resource.start, cut: resource.common.cut };
+        let ring = self.rings.entry(origin.id).or_default();
+        if ring.told.get(&pid).is_some_and(|before| **before == told) {
+            return;
+        }
+        if ring.told.insert(pid, Arc::new(told)).is_none() {
+            ring.order.push_back(pid);
+        }
+        if ring.order.len() > PROCESSES
+            && let Some(oldest) = ring.order.pop_front()
+        {
+            ring.told.remove(&oldest);
+        }
+    }
+
+    /// What this process told; `None` if it has not.
+    #[must_use]
+    pub fn get(&self, origin: u32, pid: u64) -> Option<&Arc<Told>> {
+        self.rings.get(&origin)?.told.get(&pid)
+    }
+
+    /// What can be said of a process that told nothing, or of no process at all.
+    pub fn unknown(&mut self, origin: &Origin, pid: Option<u64>) -> Arc<Told> {
+        let ring = self.rings.entry(origin.id).or_default();
+        if ring.unknown.len() >= PROCESSES {
+            ring.unknown.clear();
+        }
+        let made = ring.unknown.entry(pid).or_insert_with(|| {
+            let mut attributes = of_ring(origin);
+            let who = &origin.producer;
+            let known = pid.is_some_and(|pid| pid == u64::from(who.pid)) && !who.name.is_empty();
+            let service = if known { who.name.clone() } else { UNKNOWN.into() };
+            attributes.push((SERVICE.into(), Value::Str(service)));
+            if let Some(pid) = pid {
+                attributes.push((names::PID.into(), Value::U64(pid)));
+            }
+            Arc::new(Told { attributes, start: None, cut: 0 })
+        });
+        Arc::clone(made)
+    }
+
+    /// All that was told: by ring and process.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, u64, &Arc<Told>)> {
+        let rings = self.rings.iter();
+        rings.flat_map(|(id, ring)| ring.told.iter().map(move |(pid, told)| (*id, *pid, told)))
+    }
+
+    /// A ring is gone.
+    pub fn forget(&mut self, origin: u32) {
+        self.rings.remove(&origin);
+    }
+}
+
+const SERVICE: &str = "service.name";
+/// What OpenTelemetry has for a service without a name.
+const UNKNOWN: &str = "unknown_service";
+
+fn of_ring(origin: &Origin) -> Vec<(String, Value)> {
+    vec![
+        ("perfring.ring.name".into(), Value::Str(origin.name.clone())),
+        ("perfring.ring.uuid".into(), Value::Str(origin.uuid_text())),
+    ]
+}

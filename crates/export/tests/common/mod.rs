@@ -1,0 +1,166 @@
+//! Real rings by real producers, read into events for an output.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses some of it")]
+
+pub mod pretty;
+pub mod shapes;
+
+use perfring_consumer::{Item, Lost, Observer, Record, Start};
+use perfring_export::{Event, Loss, LossCause, Origin, Output, Rec, Took, What};
+use perfring_types::read::{TypeTable, Value};
+use std::path::Path;
+use std::process::{Command, Output as Ran};
+use std::time::Instant;
+
+/// A ring that is followed by an observer; what was read of it is kept.
+pub struct Followed {
+    observer: Observer,
+    pub origin: Origin,
+    pub items: Vec<Kept>,
+}
+
+/// An item that owns its bytes.
+pub enum Kept {
+    Record { pos: u64, kind: u32, bytes: Vec<u8>, time: Option<u64> },
+    Lost(Lost, Option<u64>),
+}
+
+impl Followed {
+    pub fn open(path: &Path, id: u32) -> Self {
+        let observer = Observer::open(path, Start::Oldest).unwrap();
+        let layout = observer.layout();
+        let stat = observer.stat().unwrap();
+        let origin = Origin {
+            id,
+            name: path.file_name().unwrap().to_string_lossy().into_owned(),
+            home: path.display().to_string(),
+            uuid: layout.uuid,
+            epoch: stat.producer.who.epoch,
+            policy: Some(layout.policy),
+            timed: layout.time,
+            data_size: layout.data_size,
+            producer: stat.producer.who.clone(),
+            types: TypeTable::default(),
+            anchors: observer.anchors(),
+        };
+        Followed { observer, origin, items: Vec::new() }
+    }
+
+    /// Reads what is there now.
+    pub fn read(&mut self) -> &mut Self {
+        let mut newest = self.items.iter().rev().find_map(|item| match item {
+            Kept::Record { time, .. } => Some(*time),
+            Kept::Lost(..) => None,
+        });
+        while let Some(item) = self.observer.read().unwrap() {
+            self.items.push(match item {
+                Item::Record(Record { pos, kind, bytes, time }) => {
+                    newest = Some(time);
+                    Kept::Record { pos, kind, bytes: bytes.to_vec(), time }
+                }
+                Item::Lost(lost) => Kept::Lost(lost, newest.flatten()),
+            });
+        }
+        self.origin.types = TypeTable::from_entries(self.observer.types().entries());
+        self.origin.anchors = self.observer.anchors();
+        self
+    }
+
+    /// Each item as an event; the first has the number `seq`.
+    pub fn events(&self, mut seq: u64, mut each: impl FnMut(&Event<'_>)) -> u64 {
+        let origin = &self.origin;
+        let whats = self.items.iter().map(|item| match item {
+            Kept::Record { pos, kind, bytes, time } => {
+                let record = Record { pos: *pos, kind: *kind, bytes, time: *time };
+                What::Record(Rec::new(record, origin))
+            }
+            Kept::Lost(lost, time) => What::Lost(Loss {
+                pos: lost.pos,
+                records: lost.records,
+                bytes: lost.bytes,
+                cause: LossCause::Ring(lost.cause),
+                time: *time,
+                wall: time.and_then(|time| origin.anchors.wall(lost.pos, time)),
+            }),
+        });
+        for what in std::iter::once(What::Began).chain(whats).chain([What::Ended]) {
+            each(&Event { seq, origin, what });
+            seq += 1;
+        }
+        seq
+    }
+
+    /// All of it to an output.
+    pub fn export(&self, to: &mut dyn Output) {
+        self.events(0, |event| assert_eq!(to.take(event).unwrap(), Took::Yes));
+    }
+
+    /// The records: type, value by the table, time.
+    pub fn records(&self) -> Vec<Shown> {
+        let mut shown = Vec::new();
+        self.events(0, |event| {
+            if let What::Record(record) = &event.what {
+                shown.push(Shown {
+                    name: record.kind_of().map_or(String::new(), |kind| kind.name.clone()),
+                    value: record.value().and_then(|value| value.clone().ok()),
+                    bytes: record.bytes.to_vec(),
+                    pos: record.pos,
+                    time: record.time,
+                    wall: record.wall,
+                });
+            }
+        });
+        shown
+    }
+
+    /// The losses.
+    pub fn losses(&self) -> Vec<Lost> {
+        let lost = |item: &Kept| match item {
+            Kept::Lost(lost, _) => Some(*lost),
+            Kept::Record { .. } => None,
+        };
+        self.items.iter().filter_map(lost).collect()
+    }
+}
+
+/// A record as a reader should show it.
+#[derive(Debug)]
+pub struct Shown {
+    pub name: String,
+    pub value: Option<Value>,
+    pub bytes: Vec<u8>,
+    pub pos: u64,
+    pub time: Option<u64>,
+    pub wall: Option<u64>,
+}
+
+/// Ends an output; its deadline has passed already.
+pub fn close(mut output: impl Output) {
+    output.flush().unwrap();
+    assert_eq!(output.undelivered(), None);
+    output.close(Instant::now()).unwrap();
+    let figures = output.figures();
+    assert_eq!((figures.taken, figures.refused), (figures.delivered, 0));
+    assert!(figures.bytes > 0);
+}
+
+/// What a test prints that cannot run here; it fails if all must run.
+pub fn skip(why: &str) {
+    assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "must not be skipped: {why}");
+    println!("SKIPPED: {why}");
+}
+
+/// What a program says; `None` if it is not there.
+pub fn run(program: &str, args: &[&str]) -> Option<Ran> {
+    Command::new(program).args(args).env("LC_ALL", "C.UTF-8").env("TZ", "UTC").output().ok()
+}
+
+/// What a Python script prints; `None` if there is no Python with this module.
+pub fn python(module: &str, script: &str, args: &[&str]) -> Option<String> {
+    let found = run("python3", &["-c", &format!("import {module}")])?;
+    if !found.status.success() {
+        return None;
+    }
+    let ran = run("python3", &[&["-c", script], args].concat()).unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    Some(String::from_utf8(ran.stdout).unwrap())
+}

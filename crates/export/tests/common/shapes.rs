@@ -1,0 +1,212 @@
+//! Records of every encoding, and rings that hold and lose them.
+
+use super::Followed;
+use bytemuck::{Pod, Zeroable};
+use perfring_consumer::Consumer;
+use perfring_producer::{Options, Producer, RecordType, ReserveError};
+use perfring_types::tagged::TaggedWriter;
+use perfring_types::{Class, Encoding, Enum, Field, Record, Schema, Shape};
+use rkyv::{Archive, Serialize};
+use std::path::Path;
+
+/// What a worker does.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
+pub enum State {
+    Idle,
+    Busy,
+}
+
+/// A place.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable, Record)]
+pub struct Point {
+    pub x: f32,
+    pub y: i32,
+}
+
+/// A plain struct with most kinds of fields.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable, Record)]
+pub struct Plain {
+    /// Counts from 0.
+    pub number: u64,
+    /// What it cost.
+    #[record(unit = "EUR")]
+    pub price: f64,
+    pub delta: i64,
+    pub at: Point,
+    /// How long it took.
+    #[record(unit = "ns")]
+    pub took: u32,
+    pub small: i16,
+    pub tiny: u8,
+    pub state: Enum<State>,
+    #[record(text)]
+    pub market: [u8; 8],
+    pub last: [i32; 4],
+    #[record(hex)]
+    pub raw: [u8; 8],
+}
+
+impl Plain {
+    /// One whose every field follows from its number.
+    pub fn of(number: u64) -> Self {
+        let mut market = [0; 8];
+        let name = format!("M\u{e9}{}", number % 1000);
+        market[..name.len()].copy_from_slice(name.as_bytes());
+        let low = number as i32;
+        Plain {
+            number,
+            price: number as f64 / 8.0 - 1.0,
+            delta: -(number as i64) * 1_000_000_007,
+            at: Point { x: low as f32 / 4.0, y: -low },
+            took: low as u32 ^ 0x5a5a,
+            small: -(low as i16),
+            tiny: low as u8,
+            state: if number % 2 == 0 { State::Idle.into() } else { State::Busy.into() },
+            market,
+            last: [0, 1, 2, 3].map(|back| low - back),
+            raw: number.to_be_bytes(),
+        }
+    }
+}
+
+/// An archive with strings, an option and lists.
+#[derive(Clone, Debug, Archive, Serialize, Record)]
+#[record(rkyv)]
+pub struct Line {
+    pub number: u64,
+    pub message: String,
+    /// How long it took.
+    #[record(unit = "ms")]
+    pub took: f64,
+    pub code: Option<i32>,
+    pub tags: Vec<String>,
+    pub sizes: Vec<u32>,
+}
+
+impl Line {
+    /// One whose every field follows from its number.
+    pub fn of(number: u64) -> Self {
+        Line {
+            number,
+            message: format!("line {number}: \"quoted\"\\ and\n\u{1f600}"),
+            took: number as f64 / 16.0,
+            code: (number % 3 == 0).then_some(-(number as i32)),
+            tags: (0..number % 3).map(|at| format!("tag {at}")).collect(),
+            sizes: (0..number as u32 % 4).collect(),
+        }
+    }
+}
+
+pub const TAGGED: Schema<'static> = Schema::new("demo.Tagged event", Encoding::Tagged)
+    .with_fields(0, &[Field::new("http.status", 0, Shape::ANY), Field::new("path", 0, Shape::ANY)])
+    .with_hashed_id();
+pub const TEXT: Schema<'static> = Schema::new("demo.Text", Encoding::Utf8).with_hashed_id();
+pub const JSON: Schema<'static> = Schema::new("demo.Json", Encoding::Json).with_hashed_id();
+pub const BYTES: Schema<'static> = Schema::new("demo.Bytes", Encoding::Bytes).with_hashed_id();
+/// A class without the fields that it should have.
+pub const ODD: Schema<'static> =
+    Schema { class: Class::Gauge, ..Schema::new("demo.Odd", Encoding::Utf8) }.with_hashed_id();
+/// A number that no table has.
+pub const UNKNOWN: u32 = 4999;
+
+/// What one record of [`TAGGED`] holds.
+pub fn tagged(number: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = TaggedWriter::new(&mut bytes);
+    writer.u64(0u16, 200 + number);
+    writer.text(1u16, &format!("/index/{number}"));
+    writer.i64("left", -(number as i64));
+    writer.f64("share", number as f64 / 4.0);
+    writer.bool("ok", number % 2 == 0);
+    writer.bytes("id", &number.to_be_bytes());
+    writer.u64s("sizes", &[number, u64::MAX]);
+    writer.f64s("shares", &[0.5, number as f64]);
+    writer.u128("large", u128::from(number) << 70);
+    if number % 2 == 1 {
+        writer.text("only.odd", "yes");
+        writer.none("nothing");
+    }
+    bytes
+}
+
+/// Publishes the record with this number: all encodings take turns.
+pub fn publish(producer: &mut Producer, number: u64) -> Result<(), ReserveError> {
+    match number % 8 {
+        0 => producer.publish_pod(&Plain::of(number)),
+        1 => match producer.publish_rkyv(&Line::of(number)) {
+            Ok(()) => Ok(()),
+            Err(perfring_producer::PublishError::Reserve(error)) => Err(error),
+            Err(error) => panic!("{error}"),
+        },
+        2 => {
+            producer.register(&TAGGED)?;
+            producer.publish(TAGGED.id, &tagged(number))
+        }
+        3 => {
+            producer.register(&TEXT)?;
+            producer.publish(TEXT.id, format!("text \u{e9} {number}").as_bytes())
+        }
+        4 => {
+            producer.register(&JSON)?;
+            let json = format!(r#"{{"n":{number},"list":[1,"a",null],"in":{{"x":-1.5}}}}"#);
+            producer.publish(JSON.id, json.as_bytes())
+        }
+        5 => {
+            producer.register(&BYTES)?;
+            producer.publish(BYTES.id, &number.to_le_bytes()[..number as usize % 9])
+        }
+        6 => {
+            producer.register(&JSON)?;
+            producer.publish(JSON.id, b"not JSON") // damage
+        }
+        _ => producer.publish(RecordType::new(UNKNOWN).unwrap(), &number.to_be_bytes()),
+    }
+}
+
+/// A drop ring with time: it wraps, and loses records since it is full, and some that are too large.
+pub fn full_ring(path: &Path, id: u32) -> Followed {
+    let options = Options { size: 16 << 10, time: true, ..Options::default() };
+    let mut producer = Producer::create(path, &options).unwrap();
+    let mut followed = Followed::open(path, id);
+    let mut number = 0;
+    for round in 0..4 {
+        let mut refused = 0;
+        while refused < 2 + round {
+            match publish(&mut producer, number) {
+                Ok(()) => {}
+                Err(ReserveError::Full) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+            number += 1;
+        }
+        if round == 2 {
+            let large = producer.publish(TEXT.id, &[b'x'; 60_000]).unwrap_err();
+            assert!(matches!(large, ReserveError::TooLarge { .. }), "{large}");
+        }
+        followed.read();
+        let mut consumer = Consumer::attach(path).unwrap();
+        while consumer.read().unwrap().is_some() {}
+    }
+    publish(&mut producer, number).unwrap();
+    followed.read();
+    followed
+}
+
+/// An overwrite ring with time, whose observer is lapped.
+pub fn lapped_ring(path: &Path, id: u32) -> Followed {
+    let policy = perfring_consumer::Policy::Overwrite;
+    let options = Options { size: 16 << 10, time: true, policy, ..Options::default() };
+    let mut producer = Producer::create(path, &options).unwrap();
+    let mut followed = Followed::open(path, id);
+    for number in 0..2000 {
+        publish(&mut producer, number).unwrap();
+        if number % 400 == 0 {
+            followed.read();
+        }
+    }
+    followed.read();
+    followed
+}

@@ -1,0 +1,115 @@
+//! A ring that a test writes into, and its records as events.
+#![allow(dead_code)] // each test uses some of it
+
+use perfring_consumer::{Item, Observer, Start, Who};
+use perfring_export::{Event, Loss, Origin, Output, Rec, Took, What};
+use perfring_telemetry::producer::Options;
+use perfring_telemetry::{Resource, Sink, options};
+use perfring_types::read::TypeTable;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until this is so.
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "for {PATIENCE:?}, this did not come true: {what}");
+        std::thread::sleep(Duration::from_millis(2)); // between two looks
+    }
+}
+
+/// The numbers of events, of all rings.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers {
+    pub(crate) next: u64,
+}
+
+pub(crate) struct Feed {
+    _dir: tempfile::TempDir,
+    pub(crate) path: PathBuf,
+    pub(crate) sink: Sink,
+    observer: Observer,
+    pub(crate) origin: Origin,
+    pub(crate) began: bool,
+}
+
+impl Feed {
+    pub(crate) fn new(id: u32, name: &str) -> Self {
+        Feed::with(id, name, options(), Resource::default().with("service.name", "shop"))
+    }
+
+    pub(crate) fn with(id: u32, name: &str, options: Options, resource: Resource) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(name);
+        let sink = Sink::create(&path, &options, resource).unwrap();
+        let observer = Observer::open(&path, Start::Oldest).unwrap();
+        let mut uuid = [7; 16];
+        uuid[15] = id as u8;
+        let origin = Origin {
+            id,
+            name: name.into(),
+            home: path.display().to_string(),
+            uuid,
+            epoch: 1,
+            policy: Some(observer.layout().policy),
+            timed: true,
+            data_size: observer.layout().data_size,
+            producer: Who { pid: std::process::id(), name: "test".into(), ..Who::default() },
+            types: TypeTable::default(),
+            anchors: observer.anchors(),
+        };
+        Feed { _dir: dir, path, sink, observer, origin, began: false }
+    }
+
+    /// All that has come, into this output; of each that is busy it waits. Returns records.
+    pub(crate) fn pump(&mut self, numbers: &mut Numbers, to: &mut dyn Output) -> u64 {
+        self.pump_if(numbers, to, |_| true)
+    }
+
+    /// The same of some of the records.
+    pub(crate) fn pump_if(
+        &mut self,
+        numbers: &mut Numbers,
+        to: &mut dyn Output,
+        wanted: impl Fn(&Rec<'_>) -> bool,
+    ) -> u64 {
+        self.origin.types = TypeTable::from_entries(self.observer.types().entries());
+        self.origin.anchors = self.observer.anchors();
+        if !std::mem::replace(&mut self.began, true) {
+            tell(numbers, to, &self.origin, || What::Began);
+        }
+        let mut records = 0;
+        while let Some(item) = self.observer.read().unwrap() {
+            let Item::Record(record) = item else { panic!("the test's ring lost something") };
+            if wanted(&Rec::new(record, &self.origin)) {
+                tell(numbers, to, &self.origin, || What::Record(Rec::new(record, &self.origin)));
+                records += 1;
+            }
+        }
+        records
+    }
+
+    pub(crate) fn lose(&mut self, numbers: &mut Numbers, to: &mut dyn Output, loss: Loss) {
+        tell(numbers, to, &self.origin, || What::Lost(loss));
+    }
+
+    pub(crate) fn end(&mut self, numbers: &mut Numbers, to: &mut dyn Output) {
+        tell(numbers, to, &self.origin, || What::Ended);
+    }
+}
+
+fn tell<'a>(
+    numbers: &mut Numbers,
+    to: &mut dyn Output,
+    origin: &'a Origin,
+    what: impl Fn() -> What<'a>,
+) {
+    let seq = numbers.next;
+    numbers.next += 1;
+    until("an output that is busy takes an event later", || {
+        to.flush().unwrap();
+        to.take(&Event { seq, origin, what: what() }).unwrap() == Took::Yes
+    });
+}

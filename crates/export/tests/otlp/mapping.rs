@@ -1,0 +1,203 @@
+//! Every field under its name, whatever is there and whatever is missing.
+
+use super::*;
+use rows::*;
+
+#[test]
+fn every_field_of_a_log_record_arrives() {
+    let (server, mut seqs) = (Server::start(), Numbers::default());
+    let mut feed = Feed::new(3, "shop-1");
+    let mut otlp = open(&server);
+    let log = Log {
+        severity: Some(Severity::Fatal2),
+        body: "b".into(),
+        trace_id: Some(TRACE),
+        span_id: Some(SPAN),
+        event_name: "e",
+        observed_time_unix_nano: Some(5),
+        scope: "scope",
+        file: "f.rs",
+        line: Some(7),
+        attributes: &[
+            ("k", true.into()),
+            ("big", Value::U64(u64::MAX)),
+            ("d", 0.5.into()),
+            ("raw", Value::Bytes(&[1, 2])),
+            ("list", Value::U64s(&[1, 2])),
+            ("body", "not the body".into()),
+        ],
+    };
+    feed.sink.emit(&log).unwrap();
+    feed.pump(&mut seqs, &mut otlp);
+    close(otlp);
+    let (resource, scope, got) = logs(&server).remove(0);
+    assert_eq!(find(&resource.attributes, "service.name"), s("shop"));
+    assert_eq!(find(&resource.attributes, "process.pid"), i(std::process::id().into()));
+    assert_eq!(find(&resource.attributes, "perfring.ring.name"), s("shop-1"));
+    let uuid = s("07070707-0707-0707-0707-070707070703");
+    assert_eq!(find(&resource.attributes, "perfring.ring.uuid"), uuid);
+    assert_eq!(scope, "scope");
+    assert!(got.time_unix_nano > 1_600_000_000_000_000_000);
+    assert_eq!(got.observed_time_unix_nano, 5);
+    assert_eq!((got.severity_number, &*got.severity_text), (22, "FATAL2"));
+    assert_eq!(got.body.unwrap().value, s("b"));
+    assert_eq!((got.trace_id, got.span_id), (TRACE.0.to_vec(), SPAN.0.to_vec()));
+    assert_eq!(got.event_name, "e");
+    let all = &got.attributes;
+    assert_eq!(find(all, "code.file.path"), s("f.rs"));
+    assert_eq!(find(all, "code.line.number"), i(7));
+    assert_eq!(find(all, "k"), Some(Any::BoolValue(true)));
+    assert_eq!(find(all, "big"), s("18446744073709551615"));
+    assert_eq!(find(all, "d"), Some(Any::DoubleValue(0.5)));
+    assert_eq!(find(all, "raw"), Some(Any::BytesValue(vec![1, 2])));
+    assert!(matches!(find(all, "list"), Some(Any::ArrayValue(list)) if list.values.len() == 2));
+    assert_eq!(find(all, "body"), s("not the body"));
+    assert!(matches!(find(all, "perfring.key"), Some(Any::StringValue(key))
+        if key.starts_with("07070707070707070707070707070703-")));
+    assert_eq!(all.len(), 9, "{all:?}");
+    assert_eq!(got.dropped_attributes_count, 0);
+}
+
+#[test]
+fn what_was_cut_is_counted() {
+    let (server, mut seqs) = (Server::start(), Numbers::default());
+    let mut feed = Feed::new(1, "ring");
+    let mut otlp = open(&server);
+    let long = "x".repeat(feed.sink.max_len());
+    let attributes = [("a", (&long).into()), ("b", 1u64.into()), ("c", 2u64.into())];
+    feed.sink.emit(&Log { attributes: &attributes, ..Log::default() }).unwrap();
+    feed.pump(&mut seqs, &mut otlp);
+    close(otlp);
+    let got = logs(&server).remove(0).2;
+    assert!(got.dropped_attributes_count > 0);
+    assert_eq!(find(&got.attributes, "…"), None);
+}
+
+#[test]
+fn a_record_before_its_resource_waits_for_it_and_not_for_ever() {
+    for late in [true, false] {
+        let (server, mut seqs) = (Server::start(), Numbers::default());
+        let mut feed = Feed::new(1, "ring");
+        let wait = if late { 3_600_000 } else { 0 };
+        let options = perfring_export::otlp::Options { resource_wait_ms: wait, ..options(&server) };
+        let mut otlp = Otlp::open("otlp", &options).unwrap();
+        feed.sink.emit(&Log { body: "first".into(), ..Log::default() }).unwrap();
+        feed.sink.emit(&Gauge::new("g", 1u64)).unwrap();
+        let is_resource =
+            |rec: &perfring_export::Rec<'_>| rec.kind_of().unwrap().name == "perfring.Resource";
+        feed.pump_if(&mut seqs, &mut otlp, |rec| !is_resource(rec));
+        if late {
+            otlp.flush().unwrap();
+            assert_eq!(otlp.undelivered(), Some(1));
+            // The same ring from its beginning: here only the resource.
+            let mut again = Feed::with(
+                1,
+                "ring",
+                perfring_telemetry::options(),
+                perfring_telemetry::Resource::default().with("service.name", "late"),
+            );
+            again.began = true;
+            again.pump_if(&mut seqs, &mut otlp, is_resource);
+        }
+        until("it is sent", || {
+            otlp.flush().unwrap();
+            otlp.undelivered().is_none()
+        });
+        let service = s(if late { "late" } else { "test" });
+        let (told, _, _) = &logs(&server)[0];
+        assert_eq!(find(&told.attributes, "service.name"), service);
+        assert_eq!(find(&told.attributes, "process.pid"), i(std::process::id().into()));
+        assert_eq!(find(&metrics(&server)[0].0.attributes, "service.name"), service);
+        close(otlp);
+    }
+}
+
+#[test]
+fn losses_are_a_log_record_and_counts() {
+    let (server, mut seqs) = (Server::start(), Numbers::default());
+    let mut feed = Feed::new(1, "ring");
+    let options =
+        perfring_export::otlp::Options { metric_interval_ms: 3_600_000, ..options(&server) };
+    let mut otlp = Otlp::open("otlp", &options).unwrap();
+    for (pos, cause) in [(64, Cause::Full), (128, Cause::Full), (192, Cause::Lapped)] {
+        let cause = LossCause::Ring(cause);
+        let loss = Loss { pos, records: 3, bytes: 100, cause, time: Some(1), wall: Some(99) };
+        feed.lose(&mut seqs, &mut otlp, loss);
+    }
+    close(otlp);
+    let all = logs(&server);
+    assert_eq!(all.len(), 3);
+    let (resource, _, log) = &all[0];
+    assert_eq!(find(&resource.attributes, "perfring.ring.name"), s("ring"));
+    assert_eq!((log.time_unix_nano, &*log.event_name), (99, "perfring.loss"));
+    assert_eq!(find(&log.attributes, "perfring.lost.records"), i(3));
+    assert_eq!(find(&log.attributes, "perfring.lost.cause"), s("full"));
+    assert_eq!(
+        find(&log.attributes, "perfring.key"),
+        s("07070707070707070707070707070701-64-lost")
+    );
+    let all = metrics(&server);
+    let (_, _, lost) = all.iter().find(|row| row.2.name == "perfring.lost_records").unwrap();
+    let Some(Data::Sum(sum)) = &lost.data else { panic!() };
+    let mut counts: Vec<_> =
+        sum.data_points.iter().map(|it| (find(&it.attributes, "cause"), it.value)).collect();
+    counts.sort_by_key(|count| format!("{count:?}"));
+    let expected = [(s("full"), Some(Point::AsInt(6))), (s("lapped"), Some(Point::AsInt(3)))];
+    assert_eq!(counts, expected);
+    assert_eq!(find(&sum.data_points[0].attributes, "ring"), s("ring"));
+}
+
+#[test]
+fn records_without_a_class_are_log_records_if_wanted() {
+    for plain in [Plain::Logs, Plain::Off] {
+        let (server, mut seqs) = (Server::start(), Numbers::default());
+        let mut feed = Feed::new(1, "ring");
+        let options = perfring_export::otlp::Options { plain, ..options(&server) };
+        let mut otlp = Otlp::open("otlp", &options).unwrap();
+        let fields = [Field::new("x", 0, Shape::ANY)];
+        let odd = feed.sink.declare(Class::Plain, "demo.Point", "", &fields).unwrap();
+        feed.sink.write(odd, |values| values.u64("x", 5)).unwrap();
+        // A sum that does not say what it counts from is none.
+        let bad = feed.sink.declare(Class::Sum, "demo.Bad", "", &[]).unwrap();
+        feed.sink.write(bad, |values| values.text(names::NAME, "n")).unwrap();
+        let other =
+            perfring_telemetry::producer::SharedProducer::attach(feed.path.clone()).unwrap();
+        other.publish(RecordType::BYTES, b"a line").unwrap();
+        let line = Schema::new("demo.Line", Encoding::Utf8).with_hashed_id();
+        other.register(&line).unwrap();
+        other.publish(line.id, b"a typed line").unwrap();
+        feed.pump(&mut seqs, &mut otlp);
+        close(otlp);
+        let all = logs(&server);
+        let of = |name: &str| all.iter().find(|row| row.2.event_name == name).map(|row| &row.2);
+        let fault = find(&of("demo.Bad").unwrap().attributes, "perfring.fault");
+        assert_eq!(fault, s("a sum without a finite number"));
+        assert_eq!(find(&of("demo.Bad").unwrap().attributes, "name"), s("n"));
+        if plain == Plain::Off {
+            assert_eq!(all.len(), 1);
+            continue;
+        }
+        assert_eq!(find(&of("demo.Point").unwrap().attributes, "x"), i(5));
+        assert_eq!(of("demo.Line").unwrap().body.clone().unwrap().value, s("a typed line"));
+        let bytes = of("").unwrap();
+        assert_eq!(bytes.body.clone().unwrap().value, s("a line"));
+        let kind = i64::from(RecordType::BYTES.get());
+        assert_eq!(find(&bytes.attributes, "perfring.type"), i(kind));
+    }
+}
+
+#[test]
+fn signals_that_are_not_wanted_are_taken_and_left_out() {
+    let (server, mut seqs) = (Server::start(), Numbers::default());
+    let mut feed = Feed::new(1, "ring");
+    let signals = vec![perfring_export::otlp::Lane::Traces];
+    let options = perfring_export::otlp::Options { signals, ..options(&server) };
+    let mut otlp = Otlp::open("otlp", &options).unwrap();
+    feed.sink.emit(&Log { body: "b".into(), ..Log::default() }).unwrap();
+    feed.sink.emit(&Gauge::new("g", 1u64)).unwrap();
+    feed.sink.emit(&spans::start()).unwrap();
+    feed.sink.emit(&spans::end()).unwrap();
+    feed.pump(&mut seqs, &mut otlp);
+    close(otlp);
+    assert_eq!((logs(&server).len(), metrics(&server).len(), spans(&server).len()), (0, 0, 1));
+}

@@ -1,0 +1,135 @@
+//! Samples of metrics: as they are, and gathered.
+
+use super::*;
+use rows::*;
+
+fn number(metric: &Metric) -> &NumberDataPoint {
+    match metric.data.as_ref().unwrap() {
+        Data::Gauge(gauge) => &gauge.data_points[0],
+        Data::Sum(sum) => &sum.data_points[0],
+        other => panic!("{other:?}"),
+    }
+}
+
+fn histogram(metric: &Metric) -> (&HistogramDataPoint, i32) {
+    let Some(Data::Histogram(of)) = &metric.data else { panic!("{metric:?}") };
+    assert_eq!(of.data_points.len(), 1);
+    (&of.data_points[0], of.aggregation_temporality)
+}
+
+#[test]
+fn every_field_of_samples_arrives() {
+    let (server, mut seqs) = (Server::start(), Numbers::default());
+    let mut feed = Feed::new(1, "ring");
+    let mut otlp = open(&server);
+    let attributes = &[("k", Value::Str("v"))];
+    let gauge = Gauge { unit: "By", description: "d", attributes, ..Gauge::new("g", -1i64) };
+    feed.sink.emit(&gauge).unwrap();
+    let sum = Sum { unit: "1", description: "e", attributes, ..Sum::cumulative("s", 3u64) };
+    feed.sink.emit(&Sum { start_time_unix_nano: Some(4), ..sum }).unwrap();
+    feed.sink.emit(&Sum { is_monotonic: false, ..Sum::delta("down", -2.5) }).unwrap();
+    feed.sink
+        .emit(&Histogram {
+            unit: "s",
+            temporality: Temporality::Cumulative,
+            start_time_unix_nano: Some(4),
+            count: Some(3),
+            sum: Some(1.5),
+            min: Some(0.25),
+            max: Some(1.0),
+            attributes,
+            ..Histogram::state("h", &[0.5, 1.0], &[1, 2, 0])
+        })
+        .unwrap();
+    feed.sink.emit(&Histogram::one("one", 42.0)).unwrap();
+    feed.sink.emit(&Sum::cumulative("from start", 1u64)).unwrap();
+    feed.pump(&mut seqs, &mut otlp);
+    close(otlp);
+    let all = metrics(&server);
+    let of = |name: &str| &all.iter().find(|row| row.2.name == name).unwrap().2;
+
+    let got = of("g");
+    assert_eq!((&*got.unit, &*got.description), ("By", "d"));
+    let point = number(got);
+    assert_eq!((point.value, point.start_time_unix_nano), (Some(Point::AsInt(-1)), 0));
+    assert!(point.time_unix_nano > 1_600_000_000_000_000_000);
+    assert_eq!(find(&point.attributes, "k"), s("v"));
+
+    let got = of("s");
+    let Some(Data::Sum(sum)) = &got.data else { panic!() };
+    assert_eq!((sum.is_monotonic, sum.aggregation_temporality), (true, 2));
+    assert_eq!((number(got).value, number(got).start_time_unix_nano), (Some(Point::AsInt(3)), 4));
+
+    let got = of("down");
+    let Some(Data::Sum(sum)) = &got.data else { panic!() };
+    assert_eq!((sum.is_monotonic, sum.aggregation_temporality), (false, 1));
+    assert_eq!(number(got).value, Some(Point::AsDouble(-2.5)));
+
+    let (point, temporality) = histogram(of("h"));
+    assert_eq!((point.count, point.sum, temporality), (3, Some(1.5), 2));
+    assert_eq!((point.min, point.max, point.start_time_unix_nano), (Some(0.25), Some(1.0), 4));
+    assert_eq!((&*point.explicit_bounds, &*point.bucket_counts), (&[0.5, 1.0][..], &[1, 2, 0][..]));
+    assert_eq!(find(&point.attributes, "k"), s("v"));
+
+    let (point, temporality) = histogram(of("one"));
+    assert_eq!((point.count, point.sum, temporality), (1, Some(42.0), 1));
+    assert_eq!((point.explicit_bounds.len(), point.bucket_counts.len()), (15, 16));
+    assert_eq!(point.bucket_counts[4], 1, "25 < 42 <= 50");
+
+    let begun = number(of("from start"));
+    assert!(begun.start_time_unix_nano > 1_600_000_000_000_000_000, "that of the resource");
+    assert!(begun.start_time_unix_nano < begun.time_unix_nano);
+}
+
+#[test]
+fn samples_are_gathered_and_nothing_of_them_is_lost() {
+    let (server, mut seqs) = (Server::start(), Numbers::default());
+    let mut feed = Feed::new(1, "ring");
+    let options =
+        perfring_export::otlp::Options { metric_interval_ms: 3_600_000, ..options(&server) };
+    let mut otlp = Otlp::open("otlp", &options).unwrap();
+    for at in 0..1000u64 {
+        let which = &[("k", Value::U64(at % 2))];
+        feed.sink.emit(&Sum { attributes: which, ..Sum::delta("delta", 1u64) }).unwrap();
+        // As two threads: the greatest counts, not the last.
+        let value = if at % 2 == 0 { at } else { at - 1 };
+        feed.sink.emit(&Sum::cumulative("total", value)).unwrap();
+        feed.sink.emit(&Gauge::new("gauge", at)).unwrap();
+        feed.sink.emit(&Histogram::one("one", at as f64)).unwrap();
+        feed.sink.emit(&Histogram::state("state", &[1.0], &[1, 2])).unwrap();
+    }
+    feed.sink.emit(&Sum::cumulative("total", 5u64)).unwrap();
+    feed.sink.emit(&Histogram::state("state", &[2.0], &[1, 2])).unwrap(); // other bounds
+    feed.pump(&mut seqs, &mut otlp);
+    assert_eq!(metrics(&server).len(), 0);
+    close(otlp);
+    let all = metrics(&server);
+    let of = |name: &str| &all.iter().find(|row| row.2.name == name).unwrap().2;
+    let Some(Data::Sum(sum)) = &of("delta").data else { panic!() };
+    let values: Vec<_> = sum.data_points.iter().map(|point| point.value).collect();
+    assert_eq!(values, [Some(Point::AsInt(500)); 2]);
+    assert_eq!(number(of("total")).value, Some(Point::AsInt(998)));
+    assert_eq!(number(of("gauge")).value, Some(Point::AsInt(999)));
+    let (point, _) = histogram(of("one"));
+    assert_eq!((point.count, point.sum), (1000, Some(499_500.0)));
+    assert_eq!((point.min, point.max), (Some(0.0), Some(999.0)));
+    assert_eq!(point.bucket_counts.iter().sum::<u64>(), 1000);
+    let Some(Data::Histogram(of)) = &of("state").data else { panic!() };
+    let counts: Vec<_> = of.data_points.iter().map(|point| &*point.bucket_counts).collect();
+    assert_eq!(counts, [&[1000, 2000][..], &[1, 2]]);
+}
+
+#[test]
+fn a_sum_does_not_go_back_from_one_interval_to_the_next() {
+    let (server, mut seqs) = (Server::start(), Numbers::default());
+    let mut feed = Feed::new(1, "ring");
+    let mut otlp = open(&server); // each sample is a point
+    for value in [5u64, 7, 6, 8] {
+        feed.sink.emit(&Sum::cumulative("total", value)).unwrap();
+    }
+    feed.pump(&mut seqs, &mut otlp);
+    close(otlp);
+    let values: Vec<_> = metrics(&server).iter().map(|row| number(&row.2).value).collect();
+    let expected = [5, 7, 7, 8].map(|value| Some(Point::AsInt(value)));
+    assert_eq!(values, expected);
+}

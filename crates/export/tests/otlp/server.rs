@@ -1,0 +1,169 @@
+//! An OTLP receiver over HTTP, as small as can be, that fails as it is told to.
+
+use flate2::read::GzDecoder;
+use opentelemetry_proto::tonic::collector::logs::v1::{
+    ExportLogsPartialSuccess, ExportLogsServiceRequest, ExportLogsServiceResponse,
+};
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use prost::Message as _;
+use std::collections::VecDeque;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// How a request is answered.
+#[derive(Clone, Debug)]
+pub(crate) enum Reply {
+    /// This status, and these header lines.
+    Status(u16, &'static str),
+    /// Taken, but for so many log records.
+    Partial(i64),
+    /// It is taken, and the connection is closed within the answer.
+    TakenThenBroken,
+    /// The connection is closed before the body is read.
+    Closed,
+    /// Nothing, for ever.
+    Silence,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Got {
+    pub(crate) logs: Vec<ExportLogsServiceRequest>,
+    pub(crate) metrics: Vec<ExportMetricsServiceRequest>,
+    pub(crate) traces: Vec<ExportTraceServiceRequest>,
+    /// Request lines, header lines and when, of all that was asked.
+    pub(crate) asked: Vec<(String, Vec<String>, Instant)>,
+    /// What is answered next; then all is well.
+    pub(crate) replies: VecDeque<Reply>,
+}
+
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    pub(crate) got: Arc<Mutex<Got>>,
+    listener: TcpListener,
+    stop: Arc<Mutex<Vec<TcpStream>>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        Server::at("127.0.0.1:0".parse().unwrap(), Arc::default())
+    }
+
+    /// Comes back at this address with what had come before.
+    pub(crate) fn at(address: SocketAddr, got: Arc<Mutex<Got>>) -> Self {
+        let listener = TcpListener::bind(address).unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+        let (its, its_got, its_stop) =
+            (listener.try_clone().unwrap(), Arc::clone(&got), Arc::clone(&stop));
+        let thread = std::thread::spawn(move || {
+            while let Ok((stream, _)) = its.accept() {
+                if Arc::strong_count(&its_stop) == 1 {
+                    return;
+                }
+                its_stop.lock().unwrap().push(stream.try_clone().unwrap());
+                let got = Arc::clone(&its_got);
+                std::thread::spawn(move || while serve(&stream, &got).is_some() {});
+            }
+        });
+        Server { address, got, listener, stop, thread: Some(thread) }
+    }
+
+    /// Dies: all connections break, and nobody listens.
+    pub(crate) fn kill(mut self) -> (SocketAddr, Arc<Mutex<Got>>) {
+        let (address, got) = (self.address, Arc::clone(&self.got));
+        for stream in self.stop.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+        self.stop = Arc::default();
+        let _ = TcpStream::connect(self.address); // wakes the thread
+        self.thread.take().unwrap().join().unwrap();
+        drop(self.listener);
+        (address, got)
+    }
+
+    pub(crate) fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub(crate) fn reply(&self, replies: impl IntoIterator<Item = Reply>) {
+        self.got.lock().unwrap().replies.extend(replies);
+    }
+}
+
+/// One request; `None` if the connection is of no more use.
+fn serve(stream: &TcpStream, got: &Mutex<Got>) -> Option<()> {
+    let mut reader = BufReader::new(stream);
+    let mut writer = stream;
+    let mut lines = Vec::new();
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        match line.trim_end() {
+            "" => break,
+            line => lines.push(line.to_owned()),
+        }
+    }
+    let header = |name: &str| {
+        lines.iter().find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            key.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
+        })
+    };
+    let length: usize = header("content-length").unwrap().parse().unwrap();
+    let asked = lines[0].clone();
+    let reply = {
+        let mut got = got.lock().unwrap();
+        got.asked.push((asked.clone(), lines[1..].to_vec(), Instant::now()));
+        got.replies.pop_front().unwrap_or(Reply::Status(200, ""))
+    };
+    if matches!(reply, Reply::Closed) {
+        let _ = stream.shutdown(std::net::Shutdown::Both);
+        return None;
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    if header("content-encoding").as_deref() == Some("gzip") {
+        let mut plain = Vec::new();
+        GzDecoder::new(&*body).read_to_end(&mut plain).unwrap();
+        body = plain;
+    }
+    assert_eq!(header("content-type").as_deref(), Some("application/x-protobuf"));
+    let taken = !matches!(reply, Reply::Status(300.., _) | Reply::Silence);
+    if taken {
+        let mut got = got.lock().unwrap();
+        match asked.split(' ').nth(1).unwrap() {
+            "/v1/logs" => got.logs.push(ExportLogsServiceRequest::decode(&*body).unwrap()),
+            "/v1/metrics" => got.metrics.push(ExportMetricsServiceRequest::decode(&*body).unwrap()),
+            "/v1/traces" => got.traces.push(ExportTraceServiceRequest::decode(&*body).unwrap()),
+            other => panic!("{other} was asked for"),
+        }
+    }
+    let (status, headers, answer) = match reply {
+        Reply::Status(status, headers) => (status, headers, Vec::new()),
+        Reply::Partial(rejected_log_records) => {
+            let error_message = "too old".to_owned();
+            let part = ExportLogsPartialSuccess { rejected_log_records, error_message };
+            (200, "", ExportLogsServiceResponse { partial_success: Some(part) }.encode_to_vec())
+        }
+        Reply::TakenThenBroken => {
+            let _ = writer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf");
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+            return None;
+        }
+        Reply::Silence => {
+            let _ = reader.read(&mut [0]);
+            return None;
+        }
+        Reply::Closed => return None,
+    };
+    let head =
+        format!("HTTP/1.1 {status} Told\r\nContent-Length: {}\r\n{headers}\r\n", answer.len());
+    writer.write_all(head.as_bytes()).ok()?;
+    writer.write_all(&answer).ok()
+}

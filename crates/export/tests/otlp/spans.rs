@@ -1,0 +1,221 @@
+//! Spans: whole, late, long, and cut off.
+
+use super::*;
+use rows::*;
+
+pub(crate) fn start<'a>() -> SpanStart<'a> {
+    SpanStart {
+        parent_span_id: Some(PARENT),
+        kind: Some(SpanKind::Server),
+        link: Some((TraceId([3; 16]), SpanId([4; 8]))),
+        scope: "scope",
+        attributes: &[("a", Value::U64(1)), ("b", Value::U64(2))],
+        ..SpanStart::new(TRACE, SPAN, "GET /")
+    }
+}
+
+pub(crate) fn end<'a>() -> SpanEnd<'a> {
+    SpanEnd {
+        parent_span_id: Some(PARENT),
+        duration_nano: Some(1000),
+        status: Some((Status::Error, "why")),
+        attributes: &[("c", Value::U64(3))],
+        ..SpanEnd::new(TRACE, SPAN, "GET /")
+    }
+}
+
+#[test]
+fn every_field_of_a_span_arrives_from_two_rings_as_one() {
+    let (server, mut seqs) = (Server::start(), Numbers::default());
+    let (mut one, mut two) = (Feed::new(1, "one"), Feed::new(2, "two"));
+    let mut otlp = open(&server);
+    one.sink.emit(&start()).unwrap();
+    let more = SpanStart {
+        link: Some((TRACE, PARENT)),
+        attributes: &[("b", Value::U64(22)), ("x", Value::Bool(true))],
+        ..SpanStart::new(TRACE, SPAN, "")
+    };
+    one.sink.emit(&more).unwrap();
+    two.sink.emit(&end()).unwrap();
+    one.pump(&mut seqs, &mut otlp);
+    assert!(otlp.undelivered().is_some(), "the start is held for its end");
+    two.pump(&mut seqs, &mut otlp);
+    close(otlp);
+    let all = spans(&server);
+    assert_eq!(all.len(), 1);
+    let (resource, scope, span) = &all[0];
+    assert_eq!(find(&resource.attributes, "perfring.ring.name"), s("one"));
+    assert_eq!(scope, "scope");
+    assert_eq!((&*span.trace_id, &*span.span_id), (&TRACE.0[..], &SPAN.0[..]));
+    assert_eq!((&*span.parent_span_id, &*span.name, span.kind), (&PARENT.0[..], "GET /", 2));
+    assert!(span.start_time_unix_nano > 1_600_000_000_000_000_000);
+    assert!(span.end_time_unix_nano > span.start_time_unix_nano);
+    assert_ne!(span.end_time_unix_nano - span.start_time_unix_nano, 1000, "the stamps count");
+    let status = span.status.as_ref().unwrap();
+    assert_eq!((status.code, &*status.message), (2, "why"));
+    let names: Vec<_> = span.attributes.iter().map(|pair| &*pair.key).collect();
+    assert_eq!(names, ["a", "b", "x", "c"]);
+    assert_eq!(find(&span.attributes, "b"), i(22));
+    let links: Vec<_> = span.links.iter().map(|link| (&*link.trace_id, &*link.span_id)).collect();
+    assert_eq!(links, [(&[3; 16][..], &[4; 8][..]), (&TRACE.0[..], &PARENT.0[..])]);
+    assert_eq!(logs(&server).len(), 0);
+}
+
+#[test]
+fn an_end_without_a_start_says_so() {
+    let (server, mut seqs) = (Server::start(), Numbers::default());
+    let mut feed = Feed::new(1, "ring");
+    let options = perfring_export::otlp::Options { span_grace_ms: 0, ..options(&server) };
+    let mut otlp = Otlp::open("otlp", &options).unwrap();
+    feed.sink.emit(&end()).unwrap();
+    feed.pump(&mut seqs, &mut otlp);
+    until("it is sent", || {
+        otlp.flush().unwrap();
+        otlp.undelivered().is_none()
+    });
+    let span = spans(&server).remove(0).2;
+    assert_eq!(find(&span.attributes, "perfring.span.start"), s("missing"));
+    assert_eq!(span.end_time_unix_nano - span.start_time_unix_nano, 1000);
+    assert_eq!((&*span.name, &*span.parent_span_id), ("GET /", &PARENT.0[..]));
+    close(otlp);
+}
+
+#[test]
+fn a_start_that_comes_after_its_end_is_joined() {
+    let (server, mut seqs) = (Server::start(), Numbers::default());
+    let (mut one, mut two) = (Feed::new(1, "one"), Feed::new(2, "two"));
+    let options = perfring_export::otlp::Options { span_grace_ms: 3_600_000, ..options(&server) };
+    let mut otlp = Otlp::open("otlp", &options).unwrap();
+    one.sink.emit(&start()).unwrap();
+    two.sink.emit(&end()).unwrap();
+    two.pump(&mut seqs, &mut otlp);
+    one.pump(&mut seqs, &mut otlp);
+    until("it is sent", || {
+        otlp.flush().unwrap();
+        otlp.undelivered().is_none()
+    });
+    let all = spans(&server);
+    let (resource, _, span) = &all[0];
+    assert_eq!((all.len(), span.kind, span.attributes.len()), (1, 2, 3));
+    assert_eq!(find(&span.attributes, "perfring.span.start"), None);
+    assert_eq!(find(&resource.attributes, "perfring.ring.name"), s("one"));
+    assert!(span.end_time_unix_nano > span.start_time_unix_nano);
+    close(otlp);
+}
+
+#[test]
+fn a_span_whose_ring_is_gone_is_told_as_unfinished() {
+    let (server, mut seqs) = (Server::start(), Numbers::default());
+    let mut feed = Feed::new(1, "ring");
+    let options = perfring_export::otlp::Options { span_grace_ms: 0, ..options(&server) };
+    let mut otlp = Otlp::open("otlp", &options).unwrap();
+    feed.sink.emit(&start()).unwrap();
+    feed.sink.emit(&Log { body: "last words".into(), ..Log::default() }).unwrap();
+    feed.pump(&mut seqs, &mut otlp);
+    feed.end(&mut seqs, &mut otlp);
+    until("it is sent", || {
+        otlp.flush().unwrap();
+        otlp.undelivered().is_none()
+    });
+    let (resource, _, span) = spans(&server).remove(0);
+    assert_eq!(find(&resource.attributes, "service.name"), s("shop"));
+    assert_eq!(find(&span.attributes, "perfring.span.end"), s("missing"));
+    let status = span.status.unwrap();
+    assert_eq!((status.code, &*status.message), (2, "its ring is gone, and it had not ended"));
+    assert_eq!(span.end_time_unix_nano, logs(&server)[0].2.time_unix_nano);
+    close(otlp);
+}
+
+#[test]
+fn a_long_span_lets_its_ring_go_and_is_whole_in_the_end() {
+    for long_spans in [LongSpans::Log, LongSpans::Memory] {
+        let (server, mut seqs) = (Server::start(), Numbers::default());
+        let mut feed = Feed::new(1, "ring");
+        let options =
+            perfring_export::otlp::Options { span_wait_ms: 0, long_spans, ..options(&server) };
+        let mut otlp = Otlp::open("otlp", &options).unwrap();
+        feed.sink.emit(&start()).unwrap();
+        feed.pump(&mut seqs, &mut otlp);
+        until("the start holds nothing any more", || {
+            otlp.flush().unwrap();
+            otlp.undelivered().is_none()
+        });
+        let told = logs(&server);
+        assert_eq!(told.len(), usize::from(long_spans == LongSpans::Log));
+        if let Some((resource, scope, log)) = told.first() {
+            assert_eq!(find(&resource.attributes, "service.name"), s("shop"));
+            assert_eq!((&**scope, &*log.event_name), ("scope", "perfring.span.start"));
+            assert_eq!((&*log.trace_id, &*log.span_id), (&TRACE.0[..], &SPAN.0[..]));
+            assert_eq!(find(&log.attributes, "a"), i(1));
+            assert_eq!(find(&log.attributes, "perfring.span.name"), s("GET /"));
+            assert_eq!(
+                find(&log.attributes, "perfring.span.parent_span_id"),
+                s("0909090909090909")
+            );
+            assert!(log.time_unix_nano > 0);
+        }
+        feed.sink.emit(&end()).unwrap();
+        feed.pump(&mut seqs, &mut otlp);
+        close(otlp);
+        let all = spans(&server);
+        assert_eq!(all.len(), 1);
+        assert_eq!((all[0].2.kind, all[0].2.attributes.len()), (2, 3));
+    }
+}
+
+#[test]
+fn what_waits_holds_a_quarter_of_its_ring_at_most() {
+    let (server, mut seqs) = (Server::start(), Numbers::default());
+    let mut feed = Feed::new(1, "ring");
+    feed.origin.data_size = 4096;
+    let options = perfring_export::otlp::Options {
+        span_wait_ms: 3_600_000,
+        metric_interval_ms: 3_600_000,
+        resource_wait_ms: 3_600_000,
+        ..options(&server)
+    };
+    let mut otlp = Otlp::open("otlp", &options).unwrap();
+    feed.sink.emit(&start()).unwrap();
+    feed.sink.emit(&Gauge::new("g", 1u64)).unwrap();
+    let not_resource =
+        |rec: &perfring_export::Rec<'_>| rec.kind_of().unwrap().name != "perfring.Resource";
+    feed.pump_if(&mut seqs, &mut otlp, not_resource);
+    assert_eq!((spans(&server).len(), metrics(&server).len()), (0, 0));
+    assert_eq!(otlp.undelivered(), Some(1));
+    for number in 0..100u64 {
+        feed.sink.emit(&Log { body: number.into(), ..Log::default() }).unwrap();
+    }
+    feed.pump_if(&mut seqs, &mut otlp, not_resource);
+    let last = seqs.next;
+    until("nothing is held but what came last", || {
+        otlp.flush().unwrap();
+        otlp.undelivered().is_none_or(|seq| seq > last - 60)
+    });
+    assert_eq!(metrics(&server).len(), 1);
+    // The resource was not waited for any longer.
+    let told = logs(&server);
+    let start = told.iter().find(|row| row.2.event_name == "perfring.span.start").unwrap();
+    assert_eq!(find(&start.0.attributes, "service.name"), s("test"));
+    close(otlp);
+}
+
+#[test]
+fn too_many_open_spans_are_told_oldest_first() {
+    let (server, mut seqs) = (Server::start(), Numbers::default());
+    let mut feed = Feed::new(1, "ring");
+    let options = perfring_export::otlp::Options { open_spans: 3, ..options(&server) };
+    let mut otlp = Otlp::open("otlp", &options).unwrap();
+    for number in 1..=5 {
+        feed.sink.emit(&SpanStart::new(TRACE, SpanId([number; 8]), "s")).unwrap();
+    }
+    feed.pump(&mut seqs, &mut otlp);
+    until("two are sent", || {
+        otlp.flush().unwrap();
+        spans(&server).len() == 2
+    });
+    for (at, (_, _, span)) in spans(&server).iter().enumerate() {
+        assert_eq!(span.span_id, [at as u8 + 1; 8]);
+        assert!(span.status.as_ref().unwrap().message.contains("too many spans are open"));
+    }
+    close(otlp);
+}

@@ -1,0 +1,272 @@
+//! What pyarrow reads of the files.
+#![cfg(feature = "parquet")]
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use common::shapes::{JSON, TAGGED, full_ring, lapped_ring, publish, tagged};
+use common::{Followed, close, python, skip};
+use perfring_consumer::RecordType;
+use perfring_export::{Output, Parquet, ParquetOptions};
+use perfring_producer::{Options, Producer};
+use perfring_types::read::Value;
+use perfring_types::{Encoding, Schema};
+use serde_json::{Value as Json, json};
+use std::collections::HashMap;
+use std::path::Path;
+
+/// A file as pyarrow has it.
+struct File {
+    types: Json,
+    rows: Vec<Json>,
+    groups: u64,
+}
+
+fn read(path: &Path) -> Option<HashMap<String, File>> {
+    let script = include_str!("readers/parquet.py");
+    let Some(out) = python("pyarrow", script, &[path.to_str().unwrap()]) else {
+        skip("Python has no pyarrow (pip: pyarrow)");
+        return None;
+    };
+    let file = |line: &str| {
+        let mut file: Json = serde_json::from_str(line).unwrap();
+        let Json::Array(rows) = file["rows"].take() else { panic!("{line}") };
+        let groups = file["groups"].as_u64().unwrap();
+        (
+            file["file"].as_str().unwrap().to_owned(),
+            File { types: file["types"].take(), rows, groups },
+        )
+    };
+    Some(out.lines().map(file).collect())
+}
+
+/// A value as its column has it.
+fn cell(value: &Value) -> Json {
+    match value {
+        Value::I128(value) => json!(value.to_string()),
+        Value::U128(value) => json!(value.to_string()),
+        Value::F32(value) => json!(f64::from(*value)),
+        Value::Label { value, name: None } => json!(value.to_string()),
+        Value::List(values) => values.iter().map(cell).collect(),
+        other => serde_json::to_value(other).unwrap(),
+    }
+}
+
+/// The row has what the value has: in columns, in those of its structs, or in `more`.
+fn check_fields(row: &Json, before: &str, value: &Value) -> usize {
+    let Value::Struct(fields) = value else {
+        assert_eq!(row["value"], cell(value));
+        return 1;
+    };
+    let mut count = 0;
+    for (name, value) in fields {
+        let name = format!("{before}{name}");
+        if let (Value::Struct(_), true) = (value, row.get(&name).is_none()) {
+            count += check_fields(row, &format!("{name}."), value);
+            continue;
+        }
+        count += 1;
+        let shown = match &row[&name] {
+            // What is no plain list is JSON.
+            Json::String(text) if matches!(value, Value::List(_) | Value::Struct(_)) => {
+                let json: Json = serde_json::from_str(text).unwrap();
+                assert_eq!(json, serde_json::to_value(value).unwrap());
+                continue;
+            }
+            other => other,
+        };
+        assert_eq!(shown, &cell(value), "{name}");
+    }
+    count
+}
+
+/// All of the ring's records and losses are there, in their order. Returns how many.
+fn check(files: &HashMap<String, File>, ring: &Followed) -> (usize, usize) {
+    let name = &ring.origin.name;
+    let mut rows: HashMap<u64, &Json> = HashMap::new();
+    let mut order: HashMap<&str, u64> = HashMap::new();
+    for (file, table) in files.iter().filter(|(file, _)| *file != "losses.parquet") {
+        for row in table.rows.iter().filter(|row| row["ring"] == json!(name)) {
+            let pos = row["pos"].as_u64().unwrap();
+            assert!(rows.insert(pos, row).is_none());
+            let before = order.insert(file, pos);
+            assert!(before.is_none_or(|before| before < pos));
+        }
+    }
+    let records = ring.records();
+    assert_eq!(rows.len(), records.len());
+    for record in &records {
+        let row = rows[&record.pos];
+        assert_eq!(row["time"].as_u64(), record.wall);
+        assert_eq!(row["boottime"].as_u64(), record.time);
+        assert_eq!(row["late"], json!(0));
+        assert_eq!(row["ring_uuid"], json!(ring.origin.uuid_text()));
+        match &record.value {
+            Some(value) => {
+                assert_eq!(row["type_name"], json!(record.name));
+                check_fields(row, "", value);
+            }
+            None => {
+                assert_eq!(row["payload"], cell(&Value::Bytes(record.bytes.clone())));
+                assert_eq!(row["damage"].is_null(), record.name.is_empty());
+                assert_eq!(row["type_name"].is_null(), record.name.is_empty());
+            }
+        }
+    }
+    let losses: Vec<_> = files["losses.parquet"]
+        .rows
+        .iter()
+        .filter(|row| row["ring"] == json!(name))
+        .map(|row| {
+            let number = |name: &str| row[name].as_u64().unwrap();
+            (number("pos"), number("records"), number("bytes"), row["cause"].as_str().unwrap())
+        })
+        .collect();
+    let lost = ring.losses();
+    let expected: Vec<_> =
+        lost.iter().map(|lost| (lost.pos, lost.records, lost.bytes, lost.cause.name())).collect();
+    assert_eq!(losses, expected);
+    (records.len(), lost.len())
+}
+
+#[test]
+fn pyarrow_reads_every_record_and_every_loss() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out");
+    let rings =
+        [full_ring(&dir.path().join("full"), 1), lapped_ring(&dir.path().join("lapped"), 2)];
+    let mut out = Parquet::open("parquet", &ParquetOptions::new(&path)).unwrap();
+    rings.iter().for_each(|ring| ring.export(&mut out));
+    close(out);
+    let Some(files) = read(&path) else { return };
+    let counts = rings.each_ref().map(|ring| check(&files, ring));
+    println!("{counts:?} records and losses");
+    assert!(counts.iter().all(|(records, losses)| *records > 800 && *losses == 5));
+
+    let types = &files["perfring-export.Plain.parquet"].types;
+    let expected = json!({
+        "time": "timestamp[ns, tz=UTC]", "boottime": "uint64", "ring": "string",
+        "ring_uuid": "string", "pos": "uint64", "late": "uint64", "type": "uint32",
+        "type_name": "string", "number": "uint64", "price": "double", "delta": "int64",
+        "at.x": "float", "at.y": "int32", "took": "uint32", "small": "int16", "tiny": "uint8",
+        "state": "string", "market": "string", "last": "list<element: int32>", "raw": "binary",
+    });
+    assert_eq!(types, &expected);
+    let types = &files["perfring-export.Line.parquet"].types;
+    assert_eq!(
+        (&types["code"], &types["tags"]),
+        (&json!("int32"), &json!("list<element: string>"))
+    );
+    let types = &files["demo.Tagged_event.parquet"].types;
+    assert_eq!((&types["http.status"], &types["ok"]), (&json!("int64"), &json!("bool")));
+    assert_eq!(
+        (&types["shares"], &types["large"]),
+        (&json!("list<element: double>"), &json!("string"))
+    );
+}
+
+#[test]
+fn little_memory_and_short_files_change_nothing_but_their_number() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out");
+    let ring = lapped_ring(&dir.path().join("ring"), 1);
+    let options = ParquetOptions { memory: 20_000, rows: 100, ..ParquetOptions::new(&path) };
+    let mut out = Parquet::open("parquet", &options).unwrap();
+    ring.export(&mut out);
+    close(out);
+    let Some(files) = read(&path) else { return };
+    check(&files, &ring);
+    let plain = |at: &str| &files[&format!("perfring-export.Plain{at}.parquet")];
+    assert!(plain("").rows.len() == 100 && plain("-2").rows.len() < 100);
+    assert!(plain("").groups > 1);
+}
+
+/// Where the records' fields change, or have names that are taken.
+#[test]
+fn what_has_no_column_is_in_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, ring) = (dir.path().join("out"), dir.path().join("ring"));
+    let create = Options { size: 1 << 20, time: true, ..Options::default() };
+    let mut producer = Producer::create(&ring, &create).unwrap();
+    let mut followed = Followed::open(&ring, 1);
+    producer.register(&JSON).unwrap();
+    for at in 0..2000 {
+        // The first 1024 tell the columns.
+        let json = match at {
+            7 => r#"{"mixed":[1]}"#,
+            0..1024 => r#"{"time":1,"a":-1,"b":"text","more":true,"mixed":1}"#,
+            _ => r#"{"a":9223372036854775808,"new":{"x":[1]},"b":5,"mixed":"s"}"#,
+        };
+        producer.publish(JSON.id, json.as_bytes()).unwrap();
+    }
+    let mut out = Parquet::open("parquet", &ParquetOptions::new(&path)).unwrap();
+    followed.read().export(&mut out);
+    close(out);
+    let Some(files) = read(&path) else { return };
+    let file = &files["demo.Json.parquet"];
+    let own = |row: &Json| {
+        ["field.time", "a", "b", "field.more", "mixed", "more"].map(|name| row[name].clone())
+    };
+    assert_eq!(
+        own(&file.rows[0]),
+        [json!(1), json!(-1), json!("text"), json!(true), json!("1"), Json::Null]
+    );
+    let more = r#"{"a":9223372036854775808,"new":{"x":[1]},"b":5}"#;
+    let null = Json::Null;
+    assert_eq!(
+        own(&file.rows[1999]),
+        [null.clone(), null.clone(), null.clone(), null, json!("\"s\""), json!(more)]
+    );
+    assert_eq!(file.rows.len(), 2000);
+}
+
+#[test]
+fn types_of_one_name_share_a_file_if_they_have_the_same_columns() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out");
+    let mut out = Parquet::open("parquet", &ParquetOptions::new(&path)).unwrap();
+    let mut rings = Vec::new();
+    for id in 0..3u32 {
+        let ring = dir.path().join(format!("ring {id}"));
+        let mut producer =
+            Producer::create(&ring, &Options { time: true, ..Options::default() }).unwrap();
+        publish(&mut producer, 0).unwrap();
+        // The same name under another number; in the last ring it is of another encoding.
+        let kind = RecordType::new(6000 + id).unwrap();
+        let encoding = if id == 2 { Encoding::Utf8 } else { Encoding::Tagged };
+        producer.register(&Schema { id: kind, encoding, ..TAGGED }).unwrap();
+        let payload = if id == 2 { b"text".to_vec() } else { tagged(id.into()) };
+        producer.publish(kind, &payload).unwrap();
+        let mut followed = Followed::open(&ring, id + 1);
+        followed.read().export(&mut out);
+        rings.push(followed);
+    }
+    close(out);
+    let Some(files) = read(&path) else { return };
+    rings.iter().for_each(|ring| assert_eq!(check(&files, ring).0, 2));
+    let mut names: Vec<_> = files.keys().map(String::as_str).collect();
+    names.sort_unstable();
+    assert_eq!(
+        names,
+        ["demo.Tagged_event.parquet", "losses.parquet", "perfring-export.Plain.parquet"]
+    );
+    assert_eq!(files["perfring-export.Plain.parquet"].rows.len(), 3);
+    assert_eq!(files["losses.parquet"].rows.len(), 0);
+}
+
+#[test]
+fn a_directory_of_something_else_is_left_alone_and_what_is_not_finished_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out");
+    let ring = full_ring(&dir.path().join("ring"), 1);
+    let mut out = Parquet::open("parquet", &ParquetOptions::new(&path)).unwrap();
+    ring.export(&mut out);
+    assert!(path.read_dir().unwrap().count() > 0);
+    drop(out);
+    assert_eq!(path.read_dir().unwrap().count(), 0);
+    std::fs::write(path.join("thesis.tex"), "mine").unwrap();
+    let overwrite = ParquetOptions { overwrite: true, ..ParquetOptions::new(&path) };
+    let refused = Parquet::open("parquet", &overwrite).unwrap_err();
+    assert!(refused.to_string().contains("exists already"), "{refused}");
+    assert!(path.join("thesis.tex").exists());
+}

@@ -1,0 +1,252 @@
+//! What Perfetto sees of a trace: parsed by the messages that Perfetto's own Python package ships.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use common::shapes::{full_ring, lapped_ring};
+use common::{Followed, close, python, skip};
+use perfring_export::{Output, Perfetto, PerfettoOptions};
+use perfring_telemetry::{
+    Gauge, Histogram, Log, Resource, Severity, Sink, SpanEnd, SpanId, SpanStart, Sum, TraceId,
+    options,
+};
+use perfring_types::read::Value;
+use serde_json::{Value as Json, json};
+use std::path::Path;
+
+/// The events of a trace; `None` if there is nothing to read it with.
+fn read(path: &Path) -> Option<Vec<Json>> {
+    let module = "perfetto.protos.perfetto.trace.perfetto_trace_pb2";
+    let Some(out) = python(module, include_str!("readers/perfetto.py"), &[path.to_str().unwrap()])
+    else {
+        skip("Python has no perfetto (pip: perfetto, protobuf)");
+        return None;
+    };
+    Some(out.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+}
+
+fn options_of(path: &Path) -> PerfettoOptions {
+    PerfettoOptions { path: path.into(), overwrite: false }
+}
+
+/// A value as an event's arguments have it.
+fn argument(value: &Value) -> Json {
+    match value {
+        Value::Null => json!("null"),
+        Value::I128(value) => json!(value.to_string()),
+        Value::U128(value) => json!(value.to_string()),
+        Value::F32(value) => json!(f64::from(*value)),
+        Value::List(values) => values.iter().map(argument).collect(),
+        Value::Struct(fields) => {
+            fields.iter().map(|(name, value)| (name.to_string(), argument(value))).collect()
+        }
+        other => serde_json::to_value(other).unwrap(),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    Value::Bytes(bytes.to_vec()).to_string()
+}
+
+/// Every record of the ring is an instant with all its fields, and every loss one with its figures.
+fn check(events: &[Json], ring: &Followed) -> usize {
+    let clocks = events.iter().find_map(|event| event.get("clocks")).unwrap();
+    let ahead = clocks[1].as_u64().unwrap() - clocks[0].as_u64().unwrap();
+    let mut instants = events.iter().filter(|event| {
+        event["on"]["name"] == json!(ring.origin.name) && event["type"] == json!("instant")
+    });
+    let (mut records, mut losses) = (ring.records().into_iter(), ring.losses().into_iter());
+    let mut count = 0;
+    for item in &ring.items {
+        let event = instants.next().unwrap();
+        let parent = &event["on"]["parent"];
+        assert_eq!(parent["pid"], json!(std::process::id()));
+        assert_eq!(parent["process"], json!(ring.origin.producer.name));
+        let args = event["args"].as_object().unwrap();
+        let common::Kept::Record { .. } = item else {
+            let lost = losses.next().unwrap();
+            let plural = if lost.records == 1 { "record" } else { "records" };
+            let name = format!("LOST {} {plural}: {}", lost.records, lost.cause.name());
+            assert_eq!(event["name"], json!(name));
+            let cause = lost.cause.name();
+            let (pos, records, bytes) = (lost.pos, lost.records, lost.bytes);
+            let expected =
+                json!({"ring.pos": pos, "records": records, "bytes": bytes, "cause": cause});
+            assert_eq!(event["args"], expected);
+            continue;
+        };
+        let record = records.next().unwrap();
+        count += 1;
+        assert_eq!(event["at"].as_u64(), record.time);
+        // The snapshot is of the first ring's anchor: another's may be some ns off.
+        let wall = event["at"].as_u64().unwrap() + ahead;
+        assert!(wall.abs_diff(record.wall.unwrap()) < 20_000);
+        assert_eq!(args["ring.pos"], json!(record.pos));
+        let mut own = args.clone();
+        own.remove("ring.pos");
+        match &record.value {
+            Some(value @ Value::Struct(_)) => {
+                assert_eq!(event["name"], json!(record.name));
+                assert_eq!(Json::Object(own), argument(value));
+            }
+            Some(value) => assert_eq!(Json::Object(own), json!({"value": argument(value)})),
+            None if record.name.is_empty() => {
+                assert_eq!(event["name"], json!("type 4999"));
+                assert_eq!(Json::Object(own), json!({"bytes": hex(&record.bytes)}));
+            }
+            None => {
+                assert!(own["damage"].as_str().unwrap().contains("not JSON"));
+                assert_eq!(own["bytes"], json!(hex(&record.bytes)));
+            }
+        }
+    }
+    assert_eq!((instants.next(), losses.next()), (None, None));
+    // The counter of losses ends at their sum.
+    let counter = format!("{}: lost records", ring.origin.name);
+    let last = events.iter().rfind(|event| event["on"]["name"] == json!(counter)).unwrap();
+    let sum: u64 = ring.losses().iter().map(|lost| lost.records).sum();
+    assert_eq!(last["value"], json!(sum));
+    count
+}
+
+#[test]
+fn every_record_and_every_loss_is_in_the_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trace.pftrace");
+    let rings =
+        [full_ring(&dir.path().join("full"), 1), lapped_ring(&dir.path().join("lapped"), 2)];
+    let mut out = Perfetto::open("trace", &options_of(&path)).unwrap();
+    rings.iter().for_each(|ring| ring.export(&mut out));
+    close(out);
+    let Some(events) = read(&path) else { return };
+    let counts = rings.each_ref().map(|ring| check(&events, ring));
+    println!("{counts:?} records, {:?}", rings.map(|ring| ring.losses().len()));
+    assert!(counts.iter().all(|count| *count > 800));
+}
+
+#[test]
+fn spans_logs_and_metrics_are_what_perfetto_calls_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, ring) = (dir.path().join("trace.pftrace"), dir.path().join("ring"));
+    let resource = Resource::default().with("service.name", "shop");
+    let sink = Sink::create(&ring, &options(), resource).unwrap();
+    let trace = TraceId([7; 16]);
+    let (outer, inner, other, unseen) =
+        (SpanId([1; 8]), SpanId([2; 8]), SpanId([3; 8]), SpanId([4; 8]));
+    let k = &[("k", 5u64.into())];
+    sink.emit(&SpanStart { attributes: k, ..SpanStart::new(trace, outer, "request") }).unwrap();
+    sink.emit(&SpanStart::new(trace, inner, "query")).unwrap();
+    // They end in the order in which they began, as spans of threads do.
+    sink.emit(&SpanStart::new(trace, other, "query")).unwrap();
+    sink.emit(&SpanStart { attributes: k, ..SpanStart::new(trace, inner, "") }).unwrap();
+    sink.emit(&SpanEnd::new(trace, outer, "request")).unwrap();
+    sink.emit(&SpanEnd::new(trace, inner, "query")).unwrap();
+    sink.emit(&SpanEnd { duration_nano: Some(1000), ..SpanEnd::new(trace, unseen, "gone") })
+        .unwrap();
+    let log = Log { severity: Some(Severity::Warn), body: "hello".into(), ..Log::default() };
+    sink.emit(&log).unwrap();
+    sink.emit(&Log { attributes: &[("thread.id", 77u64.into())], ..log }).unwrap();
+    sink.emit(&Gauge { unit: "By", ..Gauge::new("free", -5i64) }).unwrap();
+    sink.emit(&Gauge { attributes: k, ..Gauge::new("load", 0.5) }).unwrap();
+    sink.emit(&Sum::cumulative("orders", u64::MAX)).unwrap();
+    sink.emit(&Sum { unit: "{order}", ..Sum::delta("new", 3u64) }).unwrap();
+    let state = Histogram::state("took", &[1.0], &[2, 1]);
+    sink.emit(&Histogram { unit: "ns", count: Some(3), sum: Some(4.5), ..state }).unwrap();
+    sink.emit(&Gauge::new("odd", f64::NAN)).unwrap();
+
+    let mut followed = Followed::open(&ring, 1);
+    followed.read();
+    let mut out = Perfetto::open("trace", &options_of(&path)).unwrap();
+    followed.export(&mut out);
+    out.flush().unwrap(); // it is whole before it is closed, too
+    let Some(events) = read(&path) else { return };
+    let stamps: Vec<u64> = followed.records().iter().map(|record| record.time.unwrap()).collect();
+    // Type, name, value, nanoseconds after which record.
+    let shown: Vec<_> = events.iter().filter(|event| event.get("type").is_some()).collect();
+    let rows: Vec<_> = shown
+        .iter()
+        .map(|event| {
+            let text = |name: &str| event[name].as_str().unwrap().to_owned();
+            (text("type"), text("name"), event["on"]["name"].clone(), event["value"].clone())
+        })
+        .collect();
+    let (spans, ring) = (json!("spans"), json!("ring"));
+    let row = |a: &str, b: &str, c: &Json, d: Json| (a.to_owned(), b.to_owned(), c.clone(), d);
+    let null = Json::Null;
+    let expected = [
+        row("instant", "perfring.Resource", &ring, null.clone()),
+        row("slice_begin", "request", &spans, null.clone()),
+        row("slice_begin", "query", &spans, null.clone()),
+        row("slice_begin", "query", &spans, null.clone()),
+        row("instant", "more", &spans, null.clone()),
+        row("slice_end", "", &spans, null.clone()),
+        row("slice_end", "", &spans, null.clone()),
+        row("slice_begin", "gone", &spans, null.clone()),
+        row("slice_end", "", &spans, null.clone()),
+        row("instant", "hello", &ring, null.clone()),
+        row("instant", "hello", &null, null.clone()),
+        row("counter", "", &json!("free"), json!(-5)),
+        row("counter", "", &json!("load{k=5}"), json!(0.5)),
+        row("counter", "", &json!("orders"), json!(u64::MAX as f64)),
+        row("counter", "", &json!("new"), json!(3)),
+        row("counter", "", &json!("took.count"), json!(3)),
+        row("counter", "", &json!("took.sum"), json!(4.5)),
+        row("instant", "perfring.Gauge", &ring, null),
+    ];
+    for (is, should) in rows.iter().zip(&expected) {
+        assert_eq!(is, should);
+    }
+    assert_eq!(rows.len(), expected.len());
+    // Each span has a track; begin, more and end of one are on the same.
+    let track = |at: usize| shown[at]["track"].as_u64().unwrap();
+    assert_eq!((track(1), track(2), track(2), track(7)), (track(5), track(4), track(6), track(8)));
+    assert!(track(1) != track(2) && track(2) != track(3) && track(3) != track(1));
+    assert_eq!(shown[8]["at"].as_u64().unwrap() - shown[7]["at"].as_u64().unwrap(), 1000);
+    let at = |at: usize| shown[at]["at"].as_u64().unwrap();
+    assert_eq!((at(0), at(1), at(5), at(8)), (stamps[0], stamps[1], stamps[5], stamps[7]));
+    assert_eq!(shown[1]["args"]["k"], json!(5));
+    assert_eq!(shown[4]["args"]["k"], json!(5));
+    assert_eq!(shown[9]["categories"], json!(["log", "WARN"]));
+    assert_eq!(shown[9]["args"]["body"], json!("hello"));
+    assert_eq!(shown[10]["on"]["tid"], json!(77));
+    let units: Vec<_> = (11..17).map(|at| shown[at]["on"]["unit"].as_str().unwrap()).collect();
+    let count = "UNIT_COUNT";
+    assert_eq!(units, ["UNIT_SIZE_BYTES", count, count, "order", count, "UNIT_TIME_NS"]);
+    let adds: Vec<_> =
+        (11..17).map(|at| shown[at]["on"]["is_incremental"] == json!(true)).collect();
+    assert_eq!(adds, [false, false, false, true, false, false]);
+    for event in &shown[1..] {
+        let parent = &event["on"]["parent"];
+        assert_eq!(parent, &json!({"pid": std::process::id(), "process": "shop"}));
+    }
+}
+
+#[test]
+fn a_file_that_is_there_is_left_alone_and_a_full_disk_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trace.pftrace");
+    std::fs::write(&path, "mine").unwrap();
+    let refused = Perfetto::open("trace", &options_of(&path)).unwrap_err();
+    assert!(refused.to_string().contains("exists already"), "{refused}");
+    assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+    close_empty(Perfetto::open("trace", &PerfettoOptions { overwrite: true, ..options_of(&path) }));
+    assert_eq!(std::fs::read(&path).unwrap(), b"");
+    let missing = Perfetto::open("trace", &options_of(&dir.path().join("no/t"))).unwrap_err();
+    assert!(missing.to_string().contains("make it first"), "{missing}");
+
+    let full = PerfettoOptions { path: "/dev/full".into(), overwrite: true };
+    let mut out = Perfetto::open("trace", &full).unwrap();
+    let ring = full_ring(&dir.path().join("full"), 1);
+    let mut failed = None;
+    ring.events(0, |event| {
+        if failed.is_none() {
+            failed = out.take(event).err();
+        }
+    });
+    let failed = failed.or_else(|| out.flush().err()).unwrap();
+    assert!(failed.to_string().contains("is full; free some space"), "{failed}");
+}
+
+fn close_empty(output: Result<Perfetto, perfring_export::OutputError>) {
+    output.unwrap().close(std::time::Instant::now()).unwrap();
+}

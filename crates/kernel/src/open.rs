@@ -1,0 +1,354 @@
+//! Asking the kernel for rings.
+
+use crate::{EventKind, KernelRing};
+use perfring_shm::{KernelEvent, KernelEventSpec, MappedKernel, NoEvent, Whose};
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use thiserror::Error;
+
+/// What the kernel is asked for.
+///
+/// ```
+/// use perfring_kernel::{EventKind, Options, Target, open};
+/// let options = Options {
+///     events: vec![EventKind::Switches],
+///     ..Options::of(Target::Process(std::process::id()))
+/// };
+/// match open(&options) {
+///     Ok(rings) => assert!(!rings.is_empty()), // one for each processor
+///     Err(error) => eprintln!("{error}"),      // this machine forbids it: a sentence says why
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Which events. Default `context-switches`.
+    pub events: Vec<EventKind>,
+    /// Whose.
+    pub target: Target,
+    /// Bytes of each ring's data area: a power of two of whole pages. Default 512 KiB, which is what
+    /// a user may have for each processor on most systems (`/proc/sys/kernel/perf_event_mlock_kb`).
+    pub data_size: u64,
+    /// How often the clocks are looked at, ns. Default 1 ms.
+    pub clock_period_ns: u64,
+}
+
+/// Whose events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A process's: all threads that it has now, and the threads and processes that those start. (A
+    /// thread that one starts just now, before it was come to itself, can be missed.)
+    Process(u32),
+    /// All that happens on the machine.
+    System,
+}
+
+impl Options {
+    /// Context switches of this target.
+    #[must_use]
+    pub fn of(target: Target) -> Self {
+        Options {
+            events: vec![EventKind::ContextSwitches],
+            target,
+            data_size: 512 << 10,
+            clock_period_ns: 1_000_000,
+        }
+    }
+}
+
+/// Why the kernel gives no ring.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// There is nothing to be asked for.
+    #[error("no event was asked for")]
+    Nothing,
+    /// There is no such process.
+    #[error("there is no process {pid}")]
+    NoProcess {
+        /// Its id, as this process would see it.
+        pid: u32,
+    },
+    /// The size cannot be used.
+    #[error("a ring of {size} bytes cannot be had of the kernel: a power of two of whole pages")]
+    Size {
+        /// What was asked for.
+        size: u64,
+    },
+    /// This user may not see what happens in the kernel, and the event happens there alone.
+    #[error(
+        "{event} happen in the kernel itself, which this user may not watch{}: ask for `switches` \
+         instead, which the kernel tells of one's own processes; or be root, or have CAP_PERFMON, \
+         or have /proc/sys/kernel/perf_event_paranoid set to 1 or less",
+        paranoid()
+    )]
+    Kernel {
+        /// Which.
+        event: EventKind,
+    },
+    /// This user may not.
+    #[error(
+        "this user may not have {event} {of}{}: {}{}",
+        paranoid(),
+        if *.system {
+            "be root, or have CAP_PERFMON, or have /proc/sys/kernel/perf_event_paranoid set to 0 \
+             or less; or watch a process of one's own"
+        } else {
+            "watch a process of one's own (where /proc/sys/kernel/perf_event_paranoid is more than \
+             2, have it set to 2), or be root, or have CAP_PERFMON and CAP_SYS_PTRACE"
+        },
+        sandbox()
+    )]
+    Forbidden {
+        /// Which.
+        event: EventKind,
+        /// Of whom: a process or all.
+        of: String,
+        /// All that happens on the machine was asked for.
+        system: bool,
+    },
+    /// The kernel has no such events, or a sandbox says so.
+    #[error(
+        "this kernel has no perf events: it was built without CONFIG_PERF_EVENTS, or stands in for \
+         Linux as gVisor does{}",
+        sandbox()
+    )]
+    Missing,
+    /// The kernel does not know what it was asked for.
+    #[error(
+        "this kernel does not have {event} on the clock of perfring's stamps: Linux 4.1 or later \
+         has (`use_clockid` with CLOCK_BOOTTIME)"
+    )]
+    Unknown {
+        /// Which.
+        event: EventKind,
+    },
+    /// So much memory may not be locked.
+    #[error(
+        "this user may not have rings of {size} bytes for each processor: ask for smaller ones, or \
+         raise /proc/sys/kernel/perf_event_mlock_kb or `ulimit -l`"
+    )]
+    Memory {
+        /// Bytes of a ring.
+        size: u64,
+    },
+    /// Too many descriptors.
+    #[error(
+        "{needed} descriptors are needed, one for each event, thread and processor, and this \
+         process may not open so many: raise `ulimit -n`, or ask for fewer events"
+    )]
+    Descriptors {
+        /// How many.
+        needed: usize,
+    },
+    /// The system refused.
+    #[error("cannot have {event} of the kernel: {step}: {source}")]
+    Io {
+        /// Which.
+        event: EventKind,
+        /// What was being done.
+        step: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl OpenError {
+    /// Whether this machine, or its administrator, forbids it: nothing is wrong with what was asked.
+    #[must_use]
+    pub fn is_forbidden(&self) -> bool {
+        matches!(
+            self,
+            OpenError::Kernel { .. }
+                | OpenError::Forbidden { .. }
+                | OpenError::Missing
+                | OpenError::Unknown { .. }
+        )
+    }
+}
+
+/// The setting that most often forbids it.
+fn paranoid() -> String {
+    match fs::read_to_string("/proc/sys/kernel/perf_event_paranoid") {
+        Ok(text) => format!(" (/proc/sys/kernel/perf_event_paranoid is {})", text.trim()),
+        Err(_) => String::new(),
+    }
+}
+
+/// What else may forbid it.
+fn sandbox() -> &'static str {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let filtered = status
+        .lines()
+        .any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"));
+    if filtered {
+        "; or a seccomp filter, which this process has, forbids the system call: start the \
+         container with one that allows perf_event_open"
+    } else {
+        ""
+    }
+}
+
+/// Opens a ring for each processor, with all the events in it. They write from now on.
+///
+/// # Errors
+/// See [`OpenError`].
+pub fn open(options: &Options) -> Result<Vec<KernelRing>, OpenError> {
+    // Whoever waits is woken at a quarter of a ring: the rest is for what comes before it reads.
+    let wakeup = u32::try_from(options.data_size / 4).unwrap_or(u32::MAX);
+    let specs = EventKind::specs(&options.events, options.clock_period_ns, wakeup);
+    let Some((first, _)) = specs.first() else { return Err(OpenError::Nothing) };
+    if !options.data_size.is_power_of_two() {
+        return Err(OpenError::Size { size: options.data_size });
+    }
+    let cpus = cpus();
+    let tids = match options.target {
+        Target::Process(pid) => Some(threads(pid)?),
+        Target::System => None,
+    };
+    let needed = specs.len() * cpus.len() * tids.as_ref().map_or(1, Vec::len);
+    let asked = Asked { options, needed };
+    let mut rings = Vec::new();
+    for cpu in cpus {
+        let whose: Vec<Whose> = match &tids {
+            Some(tids) => tids.iter().map(|tid| Whose::Thread { tid: *tid, cpu }).collect(),
+            None => vec![Whose::Cpu(cpu)],
+        };
+        if let Some(ring) = asked.ring(&specs, &whose)? {
+            rings.push(KernelRing::new(ring.0, ring.1, cpu));
+        }
+    }
+    match (rings.is_empty(), options.target) {
+        (true, Target::Process(pid)) => return Err(OpenError::NoProcess { pid }),
+        (true, Target::System) => return Err(OpenError::Missing),
+        _ => {}
+    }
+    let failed = |source| OpenError::Io { event: *first, step: "enabling it", source };
+    rings.iter().try_for_each(KernelRing::enable).map_err(failed)?;
+    Ok(rings)
+}
+
+struct Asked<'a> {
+    options: &'a Options,
+    needed: usize,
+}
+
+type Spec = (EventKind, KernelEventSpec);
+type Identified = (MappedKernel, HashMap<u64, EventKind>);
+
+impl Asked<'_> {
+    /// The ring of one processor; none if none of the threads lives any more, or the processor is
+    /// off.
+    fn ring(&self, specs: &[Spec], whose: &[Whose]) -> Result<Option<Identified>, OpenError> {
+        let (mut ids, mut events) = (HashMap::new(), Vec::new());
+        for whose in whose {
+            for (kind, spec) in specs {
+                let Some(event) = self.event(*kind, *spec, *whose)? else { continue };
+                let failed =
+                    |source| OpenError::Io { event: *kind, step: "asking for its number", source };
+                ids.insert(event.id().map_err(failed)?, *kind);
+                events.push(event);
+            }
+        }
+        let Some((event, _)) = specs.first().filter(|_| !events.is_empty()) else {
+            return Ok(None);
+        };
+        let size = self.options.data_size;
+        let mapped = MappedKernel::map(events, size).map_err(|source| match source.kind() {
+            io::ErrorKind::PermissionDenied => OpenError::Memory { size },
+            io::ErrorKind::InvalidInput => OpenError::Size { size },
+            _ => OpenError::Io { event: *event, step: "mapping its ring", source },
+        })?;
+        Ok(Some((mapped, ids)))
+    }
+
+    /// An event; none if its thread has ended, or its processor is off.
+    fn event(
+        &self,
+        kind: EventKind,
+        mut spec: KernelEventSpec,
+        whose: Whose,
+    ) -> Result<Option<KernelEvent>, OpenError> {
+        let mut opened = KernelEvent::open(&spec, whose);
+        if matches!(opened, Err(NoEvent::Forbidden)) {
+            spec.user_only = true;
+            opened = KernelEvent::open(&spec, whose);
+            if opened.is_ok() && kind.is_the_kernels() {
+                return Err(OpenError::Kernel { event: kind });
+            }
+        }
+        let system = matches!(whose, Whose::Cpu(_));
+        Err(match opened {
+            Ok(event) => return Ok(Some(event)),
+            Err(NoEvent::Gone) => return Ok(None),
+            Err(NoEvent::Forbidden) => {
+                let of = match self.options.target {
+                    Target::Process(pid) => format!("of process {pid}"),
+                    Target::System => "of the whole machine".to_owned(),
+                };
+                OpenError::Forbidden { event: kind, of, system }
+            }
+            Err(NoEvent::Missing) => OpenError::Missing,
+            Err(NoEvent::Unknown) => OpenError::Unknown { event: kind },
+            Err(NoEvent::Descriptors) => OpenError::Descriptors { needed: self.needed },
+            Err(NoEvent::Other(source)) => {
+                OpenError::Io { event: kind, step: "perf_event_open", source }
+            }
+        })
+    }
+}
+
+/// The threads that a process has now.
+fn threads(pid: u32) -> Result<Vec<i32>, OpenError> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Err(OpenError::NoProcess { pid });
+    };
+    let mut tids: Vec<i32> =
+        tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
+    tids.sort_unstable();
+    match tids.is_empty() {
+        true => Err(OpenError::NoProcess { pid }),
+        false => Ok(tids),
+    }
+}
+
+/// The processors that are on.
+fn cpus() -> Vec<i32> {
+    let text = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let cpus = cpu_list(text.trim());
+    if !cpus.is_empty() {
+        return cpus;
+    }
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    (0..i32::try_from(count).unwrap_or(1)).collect()
+}
+
+/// A list as the kernel writes it: `0-3,8`.
+fn cpu_list(text: &str) -> Vec<i32> {
+    const MOST: i32 = 1 << 16;
+    let mut cpus = Vec::new();
+    for range in text.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        if let (Ok(first), Ok(last)) = (first.parse::<i32>(), last.parse::<i32>())
+            && first >= 0
+            && last < MOST
+        {
+            cpus.extend(first..=last);
+        }
+    }
+    cpus
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_are_listed_as_the_kernel_writes_them() {
+        assert_eq!(cpu_list("0"), [0]);
+        assert_eq!(cpu_list("0-3,8,10-11"), [0, 1, 2, 3, 8, 10, 11]);
+        for odd in ["", "x", "-1", "3-", "0-99999999", "5-4"] {
+            assert!(cpu_list(odd).is_empty(), "{odd:?}");
+        }
+    }
+}

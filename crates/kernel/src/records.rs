@@ -1,0 +1,326 @@
+//! The kernel's records, as records of perfring's: what each is called, and its fields.
+
+use bytemuck::{Pod, Zeroable};
+use perfring_types::read::{Type, TypeTable};
+use perfring_types::{Encoding, Enum, Field, Record, Schema, Shape};
+
+/// What a processor was doing.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Record)]
+pub enum Mode {
+    /// The kernel did not say.
+    #[record(name = "unknown")]
+    Unknown,
+    /// The kernel's own code.
+    #[record(name = "kernel")]
+    Kernel,
+    /// A program.
+    #[record(name = "user")]
+    User,
+    /// A hypervisor.
+    #[record(name = "hypervisor")]
+    Hypervisor,
+    /// A guest's kernel.
+    #[record(name = "guest kernel")]
+    GuestKernel,
+    /// A guest's program.
+    #[record(name = "guest user")]
+    GuestUser,
+}
+
+macro_rules! samples {
+    ($($(#[$doc:meta])* $name:ident, $full:literal, $unit:literal $(, $at:ident)*;)*) => {$(
+        $(#[$doc])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug, Record, Pod, Zeroable)]
+        #[record(name = $full)]
+        pub struct $name {
+            /// The process.
+            pub pid: u32,
+            /// The thread.
+            pub tid: u32,
+            /// The processor.
+            pub cpu: u32,
+            /// What the processor was doing.
+            pub mode: Enum<Mode>,
+            /// How much the sample stands for.
+            #[record(unit = $unit)]
+            pub period: u64,
+            $(
+                /// Its address: of the instruction, which is 0 if this user may not know it (`ip`), or
+                /// of what was accessed (`addr`).
+                pub $at: u64,
+            )*
+        }
+    )*};
+}
+
+samples! {
+    /// A processor was here: `cpu-clock`.
+    CpuClock, "perf.CpuClock", "ns", ip;
+    /// A task was here: `task-clock`.
+    TaskClock, "perf.TaskClock", "ns", ip;
+    /// A page fault: `page-faults`.
+    PageFault, "perf.PageFault", "{fault}", ip, addr;
+    /// A page fault that needed no reading: `minor-faults`.
+    MinorFault, "perf.MinorFault", "{fault}", ip, addr;
+    /// A page fault that needed reading from a disk: `major-faults`.
+    MajorFault, "perf.MajorFault", "{fault}", ip, addr;
+    /// A task left its processor: `context-switches`.
+    ContextSwitch, "perf.ContextSwitch", "{switch}";
+    /// A task goes on on another processor: `cpu-migrations`.
+    CpuMigration, "perf.CpuMigration", "{migration}";
+    /// An unaligned access that the kernel made good: `alignment-faults`.
+    AlignmentFault, "perf.AlignmentFault", "{fault}", ip, addr;
+    /// An instruction that the kernel stood in for: `emulation-faults`.
+    EmulationFault, "perf.EmulationFault", "{fault}", ip, addr;
+    /// A switch between tasks of different control groups: `cgroup-switches`.
+    CgroupSwitch, "perf.CgroupSwitch", "{switch}";
+    /// A sample of an event that is not known here.
+    Sample, "perf.Sample", "", ip, addr;
+}
+
+/// Which way a task was switched.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Record)]
+pub enum Switched {
+    /// It runs now.
+    #[record(name = "in")]
+    In,
+    /// It waits for something.
+    #[record(name = "out")]
+    Out,
+    /// It could run, and others do.
+    #[record(name = "preempted")]
+    Preempted,
+}
+
+/// A task came to its processor or left it: `switches`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Record, Pod, Zeroable)]
+#[record(name = "perf.Switch")]
+pub struct Switch {
+    /// The process.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// The processor.
+    pub cpu: u32,
+    /// Which way.
+    pub switched: Enum<Switched>,
+}
+
+/// As `perf.Switch`, where a whole processor is watched: with the task that comes next, or that was
+/// there before.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Record, Pod, Zeroable)]
+#[record(name = "perf.SwitchCpuWide")]
+pub struct SwitchCpuWide {
+    /// The process.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// The processor.
+    pub cpu: u32,
+    /// Which way.
+    pub switched: Enum<Switched>,
+    /// The other process: the next one if this one left, else the one before.
+    pub other_pid: u32,
+    /// The other thread.
+    pub other_tid: u32,
+}
+
+/// A task got a name: `tasks`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Record, Pod, Zeroable)]
+#[record(name = "perf.Comm")]
+pub struct Comm {
+    /// The process.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// The processor.
+    pub cpu: u32,
+    /// 1: as it began another program.
+    pub exec: u32,
+    /// The name.
+    #[record(text)]
+    pub comm: [u8; 16],
+}
+
+macro_rules! tasks {
+    ($($(#[$doc:meta])* $name:ident, $full:literal;)*) => {$(
+        $(#[$doc])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug, Record, Pod, Zeroable)]
+        #[record(name = $full)]
+        pub struct $name {
+            /// The process.
+            pub pid: u32,
+            /// The thread.
+            pub tid: u32,
+            /// The process that started it.
+            pub parent_pid: u32,
+            /// The thread that started it.
+            pub parent_tid: u32,
+            /// The processor.
+            pub cpu: u32,
+        }
+    )*};
+}
+
+tasks! {
+    /// A task begins: `tasks`.
+    Fork, "perf.Fork";
+    /// A task ends: `tasks`.
+    Exit, "perf.Exit";
+}
+
+macro_rules! throttles {
+    ($($(#[$doc:meta])* $name:ident, $full:literal;)*) => {$(
+        $(#[$doc])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug, Record, Pod, Zeroable)]
+        #[record(name = $full)]
+        pub struct $name {
+            /// The process.
+            pub pid: u32,
+            /// The thread.
+            pub tid: u32,
+            /// The processor.
+            pub cpu: u32,
+        }
+    )*};
+}
+
+throttles! {
+    /// The kernel takes no more samples for a while, as there were too many.
+    Throttle, "perf.Throttle";
+    /// It takes samples again.
+    Unthrottle, "perf.Unthrottle";
+}
+
+/// The number of a field of [`MMAP`].
+pub(crate) mod mmap {
+    pub(crate) const PID: u16 = 0;
+    pub(crate) const TID: u16 = 1;
+    pub(crate) const CPU: u16 = 2;
+    pub(crate) const ADDR: u16 = 3;
+    pub(crate) const LEN: u16 = 4;
+    pub(crate) const PGOFF: u16 = 5;
+    pub(crate) const PROT: u16 = 6;
+    pub(crate) const FLAGS: u16 = 7;
+    pub(crate) const INODE: u16 = 8;
+    pub(crate) const FILENAME: u16 = 9;
+}
+
+/// The number of a field of [`OTHER`].
+pub(crate) mod other {
+    pub(crate) const TYPE: u16 = 0;
+    pub(crate) const MISC: u16 = 1;
+    pub(crate) const PID: u16 = 2;
+    pub(crate) const TID: u16 = 3;
+    pub(crate) const CPU: u16 = 4;
+    pub(crate) const BODY: u16 = 5;
+}
+
+const fn tagged(name: &'static str, unit: &'static str, help: &'static str) -> Field<'static> {
+    Field { unit, help, ..Field::new(name, 0, Shape::ANY) }
+}
+
+/// A file was mapped as a program: `mappings`.
+pub(crate) const MMAP: Schema<'static> = Schema {
+    help: "A file was mapped as a program: `mappings`.",
+    ..Schema::new("perf.Mmap2", Encoding::Tagged)
+        .with_fields(
+            0,
+            &[
+                tagged("pid", "", "The process."),
+                tagged("tid", "", "The thread."),
+                tagged("cpu", "", "The processor."),
+                tagged("addr", "", "Where it begins in memory."),
+                tagged("len", "By", "How long it is."),
+                tagged("pgoff", "By", "Where it begins in the file."),
+                tagged("prot", "", "What may be done with it: bits as of mmap(2)."),
+                tagged("flags", "", "How it is mapped: bits as of mmap(2)."),
+                tagged("inode", "", "The file's number on its device."),
+                tagged(
+                    "filename",
+                    "",
+                    "The file, or a name in brackets or with slashes for memory.",
+                ),
+            ],
+        )
+        .with_hashed_id()
+};
+
+/// A record of the kernel's that is not known here.
+pub(crate) const OTHER: Schema<'static> = Schema {
+    help: "A record of the kernel's that perfring does not know.",
+    ..Schema::new("perf.Other", Encoding::Tagged)
+        .with_fields(
+            0,
+            &[
+                tagged("type", "", "Its number in `enum perf_event_type`."),
+                tagged("misc", "", "Its flags."),
+                tagged("pid", "", "The process."),
+                tagged("tid", "", "The thread."),
+                tagged("cpu", "", "The processor."),
+                tagged("body", "", "What it holds, as the kernel wrote it."),
+            ],
+        )
+        .with_hashed_id()
+};
+
+/// The types of all records that a kernel ring gives.
+pub(crate) static SCHEMAS: [Schema<'static>; 20] = [
+    CpuClock::SCHEMA,
+    TaskClock::SCHEMA,
+    PageFault::SCHEMA,
+    MinorFault::SCHEMA,
+    MajorFault::SCHEMA,
+    ContextSwitch::SCHEMA,
+    CpuMigration::SCHEMA,
+    AlignmentFault::SCHEMA,
+    EmulationFault::SCHEMA,
+    CgroupSwitch::SCHEMA,
+    Sample::SCHEMA,
+    Switch::SCHEMA,
+    SwitchCpuWide::SCHEMA,
+    Comm::SCHEMA,
+    Fork::SCHEMA,
+    Exit::SCHEMA,
+    Throttle::SCHEMA,
+    Unthrottle::SCHEMA,
+    MMAP,
+    OTHER,
+];
+
+/// As [`types`], to make a table of: `perfring_consumer::Types::of_schemas`.
+///
+/// ```
+/// assert!(perfring_kernel::schemas().iter().any(|schema| schema.name == "perf.PageFault"));
+/// ```
+#[must_use]
+pub fn schemas() -> &'static [Schema<'static>] {
+    &SCHEMAS
+}
+
+/// The types of the records of any kernel ring.
+///
+/// ```
+/// let types = perfring_kernel::types();
+/// assert!(types.damage().is_empty());
+/// assert_eq!(types.by_name("perf.ContextSwitch").count(), 1);
+/// ```
+#[must_use]
+pub fn types() -> TypeTable {
+    let mut table = TypeTable::default();
+    for schema in &SCHEMAS {
+        // They are ours: a test parses each.
+        if let Ok(kind) = Type::parse(schema.id, &schema.to_json()) {
+            table.add(kind);
+        }
+    }
+    table
+}

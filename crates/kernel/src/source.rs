@@ -1,0 +1,62 @@
+//! A kernel ring among the sources of a merge.
+
+use crate::KernelRing;
+use crate::records::SCHEMAS;
+use perfring_consumer::{Anchors, Fill, Front, Item, Mark, Types};
+use perfring_set::{About, Source, SourceError};
+
+/// Its losses are [`Item::Lost`], its types those that [`types`](crate::types) tells of.
+///
+/// ```
+/// use perfring_kernel::{Options, Target, open};
+/// use perfring_set::Merge;
+/// use std::time::Duration;
+/// let mut merge = Merge::new(Duration::from_millis(20))?;
+/// // merge.add(Box::new(Consumer::attach("/dev/shm/ticks")?));
+/// match open(&Options::of(Target::Process(std::process::id()))) {
+///     Ok(rings) => rings.into_iter().for_each(|ring| drop(merge.add(Box::new(ring)))),
+///     Err(error) => eprintln!("without the kernel's records: {error}"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+impl Source for KernelRing {
+    fn look(&mut self) -> Result<Front, SourceError> {
+        Ok(KernelRing::look(self)?)
+    }
+
+    fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, SourceError> {
+        Ok(KernelRing::take(self)?)
+    }
+
+    fn mark(&self) -> Mark {
+        KernelRing::mark(self)
+    }
+
+    fn release(&mut self, mark: &Mark) {
+        self.release_to(mark);
+    }
+
+    fn fill(&self) -> Fill {
+        KernelRing::fill(self)
+    }
+
+    fn about(&self) -> About {
+        About { uuid: self.uuid(), data_size: self.data_size(), policy: None, timed: true }
+    }
+
+    fn anchors(&self) -> Anchors {
+        KernelRing::anchors().unwrap_or_default()
+    }
+
+    fn types(&self) -> Types {
+        Types::of_schemas(&SCHEMAS)
+    }
+
+    fn has_more_types(&self, _: &Types) -> bool {
+        false
+    }
+
+    fn has_producer(&self) -> bool {
+        !self.is_over()
+    }
+}

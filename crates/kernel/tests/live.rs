@@ -1,0 +1,368 @@
+//! The rings of the kernel that runs here.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use perfring_consumer::types::read::{TypeTable, Value};
+use perfring_consumer::{Cause, Consumer, Item, MachineClock};
+use perfring_kernel::records::{ContextSwitch, PageFault, Switch, Switched};
+use perfring_kernel::{EventKind, KernelRing, OpenError, Options, Target, open, types};
+use perfring_producer::{Producer, RecordType};
+use perfring_types::Record as _;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How far a stamp of ours may be from the clock.
+const ERROR_NS: u64 = 12_000;
+/// No condition is waited for longer.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The rings, if this machine gives them.
+fn rings(options: &Options) -> Option<Vec<KernelRing>> {
+    match open(options) {
+        Ok(rings) => Some(rings),
+        Err(error) if error.is_forbidden() => {
+            assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "not to be skipped: {error}");
+            println!("SKIPPED: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn options(pid: u32, events: &[EventKind]) -> Options {
+    Options { events: events.to_vec(), ..Options::of(Target::Process(pid)) }
+}
+
+/// A shell that does one thing for each line it gets, and answers with a line.
+struct Driven {
+    child: Child,
+    to: Option<ChildStdin>,
+    from: BufReader<ChildStdout>,
+}
+
+impl Driven {
+    fn start(script: &str) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (to, from) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        let mut driven = Driven { child, to, from };
+        driven.ask("begin");
+        driven
+    }
+
+    fn ask(&mut self, line: &str) -> String {
+        writeln!(self.to.as_mut().unwrap(), "{line}").unwrap();
+        let mut answer = String::new();
+        self.from.read_line(&mut answer).unwrap();
+        answer
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Context switches so far, once it is off the processor and waits: `/proc/PID/syscall` is
+    /// "running" until then.
+    fn switches_at_rest(&self) -> u64 {
+        let until = Instant::now() + LIMIT;
+        while fs::read_to_string(format!("/proc/{}/syscall", self.pid()))
+            .is_ok_and(|text| text.trim() == "running")
+        {
+            assert!(Instant::now() < until, "it never rests");
+            std::thread::yield_now();
+        }
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        status.lines().filter_map(|line| line.split_once("ctxt_switches:")).map(number).sum()
+    }
+}
+
+fn number((_, text): (&str, &str)) -> u64 {
+    text.trim().parse().unwrap()
+}
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        self.to = None; // the end of its input is its end
+        let _ = self.child.wait();
+    }
+}
+
+/// What came out of a ring.
+#[derive(Default)]
+struct Seen {
+    /// Stamp, name, value.
+    records: Vec<(u64, String, Value)>,
+    lost: u64,
+}
+
+impl Seen {
+    /// Everything that is there now.
+    fn drain(&mut self, rings: &mut [KernelRing], types: &TypeTable) {
+        for ring in rings {
+            ring.look().unwrap();
+            while let Some((item, _)) = ring.take().unwrap() {
+                match item {
+                    Item::Record(record) => {
+                        let kind = types.get(RecordType::new(record.kind).unwrap()).unwrap();
+                        let value = kind.decode(record.bytes).unwrap();
+                        self.records.push((record.time.unwrap(), kind.name.clone(), value));
+                    }
+                    Item::Lost(lost) => {
+                        assert_eq!(lost.cause, Cause::Full);
+                        self.lost += lost.records;
+                    }
+                }
+            }
+            let mark = ring.mark();
+            ring.release_to(&mark);
+        }
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        self.records.iter().filter(|(_, of, _)| of == name).count() as u64
+    }
+}
+
+const ECHO: &str = "while read line; do echo $line; done";
+
+#[test]
+fn each_context_switch_of_a_process_is_a_record_no_more_and_no_less() {
+    let mut child = Driven::start(ECHO);
+    let before = child.switches_at_rest();
+    let clock = MachineClock::find().unwrap();
+    let began = clock.now_ns();
+    let events = [EventKind::ContextSwitches, EventKind::Switches];
+    let Some(mut rings) = rings(&options(child.pid(), &events)) else { return };
+    let (types, mut seen, mut rounds) = (types(), Seen::default(), 0);
+    while child.switches_at_rest() < before + 200 {
+        assert_eq!(child.ask(&format!("line {rounds}")), format!("line {rounds}\n"));
+        rounds += 1;
+        if rounds % 16 == 0 {
+            seen.drain(&mut rings, &types);
+        }
+    }
+    let switches = child.switches_at_rest() - before;
+    let ended = clock.now_ns();
+    seen.drain(&mut rings, &types);
+    println!("{rounds} lines, {switches} switches, {} records", seen.records.len());
+    assert_eq!((seen.count(ContextSwitch::SCHEMA.name), seen.lost), (switches, 0));
+    // Out and in again, each time.
+    let ways: Vec<&Value> = seen
+        .records
+        .iter()
+        .filter(|(_, name, _)| name == Switch::SCHEMA.name)
+        .map(|(_, _, value)| value.get("switched").unwrap())
+        .collect();
+    let ins = ways.iter().filter(|way| way.to_string().contains("in")).count() as u64;
+    assert_eq!((ways.len() as u64, ins), (2 * switches, switches), "{:?}", Switched::In);
+    for (time, name, value) in &seen.records {
+        assert!((began..=ended).contains(time), "{name} at {time}");
+        assert_eq!(value.get("pid"), Some(&Value::U64(child.pid().into())), "{name}");
+        assert_eq!(value.get("tid"), Some(&Value::U64(child.pid().into())), "{name}");
+    }
+}
+
+#[test]
+fn what_finds_no_room_is_counted_to_the_last_record() {
+    let mut child = Driven::start(ECHO);
+    let before = child.switches_at_rest();
+    let small = Options { data_size: 4096, ..options(child.pid(), &[EventKind::ContextSwitches]) };
+    let Some(mut rings) = rings(&small) else { return };
+    let (types, mut seen) = (types(), Seen::default());
+    // A page holds 63 records of 64 bytes. Twice as many as all rings hold, then room, then again,
+    // until one that was full gets another record.
+    let mut round = 0;
+    while seen.lost == 0 {
+        round += 1;
+        let many = 2 * 64 * rings.len() as u64;
+        while child.switches_at_rest() < before + round * many {
+            child.ask("line");
+        }
+        seen.drain(&mut rings, &types);
+    }
+    let switches = child.switches_at_rest() - before;
+    let told = seen.lost;
+    rings.iter().for_each(|ring| ring.stopper().stop().unwrap());
+    child.ask("what nobody hears of");
+    let counts = |seen: &Seen| seen.count(ContextSwitch::SCHEMA.name) + seen.lost;
+    let until = Instant::now() + LIMIT;
+    while counts(&seen) < switches && Instant::now() < until {
+        seen.drain(&mut rings, &types);
+    }
+    println!("{switches} switches; lost: {told} told before a record, {} in all", seen.lost);
+    assert_eq!(counts(&seen), switches);
+    assert!(told > 0, "no loss was told of before a record");
+    assert!(seen.lost > told, "nothing was lost after the last record");
+}
+
+#[test]
+fn a_ring_of_one_page_is_read_for_many_laps_in_order() {
+    let mut child = Driven::start(ECHO);
+    let before = child.switches_at_rest();
+    let small = Options { data_size: 4096, ..options(child.pid(), &[EventKind::ContextSwitches]) };
+    let Some(mut rings) = rings(&small) else { return };
+    let (types, mut seen) = (types(), Seen::default());
+    let mut marks = vec![0; rings.len()];
+    // Records that run over the end, as 64 does not divide what a loss takes.
+    while rings.iter().all(|ring| ring.mark().pos < 20 * 4096) {
+        child.ask("line");
+        seen.drain(&mut rings, &types);
+        for (ring, mark) in rings.iter().zip(&mut marks) {
+            assert!(ring.mark().pos >= *mark);
+            *mark = ring.mark().pos;
+        }
+    }
+    let switches = child.switches_at_rest() - before;
+    seen.drain(&mut rings, &types);
+    println!("{switches} switches, positions {marks:?}");
+    assert_eq!((seen.count(ContextSwitch::SCHEMA.name), seen.lost), (switches, 0));
+}
+
+#[test]
+fn page_faults_stand_between_our_own_records_in_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    let ours = perfring_producer::Options { time: true, ..Default::default() };
+    let mut producer = Producer::create(&path, &ours).unwrap();
+    let mut consumer = Consumer::attach(&path).unwrap();
+    let Some(mut rings) = rings(&options(std::process::id(), &[EventKind::PageFaults])) else {
+        return;
+    };
+    // More than a round of ours, so that some stamps are of the counter and some of the clock.
+    for round in 0..20u8 {
+        let len = 64 * 4096;
+        let mut memory: Vec<u8> = Vec::with_capacity(len + 8192);
+        producer.publish(RecordType::BYTES, &[round]).unwrap();
+        memory.resize(len, round); // touched here for the first time
+        std::hint::black_box(&memory);
+        producer.publish(RecordType::BYTES, &[round]).unwrap();
+        let mut stamp = || match consumer.read().unwrap() {
+            Some(Item::Record(record)) => record.time.unwrap(),
+            other => panic!("{other:?}"),
+        };
+        let (from, to) = (stamp() - ERROR_NS, stamp() + ERROR_NS);
+        let begin = memory.as_ptr() as u64;
+        let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        let mut faults = 0;
+        for ring in &mut rings {
+            ring.look().unwrap();
+            while let Some((item, _)) = ring.take().unwrap() {
+                let Item::Record(record) = item else { panic!("{item:?}") };
+                let fault: PageFault = *record.as_pod().unwrap();
+                if fault.tid == tid && (begin..begin + len as u64).contains(&fault.addr) {
+                    let time = record.time.unwrap();
+                    assert!((from..=to).contains(&time), "{from} {time} {to}");
+                    faults += 1;
+                }
+            }
+            let mark = ring.mark();
+            ring.release_to(&mark);
+        }
+        println!("round {round}: {faults} faults within {} us", (to - from) / 1000);
+        // A page each, or larger pages; or the allocator had them already.
+        assert!(faults > 0 || round > 0, "no fault seen");
+        std::mem::forget(memory); // so that the next is new
+    }
+}
+
+#[test]
+fn threads_and_processes_that_a_process_starts_are_seen_and_its_end_too() {
+    let mut child = Driven::start("while read line; do (exec /bin/true); echo $line; done");
+    let events = [EventKind::Tasks, EventKind::Mappings, EventKind::TaskClock];
+    let Some(mut rings) = rings(&options(child.pid(), &events)) else { return };
+    assert!(rings.iter_mut().all(|ring| !ring.is_over()));
+    (0..10).for_each(|_| assert_eq!(child.ask("on"), "on\n"));
+    let pid = child.pid();
+    drop(child);
+    let until = Instant::now() + LIMIT;
+    for ring in &mut rings {
+        while !ring.is_over() {
+            assert!(Instant::now() < until, "its end was not seen");
+            std::thread::yield_now();
+        }
+    }
+    let (types, mut seen) = (types(), Seen::default());
+    seen.drain(&mut rings, &types);
+    assert_eq!((seen.count("perf.Fork"), seen.count("perf.Exit"), seen.lost), (10, 11, 0));
+    let text = |name: &str, field: &str| -> Vec<String> {
+        let of = seen.records.iter().filter(|(_, of, _)| of == name);
+        of.map(|(_, _, value)| value.get(field).unwrap().to_string()).collect()
+    };
+    let names = text("perf.Comm", "comm");
+    assert_eq!(names.iter().filter(|name| name.contains("true")).count(), 10, "{names:?}");
+    assert!(text("perf.Mmap2", "filename").iter().any(|file| file.contains("true")));
+    let parents = text("perf.Fork", "parent_pid");
+    assert!(parents.iter().all(|parent| *parent == pid.to_string()), "{parents:?}");
+}
+
+#[test]
+fn a_clock_ticks_while_a_task_runs_and_wakes_whoever_waits() {
+    let fast = Options {
+        clock_period_ns: 100_000,
+        data_size: 4096,
+        ..options(std::process::id(), &[EventKind::TaskClock])
+    };
+    let Some(mut rings) = rings(&fast) else { return };
+    let (types, mut seen, until) = (types(), Seen::default(), Instant::now() + LIMIT);
+    // A thread that is started after the rings were opened.
+    let busy = std::thread::spawn(move || {
+        let mut n = 0u64;
+        while Instant::now() < until && !STOP.load(std::sync::atomic::Ordering::Relaxed) {
+            n = std::hint::black_box(n + 1);
+        }
+        rustix::thread::gettid().as_raw_nonzero().get() as u64
+    });
+    while seen.count("perf.TaskClock") < 50 {
+        assert!(Instant::now() < until);
+        rings[0].wait(Duration::from_millis(5));
+        seen.drain(&mut rings, &types);
+    }
+    STOP.store(true, std::sync::atomic::Ordering::Relaxed);
+    let tid = busy.join().unwrap();
+    let of_it = |value: &Value| value.get("tid") == Some(&Value::U64(tid));
+    let ticks = seen.records.iter().filter(|(_, _, value)| of_it(value)).count();
+    println!("{ticks} of {} ticks are the thread's", seen.records.len());
+    assert!(ticks > 0);
+}
+
+static STOP: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+#[test]
+fn all_tasks_of_the_machine_can_be_watched() {
+    let all = Options {
+        events: vec![EventKind::Switches, EventKind::ContextSwitches],
+        ..Options::of(Target::System)
+    };
+    let Some(mut rings) = rings(&all) else { return };
+    let mut child = Driven::start(ECHO);
+    let pid = Value::U64(child.pid().into());
+    let (types, mut seen) = (types(), Seen::default());
+    let until = Instant::now() + LIMIT;
+    while !seen.records.iter().any(|(_, name, value)| {
+        name == "perf.SwitchCpuWide" && value.get("other_pid") == Some(&pid)
+    }) {
+        assert!(Instant::now() < until, "of {} records none is the child's", seen.records.len());
+        child.ask("line");
+        seen.drain(&mut rings, &types);
+    }
+    assert!(seen.count("perf.ContextSwitch") > 0);
+    assert!(!rings[0].is_over());
+}
+
+#[test]
+fn what_cannot_be_had_is_said() {
+    let gone = options(u32::MAX >> 1, &[EventKind::PageFaults]);
+    assert!(matches!(open(&gone), Err(OpenError::NoProcess { pid }) if pid == u32::MAX >> 1));
+    let me = std::process::id();
+    assert!(matches!(open(&options(me, &[])), Err(OpenError::Nothing)));
+    for data_size in [0, 1, 4095, 1 << 11, 3 << 12] {
+        let odd = Options { data_size, ..options(me, &[EventKind::PageFaults]) };
+        if let Err(error) = open(&odd) {
+            assert!(error.is_forbidden() || matches!(error, OpenError::Size { .. }), "{error}");
+        } else {
+            panic!("a ring of {data_size} bytes");
+        }
+    }
+}

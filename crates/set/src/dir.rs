@@ -1,0 +1,410 @@
+//! A directory of rings, and how a producer gets one of its own.
+
+use perfring_consumer::{AttachError, Layout, RingFile};
+use perfring_producer::{
+    CreateError, Options, Policy, Producer, Producers, SharedProducer, create,
+};
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use thiserror::Error;
+
+/// The longest name of a ring: some room is left for what is put behind it.
+const NAME_MAX: usize = 200;
+/// Rings of one name side by side, of different shapes: see [`RingSet::producer`].
+const BESIDE_MAX: u32 = 9;
+/// How often a ring that is made and removed under our hands is tried again.
+const TRIES: u32 = 100;
+
+/// How a directory of rings is made, whose it may be, and the shape of its rings.
+///
+/// ```
+/// use perfring_set::{SetOptions, Trust};
+/// // One directory for containers of different users, on a memory-backed volume: whoever may
+/// // reach it may add rings, and the sticky bit keeps them from removing those of others.
+/// let mut shared = SetOptions { mode: 0o1777, trust: Trust::Anybody, ..SetOptions::default() };
+/// shared.ring.mode = 0o666; // a sidecar of another user reads and releases
+/// assert!(SetOptions::default().ring.time);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetOptions {
+    /// Mode bits of a directory that is made, whatever the umask. Default `0o700`.
+    pub mode: u32,
+    /// Whose directory is used. Default [`Trust::Mine`].
+    pub trust: Trust,
+    /// The shape of a ring that is made. Default: that of [`Options`], with stamps, as the merge of
+    /// several rings needs them.
+    pub ring: Options,
+}
+
+impl Default for SetOptions {
+    fn default() -> Self {
+        let ring = Options { time: true, policy: Policy::Drop, ..Options::default() };
+        SetOptions { mode: 0o700, trust: Trust::Mine, ring }
+    }
+}
+
+/// Whose directory a producer puts its ring into.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// One that is this user's, or root's, and that nobody else may write to; and only rings that
+    /// are this user's are gone on with.
+    #[default]
+    Mine,
+    /// Whatever is there: whoever may write to it can remove rings, or put others in their place.
+    Anybody,
+}
+
+/// Why a set's directory, or a ring in it, cannot be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SetError {
+    /// The system refused the directory.
+    #[error("cannot use the ring directory {}: {step}: {source}", .dir.display())]
+    Dir {
+        /// The directory.
+        dir: PathBuf,
+        /// What was being done.
+        step: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Something else has the directory's name.
+    #[error("{} is no directory: give the rings one of their own", .dir.display())]
+    NoDirectory {
+        /// The name.
+        dir: PathBuf,
+    },
+    /// The directory, or a ring in it, is another user's.
+    #[error(
+        "{} belongs to uid {owner}, and this process is uid {me}: use one of your own, or say that \
+         this one is shared (Trust::Anybody)", .path.display()
+    )]
+    Foreign {
+        /// The directory or the ring.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Who asks.
+        me: u32,
+    },
+    /// Others may write to the directory.
+    #[error(
+        "others may write to the ring directory {} (mode {mode:#o}), and could put rings of their \
+         own there: chmod it to 0700, or say that it is shared (Trust::Anybody)", .dir.display()
+    )]
+    Open {
+        /// The directory.
+        dir: PathBuf,
+        /// Its mode bits.
+        mode: u32,
+    },
+    /// The name cannot be a ring's.
+    #[error(
+        "{name:?} cannot name a ring of a set: 1 to 200 bytes without '/' and control characters, \
+         and no '.' first"
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// There are rings of this name already, each of another shape than is asked for.
+    #[error(
+        "{} and {} rings beside it have another size, policy or mode than is asked for, and are not \
+         read to their end: have them read and pruned (`perfring prune`), or use another name",
+        .path.display(), BESIDE_MAX - 1
+    )]
+    Shapes {
+        /// The first of them.
+        path: PathBuf,
+    },
+    /// The ring could not be made.
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    /// The ring is there and could not be attached to. [`AttachError::Busy`]: a live producer has
+    /// this name.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+}
+
+/// A directory of rings, one for each producer: a process or a thread.
+///
+/// Each producer writes into a ring of its own at full speed, whoever reads merges them by time. A
+/// ring stays when its producer is gone, until it has been read to the end and is pruned.
+///
+/// ```
+/// use perfring_producer::RecordType;
+/// use perfring_set::RingSet;
+/// # let dir = tempfile::tempdir()?;
+/// # let dir = dir.path().join("rings");
+/// let set = RingSet::open(&dir)?; // or `RingSet::open_default()`
+/// let mut producer = set.producer("worker-1")?;
+/// producer.publish(RecordType::BYTES, b"hello")?;
+/// assert!(dir.join("worker-1").exists());
+/// assert!(set.producer("worker-1").is_err()); // has a producer: says which
+///
+/// drop(producer);
+/// let producer = set.producer("worker-1")?; // goes on where the last one stopped
+/// assert_eq!(producer.book().written.records, 1);
+///
+/// let mine = set.own_producer()?; // under a name that nobody else has
+/// # drop(mine);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct RingSet {
+    dir: PathBuf,
+    options: SetOptions,
+    /// The directory's own name must not be a symbolic link: others may write where it stands.
+    strict: bool,
+}
+
+impl RingSet {
+    /// The directory where rings are looked for unless another is said: `$XDG_RUNTIME_DIR/perfring`,
+    /// or without that variable `/dev/shm/perfring-UID`.
+    #[must_use]
+    pub fn default_dir() -> PathBuf {
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        match runtime.filter(|dir| dir.is_absolute()) {
+            Some(dir) => dir.join("perfring"),
+            None => PathBuf::from(format!("/dev/shm/perfring-{}", euid())),
+        }
+    }
+
+    /// The set in [`RingSet::default_dir`].
+    ///
+    /// # Errors
+    /// See [`SetError`].
+    pub fn open_default() -> Result<Self, SetError> {
+        let options = SetOptions::default();
+        Self::checked(RingSet { dir: Self::default_dir(), options, strict: true })
+    }
+
+    /// The set in this directory, which is made if it is missing (the one it stands in is not).
+    ///
+    /// # Errors
+    /// See [`SetError`].
+    pub fn open(dir: impl Into<PathBuf>) -> Result<Self, SetError> {
+        Self::open_with(dir, &SetOptions::default())
+    }
+
+    /// As [`RingSet::open`], with these options.
+    ///
+    /// # Errors
+    /// See [`SetError`].
+    pub fn open_with(dir: impl Into<PathBuf>, options: &SetOptions) -> Result<Self, SetError> {
+        Self::checked(RingSet { dir: dir.into(), options: *options, strict: false })
+    }
+
+    fn checked(self) -> Result<Self, SetError> {
+        self.ensure()?;
+        Ok(self)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// A producer for the ring of this name, which is made if it is missing.
+    ///
+    /// * The ring is there and its producer gone, by whatever end: it is gone on with. Its epoch
+    ///   rises, and what was not read yet stays.
+    /// * A live producer has it: [`AttachError::Busy`] says who.
+    /// * It is there with another shape than the set's options say: a ring beside it is used,
+    ///   `NAME.2` to `NAME.9`. A program with new options can start although what its last run
+    ///   left is still being read, and no producer ever removes a ring.
+    /// * It is no ring, or another user's: an error.
+    ///
+    /// # Errors
+    /// See [`SetError`].
+    pub fn producer(&self, name: &str) -> Result<Producer, SetError> {
+        self.producer_with(name, &self.options.ring)
+    }
+
+    /// As [`RingSet::producer`], for a ring of this shape.
+    ///
+    /// # Errors
+    /// See [`SetError`].
+    pub fn producer_with(&self, name: &str, options: &Options) -> Result<Producer, SetError> {
+        let options = Options { producers: Producers::One, ..*options };
+        self.attach(name, &options, |home| Producer::attach(home))
+    }
+
+    /// As [`RingSet::producer`], for a ring that many may publish into at once: any number of
+    /// processes ask for the same name, and get a slot each.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let set = perfring_set::RingSet::open(dir.path().join("rings"))?;
+    /// let (one, two) = (set.shared_producer("all")?, set.shared_producer("all")?);
+    /// assert_ne!(one.slot(), two.slot());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`SetError`].
+    pub fn shared_producer(&self, name: &str) -> Result<SharedProducer, SetError> {
+        let options = Options { producers: Producers::Many, ..self.options.ring };
+        self.attach(name, &options, |home| SharedProducer::attach(home))
+    }
+
+    /// A producer for a new ring, under a name that no other process or thread has or gets:
+    /// [`RingSet::own_name`].
+    ///
+    /// # Errors
+    /// See [`SetError`].
+    pub fn own_producer(&self) -> Result<Producer, SetError> {
+        self.producer(&Self::own_name())
+    }
+
+    /// A new name: the program's, the pid, a number that counts up in the process, and 48 random
+    /// bits, as in `shop.4711.2.9f30c2d84e1b`. Two containers have the same pids; they do not draw
+    /// the same number.
+    #[must_use]
+    pub fn own_name() -> String {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        // Relaxed: only that no two are the same.
+        let nth = NEXT.fetch_add(1, Ordering::Relaxed);
+        let random = uuid::Uuid::new_v4().as_u128() & 0xffff_ffff_ffff;
+        format!("{}.{}.{nth}.{random:012x}", program(), std::process::id())
+    }
+
+    /// Goes on in the ring of this name, or makes it.
+    fn attach<P>(
+        &self,
+        name: &str,
+        options: &Options,
+        attach: impl Fn(&Path) -> Result<P, AttachError>,
+    ) -> Result<P, SetError> {
+        check_name(name)?;
+        self.ensure()?;
+        let first = self.dir.join(name);
+        for nth in 1..=BESIDE_MAX {
+            let path = match nth {
+                1 => first.clone(),
+                _ => self.dir.join(format!("{name}.{nth}")),
+            };
+            if let Some(producer) = self.attach_at(&path, options, &attach)? {
+                return Ok(producer);
+            }
+        }
+        Err(SetError::Shapes { path: first })
+    }
+
+    /// `None`: there is a ring of another shape.
+    fn attach_at<P>(
+        &self,
+        path: &Path,
+        options: &Options,
+        attach: &impl Fn(&Path) -> Result<P, AttachError>,
+    ) -> Result<Option<P>, SetError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let tried = match self.may_go_on(path, options) {
+                Ok(true) => attach(path),
+                Ok(false) => return Ok(None),
+                Err(SetError::Attach(error)) => Err(error),
+                Err(error) => return Err(error),
+            };
+            match tried {
+                Ok(producer) => return Ok(Some(producer)),
+                // Somebody removes rings beside us: the name is free now, or a new ring has it.
+                Err(AttachError::NotFound { .. } | AttachError::Removed { .. })
+                    if tries < TRIES => {}
+                Err(error) => return Err(error.into()),
+            }
+            match create(path, options) {
+                // Another process was quicker; its producer may be one of many, or gone again.
+                Ok(()) | Err(CreateError::Exists { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Whether the ring is such as these options make.
+    fn may_go_on(&self, path: &Path, options: &Options) -> Result<bool, SetError> {
+        let ring = RingFile::look(path)?;
+        let (owner, mode) = ring.owner()?;
+        if self.options.trust == Trust::Mine && owner != euid() {
+            return Err(SetError::Foreign { path: path.to_owned(), owner, me: euid() });
+        }
+        Ok(mode == options.mode && has_shape(ring.layout(), options))
+    }
+
+    /// Makes the directory if it is missing, and sees whose it is.
+    fn ensure(&self) -> Result<(), SetError> {
+        let failed = |step| move |source| SetError::Dir { dir: self.dir.clone(), step, source };
+        match DirBuilder::new().mode(self.options.mode & 0o777).create(&self.dir) {
+            Ok(()) => {
+                let mode = Permissions::from_mode(self.options.mode);
+                fs::set_permissions(&self.dir, mode).map_err(failed("setting its mode"))?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed("making it")(error)),
+        }
+        let meta = match self.strict {
+            true => fs::symlink_metadata(&self.dir),
+            false => fs::metadata(&self.dir),
+        };
+        let meta = meta.map_err(failed("looking at it"))?;
+        if !meta.is_dir() {
+            return Err(SetError::NoDirectory { dir: self.dir.clone() });
+        }
+        if self.options.trust == Trust::Anybody {
+            return Ok(());
+        }
+        let (owner, me, mode) = (meta.uid(), euid(), meta.mode() & 0o7777);
+        if owner != me && owner != 0 {
+            return Err(SetError::Foreign { path: self.dir.clone(), owner, me });
+        }
+        if mode & 0o022 != 0 {
+            return Err(SetError::Open { dir: self.dir.clone(), mode });
+        }
+        Ok(())
+    }
+}
+
+/// Whether these options make such a ring.
+fn has_shape(layout: &Layout, options: &Options) -> bool {
+    let slots = match options.producers {
+        Producers::One => 1,
+        Producers::Many => options.slots,
+    };
+    layout.data_size == options.size
+        && layout.policy == options.policy
+        && layout.evict == options.evict
+        && layout.tell == options.tell
+        && layout.producers == options.producers
+        && layout.slots == slots
+        && layout.time == options.time
+        && layout.types_size == options.types_size.next_multiple_of(layout.page_size.into())
+}
+
+/// Names that begin with a dot are drafts, and what others keep beside the rings.
+fn check_name(name: &str) -> Result<(), SetError> {
+    let bad = |c: char| c == '/' || c.is_control();
+    if (1..=NAME_MAX).contains(&name.len()) && !name.starts_with('.') && !name.contains(bad) {
+        return Ok(());
+    }
+    Err(SetError::Name { name: name.to_owned() })
+}
+
+/// This program, as part of a name.
+fn program() -> String {
+    let arg = std::env::args_os().next().unwrap_or_default();
+    let name = Path::new(&arg).file_name().unwrap_or_default().to_string_lossy();
+    let fits = |c: char| if c.is_ascii_alphanumeric() || "-_+".contains(c) { c } else { '_' };
+    match name.chars().map(fits).take(64).collect::<String>() {
+        name if name.is_empty() => "unnamed".to_owned(),
+        name => name,
+    }
+}
+
+fn euid() -> u32 {
+    nix::unistd::Uid::effective().as_raw()
+}

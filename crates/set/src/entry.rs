@@ -1,0 +1,110 @@
+//! One name in a directory of rings: a ring, or not.
+
+use crate::SetError;
+use perfring_consumer::{AttachError, Identity, Layout, RingFile};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// A ring in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RingEntry {
+    /// Its name in the directory; what of it is no UTF-8 is shown as `\u{fffd}`.
+    pub name: String,
+    /// Its path.
+    pub path: PathBuf,
+    /// Which ring it is. A path is attached to by name: in a directory that others may write to,
+    /// compare this with the ring that was attached to.
+    pub identity: Identity,
+    /// Its shape.
+    pub layout: Layout,
+}
+
+/// Something in a directory that is no ring, or none that can be used here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoRing {
+    /// Its path.
+    pub path: PathBuf,
+    /// What it is, in words.
+    pub why: String,
+}
+
+/// Why a name is not told as a ring.
+pub(crate) enum Not {
+    /// There is nothing of this name any more.
+    Gone,
+    /// It is something else.
+    Because(String),
+}
+
+/// Opens a ring of a directory to look at it: a regular file, no symbolic link.
+pub(crate) fn look(path: &Path, meta: &fs::Metadata) -> Result<(RingEntry, RingFile), Not> {
+    if meta.is_symlink() {
+        return Err(Not::Because("a symbolic link: it is not followed".to_owned()));
+    }
+    if !meta.is_file() {
+        return Err(Not::Because("no regular file".to_owned()));
+    }
+    let not = |error: AttachError| match error {
+        AttachError::NotFound { .. } => Not::Gone,
+        AttachError::Bad { source, .. } => Not::Because(source.to_string()),
+        AttachError::Permission { .. } => Not::Because("no permission to read it".to_owned()),
+        AttachError::Io { step, source, .. } => Not::Because(format!("{step}: {source}")),
+        other => Not::Because(other.to_string()),
+    };
+    let file = RingFile::look(path).map_err(not)?;
+    let entry = RingEntry {
+        name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        path: path.to_owned(),
+        identity: file.identity().map_err(not)?,
+        layout: *file.layout(),
+    };
+    Ok((entry, file))
+}
+
+/// Drafts of rings, and what others keep beside them.
+pub(crate) fn is_hidden(name: &OsStr) -> bool {
+    name.as_bytes().starts_with(b".")
+}
+
+/// What a directory holds at this moment, by name: rings, open, and what is none. Opens what a
+/// [`Follower`](crate::Follower) would.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let dir = dir.path().join("rings");
+/// let set = perfring_set::RingSet::open(&dir)?;
+/// let producer = set.producer("one")?;
+/// std::fs::write(dir.join("readme"), "rings of the shop")?;
+/// let (rings, others) = perfring_set::list(&dir)?;
+/// assert_eq!(rings[0].0.name, "one");
+/// assert!(others[0].path.ends_with("readme"), "{}", others[0].why);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`SetError::Dir`] if the directory is missing, or cannot be read.
+#[expect(clippy::type_complexity, reason = "two lists")]
+pub fn list(dir: impl AsRef<Path>) -> Result<(Vec<(RingEntry, RingFile)>, Vec<NoRing>), SetError> {
+    let dir = dir.as_ref();
+    let failed = |source| SetError::Dir { dir: dir.to_owned(), step: "reading it", source };
+    let (mut rings, mut others) = (Vec::new(), Vec::new());
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(dir).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if !is_hidden(&entry.file_name()) {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort();
+    for path in paths {
+        let Ok(meta) = fs::symlink_metadata(&path) else { continue };
+        match look(&path, &meta) {
+            Ok(ring) => rings.push(ring),
+            Err(Not::Gone) => {}
+            Err(Not::Because(why)) => others.push(NoRing { path, why }),
+        }
+    }
+    Ok((rings, others))
+}

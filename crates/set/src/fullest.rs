@@ -1,0 +1,207 @@
+//! Draining the fullest first.
+
+use crate::{Merged, Source, SourceError, SourceId};
+use perfring_consumer::{Fill, Front, Item, Mark};
+use std::cmp::Ordering;
+use std::time::{Duration, Instant};
+
+/// A turn ends after this part of the ring.
+const TURN: u64 = 16;
+/// A pause between two looks that found nothing, at first, and after many.
+const PAUSE: Duration = Duration::from_micros(100);
+const PAUSE_MAX: Duration = Duration::from_millis(10);
+
+struct Entry {
+    id: SourceId,
+    source: Box<dyn Source>,
+    looked: bool,
+    finished: bool,
+}
+
+/// Items of many sources, from the fullest ring first: for when rings must not overflow and the
+/// order does not matter.
+///
+/// The ring that is filled most, of its size, has the next turn, which goes on for a sixteenth of
+/// the ring. Every choice looks at all rings. What is taken fills its ring until
+/// [`Fullest::release`]: so release often.
+///
+/// ```
+/// use perfring_consumer::{Consumer, Item};
+/// use perfring_set::Fullest;
+/// # use perfring_producer::{Options, Producer, RecordType};
+/// # let dir = tempfile::tempdir()?;
+/// # let paths = ["a", "b"].map(|name| dir.path().join(name));
+/// # let mut a = Producer::create(&paths[0], &Options::default())?;
+/// # let mut b = Producer::create(&paths[1], &Options::default())?;
+/// # a.publish(RecordType::BYTES, &[1])?;
+/// # for _ in 0..9 { b.publish(RecordType::BYTES, &[2])?; }
+/// let mut fullest = Fullest::new();
+/// for path in &paths {
+///     fullest.add(Box::new(Consumer::attach(path)?));
+/// }
+/// let mut seen = Vec::new();
+/// while let Some(merged) = fullest.next().map_err(|(_, error)| error)? {
+///     let Item::Record(record) = merged.item else { continue };
+///     seen.push(record.bytes[0]);
+///     let source = merged.source;
+///     if let Some(mark) = fullest.mark(source) {
+///         fullest.release(source, &mark);
+///     }
+/// }
+/// assert_eq!(seen, [2, 2, 2, 2, 2, 2, 2, 2, 2, 1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Default)]
+pub struct Fullest {
+    entries: Vec<Entry>,
+    turns: u32,
+    /// Whose turn it is, and up to which position of its ring.
+    turn: Option<(usize, u64)>,
+}
+
+impl std::fmt::Debug for Fullest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fullest").field("sources", &self.entries.len()).finish_non_exhaustive()
+    }
+}
+
+impl Fullest {
+    /// Of no sources yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a source.
+    pub fn add(&mut self, source: Box<dyn Source>) -> SourceId {
+        self.turns = self.turns.wrapping_add(1);
+        let id = SourceId { slot: self.turns, turn: self.turns };
+        self.entries.push(Entry { id, source, looked: false, finished: false });
+        id
+    }
+
+    /// Takes a source out, whatever is left in it.
+    pub fn remove(&mut self, id: SourceId) -> Option<Box<dyn Source>> {
+        let at = self.entries.iter().position(|entry| entry.id == id)?;
+        self.turn = None;
+        Some(self.entries.swap_remove(at).source)
+    }
+
+    /// The next item of the fullest ring; `None` if there is none in any. Its time is its stamp, or
+    /// 0.
+    ///
+    /// # Errors
+    /// What a source has failed with: told once, and the others go on.
+    #[allow(clippy::should_implement_trait)] // it lends
+    pub fn next(&mut self) -> Result<Option<Merged<'_>>, (SourceId, SourceError)> {
+        let at = match self.turn {
+            Some((at, _)) => at,
+            None => match self.choose()? {
+                Some(at) => at,
+                None => return Ok(None),
+            },
+        };
+        let Some(entry) = self.entries.get_mut(at) else { return Ok(None) };
+        let end = self.turn.map_or(0, |(_, end)| end);
+        match entry.source.take() {
+            Ok(Some((item, front))) => {
+                let (pos, time) = match &item {
+                    Item::Record(record) => {
+                        (record.pos + 8 + record.bytes.len() as u64, record.time)
+                    }
+                    Item::Lost(lost) => (lost.pos, None),
+                };
+                entry.looked = front != Front::Empty;
+                if front == Front::Empty || pos >= end {
+                    self.turn = None;
+                }
+                let time = time.unwrap_or(0);
+                Ok(Some(Merged { source: entry.id, item, time, late: 0 }))
+            }
+            Ok(None) => {
+                (entry.looked, self.turn) = (false, None);
+                Ok(None)
+            }
+            Err(error) => {
+                (entry.finished, self.turn) = (true, None);
+                Err((entry.id, error))
+            }
+        }
+    }
+
+    /// Gives the fullest its turn.
+    fn choose(&mut self) -> Result<Option<usize>, (SourceId, SourceError)> {
+        let mut most: Option<(Fill, usize)> = None;
+        for (at, entry) in self.entries.iter_mut().enumerate().filter(|(_, e)| !e.finished) {
+            if !entry.looked {
+                match entry.source.look() {
+                    Ok(front) => entry.looked = front != Front::Empty,
+                    Err(error) => {
+                        entry.finished = true;
+                        return Err((entry.id, error));
+                    }
+                }
+            }
+            if entry.looked {
+                let fill = entry.source.fill();
+                if most.is_none_or(|(most, _)| compare(&fill, &most) == Ordering::Greater) {
+                    most = Some((fill, at));
+                }
+            }
+        }
+        let Some((fill, at)) = most else { return Ok(None) };
+        let from = self.entries.get(at).map_or(0, |entry| entry.source.mark().pos);
+        self.turn = Some((at, from.saturating_add(fill.size / TURN)));
+        Ok(Some(at))
+    }
+
+    /// Waits until there may be something, for at most `timeout`, with pauses that grow up to 10 ms:
+    /// a ring must hold what its producer writes meanwhile. Returns whether there is.
+    pub fn wait(&mut self, timeout: Duration) -> bool {
+        let since = Instant::now();
+        let mut pause = PAUSE;
+        loop {
+            // What fails in here is told by `next`, which looks as well.
+            if self.turn.is_some() || self.entries.iter_mut().any(Entry::has_something) {
+                return true;
+            }
+            let left = timeout.saturating_sub(since.elapsed());
+            if left.is_zero() {
+                return false;
+            }
+            std::thread::sleep(pause.min(left));
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// The place after everything that was taken from a source.
+    #[must_use]
+    pub fn mark(&self, id: SourceId) -> Option<Mark> {
+        self.entries.iter().find(|entry| entry.id == id).map(|entry| entry.source.mark())
+    }
+
+    /// Gives back what stands before a mark of this source, in its ring.
+    pub fn release(&mut self, id: SourceId, mark: &Mark) {
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.id == id) {
+            entry.source.release(mark);
+        }
+    }
+}
+
+impl Entry {
+    fn has_something(&mut self) -> bool {
+        if !self.looked && !self.finished {
+            match self.source.look() {
+                Ok(front) => self.looked = front != Front::Empty,
+                Err(_) => return true,
+            }
+        }
+        self.looked
+    }
+}
+
+/// By how much of the ring is taken, read or not.
+fn compare(one: &Fill, other: &Fill) -> Ordering {
+    let part = |of: &Fill, size: u64| u128::from(of.unread + of.held) * u128::from(size.max(1));
+    part(one, other.size).cmp(&part(other, one.size))
+}

@@ -1,0 +1,643 @@
+//! The merge by time.
+
+use crate::heap::{Heap, Next};
+use crate::looks::{Looks, Seat};
+use crate::{Source, SourceError};
+use perfring_consumer::{ClockError, Front, Item, MachineClock, Mark};
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// A source that is out of items is looked at again at once, unless that was so short a time ago:
+/// then by its turn. ns.
+const NEAR: u64 = 20_000;
+/// The shortest time between two looks at how full the rings are whose items wait, for all and for
+/// each of them. ns.
+const FILLS: u64 = 100_000;
+const FILLS_EACH: u64 = 2_000;
+/// A stamp so far in the future is of another boot, or damage: nothing waits for its time. ns.
+const FUTURE: u64 = 1_000_000_000;
+
+/// A source of a [`Merge`], or of a [`Fullest`](crate::Fullest). No other gets the same, within one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SourceId {
+    pub(crate) slot: u32,
+    pub(crate) turn: u32,
+}
+
+impl fmt::Display for SourceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.slot, self.turn)
+    }
+}
+
+/// An item in its place among those of all sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Merged<'a> {
+    /// Where it is from.
+    pub source: SourceId,
+    /// What it is.
+    pub item: Item<'a>,
+    /// Its place in time, ns of `CLOCK_BOOTTIME`: its stamp; of a ring without stamps, the time of
+    /// the look that found it; of a loss, that of the item before it in its ring, or 0.
+    pub time: u64,
+    /// By how many ns it comes too late: something later was given before it. 0 if it does not.
+    pub late: u64,
+}
+
+/// What a merge did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MergeFigures {
+    /// Records that came too late for their place.
+    pub late: u64,
+    /// The most that one was late, ns.
+    pub late_most: u64,
+    /// Looks at sources.
+    pub looks: u64,
+    /// Times that it did not wait, as a ring was half full.
+    pub hurried: u64,
+}
+
+/// Where an entry's source is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// It is the current one, or something of it is next, in the heap.
+    Active,
+    /// Nothing is known of it.
+    Idle(Seat),
+    /// It has failed.
+    Finished,
+}
+
+struct Entry {
+    source: Box<dyn Source>,
+    turn: u32,
+    place: Place,
+    /// When it was looked at last.
+    looked: u64,
+    /// The time of what was taken last.
+    last: u64,
+    /// Which group it is in while it is idle.
+    group: u8,
+}
+
+/// Items of many sources in the order of time, none of them moved on by that: a source's items stay
+/// where they are until [`Merge::release`].
+///
+/// A record is given at once if every source has something, and its stamp is the least. Else it waits
+/// until each source that has nothing was looked at half of the delay after its stamp; which is the
+/// case after the whole delay at the latest. So:
+///
+/// * What is published within half of the delay after it was stamped is given in its place: times
+///   do not go down.
+/// * Between its stamp and its coming out lies at most the delay, as long as the caller asks often
+///   enough and does not take more time for what comes out than there is. What has no
+///   stamp may take twice the delay: it counts from the look that found it.
+/// * What comes later than that is given at once, and says by how much it is late.
+///
+/// A ring must hold what its producer writes in the delay, and what the caller has not released. When
+/// one that has waiting items is half full, the merge does not wait longer: it looks at all sources
+/// and gives what was stamped until then. Only what was stamped and not published at that moment
+/// comes late.
+///
+/// ```
+/// use perfring_consumer::{Consumer, Item};
+/// use perfring_set::Merge;
+/// use std::time::Duration;
+/// # use perfring_producer::{Options, Producer, RecordType};
+/// # let dir = tempfile::tempdir()?;
+/// # let options = Options { time: true, ..Options::default() };
+/// # let paths = ["a", "b"].map(|name| dir.path().join(name));
+/// # let mut a = Producer::create(&paths[0], &options)?;
+/// # let mut b = Producer::create(&paths[1], &options)?;
+/// # for n in 0..4u8 { [&mut a, &mut b][usize::from(n % 2)].publish(RecordType::BYTES, &[n])?; }
+/// let mut merge = Merge::new(Duration::from_millis(20))?;
+/// for path in &paths {
+///     merge.add(Box::new(Consumer::attach(path)?));
+/// }
+/// let mut seen = Vec::new();
+/// while seen.len() < 4 {
+///     match merge.next() {
+///         Ok(Some(merged)) => {
+///             let Item::Record(record) = merged.item else { continue };
+///             seen.push(record.bytes[0]); // borrowed from its ring
+///             let source = merged.source;
+///             if let Some(mark) = merge.mark(source) {
+///                 merge.release(source, &mark); // now, or later
+///             }
+///         }
+///         Ok(None) => {
+///             merge.wait(Duration::from_millis(100));
+///         }
+///         Err((source, error)) => eprintln!("{source}: {error}"), // the others go on
+///     }
+/// }
+/// assert_eq!(seen, [0, 1, 2, 3]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Merge {
+    entries: Vec<Option<Entry>>,
+    free: Vec<u32>,
+    turns: u32,
+    heap: Heap,
+    looks: Looks,
+    /// The source whose turn it is, and the time of what is next in it.
+    current: Option<u32>,
+    has_front: bool,
+    time: u64,
+    /// Up to here, and not at it, the turn goes on.
+    below: u64,
+    /// The greatest time given so far.
+    newest: u64,
+    /// Beyond this lies the future, at the last look.
+    ceiling: u64,
+    /// What was stamped until then is given, waited for or not.
+    hurry: u64,
+    /// When to look next at how full the rings are whose items wait, and how long after the last.
+    fills_at: u64,
+    fills_after: u64,
+    failed: VecDeque<(SourceId, SourceError)>,
+    figures: MergeFigures,
+    clock: Box<dyn Fn() -> u64 + Send>,
+}
+
+impl fmt::Debug for Merge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sources = self.entries.iter().flatten().count();
+        f.debug_struct("Merge").field("sources", &sources).finish_non_exhaustive()
+    }
+}
+
+impl Merge {
+    /// A merge that holds records back for at most `delay`; at least 0.2 ms.
+    ///
+    /// # Errors
+    /// [`ClockError`] where this process does not know the clock that stamps are of.
+    pub fn new(delay: Duration) -> Result<Self, ClockError> {
+        let clock = MachineClock::find()?;
+        Ok(Self::with_clock(delay, move || clock.now_ns()))
+    }
+
+    /// As [`Merge::new`], by another clock, ns: it must be the one that stamps are of.
+    pub fn with_clock(delay: Duration, clock: impl Fn() -> u64 + Send + 'static) -> Self {
+        Merge {
+            entries: Vec::new(),
+            free: Vec::new(),
+            turns: 0,
+            heap: Heap::default(),
+            looks: Looks::new(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)),
+            current: None,
+            has_front: false,
+            time: 0,
+            below: 0,
+            newest: 0,
+            ceiling: 0,
+            hurry: 0,
+            fills_at: 0,
+            fills_after: FILLS,
+            failed: VecDeque::new(),
+            figures: MergeFigures::default(),
+            clock: Box::new(clock),
+        }
+    }
+
+    /// Adds a source, and looks at it. What it has that is older than what was given comes late.
+    pub fn add(&mut self, source: Box<dyn Source>) -> SourceId {
+        self.turns = self.turns.wrapping_add(1);
+        let entry = Entry {
+            source,
+            turn: self.turns,
+            place: Place::Finished,
+            looked: 0,
+            last: 0,
+            group: self.looks.fastest(),
+        };
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => {
+                self.entries.push(None);
+                self.entries.len() as u32 - 1
+            }
+        };
+        let id = SourceId { slot, turn: entry.turn };
+        self.entries[slot as usize] = Some(entry);
+        let now = self.now();
+        match self.look_at(slot, now) {
+            Some(time) => {
+                self.set_place(slot, Place::Active);
+                self.heap.push(Next { time, slot });
+            }
+            None => self.rest(slot),
+        }
+        self.below = 0; // the turn ends: the new one may be before it
+        id
+    }
+
+    /// Takes a source out, whatever is left in it.
+    pub fn remove(&mut self, id: SourceId) -> Option<Box<dyn Source>> {
+        self.entry(id)?;
+        let entry = self.entries[id.slot as usize].take()?;
+        match entry.place {
+            Place::Active if self.current == Some(id.slot) => self.end_turn(),
+            Place::Active => self.heap.remove(id.slot),
+            Place::Idle(seat) => self.leave(seat),
+            Place::Finished => {}
+        }
+        self.below = 0;
+        self.looks.set_horizon();
+        self.free.push(id.slot);
+        Some(entry.source)
+    }
+
+    /// The next item whose time has come; `None` if there is none now: then [`Merge::wait`].
+    ///
+    /// # Errors
+    /// What a source has failed with: told once, and the others go on.
+    #[inline]
+    #[allow(clippy::should_implement_trait)] // it lends
+    pub fn next(&mut self) -> Result<Option<Merged<'_>>, (SourceId, SourceError)> {
+        if self.time >= self.below && !self.choose() {
+            return self.failed.pop_front().map_or(Ok(None), Err);
+        }
+        let slot = self.current.unwrap_or_default();
+        let Some(entry) = self.entries.get_mut(slot as usize).and_then(Option::as_mut) else {
+            return Ok(None);
+        };
+        let (source, time) = (SourceId { slot, turn: entry.turn }, self.time);
+        match entry.source.take() {
+            Ok(Some((item, front))) => {
+                entry.last = time;
+                match front {
+                    Front::Stamped(stamp) => self.time = stamp,
+                    Front::Plain => self.time = entry.looked,
+                    Front::Lost => {}
+                    Front::Empty => (self.has_front, self.below) = (false, 0),
+                    Front::More => (self.has_front, self.below, entry.looked) = (false, 0, 0),
+                }
+                let mut late = 0;
+                if time >= self.newest {
+                    // What is of the future would make everything late.
+                    if time <= self.ceiling {
+                        self.newest = time;
+                    }
+                } else if matches!(item, Item::Record(_)) {
+                    late = self.newest - time;
+                    self.figures.late += 1;
+                    self.figures.late_most = self.figures.late_most.max(late);
+                }
+                Ok(Some(Merged { source, item, time, late }))
+            }
+            Ok(None) => {
+                (self.has_front, self.below) = (false, 0);
+                Ok(None)
+            }
+            Err(error) => {
+                (entry.place, entry.group) = (Place::Finished, u8::MAX);
+                (self.current, self.has_front, self.below) = (None, false, 0);
+                Err((source, error))
+            }
+        }
+    }
+
+    /// Sleeps until there may be something, for at most `timeout`: wakes up for the looks that are
+    /// due, and sleeps on if they find nothing. Returns whether there is.
+    pub fn wait(&mut self, timeout: Duration) -> bool {
+        let since = Instant::now();
+        loop {
+            if self.is_ready() {
+                return true;
+            }
+            let now = self.now();
+            if self.look_around(now) || self.is_pressed(now) {
+                continue;
+            }
+            let left = timeout.saturating_sub(since.elapsed());
+            if left.is_zero() {
+                return false;
+            }
+            std::thread::sleep(self.due_at(now).map_or(left, |due| due.min(left)));
+        }
+    }
+
+    /// How long there is nothing to do, for those who sleep elsewhere: until the next look is due.
+    /// Zero if there is something now, `None` if there are no sources.
+    pub fn due(&mut self) -> Option<Duration> {
+        if self.is_ready() {
+            return Some(Duration::ZERO);
+        }
+        let now = self.now();
+        self.due_at(now)
+    }
+
+    fn due_at(&self, now: u64) -> Option<Duration> {
+        let waits = self.has_front || self.heap.first().is_some();
+        let next = self.looks.next().into_iter().chain(waits.then_some(self.fills_at)).min();
+        next.map(|due| Duration::from_nanos(due.saturating_sub(now)))
+    }
+
+    /// The place after everything that was taken from a source.
+    #[must_use]
+    #[inline]
+    pub fn mark(&self, id: SourceId) -> Option<Mark> {
+        Some(self.entry(id)?.source.mark())
+    }
+
+    /// Gives back what stands before a mark of this source, in its ring.
+    pub fn release(&mut self, id: SourceId, mark: &Mark) {
+        if let Some(source) = self.source_mut(id) {
+            source.release(mark);
+        }
+    }
+
+    /// A source, to ask it something.
+    #[must_use]
+    pub fn source(&self, id: SourceId) -> Option<&dyn Source> {
+        Some(self.entry(id)?.source.as_ref())
+    }
+
+    fn source_mut(&mut self, id: SourceId) -> Option<&mut Box<dyn Source>> {
+        let entry = self.entries.get_mut(id.slot as usize)?.as_mut()?;
+        (entry.turn == id.turn).then_some(&mut entry.source)
+    }
+
+    /// Looks at a source now. Returns whether all that is in it was taken; of one that has failed,
+    /// all is.
+    pub fn is_drained(&mut self, id: SourceId) -> bool {
+        let Some(place) = self.entry(id).map(|entry| entry.place) else { return true };
+        match place {
+            Place::Active => self.current == Some(id.slot) && !self.has_front && !self.settle(),
+            Place::Finished => true,
+            Place::Idle(seat) => {
+                let now = self.now();
+                let found = self.look_at(id.slot, now);
+                if let Some(time) = found {
+                    self.rouse(seat, time);
+                }
+                found.is_none()
+            }
+        }
+    }
+
+    /// The sources.
+    pub fn sources(&self) -> impl Iterator<Item = (SourceId, &dyn Source)> {
+        self.entries.iter().enumerate().filter_map(|(slot, entry)| {
+            let entry = entry.as_ref()?;
+            Some((SourceId { slot: slot as u32, turn: entry.turn }, entry.source.as_ref()))
+        })
+    }
+
+    /// What it did so far.
+    #[must_use]
+    pub fn figures(&self) -> MergeFigures {
+        self.figures
+    }
+
+    fn entry(&self, id: SourceId) -> Option<&Entry> {
+        let entry = self.entries.get(id.slot as usize)?.as_ref()?;
+        (entry.turn == id.turn).then_some(entry)
+    }
+
+    fn now(&mut self) -> u64 {
+        let now = (self.clock)();
+        self.ceiling = now.saturating_add(FUTURE);
+        now
+    }
+
+    fn set_place(&mut self, slot: u32, place: Place) {
+        if let Some(Some(entry)) = self.entries.get_mut(slot as usize) {
+            entry.place = place;
+        }
+    }
+
+    fn end_turn(&mut self) {
+        (self.current, self.has_front, self.below) = (None, false, 0);
+    }
+
+    /// Whether something can be given, or told.
+    fn is_ready(&mut self) -> bool {
+        self.settle();
+        let first = self.heap.first().map(|next| next.time);
+        let time = first.into_iter().chain(self.has_front.then_some(self.time)).min();
+        !self.failed.is_empty() || time.is_some_and(|time| self.has_come(time))
+    }
+
+    /// Whether it can be given what has this time, and nothing before it.
+    #[inline]
+    fn has_come(&self, time: u64) -> bool {
+        time <= self.horizon() || time > self.ceiling
+    }
+
+    #[inline]
+    fn horizon(&self) -> u64 {
+        self.looks.horizon().max(self.hurry)
+    }
+
+    /// Makes the source with the least the current one. Returns whether its time has come.
+    #[inline(never)]
+    fn choose(&mut self) -> bool {
+        if !self.failed.is_empty() {
+            self.below = 0;
+            return false;
+        }
+        self.settle();
+        if self.take_turns() {
+            return true;
+        }
+        let now = self.now();
+        let more = self.look_around(now) && self.failed.is_empty() && self.take_turns();
+        more || (self.is_pressed(now) && self.failed.is_empty() && self.take_turns())
+    }
+
+    /// A current source that is out of items is looked at again, or goes to rest. Returns whether it
+    /// is still the current one.
+    #[inline]
+    fn settle(&mut self) -> bool {
+        let Some(slot) = self.current.filter(|_| !self.has_front) else {
+            return self.has_front;
+        };
+        self.end_turn();
+        let now = self.now();
+        // Nothing may be given beyond the time of a look that found all that is taken.
+        let looked = self.entries.get(slot as usize).and_then(Option::as_ref);
+        let near = looked.is_some_and(|entry| {
+            entry.looked >= self.hurry && now.saturating_sub(entry.looked) < NEAR
+        });
+        if !near && let Some(time) = self.look_at(slot, now) {
+            (self.current, self.has_front, self.time) = (Some(slot), true, time);
+            return true;
+        }
+        self.rest(slot);
+        false
+    }
+
+    /// Of the current source and the first of the others, the lesser one takes its turn, if its
+    /// time has come.
+    #[inline]
+    fn take_turns(&mut self) -> bool {
+        let first = self.heap.first();
+        match (self.current, first) {
+            (Some(slot), Some(first)) => {
+                let next = Next { time: self.time, slot };
+                if first < next {
+                    self.heap.replace(next);
+                    (self.current, self.time) = (Some(first.slot), first.time);
+                }
+            }
+            (None, Some(first)) => {
+                self.heap.pop();
+                (self.current, self.has_front, self.time) = (Some(first.slot), true, first.time);
+            }
+            (Some(_), None) => {}
+            (None, None) => return false,
+        }
+        let slot = self.current.unwrap_or_default();
+        // The turn goes on while it is before the next, the horizon and the future.
+        let end = self.horizon().min(self.ceiling).saturating_add(1);
+        self.below = match self.heap.first() {
+            Some(next) => end.min(next.time.saturating_add(u64::from(slot < next.slot))),
+            None => end,
+        };
+        let come = self.has_come(self.time);
+        if !come {
+            self.below = 0;
+        }
+        come
+    }
+
+    /// Looks at one. Returns the time of what is next in it.
+    fn look_at(&mut self, slot: u32, now: u64) -> Option<u64> {
+        let entry = self.entries.get_mut(slot as usize)?.as_mut()?;
+        self.figures.looks += 1;
+        entry.looked = now;
+        match entry.source.look() {
+            Ok(Front::Empty) => None,
+            Ok(Front::Stamped(stamp)) => Some(stamp),
+            Ok(Front::Plain) => Some(now),
+            Ok(Front::Lost) => Some(entry.last),
+            // Nobody can wait for what is next here: it is found out by taking.
+            Ok(Front::More) => Some(entry.last),
+            Err(error) => {
+                entry.group = u8::MAX;
+                self.failed.push_back((SourceId { slot, turn: entry.turn }, error));
+                None
+            }
+        }
+    }
+
+    /// A source that has nothing waits for the next look of its group; one that has failed for none.
+    fn rest(&mut self, slot: u32) {
+        let Some(Some(entry)) = self.entries.get_mut(slot as usize) else { return };
+        entry.place = match entry.group {
+            u8::MAX => Place::Finished,
+            group => Place::Idle(self.looks.join(slot, group, entry.looked)),
+        };
+    }
+
+    fn leave(&mut self, seat: Seat) {
+        if let Some(moved) = self.looks.leave(seat) {
+            self.set_place(moved, Place::Idle(seat));
+        }
+    }
+
+    /// An idle source has something again.
+    fn rouse(&mut self, seat: Seat, time: u64) {
+        let Some(slot) = self.looks.slot(seat.group.into(), seat.at as usize) else { return };
+        self.leave(seat);
+        self.set_place(slot, Place::Active);
+        self.heap.push(Next { time, slot });
+        self.looks.set_horizon();
+        self.below = 0;
+    }
+
+    /// Whether a ring fills up while its items wait. If so, nothing waits that was stamped until now.
+    fn is_pressed(&mut self, now: u64) -> bool {
+        if now < self.fills_at {
+            return false;
+        }
+        let current = self.current.filter(|_| self.has_front);
+        let waiting = self.heap.all().iter().map(|next| next.slot).chain(current);
+        let (mut eighths, mut count) = (0, 0);
+        for entry in waiting.filter_map(|slot| self.entries.get(slot as usize)?.as_ref()) {
+            let fill = entry.source.fill();
+            // What is held too long is not for want of being given.
+            if fill.unread >= fill.size / 8 {
+                let taken = fill.unread.saturating_add(fill.held);
+                eighths = eighths.max(taken.saturating_mul(8) / fill.size.max(1));
+            }
+            count += 1;
+        }
+        let after = match eighths {
+            0 => self.fills_after * 2,
+            1 => self.fills_after,
+            _ => self.fills_after / 2,
+        };
+        let least = FILLS + count * FILLS_EACH;
+        self.fills_after = after.clamp(least, self.looks.half().max(least));
+        self.fills_at = now.saturating_add(self.fills_after);
+        if eighths < 4 {
+            return false;
+        }
+        self.look_round(now, Looks::all);
+        self.hurry = now;
+        self.figures.hurried += 1;
+        true
+    }
+
+    /// Looks at the sources of all groups that are due. Returns whether any was.
+    fn look_around(&mut self, now: u64) -> bool {
+        self.look_round(now, Looks::due)
+    }
+
+    fn look_round(&mut self, now: u64, which: impl Fn(&mut Looks, usize, u64) -> usize) -> bool {
+        let mut any = false;
+        // Slow ones first: those that become slower in this round are not looked at twice.
+        for group in 0..self.looks.count() {
+            let mut at = which(&mut self.looks, group, now);
+            any |= at > 0;
+            // From the last: whoever leaves is replaced by one that was looked at.
+            while at > 0 {
+                at -= 1;
+                self.look_at_idle(Seat { group: group as u8, at: at as u32 }, now);
+            }
+        }
+        if any {
+            self.looks.set_horizon();
+        }
+        any
+    }
+
+    fn look_at_idle(&mut self, seat: Seat, now: u64) {
+        let Some(slot) = self.looks.slot(seat.group.into(), seat.at as usize) else { return };
+        let found = self.look_at(slot, now);
+        let fastest = self.looks.fastest();
+        let Some(Some(entry)) = self.entries.get_mut(slot as usize) else { return };
+        if entry.group != u8::MAX {
+            // How often a source is looked at goes by how much of its ring is filled in between: the
+            // delay is kept at any pace.
+            let fill = found.map(|_| entry.source.fill()).unwrap_or_default();
+            entry.group = match fill.unread {
+                unread if unread >= fill.size / 2 && found.is_some() => {
+                    seat.group.saturating_add(3)
+                }
+                unread if unread >= fill.size / 8 && found.is_some() => {
+                    seat.group.saturating_add(1)
+                }
+                unread if unread >= fill.size / 32 && found.is_some() => seat.group,
+                _ => seat.group.saturating_sub(1),
+            }
+            .min(fastest);
+        }
+        match found {
+            Some(time) => {
+                self.leave(seat);
+                self.set_place(slot, Place::Active);
+                self.heap.push(Next { time, slot });
+            }
+            None if entry.group != seat.group => {
+                self.leave(seat);
+                self.rest(slot);
+            }
+            None => {}
+        }
+    }
+}

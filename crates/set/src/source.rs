@@ -1,0 +1,174 @@
+//! What many rings are read through: a source for each.
+
+use perfring_consumer::{
+    Anchors, Consumer, Corrupt, Fill, Front, Item, Mark, Observer, Policy, Producers, Types,
+};
+use thiserror::Error;
+
+/// Why a source gives nothing more.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// The ring is damaged. What was read before stands.
+    #[error(transparent)]
+    Corrupt(#[from] Corrupt),
+    /// Something else: a sentence that says what is wrong and what to do.
+    #[error("{0}")]
+    Other(Box<str>),
+}
+
+/// What a source says of itself, once and for all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct About {
+    /// The ring's own id.
+    pub uuid: [u8; 16],
+    /// Bytes of its data area.
+    pub data_size: u64,
+    /// What it does when it is full; `None` for a ring of the kernel.
+    pub policy: Option<Policy>,
+    /// Whether its records have stamps.
+    pub timed: bool,
+}
+
+/// A ring that is read ahead of what is released from it.
+///
+/// A [`Consumer`] is one: of a drop ring it lends records in place, and moves the tail by
+/// [`Source::release`] alone; it goes on hold by the first look. An [`Observer`] is one: its records
+/// are copies, and it has nothing to release. The caller remembers a [`Mark`] to go on from.
+pub trait Source: Send {
+    /// Looks whether there is more, and says what is next: not [`Front::More`], but where a producer
+    /// outruns it. Cheap, as it is called often for nothing.
+    ///
+    /// # Errors
+    /// [`SourceError`]: the source is finished.
+    fn look(&mut self) -> Result<Front, SourceError>;
+
+    /// Takes the next item, and says what is next after it: [`Front::Empty`] only if all that was
+    /// published before the last look was taken, [`Front::More`] if another look must tell. `None` if
+    /// there is nothing after all.
+    ///
+    /// # Errors
+    /// [`SourceError`]: the source is finished.
+    fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, SourceError>;
+
+    /// The place after everything that was taken.
+    fn mark(&self) -> Mark;
+
+    /// Gives back everything before a mark of this source. Marks come in order.
+    fn release(&mut self, mark: &Mark);
+
+    /// How full the ring is now.
+    fn fill(&self) -> Fill;
+
+    /// Its shape and identity.
+    fn about(&self) -> About;
+
+    /// What tells wall-clock times of stamps, as of now.
+    fn anchors(&self) -> Anchors;
+
+    /// The type table, as it is now.
+    fn types(&self) -> Types;
+
+    /// Whether the type table has grown since this copy was taken.
+    fn has_more_types(&self, than: &Types) -> bool;
+
+    /// Whether somebody is there who may write more. If that cannot be told, somebody is.
+    fn has_producer(&self) -> bool;
+}
+
+impl Source for Consumer {
+    fn look(&mut self) -> Result<Front, SourceError> {
+        self.hold();
+        let front = Consumer::look(self)?;
+        // Nobody may be there but this reader to end what a dead producer left open.
+        if front == Front::Empty && self.layout().producers == Producers::Many {
+            self.tend();
+        }
+        Ok(front)
+    }
+
+    fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, SourceError> {
+        Ok(Consumer::take(self)?)
+    }
+
+    fn mark(&self) -> Mark {
+        Consumer::mark(self)
+    }
+
+    fn release(&mut self, mark: &Mark) {
+        self.release_to(mark);
+    }
+
+    fn fill(&self) -> Fill {
+        Consumer::fill(self)
+    }
+
+    fn about(&self) -> About {
+        about(self.layout())
+    }
+
+    fn anchors(&self) -> Anchors {
+        Consumer::anchors(self)
+    }
+
+    fn types(&self) -> Types {
+        Consumer::types(self)
+    }
+
+    fn has_more_types(&self, than: &Types) -> bool {
+        Consumer::has_more_types(self, than)
+    }
+
+    fn has_producer(&self) -> bool {
+        Consumer::has_producer(self).unwrap_or(true)
+    }
+}
+
+impl Source for Observer {
+    fn look(&mut self) -> Result<Front, SourceError> {
+        Ok(Observer::look(self)?)
+    }
+
+    fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, SourceError> {
+        Ok(Observer::take(self)?)
+    }
+
+    fn mark(&self) -> Mark {
+        Observer::mark(self)
+    }
+
+    fn release(&mut self, _: &Mark) {}
+
+    fn fill(&self) -> Fill {
+        Observer::fill(self)
+    }
+
+    fn about(&self) -> About {
+        about(self.layout())
+    }
+
+    fn anchors(&self) -> Anchors {
+        Observer::anchors(self)
+    }
+
+    fn types(&self) -> Types {
+        Observer::types(self)
+    }
+
+    fn has_more_types(&self, than: &Types) -> bool {
+        Observer::has_more_types(self, than)
+    }
+
+    fn has_producer(&self) -> bool {
+        Observer::has_producer(self).unwrap_or(true)
+    }
+}
+
+fn about(layout: &perfring_consumer::Layout) -> About {
+    About {
+        uuid: layout.uuid,
+        data_size: layout.data_size,
+        policy: Some(layout.policy),
+        timed: layout.time,
+    }
+}

@@ -1,0 +1,416 @@
+//! What is pruned is dead and read to its end, and a producer that comes back loses nothing.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use perfring_consumer::{AttachError, Consumer, Item};
+use perfring_producer::{Options, Policy, RecordType, SharedProducer, create};
+use perfring_set::{
+    Change, Fate, Follower, Kept, PruneRule, Pruner, RingSet, SetOptions, Verdict, list,
+};
+use std::fs::{self, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const AT_ONCE: PruneRule =
+    PruneRule { dead_for: Duration::ZERO, keep: 0, max_bytes: None, flight_recorders: false };
+
+fn small() -> Options {
+    Options { size: 4096, types_size: 0, ..SetOptions::default().ring }
+}
+
+struct Place {
+    _temp: tempfile::TempDir,
+    set: RingSet,
+}
+
+impl Place {
+    fn new() -> Self {
+        let temp = tempfile::tempdir_in("/dev/shm").unwrap();
+        let options = SetOptions { ring: small(), ..SetOptions::default() };
+        let set = RingSet::open_with(temp.path().join("rings"), &options).unwrap();
+        Place { _temp: temp, set }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.set.dir().join(name)
+    }
+
+    fn plan(&self, rule: PruneRule) -> Vec<Verdict> {
+        Pruner::new(self.set.dir(), rule).plan().unwrap()
+    }
+
+    /// The names of those that are removed.
+    fn pruned(&self, rule: PruneRule) -> Vec<String> {
+        let planned = removed(self.plan(rule));
+        let names = removed(Pruner::new(self.set.dir(), rule).prune().unwrap());
+        assert_eq!(names, planned, "a plan is what happens");
+        assert!(names.iter().all(|name| !self.path(name).exists()));
+        names
+    }
+
+    fn kept(&self, rule: PruneRule) -> Kept {
+        match self.plan(rule).remove(0).fate {
+            Fate::Kept(kept) => kept,
+            fate => panic!("{fate:?}"),
+        }
+    }
+}
+
+fn removed(verdicts: Vec<Verdict>) -> Vec<String> {
+    let gone = verdicts.into_iter().filter(|it| matches!(it.fate, Fate::Removed { .. }));
+    gone.map(|verdict| verdict.ring.name).collect()
+}
+
+fn drain(path: &Path) -> u64 {
+    let mut consumer = Consumer::attach(path).unwrap();
+    let mut read = 0;
+    while let Some(item) = consumer.read().unwrap() {
+        read += u64::from(matches!(item, Item::Record(_)));
+    }
+    read
+}
+
+#[test]
+fn a_ring_in_use_or_unread_stays() {
+    let place = Place::new();
+    let mut producer = place.set.producer("a").unwrap();
+    assert!(matches!(place.kept(AT_ONCE), Kept::Producer(who) if who.pid == std::process::id()));
+    // Full, and told so in the stream: the loss, too, is to be read.
+    while producer.publish(RecordType::BYTES, &[7; 100]).is_ok() {}
+    drop(producer);
+    let Kept::Unread(there) = place.kept(AT_ONCE) else { panic!() };
+    assert_eq!(drain(&place.path("a")), there.records);
+    drop(place.set.producer("a").unwrap()); // tells the loss now that there is room
+    assert!(matches!(place.kept(AT_ONCE), Kept::Unread(none) if none.records == 0));
+    drain(&place.path("a"));
+    let consumer = Consumer::attach(place.path("a")).unwrap();
+    assert!(matches!(place.kept(AT_ONCE), Kept::Consumer(_)));
+    drop(consumer);
+    // What is no ring is never touched.
+    fs::write(place.path("text"), "mine").unwrap();
+    assert_eq!(place.pruned(AT_ONCE), ["a"]);
+    assert!(place.path("text").exists());
+}
+
+#[test]
+fn a_hole_at_the_end_is_nothing_to_read() {
+    let place = Place::new();
+    let mut producer = place.set.producer("a").unwrap();
+    producer.publish(RecordType::BYTES, b"x").unwrap();
+    producer.reserve(RecordType::BYTES, 100).unwrap().discard();
+    drop(producer);
+    drain(&place.path("a"));
+    assert_eq!(place.pruned(AT_ONCE), ["a"]);
+}
+
+#[test]
+fn a_flight_recorder_keeps_its_last_words_unless_told() {
+    let place = Place::new();
+    let options = Options { policy: Policy::Overwrite, ..small() };
+    let mut producer = place.set.producer_with("a", &options).unwrap();
+    producer.publish(RecordType::BYTES, b"last words").unwrap();
+    drop(producer);
+    drain(&place.path("a")); // a consumer copies: they are still there
+    assert!(matches!(place.kept(AT_ONCE), Kept::LastWords(count) if count.records == 1));
+    assert_eq!(place.pruned(PruneRule { flight_recorders: true, ..AT_ONCE }), ["a"]);
+}
+
+#[test]
+fn what_dead_producers_left_open_hides_nothing() {
+    let place = Place::new();
+    let (mut one, two) = (spawn("leave-open", &place), place.set.shared_producer("a").unwrap());
+    assert_eq!(one.line(), "open");
+    two.publish(RecordType::BYTES, b"behind it").unwrap();
+    drop(two);
+    one.child.kill().unwrap();
+    one.child.wait().unwrap();
+    assert!(matches!(place.kept(AT_ONCE), Kept::Stranded(count) if count.records == 1));
+    perfring_consumer::recover(place.path("a")).unwrap();
+    assert!(matches!(place.kept(AT_ONCE), Kept::Unread(count) if count.records == 1));
+    drain(&place.path("a"));
+    assert_eq!(place.pruned(AT_ONCE), ["a"]);
+}
+
+#[test]
+fn damaged_books_are_left_for_people() {
+    let place = Place::new();
+    drop(place.set.producer("a").unwrap());
+    let file = OpenOptions::new().write(true).open(place.path("a")).unwrap();
+    file.write_all_at(&u64::MAX.to_ne_bytes(), 1024).unwrap(); // data_head
+    assert_eq!(place.kept(AT_ONCE), Kept::Damaged);
+}
+
+/// Makes a ring that was made, attached to, and left at this time.
+fn aged(place: &Place, name: &str, hours: u64) {
+    create(place.path(name), &Options { time: false, ..small() }).unwrap();
+    set_age(&place.path(name), hours);
+}
+
+fn set_age(path: &Path, hours: u64) {
+    let layout = *list(path.parent().unwrap())
+        .unwrap()
+        .0
+        .iter()
+        .find(|(ring, _)| ring.path == path)
+        .map(|(ring, _)| &ring.layout)
+        .unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let then = (now - Duration::from_secs(3600 * hours)).as_nanos() as u64;
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    // created_ns, and when the producer attached last.
+    file.write_all_at(&then.to_ne_bytes(), 1240).unwrap();
+    file.write_all_at(&then.to_ne_bytes(), layout.control_offset() + 8).unwrap();
+}
+
+#[test]
+fn age_number_and_bytes_decide_in_this_order() {
+    let place = Place::new();
+    for (name, hours) in [("a", 5), ("b", 2), ("c", 9), ("d", 0)] {
+        aged(&place, name, hours);
+    }
+    let hour = PruneRule::default();
+    assert_eq!(removed(place.plan(hour)), ["a", "b", "c"]);
+    assert_eq!(removed(place.plan(PruneRule { dead_for: 4 * hour.dead_for, ..hour })), ["a", "c"]);
+    // The newest stay: `d`, which may not go anyhow, is one of them.
+    assert_eq!(removed(place.plan(PruneRule { keep: 2, ..hour })), ["a", "c"]);
+    assert_eq!(removed(place.plan(PruneRule { keep: 9, ..hour })), [""; 0]);
+    let each = place.plan(hour)[0].bytes;
+    assert_eq!(each, fs::metadata(place.path("a")).unwrap().len());
+    // Too many bytes: the oldest go, then the young ones, and no more than must.
+    let bytes = |rings: u64| PruneRule { keep: 9, max_bytes: Some(rings * each), ..hour };
+    assert_eq!(removed(place.plan(bytes(4))), [""; 0]);
+    assert_eq!(removed(place.plan(bytes(3))), ["c"]);
+    assert_eq!(removed(place.plan(bytes(2))), ["a", "c"]);
+    assert_eq!(removed(place.plan(bytes(0))), ["a", "b", "c", "d"]);
+    // What is in use counts, and stays.
+    let _producer = place.set.producer_with("e", &small()).unwrap();
+    assert_eq!(removed(place.plan(bytes(4))), ["c"]);
+    assert_eq!(place.pruned(bytes(0)), ["a", "b", "c", "d"]);
+}
+
+#[test]
+fn a_stamp_is_a_sign_of_life_and_so_is_a_lock_that_was_seen() {
+    let place = Place::new();
+    let hour = PruneRule::default();
+    let mut producer = place.set.producer("a").unwrap();
+    set_age(&place.path("a"), 2);
+    let mut pruner = Pruner::new(place.set.dir(), hour);
+    assert!(removed(pruner.plan().unwrap()).is_empty());
+    drop(producer);
+    assert_eq!(removed(place.plan(hour)), ["a"], "nothing in the file is younger");
+    // This one has seen it alive a moment ago.
+    let verdict = pruner.plan().unwrap().remove(0);
+    assert!(matches!(verdict.fate, Fate::Kept(Kept::Young(_))), "{verdict:?}");
+    producer = place.set.producer("a").unwrap();
+    producer.publish(RecordType::BYTES, b"x").unwrap();
+    drop(producer);
+    drain(&place.path("a"));
+    set_age(&place.path("a"), 2);
+    let file = OpenOptions::new().write(true).open(place.path("a")).unwrap();
+    file.write_all_at(&[0; 8], 2440).unwrap(); // when the consumer attached
+    assert!(matches!(place.kept(hour), Kept::Young(_)), "its record has a stamp");
+}
+
+#[test]
+fn who_attaches_meanwhile_is_told() {
+    let place = Place::new();
+    drop(place.set.producer("a").unwrap());
+    let idle = perfring_consumer::Idle::hold(place.path("a")).unwrap();
+    // All of these have the file open by then, and wait.
+    let attached = std::thread::scope(|scope| {
+        let path = place.path("a");
+        let waits = [
+            scope.spawn({
+                let path = path.clone();
+                move || Consumer::attach(path).map(drop)
+            }),
+            scope.spawn(move || perfring_producer::Producer::attach(path).map(drop)),
+            scope.spawn(|| {
+                let error = match place.set.producer("a") {
+                    Ok(_) => return Ok(()),
+                    Err(error) => error,
+                };
+                match error {
+                    perfring_set::SetError::Attach(error) => Err(error),
+                    error => panic!("{error}"),
+                }
+            }),
+        ];
+        // Whether they wait, or come too late, cannot be seen, and makes no difference.
+        std::thread::yield_now();
+        idle.remove().unwrap();
+        waits.map(|waits| waits.join().unwrap())
+    });
+    for told in &attached[..2] {
+        match told {
+            // The ring that the third has made.
+            Ok(()) => {}
+            Err(
+                AttachError::Removed { .. }
+                | AttachError::NotFound { .. }
+                | AttachError::Busy { .. },
+            ) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn drain_all(dir: &Path) -> u64 {
+    let (rings, _) = list(dir).unwrap();
+    rings.into_iter().map(|(ring, _)| drain(&ring.path)).sum()
+}
+
+/// Producers that come and go, by their own will and by SIGKILL, under one name; processes that
+/// prune at once whatever may go; and one that reads. Nothing that was published is lost.
+#[test]
+fn producers_that_come_back_while_others_prune_lose_nothing() {
+    let place = Place::new();
+    let mut pruners = [spawn("prune", &place), spawn("prune", &place)];
+    let whats = ["produce", "produce-shared"];
+    let mut producers = whats.map(|what| Some(spawn(what, &place)));
+    let (mut published, mut read, mut rings, mut kills) = (0u64, 0u64, 0u64, 0);
+    let mut follower = Follower::new(place.set.dir()).unwrap();
+    let began = Instant::now();
+    while producers.iter().any(Option::is_some) {
+        while let Some(change) = follower.next() {
+            rings += u64::from(matches!(change, Change::Appeared(_) | Change::Replaced { .. }));
+        }
+        for (ring, _) in list(place.set.dir()).unwrap().0 {
+            match Consumer::attach(&ring.path) {
+                Ok(mut consumer) => {
+                    while let Some(item) = consumer.read().unwrap() {
+                        match item {
+                            Item::Record(_) => read += 1,
+                            Item::Lost(lost) => panic!("{lost:?}"),
+                        }
+                    }
+                }
+                Err(AttachError::NotFound { .. } | AttachError::Removed { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        // One step of each producer: it says how many records are published for good.
+        for (slot, what) in producers.iter_mut().zip(whats) {
+            let Some(producer) = slot else { continue };
+            let line = producer.line();
+            let (said, number) = line.split_once(' ').unwrap();
+            published += number.parse::<u64>().unwrap();
+            if said == "attached" {
+                // It dies with the ring in its hands.
+                producer.child.kill().unwrap();
+                producer.child.wait().unwrap();
+                kills += 1;
+                let again = kills < 40 && began.elapsed() < Duration::from_secs(20);
+                *slot = again.then(|| spawn(what, &place));
+            }
+        }
+    }
+    let mut pruned = 0;
+    for pruner in &mut pruners {
+        pruner.child.stdin.take(); // the end
+        pruned += pruner.line().parse::<u64>().unwrap();
+    }
+    read += drain_all(place.set.dir());
+    println!(
+        "{published} published, {read} read, {rings} rings seen, {pruned} pruned, {kills} kills"
+    );
+    assert_eq!(published, read);
+    assert!(pruned > 10, "{pruned} were pruned");
+}
+
+struct Helper {
+    child: Child,
+    out: BufReader<std::process::ChildStdout>,
+}
+
+impl Helper {
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.out.read_line(&mut line).unwrap();
+        // What the harness says before the child does is not for us.
+        line.trim_end().rsplit("@ ").next().unwrap().to_owned()
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// This program again, as another process.
+fn spawn(what: &str, place: &Place) -> Helper {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "helper", "--nocapture", "--quiet"])
+        .env("PERFRING_TEST_HELPER", what)
+        .env("PERFRING_TEST_DIR", place.set.dir())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .unwrap();
+    let out = BufReader::new(child.stdout.take().unwrap());
+    let mut helper = Helper { child, out };
+    while helper.line() != "ready" {}
+    helper
+}
+
+/// The other process; nothing where it is run as a test.
+#[test]
+fn helper() {
+    let Ok(what) = std::env::var("PERFRING_TEST_HELPER") else { return };
+    let dir = std::env::var_os("PERFRING_TEST_DIR").unwrap();
+    let set = RingSet::open_with(dir, &SetOptions { ring: small(), ..Default::default() }).unwrap();
+    let say = |line: String| {
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "@ {line}").unwrap();
+        out.flush().unwrap();
+    };
+    say("ready".to_owned());
+    match &what[..] {
+        "leave-open" => {
+            let producer = set.shared_producer("a").unwrap();
+            let open = producer.reserve(RecordType::BYTES, 8).unwrap();
+            say("open".to_owned());
+            std::io::stdin().read_line(&mut String::new()).unwrap();
+            drop(open);
+        }
+        "prune" => {
+            let ended = std::thread::spawn(|| std::io::stdin().read_line(&mut String::new()));
+            let mut pruner = Pruner::new(set.dir(), AT_ONCE);
+            let mut pruned = 0;
+            while !ended.is_finished() {
+                pruned += removed(pruner.prune().unwrap()).len();
+            }
+            say(pruned.to_string());
+        }
+        "produce" => {
+            for round in 0..=50 {
+                let mut producer = set.producer("one").unwrap();
+                producer.publish(RecordType::BYTES, b"x").unwrap();
+                if round == 50 {
+                    say("attached 1".to_owned());
+                    std::io::stdin().read_line(&mut String::new()).unwrap();
+                }
+                drop(producer);
+                say("published 1".to_owned());
+            }
+        }
+        "produce-shared" => {
+            for round in 0..=50 {
+                let producer: SharedProducer = set.shared_producer("many").unwrap();
+                producer.publish(RecordType::BYTES, b"x").unwrap();
+                if round == 50 {
+                    say("attached 1".to_owned());
+                    std::io::stdin().read_line(&mut String::new()).unwrap();
+                }
+                drop(producer);
+                say("published 1".to_owned());
+            }
+        }
+        other => panic!("{other}"),
+    }
+}

@@ -1,0 +1,104 @@
+//! A ring that nobody is attached to, kept so while it is looked at: the way to remove one without
+//! taking it from under a producer that comes back at that moment.
+
+use crate::file::{Access, Place, RingFile};
+use crate::lock::ByteLock;
+use crate::{AttachError, Home, Role};
+use std::{fs, io};
+
+/// A ring that has neither producers nor a consumer, and gets none for as long as this lives: who
+/// would attach waits. Observers are not kept out, nor told of.
+///
+/// ```
+/// use perfring_shm::{AttachError, Idle, MappedWriter, RingOptions, create};
+/// # use perfring_abi::RecordType;
+/// # use perfring_ring::Wake;
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("ring");
+/// create(&path, &RingOptions::default())?;
+/// let mut writer = MappedWriter::attach(&path, "example")?;
+/// assert!(matches!(Idle::hold(&path), Err(AttachError::Busy { .. })));
+/// writer.publish(RecordType::BYTES, b"last words", Wake::Auto)?;
+/// drop(writer);
+///
+/// let idle = Idle::hold(&path)?;
+/// if idle.file().totals()?.is_some_and(|totals| totals.present.records == 0) {
+///     idle.remove()?; // not this one: it has a record
+/// }
+/// assert!(path.exists());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Idle {
+    ring: RingFile,
+    _all: ByteLock,
+}
+
+impl Idle {
+    /// Locks all places of a ring in one step. Needs permission to read and write it.
+    ///
+    /// # Errors
+    /// [`AttachError::Busy`] if somebody is attached; else see [`AttachError`].
+    pub fn hold(home: impl Into<Home>) -> Result<Self, AttachError> {
+        let ring = RingFile::open(home.into(), Access::Write)?;
+        let taken = ring.take_with(|| {
+            ByteLock::take_all(&ring.file).map_err(|source| ring.io("locking it", source))
+        })?;
+        match taken {
+            Some(all) => Ok(Idle { ring, _all: all }),
+            None => Err(busy(&ring)?),
+        }
+    }
+
+    /// The open file. Its books stand still.
+    #[must_use]
+    pub fn file(&self) -> &RingFile {
+        &self.ring
+    }
+
+    /// Removes the ring's name. Whoever waits to attach is told [`AttachError::Removed`].
+    ///
+    /// # Errors
+    /// [`AttachError::Removed`] if somebody took the name away without asking (as `rm` does);
+    /// [`AttachError::Permission`]: the directory decides.
+    pub fn remove(self) -> Result<(), AttachError> {
+        // Nobody of ours gives the name to another file while this one is locked.
+        match self.ring.is_named()? {
+            true => unlink(&self.ring.home),
+            false => Err(AttachError::Removed { home: self.ring.home.clone() }),
+        }
+    }
+}
+
+pub(crate) fn unlink(home: &Home) -> Result<(), AttachError> {
+    fs::remove_file(home.path()).map_err(|source| match source.kind() {
+        io::ErrorKind::PermissionDenied => {
+            AttachError::Permission { home: home.clone(), wanted: "removing" }
+        }
+        io::ErrorKind::NotFound => AttachError::NotFound { home: home.clone() },
+        _ => AttachError::Io { home: home.clone(), step: "removing it", source },
+    })
+}
+
+/// Who is attached.
+pub(crate) fn busy(ring: &RingFile) -> Result<AttachError, AttachError> {
+    let producers = (0..ring.layout.slots).map(Place::Producer);
+    for place in producers.chain([Place::Consumer]) {
+        if ring.is_held(place)? {
+            let role = match place {
+                Place::Producer(_) => Role::Producer,
+                Place::Consumer => Role::Consumer,
+            };
+            return Ok(AttachError::Busy {
+                home: ring.home.clone(),
+                role,
+                holder: ring.holder(place)?,
+            });
+        }
+    }
+    let source = io::Error::new(
+        io::ErrorKind::WouldBlock,
+        "a process of this moment recovers it, or has just gone: try again",
+    );
+    Ok(ring.io("locking it", source))
+}

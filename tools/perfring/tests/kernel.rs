@@ -1,0 +1,246 @@
+//! `perfring tail --perf`, on the kernel that runs here.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod command;
+
+use command::{Live, Place, json_lines, perfring, run};
+use nix::sys::signal::Signal;
+use perfring_producer::{Options, Producer, RecordType};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A shell that answers each line with a line: at least one context switch for each.
+struct Echo {
+    child: Child,
+    to: Option<ChildStdin>,
+    from: BufReader<ChildStdout>,
+}
+
+impl Echo {
+    fn start() -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", "while read line; do echo $line; done"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (to, from) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        Echo { child, to, from }
+    }
+
+    fn ask(&mut self) {
+        writeln!(self.to.as_mut().unwrap(), "on").unwrap();
+        let mut answer = String::new();
+        self.from.read_line(&mut answer).unwrap();
+        assert_eq!(answer, "on\n");
+    }
+
+    fn switches(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let lines = status.lines().filter_map(|line| line.split_once("ctxt_switches:"));
+        lines.map(|(_, count)| count.trim().parse::<u64>().unwrap()).sum()
+    }
+
+    fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    fn end(mut self) {
+        self.to = None;
+        self.child.wait().unwrap();
+    }
+}
+
+/// Whether this machine forbids it; then it says so, with a code of its own.
+fn is_forbidden() -> bool {
+    let echo = Echo::start();
+    let done =
+        run(&["tail", "--perf", "context-switches", "--pid", &echo.pid(), "--timeout", "0"], b"");
+    echo.end();
+    if done.code() != 6 {
+        return false;
+    }
+    done.refuses(6, "context-switches");
+    assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "not to be skipped: {}", done.err());
+    let _ = writeln!(std::io::stderr().lock(), "SKIPPED: {}", done.err().trim());
+    true
+}
+
+#[test]
+fn what_the_kernel_does_stands_between_a_rings_records_until_the_process_ends() {
+    if is_forbidden() {
+        return;
+    }
+    let place = Place::new();
+    let ring = place.path("ring").to_str().unwrap().to_owned();
+    let options = Options { time: true, ..Options::default() };
+    let mut producer = Producer::create(&*ring, &options).unwrap();
+    let mut echo = Echo::start();
+    let events = "context-switches,tasks";
+    let args = ["tail", "--perf", events, "--pid", &echo.pid(), "--format", "json", &ring];
+    producer.publish(RecordType::BYTES, b"begin").unwrap();
+    let mut tail = Live::start(&args);
+    let mut lines = vec![tail.line()]; // after the kernel's rings were opened
+    let before = echo.switches();
+    for round in 0..20 {
+        producer.publish(RecordType::BYTES, format!("round {round}").as_bytes()).unwrap();
+        echo.ask();
+    }
+    let switches = echo.switches() - before;
+    producer.publish(RecordType::BYTES, b"end").unwrap();
+    let pid = echo.pid();
+    echo.end();
+    let (out, err, code) = tail.end();
+    assert_eq!((code, &*err), (0, &*format!("perfring: process {pid} ended: the end\n")));
+    lines.extend(out.lines().map(str::to_owned));
+    let lines = json_lines(&lines.join("\n"));
+    let times: Vec<u64> = lines.iter().map(|line| line["time_ns"].as_u64().unwrap()).collect();
+    assert!(times.is_sorted());
+    assert!(lines.iter().all(|line| line["time"].is_string()));
+    let of = |name: &str| lines.iter().filter(|line| line["type_name"] == name).count() as u64;
+    let ours = lines.iter().filter(|line| line["text"].is_string()).count();
+    println!("{ours} records of ours, {} switches of {switches}", of("perf.ContextSwitch"));
+    assert_eq!((ours, of("perf.Exit")), (22, 1));
+    assert!(of("perf.ContextSwitch") >= switches);
+    // Each answer wakes a reader that waits: between two rounds of ours stands what it did.
+    let between = |from: &str, to: &str| {
+        let at = |text: &str| lines.iter().position(|line| line["text"] == text).unwrap();
+        lines[at(from)..at(to)].iter().filter(|line| line["fields"]["pid"].is_u64()).count()
+    };
+    assert!(between("round 0", "end") > 0);
+}
+
+#[test]
+fn records_are_counted_chosen_and_shown_as_those_of_rings_are() {
+    if is_forbidden() {
+        return;
+    }
+    let mut echo = Echo::start();
+    let pid = echo.pid();
+    let tail = |more: &[&str]| {
+        let args = ["tail", "--perf", "switches,context-switches", "--pid", &pid];
+        Live::start(&[args.as_slice(), more].concat())
+    };
+    for (more, shows) in [
+        (["-n", "3", "--type", "perf.Switch"], "perf.Switch pid="),
+        (["-n", "3", "--where", "switched=out"], "switched=out"),
+        (["-n", "3", "--where", "mode=kernel"], "perf.ContextSwitch pid="),
+    ] {
+        let mut tail = tail(&more);
+        // Until it has seen three: it says when it begins by what it shows.
+        let mut ended = None;
+        while ended.is_none() {
+            echo.ask();
+            ended = tail.child.try_wait().unwrap();
+        }
+        let (out, err, code) = tail.end();
+        assert_eq!((code, &*err), (0, ""));
+        let lines: Vec<&str> = out.lines().collect();
+        assert!(lines.len() == 3 && lines.iter().all(|line| line.contains(shows)), "{out}");
+    }
+    let done =
+        run(&["tail", "--perf", "mappings", "--pid", &pid, "--timeout", "0.1", "--type", "x"], b"");
+    assert_eq!((done.code(), &*done.out()), (124, ""));
+    assert!(
+        done.err().contains("no type of the kernel's records is called \"x\""),
+        "{}",
+        done.err()
+    );
+    echo.end();
+}
+
+#[test]
+fn what_the_kernels_ring_had_no_room_for_is_told_and_a_code_of_its_own() {
+    if is_forbidden() {
+        return;
+    }
+    let mut echo = Echo::start();
+    let pid = echo.pid();
+    let args = ["tail", "--perf", "context-switches", "--pid", &pid, "--perf-size", "4K"];
+    let mut text = Live::start(&args);
+    let json = ["--format", "json", "--fail-on-loss"];
+    let mut json = Live::start(&[args.as_slice(), &json].concat());
+    // Both have begun once each has shown a line.
+    let shown = AtomicBool::new(false);
+    let (first, first_json) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !shown.load(Ordering::Relaxed) {
+                echo.ask();
+            }
+        });
+        let lines = (text.line(), json.line());
+        shown.store(true, Ordering::Relaxed);
+        lines
+    });
+    assert!(first.contains("perf.ContextSwitch"), "{first}");
+    text.signal(Signal::SIGSTOP);
+    json.signal(Signal::SIGSTOP);
+    let before = echo.switches();
+    let many = 4 * 64 * std::thread::available_parallelism().unwrap().get() as u64;
+    while echo.switches() < before + many {
+        echo.ask();
+    }
+    echo.end();
+    text.signal(Signal::SIGCONT);
+    json.signal(Signal::SIGCONT);
+    let (_, err, code) = text.end();
+    assert_eq!(code, 0, "{err}");
+    let told = err.lines().find(|line| line.contains("LOST")).unwrap_or_else(|| panic!("{err}"));
+    assert!(told.contains(" records of the kernel's ring of processor "), "{told}");
+    assert!(told.ends_with(": full"), "{told}");
+    let (out, err, code) = json.end();
+    assert_eq!(code, 5, "{err}");
+    let lost = |line: &Value| line["lost"]["records"].as_u64();
+    let lines = json_lines(&(first_json + "\n" + &out));
+    let lost: u64 = lines.iter().filter_map(lost).sum();
+    println!("{lost} lost of more than {many}; {}", err.trim());
+    assert!(lost > 0 && err.contains(&format!("{lost} records were lost")), "{err}");
+}
+
+#[test]
+fn what_cannot_be_is_said_in_a_sentence_with_a_code_of_its_own() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    let me = std::process::id().to_string();
+    for (args, code, says) in [
+        (["--perf", "cycles", "--pid", &me], 2, "none of the kernel's software events"),
+        (["--perf", "page-faults", "--pid", "x"], 2, "--pid"),
+        (["--perf", "page-faults", "-n", "1"], 2, "<--pid <PID>|--all>"),
+        (["--pid", &me, "-n", "1"], 2, "--perf"),
+        (["--perf", "page-faults", "--pid", "2147483647"], 3, "there is no process 2147483647"),
+    ] {
+        run(&[["tail"].as_slice(), &args].concat(), b"").refuses(code, says);
+    }
+    let since = ["tail", "--perf", "switches", "--pid", &me, "--since", "5s", &ring];
+    run(&since, b"").refuses(2, "no time stamps");
+    run(&["tail"], b"").refuses(2, "<RING>");
+    let odd = ["tail", "--perf", "switches", "--pid", &me, "--perf-size", "12K"];
+    let done = run(&odd, b"");
+    assert!([2, 6].contains(&done.code()), "{}", done.err());
+}
+
+#[test]
+fn a_user_who_may_not_is_told_what_may_be_done() {
+    let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    let level: i32 = paranoid.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(9);
+    // Somebody who is nobody; only root can become that.
+    let as_nobody = |args: &[&str]| {
+        let perfring = perfring(args);
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]);
+        command.arg(perfring.get_program()).args(args);
+        command::Done(command.stdin(Stdio::null()).output().unwrap())
+    };
+    let can = nix::unistd::geteuid().is_root() && as_nobody(&["--version"]).code() == 0;
+    if !can || level < 2 {
+        let why =
+            "needs root, setpriv, a program that nobody may run, and perf_event_paranoid >= 2";
+        assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "not to be skipped: {why}");
+        let _ = writeln!(std::io::stderr().lock(), "SKIPPED: {why}");
+        return;
+    }
+    let done = as_nobody(&["tail", "--perf", "switches", "--all"]);
+    done.refuses(6, "this user may not have switches of the whole machine");
+    assert!(done.err().contains("CAP_PERFMON"));
+    let done = as_nobody(&["tail", "--perf", "page-faults", "--pid", "1"]);
+    done.refuses(6, "this user may not have page-faults of process 1");
+}

@@ -1,0 +1,162 @@
+//! `perfring ls` and `perfring prune`: the rings of a directory.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod command;
+
+use command::{Live, Place, json_lines, perfring, publish, run};
+use std::fs;
+
+impl Place {
+    fn dir(&self) -> &str {
+        self.0.path().to_str().unwrap()
+    }
+
+    /// A ring of this name, of 4 KiB.
+    fn add(&self, name: &str, options: &[&str]) -> String {
+        let path = self.path(name).to_str().unwrap().to_owned();
+        let mut args = vec!["create", &path, "--size", "4K", "--types-size", "0"];
+        args.extend(options);
+        assert_eq!(run(&args, b"").code(), 0);
+        path
+    }
+}
+
+#[test]
+fn ls_lists_rings_and_tells_what_is_none() {
+    let place = Place::new();
+    let quiet = place.add("quiet", &[]);
+    publish(&quiet, b"x\ny\n");
+    place.add("recorder", &["--policy", "overwrite", "--time"]);
+    publish(&place.path("recorder").display().to_string(), b"x\n");
+    place.add("shared", &["--producers", "many"]);
+    fs::write(place.path("read\x1bme"), "rings").unwrap();
+    fs::write(place.path(".saved"), "hidden").unwrap();
+    std::os::unix::fs::symlink(&quiet, place.path("link")).unwrap();
+    // One that lives, and has lost something.
+    let full = place.add("shop.4711.1.0123456789ab", &[]);
+    let mut live = Live::of({
+        let mut command = perfring(&["publish", &full, "--type", "5000"]);
+        command.stdin(std::process::Stdio::piped());
+        command
+    });
+    let mut stdin = live.child.stdin.take().unwrap();
+    let line = [b'x'; 999].as_slice();
+    for _ in 0..5 {
+        std::io::Write::write_all(&mut stdin, &[line, b"\n"].concat()).unwrap();
+    }
+    let row = |done: &command::Done, name: &str| {
+        let rows = json_lines(&done.out());
+        rows.into_iter().find(|row| row["name"] == name).unwrap()
+    };
+    command::until("five records were tried", || {
+        let row =
+            row(&run(&["ls", place.dir(), "--format", "json"], b""), "shop.4711.1.0123456789ab");
+        row["written_records"].as_u64().unwrap() + row["full_records"].as_u64().unwrap() == 5
+    });
+
+    let done = run(&["ls", place.dir()], b"");
+    assert_eq!(done.code(), 0, "{}", done.err());
+    let out = done.out();
+    let lines: Vec<Vec<&str>> = out
+        .lines()
+        .map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
+        .collect();
+    assert_eq!(
+        lines[0],
+        ["NAME", "PRODUCER", "CONSUMER", "POLICY", "SIZE", "FULL", "LOST", "LAST"]
+    );
+    assert_eq!(lines[1], ["quiet", "gone", "none yet", "drop", "4 KiB", "0%", "0", "-"]);
+    assert_eq!(lines[2][..4], ["recorder", "gone", "none yet", "overwrite"]);
+    assert!(lines[2][7].ends_with('s'), "{out}");
+    assert_eq!(lines[3][..3], ["shared", "none yet", "none yet"]);
+    let pid = format!("pid {}", live.child.id());
+    assert_eq!(lines[4][..2], ["shop.4711.1.0123456789ab", &pid]);
+    assert_eq!(lines[4][5..], ["98%", "1", "-"]);
+    assert_eq!(lines.len(), 5);
+    let err = done.err();
+    assert!(
+        err.contains("read?me is not listed: ") && err.contains("link is not listed: a symbolic")
+    );
+    assert_eq!(err.lines().count(), 2, "{err}");
+
+    // In a narrow terminal names give way, by their middle.
+    let narrow = perfring(&["ls", place.dir()]).env("COLUMNS", "80").output().unwrap();
+    let narrow = String::from_utf8(narrow.stdout).unwrap();
+    assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
+    assert!(narrow.contains('…') && narrow.contains("789ab"), "{narrow}");
+
+    let done = run(&["ls", place.dir(), "--format", "json"], b"");
+    let shop = row(&done, "shop.4711.1.0123456789ab");
+    assert_eq!(shop["producer"]["alive"], true);
+    assert_eq!(shop["full_records"], 1);
+    assert!(shop["newest_ns"].is_null() && row(&done, "recorder")["newest_ns"].is_u64());
+    assert_eq!(shop["ring"], full);
+}
+
+#[test]
+fn ls_says_what_is_wrong_with_a_directory() {
+    let place = Place::new();
+    let missing = place.path("no").to_str().unwrap().to_owned();
+    run(&["ls", &missing], b"").refuses(3, "does not exist, so there are no rings");
+    run(&["prune", &missing], b"").refuses(3, "does not exist, so there are no rings");
+    let ring = place.ring(&[]);
+    run(&["ls", &ring], b"").refuses(1, "cannot use the ring directory");
+    // The default is where the user's programs put theirs.
+    let home = tempfile::tempdir().unwrap();
+    let listed = |args: &[&str]| {
+        let mut command = perfring(args);
+        command::Done(command.env("XDG_RUNTIME_DIR", home.path()).output().unwrap())
+    };
+    let dir = home.path().join("perfring");
+    listed(&["ls"]).refuses(3, dir.to_str().unwrap());
+    fs::create_dir(&dir).unwrap();
+    listed(&["ls"]).refuses(0, "has no rings");
+    fs::rename(&ring, dir.join("mine")).unwrap();
+    assert!(listed(&["ls"]).out().contains("mine"));
+    assert!(listed(&["prune", "--dead-for", "0"]).out().starts_with("removed mine: "));
+}
+
+#[test]
+fn a_ring_with_damaged_books_is_listed_and_told() {
+    let place = Place::new();
+    place.add("fine", &[]);
+    let bad = place.add("bad", &[]);
+    let file = fs::OpenOptions::new().write(true).open(&bad).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0xff; 8], 1024).unwrap();
+    let done = run(&["ls", place.dir()], b"");
+    assert_eq!(done.code(), 4);
+    assert!(done.out().contains("damaged") && done.out().contains("fine"), "{}", done.out());
+    assert!(done.err().contains("1 ring with damaged books"), "{}", done.err());
+}
+
+#[test]
+fn prune_removes_what_it_may_and_says_why_the_rest_stays() {
+    let place = Place::new();
+    place.add("empty", &[]);
+    publish(&place.add("unread", &[]), b"x\ny\n");
+    publish(&place.add("words", &["--policy", "overwrite"]), b"x\n");
+    fs::write(place.path("text"), "mine").unwrap();
+    let young = run(&["prune", place.dir()], b"");
+    assert_eq!(young.code(), 0);
+    assert!(young.out().starts_with("kept empty: alive "), "{}", young.out());
+    let args = ["prune", place.dir(), "--dead-for", "0", "--dry-run"];
+    let done = run(&args, b"");
+    let out = done.out();
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(lines[0].starts_with("would remove empty: ") && lines.len() == 3, "{out}");
+    assert_eq!(lines[1], "kept unread: 2 records are not read");
+    assert_eq!(lines[2], "kept words: flight recorder with 1 record");
+    assert!(place.path("empty").exists());
+    let json = json_lines(&run(&[&args[..], &["--format", "json"]].concat(), b"").out());
+    assert_eq!((&json[0]["fate"], &json[1]["fate"]), (&"would_remove".into(), &"kept".into()));
+    assert_eq!(json[1]["why"], "2 records are not read");
+
+    let done = run(&["prune", place.dir(), "--dead-for", "0s", "--keep", "1"], b"");
+    assert!(done.out().starts_with("kept empty: one of the newest"), "{}", done.out());
+    let done = run(&["prune", place.dir(), "--dead-for", "0", "--flight-recorders"], b"");
+    assert!(done.out().starts_with("removed empty: "), "{}", done.out());
+    assert!(done.out().contains("removed words: ") && done.out().contains("with 1 record\n"));
+    assert!(place.path("unread").exists() && place.path("text").exists());
+    assert!(!place.path("words").exists());
+    run(&["prune", place.dir(), "--dead-for", "soon"], b"").refuses(2, "a length of time");
+}
