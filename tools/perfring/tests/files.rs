@@ -480,38 +480,78 @@ fn state(pid: u32) -> Option<char> {
 
 #[test]
 fn a_collector_that_is_not_there_is_told_of() {
-    if !run(&["export", "--help"], b"").out().contains("otlp") {
-        println!("SKIPPED: built without otlp");
-        return;
-    }
     let place = Place::new();
     let ring = kinds::all_kinds_in(place.ring(&["--time"]));
     let args = ["export", &ring, "--to", "otlp", "-o", "http://127.0.0.1:9", "--patience", "0.3"];
     let done = run(&args, b"");
+    if done.code() == 2 {
+        assert!(done.err().contains("--features otlp"), "{}", done.err());
+        println!("SKIPPED: built without otlp");
+        return;
+    }
     assert_eq!(done.code(), 1, "{}", done.err());
     println!("{}", done.err());
 }
 
+/// Runs a reader of others; `None` if there is none here.
+fn reader(program: &str, args: &[&str]) -> Option<String> {
+    let Ok(read) = Command::new(program).args(args).stdin(Stdio::null()).output() else {
+        assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "there is no {program}");
+        println!("SKIPPED: there is no {program}");
+        return None;
+    };
+    let err = String::from_utf8_lossy(&read.stderr);
+    assert!(read.status.success(), "{program}: {err}");
+    Some(String::from_utf8(read.stdout).unwrap())
+}
+
 #[test]
-fn a_trace_and_a_perf_file_are_made_of_it() {
+fn every_format_says_how_it_is_opened_and_can_be() {
     let place = Place::new();
     let ring = kinds::all_kinds_in(place.ring(&["--time"]));
-    let trace = text(&place.path("x.pftrace"));
-    let done = run(&["export", &ring, "--to", "perfetto", "-o", &trace], b"");
-    assert_eq!(done.code(), 0, "{}", done.err());
-    assert!(done.err().contains("ui.perfetto.dev"), "{}", done.err());
-    assert!(has(&fs::read(&trace).unwrap(), b"demo.Order"));
-    let data = text(&place.path("perf.data"));
-    let done = run(&["export", &ring, "--to", "perf-data", "-o", &data], b"");
-    assert_eq!(done.code(), 0, "{}", done.err());
-    let script = Command::new("perf").args(["script", "-i", &data]).stdin(Stdio::null()).output();
-    let Ok(script) = script else {
-        assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "there is no perf");
-        println!("SKIPPED: there is no perf");
-        return;
-    };
-    let shown = String::from_utf8_lossy(&script.stdout);
-    assert!(shown.contains("demo:Order"), "{shown}{}", String::from_utf8_lossy(&script.stderr));
+    let file = text(&place.path("file"));
+    assert_eq!(run(&["record", &ring, "--for", "10ms", "-o", &file], b"").code(), 0);
+    let records = exported(&file, &[]).len();
+    for (format, how) in [
+        ("perfetto", "ui.perfetto.dev"),
+        ("ctf", "babeltrace2"),
+        ("parquet", "pyarrow"),
+        ("perf-data", "perf script"),
+        ("recording", "perfring export"),
+    ] {
+        let out = text(&place.path(format));
+        let done = run(&["export", &file, "--to", format, "-o", &out], b"");
+        if format == "parquet" && done.code() == 2 {
+            assert!(done.err().contains("--features parquet"), "{}", done.err());
+            println!("SKIPPED: built without parquet");
+            continue;
+        }
+        assert_eq!(done.code(), 0, "{format}: {}", done.err());
+        let said = done.err();
+        assert!(
+            said.contains(how) && said.contains(&format!("exported {records} records")),
+            "{said}"
+        );
+        // Not twice without being told.
+        let again = run(&["export", &file, "--to", format, "-o", &out], b"");
+        again.refuses(1, "--force");
+        let again = run(&["export", &file, "--to", format, "-o", &out, "--force"], b"");
+        assert_eq!(again.code(), 0, "{format}: {}", again.err());
+        let of = |needle: &str, text: String| text.matches(needle).count();
+        match format {
+            "perfetto" => assert!(has(&fs::read(&out).unwrap(), b"demo.Order")),
+            "ctf" => {
+                let shown = reader("babeltrace2", &[&out]);
+                assert!(shown.is_none_or(|shown| of("demo.Order", shown) >= 2));
+            }
+            "perf-data" => {
+                let shown = reader("perf", &["script", "-i", &out]);
+                assert!(shown.is_none_or(|shown| of("demo:Order", shown) >= 2));
+            }
+            "parquet" => assert!(fs::read_dir(&out).unwrap().count() > 1),
+            _ => assert_eq!(exported(&out, &[]), exported(&file, &[])),
+        }
+    }
 }
 
 #[test]
