@@ -67,13 +67,14 @@ impl Ring {
 
     /// When its next item comes, if there is one.
     fn next(&mut self) -> Result<Option<u64>, Corrupt> {
-        if self.front == Front::Empty {
+        if matches!(self.front, Front::Empty | Front::More) {
             self.front = self.observer.look()?;
         }
         let at_end = self.observer.saved().pos >= self.until;
         Ok(match self.front {
             _ if at_end => None,
-            Front::Empty => None,
+            // A look that does not tell stands before what nobody can read: the end of it.
+            Front::Empty | Front::More => None,
             Front::Stamped(stamp) => Some(stamp),
             Front::Plain | Front::Lost => Some(self.last.unwrap_or(0)),
         })
