@@ -12,8 +12,8 @@
 mod ctf;
 mod draft;
 mod event;
-mod mangle;
 pub mod json;
+mod mangle;
 #[cfg(feature = "nats")]
 pub mod nats;
 mod null;
@@ -25,11 +25,11 @@ mod output;
 mod parquet;
 mod perf_data;
 mod perfetto;
-mod timeline;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
-pub mod signal;
 mod shapes;
+pub mod signal;
+mod timeline;
 
 pub use ctf::{Ctf, CtfOptions};
 pub use event::{Event, Key, Loss, LossCause, Rec, What};
