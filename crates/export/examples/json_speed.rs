@@ -21,9 +21,8 @@ struct Request {
     share: f64,
     status: u32,
     shard: u32,
-    peer: [u8; 16],
-    account: u64,
-    session: u64,
+    #[record(text)]
+    route: [u8; 32],
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -38,9 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             share: n as f64 / 3.0,
             status: 200,
             shard: n as u32 % 7,
-            peer: [n as u8; 16],
-            account: n << 20,
-            session: !n,
+            route: *b"/shop/orders/{order}\0\0\0\0\0\0\0\0\0\0\0\0",
         })?;
     }
     let snapshot = Snapshot::take(&path)?;

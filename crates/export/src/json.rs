@@ -25,5 +25,5 @@ mod file;
 mod lines;
 mod pipe;
 
-pub use encode::encode;
+pub use encode::{encode, utc};
 pub use lines::{JsonLines, Options};

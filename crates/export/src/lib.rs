@@ -27,9 +27,11 @@ mod perf_data;
 mod perfetto;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
+pub mod recording;
 mod shapes;
 pub mod signal;
 mod timeline;
+mod totals;
 
 pub use ctf::{Ctf, CtfOptions};
 pub use event::{Event, Key, Loss, LossCause, Rec, What};
@@ -41,3 +43,4 @@ pub use parquet::{Parquet, ParquetOptions};
 pub use perf_data::{PerfData, PerfDataOptions};
 pub use perfetto::{Perfetto, PerfettoOptions};
 pub use shapes::Shapes;
+pub use totals::Totals;

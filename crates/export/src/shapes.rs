@@ -2,7 +2,8 @@
 
 use crate::{Origin, Rec};
 use perfring_consumer::{
-    Anchors, AttachError, Home, Layout, Observer, Record, RecordType, Snapshot, Start, Types, Who,
+    Anchors, AttachError, Corrupt, Home, Layout, Observer, Record, RecordType, Snapshot, Start,
+    Types, Who,
 };
 use perfring_types::Entries;
 use perfring_types::read::TypeTable;
@@ -72,6 +73,8 @@ pub struct Shapes {
     missed: HashMap<u32, Missed>,
     /// Of all that found no room among them.
     others: Missed,
+    /// The anchors are those of all records before.
+    anchored: u64,
 }
 
 impl Origin {
@@ -111,9 +114,8 @@ impl Shapes {
         let origin =
             Origin::of(id, &home, source.layout(), stat.epoch(), stat.producer.who.clone());
         let mut shapes = Self::of(origin, Types::default());
-        shapes.origin.anchors = source.anchors();
-        shapes.learn(source.types());
         shapes.source = Some(source);
+        shapes.refresh();
         Ok(shapes)
     }
 
@@ -137,6 +139,7 @@ impl Shapes {
             ended: false,
             missed: HashMap::new(),
             others: Missed::default(),
+            anchored: 0,
         };
         shapes.learn(types);
         shapes
@@ -168,18 +171,47 @@ impl Shapes {
     /// Looks again for what must be known of this record and came after the last look.
     #[inline]
     pub fn prepare(&mut self, record: &Record<'_>) {
-        if record.time.is_some()
-            && let Some(source) = &self.source
-        {
-            // For every record, as somebody may set the clock between two.
-            self.origin.anchors = source.anchors();
+        // Somebody may set the clock between any two records, and the anchor is there before the
+        // second is: so those before the head are told by what is read after it.
+        if record.pos >= self.anchored && record.time.is_some() {
+            self.anchor();
         }
         self.look_for(record.kind);
+    }
+
+    #[cold]
+    fn anchor(&mut self) {
+        let Some(source) = &self.source else { return };
+        self.anchored = source.raw().head();
+        self.origin.anchors = source.anchors();
+    }
+
+    /// Where its producers are now: the end of what is published. Of a copy nothing comes, and it
+    /// is 0.
+    #[must_use]
+    pub fn head(&self) -> u64 {
+        self.source.as_ref().map_or(0, |source| source.raw().head())
+    }
+
+    /// Whether a producer is attached, so that there may be more. If that cannot be told, it is.
+    #[must_use]
+    pub fn has_producer(&self) -> bool {
+        let told = self.source.as_ref().map(|source| source.has_producer().unwrap_or(true));
+        told.unwrap_or(false)
+    }
+
+    /// A copy of all that the ring holds now, if it is a ring.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    pub fn snapshot(&self) -> Result<Option<Snapshot>, Corrupt> {
+        self.source.as_ref().map(Observer::snapshot).transpose()
     }
 
     /// Looks again for all that the ring says by now.
     pub fn refresh(&mut self) {
         let Some(source) = &self.source else { return };
+        self.anchored = source.raw().head();
         self.origin.anchors = source.anchors();
         if source.has_more_types(&self.taken) {
             let types = source.types();

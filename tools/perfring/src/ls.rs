@@ -5,7 +5,7 @@ use crate::columns;
 use crate::failure::{Failure, note};
 use crate::owner::{count, printable};
 use crate::stat::{self, is_fed};
-use perfring_consumer::{AttachError, Home, Policy, Producers, RingFile, Stat};
+use perfring_consumer::{Home, Policy, Producers, RingFile, Stat};
 use perfring_set::{NoRing, RingEntry, RingSet, SetError};
 use serde_json::{Value, json};
 use std::io::{self, BufWriter, Write};

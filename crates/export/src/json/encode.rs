@@ -32,7 +32,7 @@ pub fn encode(event: &Event<'_>, out: &mut Vec<u8>) -> bool {
         What::Record(record) => {
             out.push(b'{');
             if let Some(wall) = record.wall {
-                utc(out, wall);
+                time(out, wall);
             }
             ring(out, event.origin);
             body(out, record);
@@ -42,7 +42,7 @@ pub fn encode(event: &Event<'_>, out: &mut Vec<u8>) -> bool {
         What::Lost(loss) => {
             out.push(b'{');
             if let Some(wall) = loss.wall {
-                utc(out, wall);
+                time(out, wall);
             }
             ring(out, event.origin);
             lost(out, loss);
@@ -142,12 +142,29 @@ fn lost(out: &mut Vec<u8>, loss: &Loss) {
     out.push(b'}');
 }
 
-/// `"time":"…",` of ns since 1970 in UTC, as RFC 3339 has it, to the ns.
-fn utc(out: &mut Vec<u8>, ns: u64) {
+/// ns since 1970 in UTC, as RFC 3339 has it, to the ns.
+///
+/// ```
+/// use perfring_export::json::utc;
+/// assert_eq!(utc(1_782_907_200_000_000_001), "2026-07-01T12:00:00.000000001Z");
+/// ```
+#[must_use]
+pub fn utc(ns: u64) -> String {
+    let mut out = Vec::new();
+    date(&mut out, ns);
+    String::from_utf8(out).unwrap_or_default() // it is ASCII
+}
+
+fn time(out: &mut Vec<u8>, wall: u64) {
+    out.extend_from_slice(b"\"time\":\"");
+    date(out, wall);
+    out.extend_from_slice(b"\",");
+}
+
+fn date(out: &mut Vec<u8>, ns: u64) {
     let (seconds, ns) = (ns / 1_000_000_000, ns % 1_000_000_000);
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = civil(days);
-    out.extend_from_slice(b"\"time\":\"");
     digits::<4>(out, year);
     out.push(b'-');
     digits::<2>(out, month);
@@ -161,7 +178,7 @@ fn utc(out: &mut Vec<u8>, ns: u64) {
     digits::<2>(out, second % 60);
     out.push(b'.');
     digits::<9>(out, ns);
-    out.extend_from_slice(b"Z\",");
+    out.push(b'Z');
 }
 
 fn digits<const N: usize>(out: &mut Vec<u8>, mut number: u64) {
@@ -189,12 +206,6 @@ fn civil(days: u64) -> (u64, u64, u64) {
 mod tests {
     use super::*;
 
-    fn shown(ns: u64) -> String {
-        let mut out = Vec::new();
-        utc(&mut out, ns);
-        String::from_utf8_lossy(&out).trim_start_matches("\"time\":\"").replace("\",", "")
-    }
-
     #[test]
     fn dates_are_those_of_the_calendar() {
         let mut days = 0;
@@ -210,8 +221,8 @@ mod tests {
                 }
             }
         }
-        assert_eq!(shown(0), "1970-01-01T00:00:00.000000000Z");
-        assert_eq!(shown(1_782_907_199_999_999_999), "2026-07-01T11:59:59.999999999Z");
-        assert_eq!(shown(u64::MAX), "2554-07-21T23:34:33.709551615Z");
+        assert_eq!(utc(0), "1970-01-01T00:00:00.000000000Z");
+        assert_eq!(utc(1_782_907_199_999_999_999), "2026-07-01T11:59:59.999999999Z");
+        assert_eq!(utc(u64::MAX), "2554-07-21T23:34:33.709551615Z");
     }
 }
