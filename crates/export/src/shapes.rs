@@ -2,8 +2,8 @@
 
 use crate::{Origin, Rec};
 use perfring_consumer::{
-    Anchors, AttachError, Corrupt, Home, Layout, Observer, Record, RecordType, Snapshot, Start, Types,
-    Who,
+    Anchors, AttachError, Corrupt, Home, Layout, Observer, Record, RecordType, Snapshot, Start,
+    Types, Who,
 };
 use perfring_types::Entries;
 use perfring_types::read::TypeTable;
@@ -342,7 +342,10 @@ mod tests {
             file.write_all_at(&used.to_ne_bytes(), layout.types_offset()).unwrap();
             (0..2 * PATIENCE_MAX).for_each(|_| shapes.look_for(4999));
         }
-        assert_eq!((shapes.origin().types.len(), shapes.origin().types.damage().len()), (400 + MISSED_MAX, 1));
+        assert_eq!(
+            (shapes.origin().types.len(), shapes.origin().types.damage().len()),
+            (400 + MISSED_MAX, 1)
+        );
     }
 
     #[test]

@@ -62,7 +62,6 @@ impl<K: Copy + Eq + Hash> Checkpoints<K> {
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
-
 }
 
 #[cfg(test)]

@@ -357,7 +357,8 @@ impl Engine {
         let may_go = |(id, ring): (&SourceId, &mut Ring)| {
             let after = Duration::from_secs(ring.input.prune_after_seconds?);
             let idle = now.saturating_duration_since(ring.idle_since(now)?) >= after;
-            let of = Idle { home: ring.home.clone()?, input: ring.input.clone(), uuid: ring.uuid() };
+            let of =
+                Idle { home: ring.home.clone()?, input: ring.input.clone(), uuid: ring.uuid() };
             idle.then_some((*id, of))
         };
         self.rings.iter_mut().filter_map(may_go).collect()

@@ -161,9 +161,10 @@ fn remove(home: &Home, uuid: &[u8; 16]) -> Result<bool, AttachError> {
         held => held?,
     };
     let whole = idle.file().identity()?.uuid == *uuid
-        && idle.file().totals()?.is_some_and(|totals| {
-            totals.tail == totals.head && totals.stranded.records == 0
-        });
+        && idle
+            .file()
+            .totals()?
+            .is_some_and(|totals| totals.tail == totals.head && totals.stranded.records == 0);
     if whole {
         idle.remove()?;
     }
@@ -221,9 +222,9 @@ fn attach(
         // Whoever follows the directory hears of it.
         Err(AttachFailure::Replaced { .. }) if uuid.is_some() => Tried::Gone,
         Err(AttachFailure::Attach(AttachError::NotFound { .. })) => Tried::Gone,
-        Err(AttachFailure::Attach(error @ (AttachError::Bad { .. } | AttachError::Corrupt { .. }))) => {
-            Tried::Never(format!("{error}; it is set aside"))
-        }
+        Err(AttachFailure::Attach(
+            error @ (AttachError::Bad { .. } | AttachError::Corrupt { .. }),
+        )) => Tried::Never(format!("{error}; it is set aside")),
         Err(error) => Tried::Later(format!("{error}; it is tried again")),
     }
 }

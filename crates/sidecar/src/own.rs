@@ -50,7 +50,11 @@ pub(crate) fn tell(own: &Own, engine: &Engine) {
         let count = |name, help, value: u64| own.counter(name, help, &labels, value as f64);
         count("perfring_ring_records", "Records that were read", ring.figures.records);
         count("perfring_ring_bytes", "Bytes of their payloads", ring.figures.bytes);
-        count("perfring_ring_late", "Records that came too late for their place", ring.figures.late);
+        count(
+            "perfring_ring_late",
+            "Records that came too late for their place",
+            ring.figures.late,
+        );
         for (cause, lost) in &ring.figures.lost {
             let labels = [("ring", &*ring.origin.name), ("cause", cause.name())];
             let help = "Records that the ring told as lost";

@@ -85,8 +85,9 @@ impl Places {
         let saved = match fs::read(path) {
             // Empty: a machine that went down before the disk had it. Its rings are gone as well.
             Ok(text) if text.is_empty() => BTreeMap::new(),
-            Ok(text) => read(&text)
-                .map_err(|what| PlacesError::Bad { path: path.to_owned(), what })?,
+            Ok(text) => {
+                read(&text).map_err(|what| PlacesError::Bad { path: path.to_owned(), what })?
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(io(error)),
         };
@@ -193,7 +194,8 @@ mod tests {
         let path = dir.path().join("state.json");
         fs::write(&path, "").unwrap();
         assert_eq!(Places::open(Some(&path)).unwrap().get(&[7; 16]), None);
-        for text in ["{", "{}", r#"{"version":2,"rings":{}}"#, r#"{"version":1,"rings":{"x":{}}}"#] {
+        for text in ["{", "{}", r#"{"version":2,"rings":{}}"#, r#"{"version":1,"rings":{"x":{}}}"#]
+        {
             fs::write(&path, text).unwrap();
             let error = Places::open(Some(&path)).unwrap_err();
             assert!(error.to_string().contains("remove it"), "{error}");

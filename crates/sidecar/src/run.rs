@@ -158,12 +158,7 @@ impl Sidecar {
 
     /// Runs until it is asked to end, or cannot go on; then delivers what was read, as far as the
     /// deadline of the configuration lets it. What it has to say it says in sentences.
-    pub fn run(
-        &mut self,
-        signals: &Signals,
-        reload: Reload<'_>,
-        say: &mut dyn FnMut(&str),
-    ) -> End {
+    pub fn run(&mut self, signals: &Signals, reload: Reload<'_>, say: &mut dyn FnMut(&str)) -> End {
         let ended = self.work(signals, reload, say);
         let deadline = Instant::now() + self.config.settings.shutdown();
         let errors = self.engine.close(deadline);
@@ -229,12 +224,7 @@ impl Sidecar {
     }
 
     /// Everything but records. Whether all rings that are there are attached to.
-    fn look(
-        &mut self,
-        signals: &Signals,
-        reload: Reload<'_>,
-        say: &mut dyn FnMut(&str),
-    ) -> bool {
+    fn look(&mut self, signals: &Signals, reload: Reload<'_>, say: &mut dyn FnMut(&str)) -> bool {
         let now = Instant::now();
         if signals.take_reload() {
             self.reload(reload(), say);

@@ -182,14 +182,19 @@ fn a_ring_whose_producer_died_and_whose_file_is_gone_is_read_to_its_end() {
     publish(&mut producer, 5..9);
     drop(producer);
     output.set(|script| script.prompt = false);
-    until(&mut engine, "the end was told", |_| output.told().last() == Some(&Told::Ended("one".into())));
+    until(&mut engine, "the end was told", |_| {
+        output.told().last() == Some(&Told::Ended("one".into()))
+    });
     assert_eq!(output.records(), (0..9).collect::<Vec<_>>());
     engine.turn();
     assert_eq!(engine.rings().count(), 1, "it stays until all of it is delivered");
     output.set(|script| script.held.clear());
     until(&mut engine, "it is gone", |engine| engine.rings().count() == 0);
     let notes = engine.notes();
-    assert!(matches!(&notes[..], [Note::Ended { figures, .. }] if figures.records == 9), "{notes:?}");
+    assert!(
+        matches!(&notes[..], [Note::Ended { figures, .. }] if figures.records == 9),
+        "{notes:?}"
+    );
 }
 
 #[test]
@@ -233,7 +238,9 @@ fn an_observed_ring_tells_its_laps_and_gives_the_place_to_save() {
     let mut first = engine(&[("output", Delivery::Required, &output)]);
     attach(&mut first, &path);
     publish(&mut producer, 0..100);
-    until(&mut first, "a hundred came", |engine| output.records().len() == 100 && engine.is_settled());
+    until(&mut first, "a hundred came", |engine| {
+        output.records().len() == 100 && engine.is_settled()
+    });
     let saved = first.saved();
     drop(first);
     let written = 100 + publish(&mut producer, 100..50_000);

@@ -57,6 +57,7 @@ impl Failure {
             | Failure::NotFound(text)
             | Failure::Damaged(text)
             | Failure::Loss(text)
+            | Failure::Forbidden(text)
             | Failure::Timeout(text) => text,
             Failure::Clap(error) => usage_sentence(&error),
             Failure::Signal(_) | Failure::Told(_) | Failure::ClosedPipe => String::new(),

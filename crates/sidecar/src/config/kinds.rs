@@ -4,9 +4,7 @@ use super::table::Table;
 use super::{Common, ConfigError};
 use crate::filter::Filter;
 use crate::own::Opened;
-use perfring_export::{
-    Ctf, Null, Output, OutputError, PerfData, Perfetto, json, recording,
-};
+use perfring_export::{Ctf, Null, Output, OutputError, PerfData, Perfetto, json, recording};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashSet;

@@ -112,10 +112,7 @@ impl<'a> Table<'a> {
                 "servers" => DeValue::Array([Spanned::new(0..0, text)].into_iter().collect()),
                 _ => text,
             };
-            table.insert(
-                Spanned::new(0..0, Cow::Borrowed(*key)),
-                Spanned::new(0..0, value),
-            );
+            table.insert(Spanned::new(0..0, Cow::Borrowed(*key)), Spanned::new(0..0, value));
         }
         Table {
             source: Source { text: "", name: name.into() },

@@ -180,9 +180,7 @@ impl Engine {
                     continue;
                 };
                 let (origin, seq) = (ring.shapes.origin(), &mut self.seq);
-                if !outlet.begin(at, seq, origin, &mut ring.began)
-                    || !outlet.settle(seq, origin)
-                {
+                if !outlet.begin(at, seq, origin, &mut ring.began) || !outlet.settle(seq, origin) {
                     break;
                 }
             }

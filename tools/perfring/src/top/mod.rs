@@ -38,7 +38,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let places = match &args.places[..] {
-        [] => vec![perfring_set::default_dir()],
+        [] => vec![perfring_set::RingSet::default_dir()],
         places => places.to_vec(),
     };
     if let Some(missing) = places.iter().find(|place| !place.exists()) {
