@@ -12,7 +12,10 @@
 mod ctf;
 mod draft;
 mod event;
+pub mod json;
 mod mangle;
+#[cfg(feature = "nats")]
+pub mod nats;
 mod null;
 mod origin;
 #[cfg(feature = "otlp")]
@@ -24,8 +27,11 @@ mod perf_data;
 mod perfetto;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
+pub mod recording;
+mod shapes;
 pub mod signal;
 mod timeline;
+mod totals;
 
 pub use ctf::{Ctf, CtfOptions};
 pub use event::{Event, Key, Loss, LossCause, Rec, What};
@@ -36,3 +42,5 @@ pub use output::{Figures, Output, OutputError, Took};
 pub use parquet::{Parquet, ParquetOptions};
 pub use perf_data::{PerfData, PerfDataOptions};
 pub use perfetto::{Perfetto, PerfettoOptions};
+pub use shapes::Shapes;
+pub use totals::Totals;

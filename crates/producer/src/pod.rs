@@ -1,7 +1,7 @@
 //! Plain structs as records.
 
 use crate::{Producer, Reservation, ReserveError, SharedProducer, SharedReservation, Wake};
-use perfring_types::{PodRecord, Schema};
+use perfring_types::{Entry, PodRecord, Schema};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
@@ -46,6 +46,26 @@ impl Producer {
         self.inner.register(schema, schema.key())
     }
 
+    /// Puts the entry of another ring's type table into this ring's, if it is not there yet: for who
+    /// hands records on.
+    ///
+    /// ```
+    /// # use perfring_producer::{Options, Producer, types::{Encoding, Entries, Schema}};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let mut producer = Producer::create(dir.path().join("ring"), &Options::default())?;
+    /// # let others = Schema::new("demo.Line", Encoding::Utf8).with_hashed_id().to_entry();
+    /// for entry in Entries::new(&others) {
+    ///     producer.register_entry(&entry?)?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Producer::register`].
+    pub fn register_entry(&mut self, entry: &Entry<'_>) -> Result<(), ReserveError> {
+        self.inner.register_entry(entry)
+    }
+
     /// Publishes a plain struct: its bytes are the payload.
     ///
     /// The first record of a type puts the type into the ring's table, which allocates and takes a
@@ -82,6 +102,14 @@ impl SharedProducer {
     #[inline(always)]
     pub fn register(&self, schema: &Schema<'_>) -> Result<(), ReserveError> {
         self.inner.register(schema, schema.key())
+    }
+
+    /// As [`Producer::register_entry`].
+    ///
+    /// # Errors
+    /// As for [`Producer::register`].
+    pub fn register_entry(&self, entry: &Entry<'_>) -> Result<(), ReserveError> {
+        self.inner.register_entry(entry)
     }
 
     /// As [`Producer::publish_pod`].

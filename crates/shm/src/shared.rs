@@ -6,13 +6,13 @@ use crate::fork::NotForChildren;
 use crate::lock::ByteLock;
 use crate::map::{DataAccess, Mirror};
 use crate::peers::Kernel;
-use crate::types::Known;
+use crate::types::{Known, put_entry};
 use crate::{AttachError, Home, MachineClock, ReserveError, futex};
 use perfring_abi::{HEADER_LEN, Layout, Producers, RecordType};
 use perfring_ring::{
     Count, Group, Peers, Refusal, Refused, Reserved, SharedWriter, Unattached, Wake, Who,
 };
-use perfring_types::Schema;
+use perfring_types::{Entry, Schema};
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
@@ -116,6 +116,17 @@ impl MappedShared {
         self.known
             .look_up(&self.ring, self.map.types_to_write(), schema)
             .map_err(ReserveError::Type)
+    }
+
+    /// Makes sure that the ring's type table has this entry, which another ring's table had.
+    ///
+    /// # Errors
+    /// [`ReserveError::Type`]; [`ReserveError::Forked`].
+    pub fn register_entry(&self, entry: &Entry<'_>) -> Result<(), ReserveError> {
+        if self.children.forked() {
+            return Err(ReserveError::Forked);
+        }
+        put_entry(&self.ring, self.map.types_to_write(), entry).map_err(ReserveError::Type)
     }
 
     /// Publishes one record.

@@ -2,8 +2,9 @@
 
 use crate::RingFile;
 use crate::lock::ByteLock;
+use perfring_abi::RecordType;
 use perfring_ring::{TableFull, TypeTable, TypeTableWriter};
-use perfring_types::{ENTRY_MAX, Entries, Schema};
+use perfring_types::{ENTRY_MAX, Entries, Entry, Schema};
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 use thiserror::Error;
@@ -128,18 +129,36 @@ fn register(
     table: TypeTableWriter<'_>,
     schema: &Schema<'_>,
 ) -> Result<(), TypeError> {
+    put(ring, table, (schema.id, schema.layout()), || schema.to_entry())
+}
+
+/// Makes sure that another ring's entry is in the table.
+pub(crate) fn put_entry(
+    ring: &RingFile,
+    table: TypeTableWriter<'_>,
+    entry: &Entry<'_>,
+) -> Result<(), TypeError> {
+    put(ring, table, (entry.id, entry.layout), || entry.to_words())
+}
+
+fn put(
+    ring: &RingFile,
+    table: TypeTableWriter<'_>,
+    kind: (RecordType, u64),
+    entry: impl FnOnce() -> Vec<u64>,
+) -> Result<(), TypeError> {
     if !table.table().exists() {
         return Err(TypeError::NoTable);
     }
     // Most of the time it is there, from the producer before this one.
-    if find(table.table(), schema)? {
+    if find(table.table(), kind)? {
         return Ok(());
     }
     let _lock = lock(ring)?;
-    if find(table.table(), schema)? {
+    if find(table.table(), kind)? {
         return Ok(());
     }
-    let entry = schema.to_entry();
+    let entry = entry();
     if entry.len() > ENTRY_MAX / 8 {
         return Err(TypeError::TooLong { len: 8 * entry.len() });
     }
@@ -147,8 +166,8 @@ fn register(
 }
 
 /// Whether the table has the type; or something else under its number.
-fn find(table: TypeTable<'_>, schema: &Schema<'_>) -> Result<bool, TypeError> {
-    let (id, layout, words) = (schema.id, schema.layout(), table.entries());
+fn find(table: TypeTable<'_>, (id, layout): (RecordType, u64)) -> Result<bool, TypeError> {
+    let words = table.entries();
     for entry in Entries::new(&words) {
         match entry {
             Ok(entry) if entry.id != id => {}

@@ -5,11 +5,11 @@ use crate::file::{Access, Place, RingFile};
 use crate::fork::NotForChildren;
 use crate::lock::ByteLock;
 use crate::map::{DataAccess, Mirror};
-use crate::types::Known;
+use crate::types::{Known, put_entry};
 use crate::{AttachError, Home, MachineClock, ReserveError, Role, futex};
 use perfring_abi::{Layout, Producers, RecordType};
 use perfring_ring::{Count, ProducerBook, Refusal, Reserved, Wake, Writer};
-use perfring_types::Schema;
+use perfring_types::{Entry, Schema};
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
@@ -83,6 +83,17 @@ impl MappedWriter {
         self.known
             .look_up(&self.ring, self.map.types_to_write(), schema)
             .map_err(ReserveError::Type)
+    }
+
+    /// Makes sure that the ring's type table has this entry, which another ring's table had.
+    ///
+    /// # Errors
+    /// [`ReserveError::Type`]; [`ReserveError::Forked`].
+    pub fn register_entry(&self, entry: &Entry<'_>) -> Result<(), ReserveError> {
+        if self.children.forked() {
+            return Err(ReserveError::Forked);
+        }
+        put_entry(&self.ring, self.map.types_to_write(), entry).map_err(ReserveError::Type)
     }
 
     /// Publishes one record.

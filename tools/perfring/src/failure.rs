@@ -2,6 +2,7 @@
 
 use clap::CommandFactory;
 use perfring_consumer::{AttachError, Corrupt, Home};
+use perfring_export::recording::is_recording;
 use perfring_producer::CreateError;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -56,6 +57,7 @@ impl Failure {
             | Failure::NotFound(text)
             | Failure::Damaged(text)
             | Failure::Loss(text)
+            | Failure::Forbidden(text)
             | Failure::Timeout(text) => text,
             Failure::Clap(error) => usage_sentence(&error),
             Failure::Signal(_) | Failure::Told(_) | Failure::ClosedPipe => String::new(),
@@ -128,6 +130,11 @@ impl From<AttachError> for Failure {
         match &error {
             AttachError::NotFound { home } => {
                 Failure::NotFound(format!("{error}: make it with `perfring create {home}`"))
+            }
+            AttachError::Bad { home, .. } if is_recording(&home.path()) => {
+                let what = "is a recording and no ring: `perfring export` shows what is in it, and \
+                            `perfring replay` publishes it into a ring";
+                Failure::Damaged(format!("{home} {what}"))
             }
             AttachError::Bad { .. } | AttachError::Corrupt { .. } => {
                 Failure::Damaged(error.to_string())

@@ -324,19 +324,19 @@ fn untold(home: &Home) -> u64 {
 }
 
 /// Whether the ring still has its name.
-struct Name {
+pub(crate) struct Name {
     path: std::path::PathBuf,
     identity: Option<(u64, u64)>,
 }
 
 impl Name {
-    fn of(home: &Home) -> Self {
+    pub(crate) fn of(home: &Home) -> Self {
         let path = home.path();
         let identity = std::fs::metadata(&path).ok().map(|meta| (meta.dev(), meta.ino()));
         Name { path, identity }
     }
 
-    fn still_names(&self) -> bool {
+    pub(crate) fn still_names(&self) -> bool {
         match std::fs::metadata(&self.path) {
             Ok(meta) => self.identity == Some((meta.dev(), meta.ino())),
             Err(error) => error.kind() != std::io::ErrorKind::NotFound,

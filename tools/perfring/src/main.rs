@@ -7,21 +7,28 @@ mod columns;
 mod demo;
 mod doctor;
 mod dump;
+mod export;
 mod failure;
 mod follow;
 mod kernel;
 mod ls;
 mod manage;
+mod many;
 mod output;
 mod owner;
 mod prune;
 mod publish;
+mod record;
 mod recover;
+mod replay;
 mod select;
 mod shapes;
+mod sidecar;
 mod stat;
 mod stop;
 mod time;
+#[cfg(feature = "top")]
+mod top;
 mod typed;
 mod types;
 
@@ -52,11 +59,17 @@ enum Command {
     Tail(follow::TailArgs),
     Consume(follow::ConsumeArgs),
     Dump(dump::Args),
+    Record(record::Args),
+    Export(export::Args),
+    Replay(replay::Args),
+    Sidecar(sidecar::Args),
     Types(types::Args),
     Stat(stat::Args),
     Ls(ls::Args),
     Prune(prune::Args),
     Recover(recover::Args),
+    #[cfg(feature = "top")]
+    Top(top::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
     #[command(name = perfring_bench::CHILD_ARG, hide = true)]
@@ -74,11 +87,17 @@ fn main() -> ExitCode {
         Command::Tail(args) => follow::tail(&args),
         Command::Consume(args) => follow::consume(&args),
         Command::Dump(args) => dump::run(&args),
+        Command::Record(args) => record::run(&args),
+        Command::Export(args) => export::run(&args),
+        Command::Replay(args) => replay::run(&args),
+        Command::Sidecar(args) => sidecar::run(&args),
         Command::Types(args) => types::run(&args),
         Command::Stat(args) => stat::run(&args),
         Command::Ls(args) => ls::run(&args),
         Command::Prune(args) => prune::run(&args),
         Command::Recover(args) => recover::run(&args),
+        #[cfg(feature = "top")]
+        Command::Top(args) => top::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::BenchChild(args) => bench::child(&args),

@@ -6,6 +6,7 @@ use crate::stop::{LOOK, Stop};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use perfring_consumer::{AttachError, Home};
 use perfring_producer::{Count, Producer, RecordType, Refused, ReserveError, SharedProducer};
+use perfring_types::Entry;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::os::fd::AsFd;
@@ -64,28 +65,42 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// The producer of a ring that has one at a time, or one of many.
-enum Door {
+pub(crate) enum Door {
     One(Producer),
     Many(SharedProducer),
 }
 
 impl Door {
-    fn attach(home: &Home, name: &str) -> Result<Self, AttachError> {
+    pub(crate) fn attach(home: &Home, name: &str) -> Result<Self, AttachError> {
         match Producer::attach_as(home, name) {
             Err(AttachError::Kind { .. }) => SharedProducer::attach_as(home, name).map(Door::Many),
             one => one.map(Door::One),
         }
     }
 
-    fn max_len(&self) -> usize {
+    pub(crate) fn max_len(&self) -> usize {
         match self {
             Door::One(producer) => producer.max_len(),
             Door::Many(producer) => producer.max_len(),
         }
     }
 
+    pub(crate) fn register(&mut self, entry: &Entry<'_>) -> Result<(), ReserveError> {
+        match self {
+            Door::One(producer) => producer.register_entry(entry),
+            Door::Many(producer) => producer.register_entry(entry),
+        }
+    }
+
+    pub(crate) fn has_time(&self) -> bool {
+        match self {
+            Door::One(producer) => producer.layout().time,
+            Door::Many(producer) => producer.layout().time,
+        }
+    }
+
     /// What was written and refused here since the ring was made; by earlier producers, too.
-    fn counts(&self) -> (Count, Refused) {
+    pub(crate) fn counts(&self) -> (Count, Refused) {
         match self {
             Door::One(producer) => {
                 let book = producer.book();
@@ -95,7 +110,7 @@ impl Door {
         }
     }
 
-    fn publish(&mut self, kind: RecordType, line: Line<'_>) -> Result<(), ReserveError> {
+    pub(crate) fn publish(&mut self, kind: RecordType, line: Line<'_>) -> Result<(), ReserveError> {
         match (self, line) {
             (Door::One(producer), Line::Whole(bytes)) => producer.publish(kind, bytes),
             (Door::Many(producer), Line::Whole(bytes)) => producer.publish(kind, bytes),
@@ -104,7 +119,7 @@ impl Door {
         }
     }
 
-    fn publish_timeout(
+    pub(crate) fn publish_timeout(
         &mut self,
         kind: RecordType,
         line: Line<'_>,
@@ -172,7 +187,7 @@ fn publish_waiting(
 
 /// Ends the process when somebody asks it to stop while the producer waits for space, which nothing
 /// interrupts. The ring is made for a producer that ends at any instruction.
-struct Watch {
+pub(crate) struct Watch {
     published: Arc<AtomicU64>,
     lost: Arc<AtomicU64>,
 }
@@ -181,7 +196,7 @@ impl Watch {
     /// More than an orderly end takes.
     const GRACE: Duration = Duration::from_millis(300);
 
-    fn start(stop: &Stop) -> Self {
+    pub(crate) fn start(stop: &Stop) -> Self {
         let watch = Watch { published: Arc::default(), lost: Arc::default() };
         let (stop, published, lost) =
             (stop.clone(), Arc::clone(&watch.published), Arc::clone(&watch.lost));
@@ -200,28 +215,28 @@ impl Watch {
         watch
     }
 
-    fn count(&self, published: bool) {
+    pub(crate) fn count(&self, published: bool) {
         let counter = if published { &self.published } else { &self.lost };
         counter.fetch_add(1, Ordering::Relaxed); // Relaxed: as above
     }
 }
 
 /// What became of the lines.
-struct Report {
+pub(crate) struct Report {
     published: u64,
     refused: Refused,
 }
 
 impl Report {
-    fn between(before: (Count, Refused), after: (Count, Refused)) -> Self {
+    pub(crate) fn between(before: (Count, Refused), after: (Count, Refused)) -> Self {
         Report { published: after.0.since(before.0).records, refused: after.1.since(before.1) }
     }
 
-    fn lost(&self) -> u64 {
+    pub(crate) fn lost(&self) -> u64 {
         self.refused.total().records
     }
 
-    fn sentence(&self, home: &Home, shared: bool) -> String {
+    pub(crate) fn sentence(&self, home: &Home, shared: bool) -> String {
         let Report { published, refused } = self;
         let lost = self.lost();
         let mut said = format!("published {published} records, lost {lost}");
@@ -277,7 +292,7 @@ impl Input {
 
 /// A line as it is offered to the ring.
 #[derive(Clone, Copy)]
-enum Line<'a> {
+pub(crate) enum Line<'a> {
     Whole(&'a [u8]),
     /// Longer than the ring takes: its length, to be refused and counted.
     TooLong(usize),

@@ -114,6 +114,15 @@ pub(crate) fn untimed(home: &Home) -> Failure {
     ))
 }
 
+/// The same of a recording.
+pub(crate) fn untimed_recording(path: &std::path::Path) -> Failure {
+    Failure::Usage(format!(
+        "{} has no time stamps, so nobody can tell since when: record rings that were made with \
+         `perfring create --time`",
+        path.display()
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

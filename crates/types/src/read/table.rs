@@ -21,8 +21,17 @@ use std::fmt;
 #[derive(Clone, Debug, Default)]
 pub struct TypeTable {
     types: Vec<Type>,
+    /// Of each of them.
+    entries: Vec<Written>,
     by_id: HashMap<RecordType, usize>,
     damage: Vec<TableDamage>,
+}
+
+/// An entry as it stands in its ring.
+#[derive(Clone, Debug)]
+struct Written {
+    layout: u64,
+    text: Box<str>,
 }
 
 /// What of a table cannot be read.
@@ -68,7 +77,7 @@ impl TypeTable {
         for entry in entries {
             match entry {
                 Ok(entry) => match Type::parse(entry.id, entry.text) {
-                    Ok(kind) => self.add(kind),
+                    Ok(kind) => self.put(kind, |_| (entry.layout, entry.text.into())),
                     Err(bad) => self.damage.push(TableDamage::Type(bad)),
                 },
                 Err(bad) => self.damage.push(TableDamage::Entry(bad)),
@@ -78,8 +87,14 @@ impl TypeTable {
 
     /// Adds a type that a reader knows from elsewhere; one with an id that is there is left out.
     pub fn add(&mut self, kind: Type) {
+        self.put(kind, |kind| (0, kind.to_json().into()));
+    }
+
+    fn put(&mut self, kind: Type, written: impl FnOnce(&Type) -> (u64, Box<str>)) {
         if let hash_map::Entry::Vacant(place) = self.by_id.entry(kind.id) {
             place.insert(self.types.len());
+            let (layout, text) = written(&kind);
+            self.entries.push(Written { layout, text });
             self.types.push(kind);
         }
     }
@@ -98,6 +113,21 @@ impl TypeTable {
     /// All types, in the table's order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Type> {
         self.types.iter()
+    }
+
+    /// The entries of the types in [`TypeTable::iter`], word for word: for handing a ring's types
+    /// on. Of a type that came by [`TypeTable::add`], its [`Type::to_json`] and layout 0.
+    ///
+    /// ```
+    /// use perfring_types::{Encoding, Schema, read::TypeTable};
+    /// let line = Schema::new("demo.Line", Encoding::Utf8).with_hashed_id();
+    /// let table = TypeTable::from_words(&line.to_entry());
+    /// let entry = table.entries().next().unwrap();
+    /// assert_eq!(entry.to_words(), line.to_entry());
+    /// ```
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = Entry<'_>> {
+        let all = self.types.iter().zip(&self.entries);
+        all.map(|(kind, Written { layout, text })| Entry { id: kind.id, layout: *layout, text })
     }
 
     /// How many types.

@@ -15,6 +15,12 @@ use std::time::{Duration, Instant};
 
 pub(crate) use json::object;
 pub(crate) use types::TypesUse;
+pub(crate) fn counts(
+    layout: &perfring_consumer::Layout,
+    totals: &Totals,
+) -> Vec<(&'static str, Count)> {
+    text::counts(layout, totals)
+}
 
 /// Show a ring's figures: positions, who is attached, what was written, read and lost
 ///

@@ -144,7 +144,7 @@ fn utc(ns: u64) -> String {
 }
 
 /// The counts that say something on a ring of this kind.
-fn counts(layout: &Layout, totals: &Totals) -> Vec<(&'static str, Count)> {
+pub(super) fn counts(layout: &Layout, totals: &Totals) -> Vec<(&'static str, Count)> {
     let producer = &totals.producer;
     let shared = layout.producers == Producers::Many;
     let mut counts = vec![("written", producer.written)];

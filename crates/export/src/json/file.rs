@@ -1,0 +1,213 @@
+//! A file of lines, and those that were finished before it.
+
+use super::Options;
+use std::ffi::OsString;
+use std::fs::{self, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The file that is written to.
+#[derive(Debug)]
+pub(super) struct File {
+    options: Options,
+    file: fs::File,
+    len: u64,
+    /// When its first line was written, as far as this process knows.
+    since: Option<Instant>,
+}
+
+impl File {
+    pub(super) fn open(options: &Options) -> Result<Self, String> {
+        let path = &options.path;
+        let (file, len) = match begin(path) {
+            Ok(begun) => begun,
+            Err(TryLockError::WouldBlock) => {
+                return Err(format!(
+                    "another process writes to {}: end it, or choose another file",
+                    path.display()
+                ));
+            }
+            Err(TryLockError::Error(error)) => {
+                return Err(format!(
+                    "cannot write to {}: {error}; the directory must be there, and writable",
+                    path.display()
+                ));
+            }
+        };
+        let since = (len > 0).then(Instant::now);
+        Ok(File { options: options.clone(), file, len, since })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.options.path
+    }
+
+    /// Writes on from `written`, which is kept up to date, to its end. `true` once it is delivered.
+    pub(super) fn write(&mut self, lines: &[u8], written: &mut usize) -> io::Result<bool> {
+        while let Some(rest) = lines.get(*written..).filter(|rest| !rest.is_empty()) {
+            let room = match self.options.max_bytes {
+                0 => usize::MAX,
+                max => usize::try_from(max.saturating_sub(self.len)).unwrap_or(usize::MAX),
+            };
+            // Also where a line was written in part: it ends in the file that it began in.
+            let at_start = *written == 0 || lines.get(*written - 1) == Some(&b'\n');
+            if at_start && self.len > 0 && (room == 0 || self.is_old()) {
+                self.rotate()?;
+                continue;
+            }
+            let part = rest.get(..to_line_end(rest, room)).unwrap_or(rest);
+            match self.file.write(part) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(more) => {
+                    *written += more;
+                    self.len += more as u64;
+                    self.since.get_or_insert_with(Instant::now);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if self.options.sync {
+            self.file.sync_data()?;
+        }
+        Ok(true)
+    }
+
+    /// Finishes a file whose time is over, when all lines are whole.
+    pub(super) fn rotate_if_old(&mut self) -> io::Result<()> {
+        if self.len > 0 && self.is_old() { self.rotate() } else { Ok(()) }
+    }
+
+    fn is_old(&self) -> bool {
+        let max = Duration::from_secs(self.options.max_age_seconds);
+        !max.is_zero() && self.since.is_some_and(|since| since.elapsed() >= max)
+    }
+
+    /// Gives the file the name of a finished one, and begins another.
+    fn rotate(&mut self) -> io::Result<()> {
+        if self.options.sync {
+            self.file.sync_data()?;
+        }
+        let path = &self.options.path;
+        let finished = finished(path)?;
+        let next = finished.last().map_or(1, |(number, _)| number.saturating_add(1));
+        match fs::rename(path, numbered(path, next)) {
+            // It has its name already: the last try failed after that.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            renamed => renamed?,
+        }
+        (self.file, self.len) = begin(path).map_err(|error| match error {
+            TryLockError::Error(error) => error,
+            TryLockError::WouldBlock => io::ErrorKind::ResourceBusy.into(),
+        })?;
+        self.since = (self.len > 0).then(Instant::now);
+        if self.options.sync {
+            fs::File::open(directory(path))?.sync_all()?;
+        }
+        let keep = match self.options.keep {
+            0 => usize::MAX,
+            keep => keep - 1, // and the one just finished
+        };
+        let old = finished.len().saturating_sub(keep);
+        for (_, old) in finished.iter().take(old) {
+            fs::remove_file(old)?;
+        }
+        Ok(())
+    }
+}
+
+/// Opens the file to go on with it, for this process alone, and takes a last line without an end
+/// away.
+fn begin(path: &Path) -> Result<(fs::File, u64), TryLockError> {
+    let open = || {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).append(true).create(true).open(path)
+    };
+    let mut file = open().map_err(TryLockError::Error)?;
+    let kind = file.metadata().map_err(TryLockError::Error)?.file_type();
+    if kind.is_char_device() {
+        return Ok((file, 0)); // /dev/null, which anybody may have
+    }
+    if !kind.is_file() {
+        let why = "it is no file; for a pipe write to stdout, with -, and redirect that";
+        return Err(TryLockError::Error(io::Error::other(why)));
+    }
+    file.try_lock()?;
+    let len = whole_lines(&mut file).map_err(TryLockError::Error)?;
+    Ok((file, len))
+}
+
+/// The length up to the last line's end, after cutting off what follows.
+fn whole_lines(file: &mut fs::File) -> io::Result<u64> {
+    let len = file.seek(SeekFrom::End(0))?;
+    let mut end = len;
+    let mut block = [0; 4096];
+    while end > 0 {
+        let size = end.min(block.len() as u64);
+        let block = block.get_mut(..size as usize).unwrap_or_default();
+        file.seek(SeekFrom::Start(end - size))?;
+        file.read_exact(block)?;
+        if let Some(at) = block.iter().rposition(|byte| *byte == b'\n') {
+            end = end - size + at as u64 + 1;
+            break;
+        }
+        end -= size;
+    }
+    if end < len {
+        file.set_len(end)?;
+    }
+    Ok(end)
+}
+
+/// As many bytes as there is room for and then to the line's end.
+fn to_line_end(lines: &[u8], room: usize) -> usize {
+    let from = room.saturating_sub(1);
+    let rest = lines.get(from..).unwrap_or_default();
+    rest.iter().position(|byte| *byte == b'\n').map_or(lines.len(), |at| from + at + 1)
+}
+
+fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// `events.000017.jsonl` of `events.jsonl`.
+fn numbered(path: &Path, number: u64) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!(".{number:06}"));
+    if let Some(ending) = path.extension() {
+        name.push(".");
+        name.push(ending);
+    }
+    path.with_file_name(name)
+}
+
+/// The finished files and their numbers, oldest first.
+fn finished(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let mut before: OsString = path.file_stem().unwrap_or_default().to_owned();
+    before.push(".");
+    let mut after = OsString::new();
+    if let Some(ending) = path.extension() {
+        after.push(".");
+        after.push(ending);
+    }
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory(path))? {
+        let name = entry?.file_name();
+        let number = name
+            .as_encoded_bytes()
+            .strip_prefix(before.as_encoded_bytes())
+            .and_then(|rest| rest.strip_suffix(after.as_encoded_bytes()))
+            .filter(|digits| digits.len() >= 6 && digits.iter().all(u8::is_ascii_digit))
+            .and_then(|digits| str::from_utf8(digits).ok()?.parse().ok());
+        if let Some(number) = number {
+            found.push((number, path.with_file_name(name)));
+        }
+    }
+    found.sort();
+    Ok(found)
+}

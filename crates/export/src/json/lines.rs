@@ -1,0 +1,252 @@
+//! The output: lines to stdout or to files.
+
+use super::file::File;
+use super::pipe::Pipe;
+use crate::{Event, Figures, Output, OutputError, Took, What};
+use serde::Deserialize;
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Where lines go, and how.
+///
+/// ```
+/// use perfring_export::json::Options;
+/// let options = Options { path: "events.jsonl".into(), ..Options::default() };
+/// assert_eq!((options.keep, options.sync), (10, false));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Options {
+    /// The file that is written to, or `-` for stdout.
+    pub path: PathBuf,
+    /// Bytes after which a file is finished and another begun; 0 for never. A file is as long as
+    /// the line takes that goes beyond.
+    pub max_bytes: u64,
+    /// Seconds after which a file that holds something is finished; 0 for never.
+    pub max_age_seconds: u64,
+    /// How many finished files are kept, the newest; 0 for all. They are called as the file is,
+    /// with a number before the ending: `events.000017.jsonl`.
+    pub keep: usize,
+    /// Whether lines count as delivered only once they are on the disk, and not as soon as the
+    /// kernel has them. Without it they survive the death of any process, but not of the machine.
+    pub sync: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { path: "-".into(), max_bytes: 0, max_age_seconds: 0, keep: 10, sync: false }
+    }
+}
+
+/// As much is written at once.
+const CHUNK: usize = 256 << 10;
+/// As much is held while it cannot be written. The last line may go beyond.
+const FULL: usize = 4 << 20;
+/// The pauses between tries to write to what takes nothing.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+
+/// JSON lines to stdout or to files, see the [module](super).
+///
+/// ```
+/// use perfring_export::{Event, Output, Rec, Shapes, What, json};
+/// # use perfring_consumer::{Consumer, Item};
+/// # use perfring_producer::{Options, Producer, RecordType};
+/// # use std::time::Instant;
+/// # let dir = tempfile::tempdir()?;
+/// # let (ring, path) = (dir.path().join("shop"), dir.path().join("shop.jsonl"));
+/// # Producer::create(&ring, &Options::default())?.publish(RecordType::BYTES, b"an order")?;
+/// # let shapes = Shapes::open(&ring, 0)?;
+/// # let mut consumer = Consumer::attach(&ring)?;
+/// # let Some(Item::Record(record)) = consumer.read()? else { panic!() };
+/// # let record = Rec::new(record, shapes.origin());
+/// let options = json::Options { path: path.clone(), ..json::Options::default() };
+/// let mut lines = json::JsonLines::open("lines", &options)?;
+/// lines.take(&Event { seq: 1, origin: shapes.origin(), what: What::Record(record) })?;
+/// assert_eq!(lines.undelivered(), Some(1));
+/// lines.flush()?;
+/// assert_eq!(lines.undelivered(), None);
+/// assert!(std::fs::read_to_string(path)?.ends_with("\"an order\"}\n"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct JsonLines {
+    name: String,
+    to: To,
+    /// Lines that are not written. Only the first may be in part.
+    held: Vec<u8>,
+    /// Bytes of them that are.
+    written: usize,
+    /// The oldest event and how many records are held.
+    oldest: Option<u64>,
+    records: u64,
+    tries: Tries,
+    figures: Figures,
+}
+
+#[derive(Debug)]
+enum To {
+    Pipe(Pipe),
+    File(Box<File>),
+}
+
+/// When to try again to write.
+#[derive(Debug, Default)]
+struct Tries {
+    pause: Duration,
+    next: Option<Instant>,
+}
+
+impl JsonLines {
+    /// Opens the file, which is made if it is not there, or stdout. Lines that another process left
+    /// in the file stay, but for a last one that has no end: its record is not delivered.
+    ///
+    /// # Errors
+    /// [`OutputError`] if the file cannot be written to, or another process does.
+    pub fn open(name: &str, options: &Options) -> Result<Self, OutputError> {
+        let to = if options.path.as_os_str() == "-" {
+            let pipe = Pipe::stdout();
+            To::Pipe(pipe.map_err(|error| {
+                OutputError::new(name, format!("cannot write to stdout: {error}"))
+            })?)
+        } else {
+            let file = File::open(options).map_err(|what| OutputError::new(name, what))?;
+            To::File(Box::new(file))
+        };
+        Ok(JsonLines {
+            name: name.to_owned(),
+            to,
+            held: Vec::with_capacity(CHUNK + (64 << 10)),
+            written: 0,
+            oldest: None,
+            records: 0,
+            tries: Tries::default(),
+            figures: Figures::default(),
+        })
+    }
+
+    /// Writes what is held, as far as that is possible now.
+    fn write(&mut self) -> Result<(), OutputError> {
+        if self.oldest.is_none() || !self.tries.is_due() {
+            return Ok(());
+        }
+        let held = &self.held;
+        let written = match &mut self.to {
+            To::Pipe(pipe) => pipe.write(held, &mut self.written),
+            To::File(file) => file.write(held, &mut self.written),
+        };
+        match written {
+            Ok(true) => {
+                self.figures.delivered += self.records;
+                self.figures.bytes += self.held.len() as u64;
+                self.figures.trouble = None;
+                self.tries = Tries::default();
+                self.held.clear();
+                // What a bad time took is given back.
+                self.held.shrink_to(2 * CHUNK);
+                (self.written, self.records, self.oldest) = (0, 0, None);
+                Ok(())
+            }
+            Ok(false) => Ok(()), // a pipe whose reader is slow: that is no trouble
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn failed(&mut self, error: &io::Error) -> Result<(), OutputError> {
+        if error.kind() == ErrorKind::BrokenPipe {
+            let sentence = "whoever read its lines is gone".to_owned();
+            return Err(OutputError { output: self.name.clone(), sentence, closed_pipe: true });
+        }
+        let place = match &self.to {
+            To::Pipe(_) => "stdout".to_owned(),
+            To::File(file) => file.path().display().to_string(),
+        };
+        let hint = match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                "; make room: it goes on by itself, and nothing is lost before its ring is full"
+            }
+            _ => "; it is tried again",
+        };
+        self.figures.retries += 1;
+        self.figures.trouble = Some(format!("cannot write to {place}: {error}{hint}"));
+        self.tries.failed();
+        Ok(())
+    }
+}
+
+impl Tries {
+    fn is_due(&self) -> bool {
+        self.next.is_none_or(|next| Instant::now() >= next)
+    }
+
+    fn failed(&mut self) {
+        self.pause = (2 * self.pause).clamp(PAUSES.0, PAUSES.1);
+        self.next = Instant::now().checked_add(self.pause);
+    }
+}
+
+impl Output for JsonLines {
+    #[inline]
+    fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
+        if self.held.len() >= FULL {
+            self.write()?;
+            if self.held.len() >= FULL {
+                return Ok(Took::Busy);
+            }
+        }
+        if !super::encode(event, &mut self.held) {
+            return Ok(Took::Yes);
+        }
+        self.held.push(b'\n');
+        self.oldest.get_or_insert(event.seq);
+        if matches!(event.what, What::Record(_)) {
+            self.records += 1;
+            self.figures.taken += 1;
+        }
+        if self.held.len() >= CHUNK {
+            self.write()?;
+        }
+        Ok(Took::Yes)
+    }
+
+    fn flush(&mut self) -> Result<(), OutputError> {
+        self.write()?;
+        if let To::File(file) = &mut self.to
+            && self.oldest.is_none()
+        {
+            let aged = file.rotate_if_old();
+            return aged.or_else(|error| self.failed(&error));
+        }
+        Ok(())
+    }
+
+    fn undelivered(&mut self) -> Option<u64> {
+        self.oldest
+    }
+
+    fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
+        loop {
+            self.tries.next = None;
+            self.write()?;
+            if self.oldest.is_none() {
+                return Ok(());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            match &self.to {
+                To::Pipe(pipe) if self.figures.trouble.is_none() => pipe.wait(left),
+                _ => std::thread::sleep(PAUSES.0.min(left)),
+            }
+        }
+        let why = self.figures.trouble.clone().unwrap_or_else(|| "its reader is slow".to_owned());
+        let records = self.records;
+        let what = format!("{records} records could not be written before the deadline: {why}");
+        Err(OutputError::new(&*self.name, what))
+    }
+
+    fn figures(&self) -> Figures {
+        self.figures.clone()
+    }
+}

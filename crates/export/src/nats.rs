@@ -1,0 +1,294 @@
+//! NATS JetStream: records past one machine, acknowledged by the servers that keep them.
+//!
+//! Each record is one message, published without waiting for the one before; so many are on their way
+//! as [`Options::window`] allows. A record counts as delivered when the server has acknowledged it.
+//! The client lives in a thread of its own; [`Nats::take`](crate::Output::take) only encodes.
+//!
+//! # Messages
+//!
+//! | header | |
+//! |---|---|
+//! | `Nats-Msg-Id` | the event's [`Key`](crate::Key), for a loss followed by its cause |
+//! | `Perfring-Ring`, `Perfring-Uuid` | the ring's name and id |
+//! | `Perfring-Pos` | the position in the ring |
+//! | `Perfring-Epoch` | how many producers had attached when the ring was opened |
+//! | `Perfring-Type`, `Perfring-Kind` | the record type's name and number |
+//! | `Perfring-Time` | the wall-clock time of the stamp, ns since 1970 |
+//! | `Perfring-Cause` | of a loss: why |
+//!
+//! Several records in one message would be faster and is not offered: the server removes doubles by
+//! message, and a sidecar that was killed would put other records together the second time.
+//!
+//! # Once, and in order
+//!
+//! What was on its way when a connection broke is sent again, from the oldest on, with the same ids,
+//! and on a new connection: nothing later is sent before it. So a ring's records stand in the stream
+//! in the ring's order, and a record that the server had stored already is known to it and dropped.
+//!
+//! A server remembers ids for the stream's duplicate window. If what was on its way is older than half
+//! of that when the connection is back, the output first reads the ids that the stream has on these
+//! subjects since, and sends only the others. So the window need not be as long as the longest outage.
+//! XX
+//!
+//! What stays possible: a sidecar that is killed, and started again after more than the window, may
+//! send again what it had not yet released. The key in the header tells. And where the server refuses
+//! one record of a full window and takes those behind it (a full stream with a little room for a
+//! short one, a change of the leader), the one comes after them: by at most a window. `Perfring-Pos`
+//! tells.
+//!
+//! What an acknowledgement is worth is the server's to say: with storage on file it has been written,
+//! and the death of the server loses nothing; but a server alone syncs to disk only every two minutes
+//! (`sync_interval`), so a power loss may take what it acknowledged. `replicas: 3` or the server's
+//! `sync: always` is against that.
+//!
+//! # When something is wrong
+//!
+//! Whatever the servers do, the output tries again, with growing pauses, for ever; what is wrong stands
+//! in [`Figures::trouble`]. Only what our own side is told wrongly is an error, at [`Nats::open`]. A
+//! message that is too large for the server is refused for good, and counted.
+
+mod flight;
+mod link;
+mod message;
+mod options;
+mod read_back;
+mod stream;
+mod subject;
+mod worker;
+
+pub use options::{Discard, Headers, Options, Payload, Storage, Stream};
+
+use crate::{Event, Figures, Output, OutputError, Took};
+use flight::Finished;
+use message::{Encoder, Entry};
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use worker::Worker;
+
+/// The client drops acknowledgements that it has no room for, so there is room for all of a window.
+const MAX_WINDOW: usize = 65_536;
+
+/// Entries are handed to the thread so many at a time: it is woken once for all.
+const BATCH: usize = 64;
+
+/// A stream of a NATS server.
+///
+/// ```no_run
+/// use perfring_export::nats::{Nats, Options};
+/// use perfring_export::Output;
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut nats = Nats::open("engine", &Options::default())?;
+/// // … take() what is read …
+/// nats.close(std::time::Instant::now() + std::time::Duration::from_secs(5))?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Nats {
+    name: String,
+    encoder: Encoder,
+    window: u64,
+    window_bytes: u64,
+    /// Not handed over yet.
+    batch: Vec<Entry>,
+    /// The numbers of the events that were taken and not found finished, oldest first.
+    awaited: VecDeque<u64>,
+    taken: Finished,
+    /// Records among them.
+    records: u64,
+    /// As it was told last.
+    finished: Finished,
+    shared: Arc<Shared>,
+    /// `None` once closed.
+    to: Option<UnboundedSender<Vec<Entry>>>,
+    ended: Receiver<()>,
+}
+
+/// What both sides have.
+#[derive(Debug, Default)]
+struct Shared {
+    told: Mutex<Told>,
+    /// End now, whatever is left.
+    stop: Notify,
+}
+
+/// What the thread tells.
+#[derive(Clone, Debug, Default)]
+struct Told {
+    /// Finished entries, all before any that is not, and what they are counted as.
+    finished: Finished,
+    delivered: u64,
+    bytes: u64,
+    retries: u64,
+    refused: u64,
+    /// The last that was refused for good.
+    last_refused: Option<String>,
+    /// What is wrong now.
+    trouble: Option<String>,
+}
+
+impl Shared {
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Told {
+    fn trouble(&self) -> Option<String> {
+        let refused = || {
+            let last = self.last_refused.as_ref()?;
+            Some(format!("{} refused for good, the last: {last}", self.refused))
+        };
+        self.trouble.clone().or_else(refused)
+    }
+}
+
+impl Nats {
+    /// Begins to connect, in a thread of its own. No server need be there yet.
+    ///
+    /// # Errors
+    /// [`OutputError`] if the options cannot be, or a file that they name cannot be read.
+    pub fn open(name: &str, options: &Options) -> Result<Self, OutputError> {
+        let error = |sentence: String| OutputError::new(name, sentence);
+        options.check().map_err(error)?;
+        options.connect(name).map_err(error)?;
+        let encoder = Encoder::new(options).map_err(error)?;
+        let shared = Arc::new(Shared::default());
+        let (to, from) = unbounded_channel();
+        let (end, ended) = std::sync::mpsc::channel();
+        let worker = Worker::new(name, options, Arc::clone(&shared), from).map_err(error)?;
+        std::thread::Builder::new()
+            .name(format!("nats {name}"))
+            .spawn(move || {
+                worker.run();
+                drop(end);
+            })
+            .map_err(|cause| error(format!("no thread for it: {cause}")))?;
+        Ok(Nats {
+            name: name.to_owned(),
+            encoder,
+            window: options.window as u64,
+            window_bytes: options.window_bytes,
+            batch: Vec::with_capacity(BATCH),
+            awaited: VecDeque::new(),
+            taken: Finished::default(),
+            records: 0,
+            finished: Finished::default(),
+            shared,
+            to: Some(to),
+            ended,
+        })
+    }
+
+    fn hand_over(&mut self) -> Result<(), OutputError> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
+        let sent = self.to.as_ref().is_some_and(|to| to.send(batch).is_ok());
+        if sent { Ok(()) } else { Err(self.error("it is closed, or its thread has died".into())) }
+    }
+
+    /// Whether the window has no room for one that costs this much.
+    fn is_full(&mut self, cost: u64) -> bool {
+        if !self.seems_full(cost) {
+            return false;
+        }
+        self.finished = self.shared.told().finished;
+        self.seems_full(cost)
+    }
+
+    fn seems_full(&self, cost: u64) -> bool {
+        let left = self.taken.cost - self.finished.cost;
+        // One that is larger than the whole window goes alone.
+        let is_heavy = left > 0 && left.saturating_add(cost) > self.window_bytes;
+        is_heavy || self.taken.entries - self.finished.entries >= self.window
+    }
+
+    /// Entries that are not finished.
+    fn left(&mut self) -> u64 {
+        self.finished = self.shared.told().finished;
+        self.taken.entries - self.finished.entries
+    }
+
+    fn error(&self, sentence: String) -> OutputError {
+        OutputError::new(&self.name, sentence)
+    }
+}
+
+impl Output for Nats {
+    fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
+        // Before the work of encoding.
+        if event.key().is_some() && self.is_full(0) {
+            self.hand_over()?;
+            return Ok(Took::Busy);
+        }
+        let Some(entry) = self.encoder.encode(event) else { return Ok(Took::Yes) };
+        if self.is_full(entry.cost()) {
+            self.hand_over()?;
+            return Ok(Took::Busy);
+        }
+        self.taken.entries += 1;
+        self.taken.cost += entry.cost();
+        self.records += u64::from(entry.is_record());
+        self.awaited.push_back(event.seq);
+        self.batch.push(entry);
+        if self.batch.len() >= BATCH {
+            self.hand_over()?;
+        }
+        Ok(Took::Yes)
+    }
+
+    fn flush(&mut self) -> Result<(), OutputError> {
+        self.hand_over()
+    }
+
+    fn undelivered(&mut self) -> Option<u64> {
+        let left = self.left();
+        let done = self.awaited.len().saturating_sub(left as usize);
+        self.awaited.drain(..done);
+        self.awaited.front().copied()
+    }
+
+    fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
+        self.hand_over()?;
+        self.to = None; // it ends once all is acknowledged
+        let left = deadline.saturating_duration_since(Instant::now());
+        if self.ended.recv_timeout(left) == Err(RecvTimeoutError::Timeout) {
+            self.shared.stop.notify_one();
+        }
+        let left = self.left();
+        if left == 0 {
+            return Ok(());
+        }
+        let why = self.shared.told().trouble().unwrap_or_else(|| "its time was too short".into());
+        Err(self.error(format!(
+            "{left} of {} were not acknowledged in time ({why}); they are not released, and a reader \
+             that comes again sends them again",
+            self.taken.entries
+        )))
+    }
+
+    fn figures(&self) -> Figures {
+        let told = self.shared.told();
+        Figures {
+            taken: self.records,
+            delivered: told.delivered,
+            bytes: told.bytes,
+            retries: told.retries,
+            refused: told.refused,
+            trouble: told.trouble(),
+        }
+    }
+}
+
+impl Drop for Nats {
+    /// The thread ends; what is not acknowledged is not.
+    fn drop(&mut self) {
+        self.shared.stop.notify_one();
+    }
+}

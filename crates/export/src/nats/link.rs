@@ -1,0 +1,113 @@
+//! One connection.
+
+use super::options::Options;
+use async_nats::jetstream::context::Context;
+use async_nats::{Client, ConnectErrorKind, Event, ServerAddr, Subscriber};
+use std::fmt::Display;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// One connection.
+pub(super) struct Link {
+    pub(super) client: Client,
+    pub(super) context: Context,
+    pub(super) acks: Subscriber,
+    /// Each message is answered to this and its number.
+    pub(super) inbox: String,
+    /// The server has gone, or has said something.
+    pub(super) news: Arc<News>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct News {
+    pub(super) gone: Notify,
+    heard: Mutex<Heard>,
+}
+
+#[derive(Debug, Default)]
+struct Heard {
+    /// We were connected once.
+    connected: bool,
+    /// What the server said last.
+    error: Option<String>,
+}
+
+impl Link {
+    /// # Errors
+    /// A sentence.
+    pub(super) async fn make(name: &str, options: &Options) -> Result<Link, String> {
+        let news = Arc::new(News::default());
+        let (told, asked) = (Arc::clone(&news), Arc::clone(&news));
+        let connect = options
+            .connect(name)?
+            .event_callback(move |event| {
+                told.hear(event);
+                std::future::ready(())
+            })
+            .reconnect_delay_callback(move |_| match asked.heard().connected {
+                false => Duration::ZERO,
+                // Never: what waits in the client would overtake what was lost.
+                true => Duration::from_secs(1 << 30),
+            });
+        let servers: Vec<ServerAddr> =
+            options.servers.iter().filter_map(|one| one.parse().ok()).collect();
+        let client = connect.connect(servers).await;
+        let client = client.map_err(|error| unconnected(options, &error))?;
+        news.heard().connected = true;
+        let mut context = async_nats::jetstream::new(client.clone());
+        context.set_timeout(Duration::from_millis(options.ack_timeout_ms));
+        let inbox = format!("{}.", client.new_inbox());
+        let acks = client.subscribe(format!("{inbox}*")).await;
+        let acks = acks.map_err(|error| format!("cannot subscribe to answers: {error}"))?;
+        Ok(Link { client, context, acks, inbox, news })
+    }
+}
+
+fn unconnected(options: &Options, error: &async_nats::ConnectError) -> String {
+    let servers = options.servers.join(", ");
+    let why = deepest(error);
+    match error.kind() {
+        ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => format!(
+            "{servers} does not let us in ({why}): check `credentials_file`, `user` and `password`, \
+             `token` or `nkey_file`"
+        ),
+        ConnectErrorKind::Tls => {
+            format!("no TLS with {servers} ({why}): check `ca_file`, `cert_file` and `key_file`")
+        }
+        _ => format!("no NATS server at {servers} ({why}): trying again"),
+    }
+}
+
+/// What is at the bottom of an error: mostly what the system or the server said.
+pub(super) fn deepest(error: &dyn std::error::Error) -> String {
+    let mut deepest = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    deepest.to_string()
+}
+
+impl News {
+    fn hear(&self, event: Event) {
+        match event {
+            Event::Disconnected | Event::Closed => self.gone.notify_one(),
+            Event::ServerError(error) => self.note(&error),
+            Event::ClientError(error) => self.note(&error),
+            _ => {}
+        }
+    }
+
+    fn note(&self, error: &dyn Display) {
+        self.heard().error = Some(error.to_string());
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the server said, as it stands in a sentence.
+    pub(super) fn said(&self) -> String {
+        self.heard().error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default()
+    }
+}

@@ -1,0 +1,232 @@
+//! Events as messages.
+
+use super::options::{Headers, Options, Payload};
+use super::subject::Template;
+use crate::{Event, Origin, Rec, What};
+use async_nats::Subject;
+use async_nats::header::{HeaderMap, HeaderName};
+use bytes::Bytes;
+use perfring_consumer::RecordType;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+const ID: HeaderName = HeaderName::from_static("Nats-Msg-Id");
+const POS: HeaderName = HeaderName::from_static("Perfring-Pos");
+const TIME: HeaderName = HeaderName::from_static("Perfring-Time");
+const CAUSE: HeaderName = HeaderName::from_static("Perfring-Cause");
+
+/// What an entry is counted as beside its payload: itself, its headers and its place in the
+/// client's own queue.
+const BESIDE: u64 = 512;
+
+/// Names of one ring are kept for so many types.
+const MAX_KINDS: usize = 1024;
+
+/// One message, from when it is taken until the server has acknowledged it.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) head: Arc<Head>,
+    pub(super) payload: Bytes,
+    pub(super) pos: u64,
+    time: Option<u64>,
+    /// Of a loss.
+    cause: Option<&'static str>,
+    pub(super) state: State,
+    /// When it was first sent, if it may be stored by now and no answer has come.
+    pub(super) sent: Option<Instant>,
+    /// It may be stored, and the connection that it went out on is gone.
+    pub(super) doubtful: bool,
+    /// If it is stored, then after this message of the stream.
+    pub(super) after: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// To be sent.
+    Waiting,
+    /// Sent, no answer yet.
+    Sent,
+    /// Acknowledged, or refused for good.
+    Done,
+}
+
+/// What the messages of one ring and one type share.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) subject: Subject,
+    pub(super) uuid: String,
+    headers: HeaderMap,
+    all: bool,
+}
+
+impl Entry {
+    pub(super) fn is_record(&self) -> bool {
+        self.cause.is_none()
+    }
+
+    /// Bytes of memory that it is counted as.
+    pub(super) fn cost(&self) -> u64 {
+        self.payload.len() as u64 + BESIDE
+    }
+
+    /// What the server knows a double by: the event's key. There may be several losses before one
+    /// position, each of another cause.
+    pub(super) fn id(&self) -> String {
+        // 32 digits, and mostly less than 16 for the position: one allocation.
+        let mut id = String::with_capacity(56);
+        id.push_str(&self.head.uuid);
+        id.push('-');
+        decimal(&mut id, self.pos);
+        if let Some(cause) = self.cause {
+            id.push_str("-lost-");
+            id.extend(cause.chars().map(|c| if c == ' ' { '-' } else { c }));
+        }
+        id
+    }
+
+    pub(super) fn headers(&self) -> HeaderMap {
+        let mut headers = self.head.headers.clone();
+        headers.insert(ID, self.id());
+        if self.head.all {
+            headers.insert(POS, number(self.pos));
+            if let Some(time) = self.time {
+                headers.insert(TIME, number(time));
+            }
+            if let Some(cause) = self.cause {
+                headers.insert(CAUSE, cause);
+            }
+        }
+        headers
+    }
+}
+
+fn number(number: u64) -> String {
+    let mut text = String::with_capacity(20);
+    decimal(&mut text, number);
+    text
+}
+
+/// Like `write!`, without its machinery: it is done several times for each message.
+pub(super) fn decimal(to: &mut String, mut number: u64) {
+    let mut digits = [0_u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    to.extend(digits[at..].iter().map(|digit| *digit as char));
+}
+
+/// Makes messages of events.
+#[derive(Debug)]
+pub(super) struct Encoder {
+    template: Template,
+    payload: Payload,
+    headers: Headers,
+    /// The last text: so that a payload is allocated once, in its size.
+    text: Vec<u8>,
+    /// By the origin's number, while it is read.
+    rings: HashMap<u32, HashMap<Kind, Arc<Head>>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Kind {
+    Record(u32),
+    Lost,
+}
+
+impl Encoder {
+    pub(super) fn new(options: &Options) -> Result<Self, String> {
+        Ok(Encoder {
+            template: Template::parse(&options.subject)?,
+            payload: options.payload,
+            headers: options.headers.unwrap_or(match options.payload {
+                Payload::Json => Headers::Id,
+                Payload::Raw => Headers::All,
+            }),
+            text: Vec::new(),
+            rings: HashMap::new(),
+        })
+    }
+
+    /// The message; `None` if the event is none.
+    pub(super) fn encode(&mut self, event: &Event<'_>) -> Option<Entry> {
+        let (kind, pos, time, cause) = match &event.what {
+            What::Record(record) => (Kind::Record(record.kind), record.pos, record.wall, None),
+            What::Lost(loss) => (Kind::Lost, loss.pos, loss.wall, Some(loss.cause.name())),
+            What::Began => return None,
+            What::Ended => {
+                self.rings.remove(&event.origin.id);
+                return None;
+            }
+        };
+        let payload = match (&event.what, self.payload) {
+            (What::Record(record), Payload::Raw) => Bytes::copy_from_slice(record.bytes),
+            _ => {
+                self.text.clear();
+                crate::json::encode(event, &mut self.text);
+                Bytes::copy_from_slice(&self.text)
+            }
+        };
+        let head = self.head(event, kind);
+        let state = State::Waiting;
+        let entry =
+            Entry { head, payload, pos, time, cause, state, sent: None, doubtful: false, after: 0 };
+        Some(entry)
+    }
+
+    fn head(&mut self, event: &Event<'_>, kind: Kind) -> Arc<Head> {
+        let kinds = self.rings.entry(event.origin.id).or_default();
+        if let Some(head) = kinds.get(&kind) {
+            return Arc::clone(head);
+        }
+        let record = if let What::Record(record) = &event.what { Some(record) } else { None };
+        let head = Arc::new(Head::new(&self.template, self.headers, event.origin, record));
+        // A type may get its name later, so only what is named is kept: and then a ring cannot fill
+        // our memory with numbers of types.
+        let named = record.is_none_or(|record| {
+            record.kind_of().is_some() || record.kind == RecordType::BYTES.get()
+        });
+        if named && kinds.len() < MAX_KINDS {
+            kinds.insert(kind, Arc::clone(&head));
+        }
+        head
+    }
+}
+
+impl Head {
+    fn new(template: &Template, which: Headers, origin: &Origin, record: Option<&Rec<'_>>) -> Head {
+        let kind = match record {
+            None => "lost",
+            Some(record) => match record.kind_of() {
+                Some(kind) => &kind.name,
+                None if record.kind == RecordType::BYTES.get() => "bytes",
+                None => "unnamed",
+            },
+        };
+        let mut headers = HeaderMap::new();
+        if which == Headers::All {
+            headers.insert("Perfring-Ring", plain(&origin.name));
+            headers.insert("Perfring-Uuid", origin.uuid_text());
+            headers.insert("Perfring-Epoch", number(origin.epoch));
+            headers.insert("Perfring-Type", plain(kind));
+            if let Some(record) = record {
+                headers.insert("Perfring-Kind", number(u64::from(record.kind)));
+            }
+        }
+        let uuid = uuid::Uuid::from_bytes(origin.uuid).simple().to_string();
+        let subject = template.fill(&origin.name, kind, &uuid);
+        Head { subject: subject.into(), uuid, headers, all: which == Headers::All }
+    }
+}
+
+/// A header's value: names come from files that others write, and a line's end in one would end
+/// the header.
+fn plain(text: &str) -> String {
+    text.chars().take(256).map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '_' }).collect()
+}

@@ -1,0 +1,288 @@
+//! What a NATS output is told by its user.
+
+use serde::Deserialize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where records go, and how. All fields may be left out.
+///
+/// ```
+/// use perfring_export::nats::{Options, Storage};
+/// let options: Options = toml::from_str(
+///     r#"
+///     servers = ["nats://a.example:4222", "nats://b.example:4222"]
+///     credentials_file = "/etc/perfring/nats.creds"
+///     [stream]
+///     name = "telemetry"
+///     max_age_s = 86400
+///     "#,
+/// )?;
+/// assert_eq!(options.stream.storage, Storage::File);
+/// assert_eq!(options.window, 8192);
+/// # Ok::<(), toml::de::Error>(())
+/// ```
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Options {
+    /// Servers of one cluster, `nats://HOST:PORT` or `tls://HOST:PORT`: any that answers will do.
+    /// By default one on this machine.
+    pub servers: Vec<String>,
+    /// The stream that records go to, and how it is made.
+    pub stream: Stream,
+    /// The subject of a record. `{ring}`, `{type}`, `{uuid}` and `{host}` stand for the ring's name,
+    /// the record type's name, the ring's id and this machine's name, with `_` for whatever no
+    /// subject may have, dots too. A loss has `lost` as its type; a type that the ring's table does
+    /// not name has `bytes` or `unnamed`.
+    pub subject: String,
+    /// What a message holds.
+    pub payload: Payload,
+    /// Which headers a message has. By default all with raw bytes, and with JSON, which says the same,
+    /// the id alone: the others cost a quarter of the speed.
+    pub headers: Option<Headers>,
+    /// At most so many records are taken and not yet acknowledged.
+    pub window: usize,
+    /// At most so many bytes of them, with what is kept beside each.
+    pub window_bytes: u64,
+    /// ms without any acknowledgement, while some are awaited, after which the connection is given
+    /// up and made anew.
+    pub ack_timeout_ms: u64,
+    /// ms of the longest pause between two tries. The first is 100 ms, each is twice the last.
+    pub retry_ms: u64,
+    /// A file with a JWT and its seed, as `nsc` writes it. It is read again for each connection, as
+    /// are the other files here.
+    pub credentials_file: Option<PathBuf>,
+    /// User name.
+    pub user: Option<String>,
+    /// The user's password.
+    pub password: Option<String>,
+    /// A file with the password: not in the configuration, and so not where that is kept.
+    pub password_file: Option<PathBuf>,
+    /// Token.
+    pub token: Option<String>,
+    /// A file with the token.
+    pub token_file: Option<PathBuf>,
+    /// A file with the seed of an nkey.
+    pub nkey_file: Option<PathBuf>,
+    /// Speak TLS or not at all. A server that demands TLS, or one named `tls://`, needs no such word.
+    pub tls: bool,
+    /// A file with certificates to trust, PEM, beside the system's.
+    pub ca_file: Option<PathBuf>,
+    /// A file with our own certificate, PEM. With `key_file`.
+    pub cert_file: Option<PathBuf>,
+    /// A file with its key, PEM.
+    pub key_file: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            servers: vec!["nats://127.0.0.1:4222".into()],
+            stream: Stream::default(),
+            subject: "perfring.{ring}.{type}".into(),
+            payload: Payload::Json,
+            headers: None,
+            window: 8192,
+            window_bytes: 32 << 20,
+            ack_timeout_ms: 10_000,
+            retry_ms: 10_000,
+            credentials_file: None,
+            user: None,
+            password: None,
+            password_file: None,
+            token: None,
+            token_file: None,
+            nkey_file: None,
+            tls: false,
+            ca_file: None,
+            cert_file: None,
+            key_file: None,
+        }
+    }
+}
+
+/// The JetStream stream that records go to.
+///
+/// One that is there is taken as it is: only its name counts then.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Stream {
+    /// Its name: no blanks, dots, `*` or `>`.
+    pub name: String,
+    /// Make it if it is not there, also when it is gone later.
+    pub create: bool,
+    /// Where it is kept.
+    pub storage: Storage,
+    /// Bytes that it may hold; 0 is no bound but the server's.
+    pub max_bytes: u64,
+    /// Seconds after which a message goes; 0 is never.
+    pub max_age_s: u64,
+    /// On how many servers of a cluster it is kept, 1 to 5.
+    pub replicas: usize,
+    /// Seconds for which the server knows a message's id again, and so refuses its double. It costs
+    /// the server memory: see [the module](crate::nats).
+    pub duplicate_window_s: u64,
+    /// What it does when it is full.
+    pub discard: Discard,
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Stream {
+            name: "perfring".into(),
+            create: true,
+            storage: Storage::File,
+            max_bytes: 0,
+            max_age_s: 0,
+            replicas: 1,
+            duplicate_window_s: 120,
+            discard: Discard::New,
+        }
+    }
+}
+
+/// Where a stream is kept.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Storage {
+    /// On disk.
+    #[default]
+    File,
+    /// In the server's memory: what was acknowledged is gone when the server is.
+    Memory,
+}
+
+/// What a full stream does.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Discard {
+    /// It refuses: the output waits, and says so.
+    #[default]
+    New,
+    /// Its oldest messages go, and nobody is told.
+    Old,
+}
+
+/// What a message holds.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Payload {
+    /// The record as the JSON lines output writes it, without the newline.
+    #[default]
+    Json,
+    /// The record's bytes as they stand in the ring. A loss is JSON here too.
+    Raw,
+}
+
+/// Which headers a message has.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Headers {
+    /// All: see [the module](crate::nats).
+    All,
+    /// `Nats-Msg-Id` alone. It has the ring's id and the position.
+    Id,
+}
+
+impl Options {
+    /// What is wrong with them, in a sentence.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.servers.is_empty() {
+            return Err("`servers` is empty: name one, such as \"nats://127.0.0.1:4222\"".into());
+        }
+        for server in &self.servers {
+            if let Err(error) = server.parse::<async_nats::ServerAddr>() {
+                return Err(format!(
+                    "\"{server}\" in `servers` is no address ({error}): \
+                     write it as \"nats://HOST:PORT\" or \"tls://HOST:PORT\""
+                ));
+            }
+        }
+        let name = &self.stream.name;
+        let bad = |c: char| c.is_whitespace() || c.is_control() || ".*>/\\".contains(c);
+        if name.is_empty() || name.contains(bad) {
+            return Err(format!(
+                "\"{name}\" cannot be a stream's name: use letters, digits, - and _"
+            ));
+        }
+        if self.window == 0 || self.window_bytes == 0 {
+            return Err("`window` and `window_bytes` must be more than 0".into());
+        }
+        if self.window > super::MAX_WINDOW {
+            return Err(format!("`window` may be at most {}", super::MAX_WINDOW));
+        }
+        if self.ack_timeout_ms == 0 {
+            return Err("`ack_timeout_ms` must be more than 0".into());
+        }
+        if !(1..=5).contains(&self.stream.replicas) {
+            return Err("`replicas` must be 1 to 5".into());
+        }
+        let has_user = self.user.is_some();
+        let passwords = [self.password.is_some(), self.password_file.is_some()];
+        let tokens = [self.token.is_some(), self.token_file.is_some()];
+        let count = |all: &[bool]| all.iter().filter(|one| **one).count();
+        if has_user != (count(&passwords) == 1) || count(&passwords) > 1 {
+            return Err("`user` needs `password` or `password_file`, and these need `user`".into());
+        }
+        let ways = [self.credentials_file.is_some(), has_user, self.nkey_file.is_some()];
+        if count(&ways) + count(&tokens) > 1 {
+            return Err("more than one of `credentials_file`, `user`, `token`, `token_file` and \
+                        `nkey_file` is set: the server takes one, leave the others out"
+                .into());
+        }
+        if self.cert_file.is_some() != self.key_file.is_some() {
+            return Err("`cert_file` and `key_file` go together".into());
+        }
+        let files = [&self.ca_file, &self.cert_file, &self.key_file];
+        for file in files.into_iter().flatten() {
+            if let Err(error) = std::fs::File::open(file) {
+                return Err(format!("{}: {error}", file.display()));
+            }
+        }
+        Ok(())
+    }
+
+    /// How to connect, with the secrets as their files have them now.
+    pub(super) fn connect(&self, name: &str) -> Result<async_nats::ConnectOptions, String> {
+        let read = |file: &PathBuf| match std::fs::read_to_string(file) {
+            Ok(text) => Ok(text.trim().to_owned()),
+            Err(error) => Err(format!("{}: {error}", file.display())),
+        };
+        let mut options = async_nats::ConnectOptions::new()
+            .name(format!("perfring {name}"))
+            .connection_timeout(Duration::from_millis(self.ack_timeout_ms.min(5_000)))
+            .request_timeout(Some(Duration::from_millis(self.ack_timeout_ms)))
+            .subscription_capacity(super::MAX_WINDOW)
+            .client_capacity(1024)
+            .skip_subject_validation(true)
+            .require_tls(self.tls);
+        if let Some(file) = &self.credentials_file {
+            options = options
+                .credentials(&read(file)?)
+                .map_err(|error| format!("{}: no credentials in it ({error})", file.display()))?;
+        }
+        if let Some(user) = &self.user {
+            let password = match (&self.password, &self.password_file) {
+                (Some(password), _) => password.clone(),
+                (None, Some(file)) => read(file)?,
+                (None, None) => String::new(),
+            };
+            options = options.user_and_password(user.clone(), password);
+        }
+        if let Some(token) = &self.token {
+            options = options.token(token.clone());
+        }
+        if let Some(file) = &self.token_file {
+            options = options.token(read(file)?);
+        }
+        if let Some(file) = &self.nkey_file {
+            options = options.nkey(read(file)?);
+        }
+        if let Some(file) = &self.ca_file {
+            options = options.add_root_certificates(file.clone());
+        }
+        if let (Some(cert), Some(key)) = (&self.cert_file, &self.key_file) {
+            options = options.add_client_certificate(cert.clone(), key.clone());
+        }
+        Ok(options)
+    }
+}

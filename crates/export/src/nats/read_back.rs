@@ -1,0 +1,56 @@
+//! What a stream has already, of what we do not know whether it has.
+
+use super::flight::Flight;
+use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
+use async_nats::jetstream::stream::Stream;
+use futures_util::StreamExt;
+use std::time::Duration;
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// So many headers are asked for at a time.
+const BATCH: usize = 512;
+
+/// The numbers of those entries that were first sent longer ago than `age`, and that the stream has.
+/// The others are no longer in doubt.
+pub(super) async fn read_back(
+    stream: &Stream,
+    flight: &mut Flight,
+    age: Duration,
+) -> Result<Vec<u64>, Error> {
+    let mut found = Vec::new();
+    for (subject, mut doubt) in flight.doubtful(age) {
+        let consumer = stream
+            .create_consumer(pull::Config {
+                filter_subject: subject,
+                deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: doubt.after + 1 },
+                ack_policy: AckPolicy::None,
+                headers_only: true,
+                inactive_threshold: Duration::from_secs(10),
+                ..pull::Config::default()
+            })
+            .await?;
+        let mut left = consumer.cached_info().num_pending;
+        while left > 0 && !doubt.numbers.is_empty() {
+            let mut batch = consumer.fetch().max_messages(BATCH).messages().await?;
+            let mut came = 0;
+            while let Some(message) = batch.next().await {
+                let message = message?;
+                came += 1;
+                left = message.info()?.pending;
+                let id = message.headers.as_ref().and_then(|all| all.get("Nats-Msg-Id"));
+                if let Some(number) = id.and_then(|id| doubt.numbers.remove(id.as_str())) {
+                    found.push(number);
+                }
+            }
+            if came == 0 {
+                break; // it said that there are more, and there are none
+            }
+        }
+        stream.delete_consumer(&consumer.cached_info().name).await.ok(); // or it goes by itself
+        for number in doubt.numbers.into_values() {
+            flight.not_there(number);
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,408 @@
+//! The thread that talks to the servers.
+//!
+//! Each connection has a client, and a runtime, of its own: a client that connects again by itself
+//! would send what it still has before what was lost with the old connection, and the order would be
+//! gone. So ours may not: it is thrown away with its runtime, and all that is unanswered is sent again,
+//! from the oldest on.
+
+use super::Shared;
+use super::flight::{Finished, Flight};
+use super::link::{Link, deepest};
+use super::message::{Entry, decimal};
+use super::options::Options;
+use super::read_back::read_back;
+use super::stream::find;
+use super::subject::Template;
+use async_nats::jetstream::ErrorCode;
+use async_nats::{Message, StatusCode, Subject};
+use futures_util::{FutureExt, StreamExt};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::{sleep, sleep_until};
+
+/// The first pause.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// So many messages are sent before answers are looked at.
+const CHUNK: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Worker {
+    name: String,
+    options: Options,
+    /// What a stream of ours has.
+    subjects: String,
+    shared: Arc<Shared>,
+    from: UnboundedReceiver<Vec<Entry>>,
+    /// Nothing more comes.
+    is_closing: bool,
+    flight: Flight,
+    /// The pause before the next try.
+    pause: Duration,
+    /// The creation time of the stream as we saw it last, ns: another one is another stream.
+    stream: Option<i128>,
+}
+
+/// Why a connection is left.
+enum End {
+    /// All is done.
+    Closed,
+    /// A sentence.
+    Trouble(String),
+}
+
+impl Worker {
+    pub(super) fn new(
+        name: &str,
+        options: &Options,
+        shared: Arc<Shared>,
+        from: UnboundedReceiver<Vec<Entry>>,
+    ) -> Result<Self, String> {
+        Ok(Worker {
+            name: name.to_owned(),
+            subjects: Template::parse(&options.subject)?.wildcard(),
+            options: options.clone(),
+            shared,
+            from,
+            is_closing: false,
+            flight: Flight::default(),
+            pause: PAUSE,
+            stream: None,
+        })
+    }
+
+    /// Until all is acknowledged and no more comes, or it is told to stop.
+    pub(super) fn run(mut self) {
+        let shared = Arc::clone(&self.shared);
+        loop {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = match runtime {
+                Ok(runtime) => runtime,
+                Err(error) => {
+                    self.trouble(format!("no descriptors for a connection: {error}"));
+                    std::thread::sleep(self.pause);
+                    continue;
+                }
+            };
+            let is_over = runtime.block_on(async {
+                tokio::select! {
+                    () = shared.stop.notified() => true,
+                    is_over = self.connection() => is_over,
+                }
+            });
+            runtime.shutdown_background();
+            if is_over {
+                return;
+            }
+        }
+    }
+
+    /// One connection, and the pause after it. Whether all is over.
+    async fn connection(&mut self) -> bool {
+        let end = match self.link().await {
+            Ok(mut link) => {
+                let end = self.serve(&mut link).await;
+                self.flight.cut();
+                end
+            }
+            Err(sentence) => End::Trouble(sentence),
+        };
+        match end {
+            End::Closed => true,
+            End::Trouble(sentence) => {
+                self.trouble(sentence);
+                self.shared.told().retries += 1;
+                // What was taken meanwhile waits in the channel, bounded by the window.
+                let pause = self.next_pause();
+                tokio::select! {
+                    () = sleep(pause) => false,
+                    is_over = self.idle_end() => is_over,
+                }
+            }
+        }
+    }
+
+    /// When there is nothing left to do: nothing is taken and nothing will be.
+    async fn idle_end(&mut self) -> bool {
+        while !self.is_closing {
+            match self.from.recv().await {
+                Some(entries) => self.flight.push(entries),
+                None => self.is_closing = true,
+            }
+        }
+        if self.flight.is_empty() {
+            return true;
+        }
+        std::future::pending().await
+    }
+
+    fn next_pause(&mut self) -> Duration {
+        let most = Duration::from_millis(self.options.retry_ms).max(PAUSE);
+        let pause = self.pause.min(most);
+        self.pause = (pause * 2).min(most);
+        pause
+    }
+
+    fn trouble(&self, sentence: String) {
+        self.shared.told().trouble = Some(sentence);
+    }
+
+    /// A connection, and a stream that takes what we send.
+    async fn link(&mut self) -> Result<Link, String> {
+        let link = Link::make(&self.name, &self.options).await?;
+        self.find_stream(&link).await?;
+        if self.flight.is_empty() {
+            self.shared.told().trouble = None; // otherwise the first acknowledgement says so
+        }
+        Ok(link)
+    }
+
+    /// The stream is there, or is made; and what may be stored in it already is looked for.
+    async fn find_stream(&mut self, link: &Link) -> Result<(), String> {
+        let stream = find(link, &self.options.stream, &self.subjects).await?;
+        let info = stream.cached_info();
+        let created = info.created.unix_timestamp_nanos();
+        if self.stream.replace(created).is_some_and(|before| before != created) {
+            self.flight.forget_sequence();
+        }
+        // Half of it: what is sent now must still be known when the server comes to it.
+        let age = info.config.duplicate_window / 2;
+        let found = read_back(&stream, &mut self.flight, age).await.map_err(|error| {
+            format!("cannot read the stream \"{}\" back: {error}", info.config.name)
+        })?;
+        for number in found {
+            self.deliver(number, None);
+        }
+        Ok(())
+    }
+
+    /// Sends and hears, until the connection is of no more use.
+    async fn serve(&mut self, link: &mut Link) -> End {
+        let patience = Duration::from_millis(self.options.ack_timeout_ms);
+        let mut heard = Instant::now();
+        // The server has refused something: nothing more is sent until all is answered and a pause
+        // is over, and then one, to see.
+        let mut refused = false;
+        let mut resume: Option<Instant> = None;
+        let mut limit = self.options.window;
+        loop {
+            while let Ok(entries) = self.from.try_recv() {
+                self.flight.push(entries);
+            }
+            self.is_closing |= self.from.is_closed() && self.from.is_empty();
+            while let Some(Some(message)) = link.acks.next().now_or_never() {
+                heard = Instant::now();
+                match self.answer(link, &message) {
+                    Ok(true) => limit = self.options.window,
+                    Ok(false) => {}
+                    Err(sentence) => {
+                        self.trouble(sentence);
+                        refused = true;
+                    }
+                }
+            }
+            if self.is_closing && self.flight.is_empty() {
+                return End::Closed;
+            }
+            if refused && self.flight.in_flight() == 0 {
+                refused = false;
+                resume = Some(Instant::now() + self.next_pause());
+            }
+            let may_send = !refused && resume.is_none() && self.flight.in_flight() < limit;
+            if may_send && self.flight.next_waiting().is_some() {
+                if self.flight.in_flight() == 0 {
+                    heard = Instant::now();
+                }
+                let room = (limit - self.flight.in_flight()).min(CHUNK);
+                let sent = tokio::select! {
+                    sent = self.send(link, room) => sent,
+                    () = link.news.gone.notified() => Err(lost(link)),
+                    () = sleep(patience) => Err(silent(link, patience)),
+                };
+                match sent {
+                    Ok(()) => continue,
+                    Err(sentence) => return End::Trouble(sentence),
+                }
+            }
+            let awaiting = self.flight.in_flight() > 0;
+            tokio::select! {
+                biased;
+                () = link.news.gone.notified() => return End::Trouble(lost(link)),
+                message = link.acks.next() => {
+                    let Some(message) = message else { return End::Trouble(lost(link)) };
+                    heard = Instant::now();
+                    match self.answer(link, &message) {
+                        Ok(true) => limit = self.options.window,
+                        Ok(false) => {}
+                        Err(sentence) => {
+                            self.trouble(sentence);
+                            refused = true;
+                        }
+                    }
+                }
+                entries = self.from.recv(), if !self.is_closing => match entries {
+                    Some(entries) => self.flight.push(entries),
+                    None => self.is_closing = true,
+                },
+                () = sleep_until((heard + patience).into()), if awaiting => {
+                    return End::Trouble(silent(link, patience));
+                }
+                () = sleep_until(resume.unwrap_or(heard).into()), if resume.is_some() => {
+                    resume = None;
+                    limit = 1;
+                    self.flight.rewind();
+                    if let Err(sentence) = self.find_stream(link).await {
+                        return End::Trouble(sentence);
+                    }
+                }
+            }
+        }
+    }
+
+    /// At most so many.
+    async fn send(&mut self, link: &Link, room: usize) -> Result<(), String> {
+        let now = Instant::now();
+        for _ in 0..room {
+            let Some((number, entry)) = self.flight.next_waiting() else { break };
+            let mut reply = String::with_capacity(link.inbox.len() + 20);
+            reply.push_str(&link.inbox);
+            decimal(&mut reply, number);
+            let (subject, payload) = (entry.head.subject.clone(), entry.payload.clone());
+            let headers = entry.headers();
+            let sent = link.client.publish_with_reply_and_headers(
+                subject,
+                Subject::from(reply),
+                headers,
+                payload,
+            );
+            match sent.await {
+                Ok(()) => {
+                    if self.flight.sent(number, now) {
+                        self.shared.told().retries += 1;
+                    }
+                }
+                Err(error) if error.kind() == async_nats::client::PublishErrorKind::Send => {
+                    return Err(lost(link));
+                }
+                Err(error) => self.refuse(number, &deepest(&error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// What the server says to one message: whether it is stored.
+    fn answer(&mut self, link: &Link, message: &Message) -> Result<bool, String> {
+        let number = message.subject.as_str().get(link.inbox.len()..);
+        let Some(number) = number.and_then(|text| text.parse().ok()) else { return Ok(false) };
+        let Some(entry) = self.flight.awaited(number) else { return Ok(false) };
+        let name = &self.options.stream.name;
+        if message.status == Some(StatusCode::NO_RESPONDERS) {
+            let subject = &entry.head.subject;
+            let sentence = format!(
+                "no stream takes the subject {subject}: \"{name}\" must have the subjects {}",
+                self.subjects
+            );
+            self.nack(number);
+            return Err(sentence);
+        }
+        match serde_json::from_slice::<Answer<'_>>(&message.payload) {
+            Ok(Answer { error: None, stream, seq }) if stream == *name => {
+                self.deliver(number, Some(seq));
+                self.pause = PAUSE;
+                Ok(true)
+            }
+            // It is stored; but somewhere else.
+            Ok(Answer { error: None, stream, .. }) => {
+                let sentence = format!(
+                    "the subject {} belongs to the stream \"{stream}\" and not to \"{name}\": \
+                     take one of them as `stream.name`, or another `subject`",
+                    entry.head.subject
+                );
+                self.nack(number);
+                Err(sentence)
+            }
+            Ok(Answer { error: Some(error), .. }) => {
+                if error.err_code == ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM.0
+                    || error.err_code == ErrorCode::STREAM_HEADER_EXCEEDS_MAXIMUM.0
+                {
+                    self.refuse(number, error.description);
+                    return Ok(false);
+                }
+                let sentence = format!("the stream \"{name}\" refuses: {}", error.description);
+                self.nack(number);
+                Err(sentence)
+            }
+            Err(_) => {
+                self.nack(number);
+                Err(format!("an answer that is none: {:?}", message.payload))
+            }
+        }
+    }
+
+    fn nack(&mut self, number: u64) {
+        self.flight.refused(number);
+        self.shared.told().retries += 1;
+    }
+
+    fn deliver(&mut self, number: u64, sequence: Option<u64>) {
+        if let Some(entry) = self.flight.any(number) {
+            let mut told = self.shared.told();
+            told.delivered += u64::from(entry.is_record());
+            told.bytes += entry.payload.len() as u64;
+            told.trouble = None;
+        }
+        let finished = match sequence {
+            Some(sequence) => self.flight.stored(number, sequence),
+            None => self.flight.done(number),
+        };
+        self.finish(finished);
+    }
+
+    /// For good.
+    fn refuse(&mut self, number: u64, why: &str) {
+        if let Some(entry) = self.flight.any(number) {
+            let mut told = self.shared.told();
+            told.refused += u64::from(entry.is_record());
+            told.last_refused =
+                Some(format!("{} of {} bytes: {why}", entry.id(), entry.payload.len()));
+        }
+        let finished = self.flight.done(number);
+        self.finish(finished);
+    }
+
+    fn finish(&self, finished: Finished) {
+        if finished.entries > 0 {
+            let told = &mut self.shared.told().finished;
+            told.entries += finished.entries;
+            told.cost += finished.cost;
+        }
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Answer<'a> {
+    #[serde(borrow)]
+    error: Option<Refusal<'a>>,
+    #[serde(default)]
+    stream: &'a str,
+    #[serde(default)]
+    seq: u64,
+}
+
+#[derive(serde::Deserialize)]
+struct Refusal<'a> {
+    #[serde(default)]
+    err_code: u64,
+    #[serde(default)]
+    description: &'a str,
+}
+
+fn lost(link: &Link) -> String {
+    format!("the connection to the server broke{}: connecting again", link.news.said())
+}
+
+fn silent(link: &Link, patience: Duration) -> String {
+    let ms = patience.as_millis();
+    format!("no acknowledgement for {ms} ms{}: connecting again", link.news.said())
+}

@@ -1,0 +1,127 @@
+//! Blocks: what is written at once, with a checksum, and what says how much is missing.
+
+use super::error::Missing;
+use std::io::{self, Read};
+
+/// Bytes of a block's header.
+pub(super) const BLOCK_HEAD: usize = 40;
+/// No block has more bytes of frames.
+pub(super) const BLOCK_MAX: usize = 4 << 20;
+/// The first bytes of a block.
+const MAGIC: [u8; 4] = *b"PFRB";
+/// A flag: nothing is to come.
+const LAST: u32 = 1;
+
+/// A block's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BlockHead {
+    /// Bytes of its frames.
+    pub(super) len: u32,
+    /// Where the header stands in the file: no copy of a block, in some payload, is taken for one.
+    pub(super) at: u64,
+    /// Records in the file before this block.
+    pub(super) before: u64,
+    /// Records in it.
+    pub(super) records: u32,
+    /// The recording ends with it.
+    pub(super) is_last: bool,
+    /// CRC-32 of its frames.
+    pub(super) crc: u32,
+}
+
+impl BlockHead {
+    pub(super) fn to_bytes(self) -> [u8; BLOCK_HEAD] {
+        let mut bytes = [0; BLOCK_HEAD];
+        bytes[0..4].copy_from_slice(&MAGIC);
+        bytes[4..8].copy_from_slice(&self.len.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.at.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.before.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.records.to_le_bytes());
+        let flags = if self.is_last { LAST } else { 0 };
+        bytes[28..32].copy_from_slice(&flags.to_le_bytes());
+        bytes[32..36].copy_from_slice(&self.crc.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..36]);
+        bytes[36..40].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// A header that may stand at this place of a file.
+    pub(super) fn parse(bytes: &[u8; BLOCK_HEAD], at: u64) -> Option<Self> {
+        let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|nth| bytes[at + nth]));
+        let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
+        let head = BlockHead {
+            len: word(4),
+            at: long(8),
+            before: long(16),
+            records: word(24),
+            is_last: word(28) & LAST != 0,
+            crc: word(32),
+        };
+        let good = bytes[..4] == MAGIC
+            && word(36) == crc32fast::hash(&bytes[..36])
+            && head.at == at
+            && head.len.is_multiple_of(8)
+            && head.len as usize <= BLOCK_MAX;
+        good.then_some(head)
+    }
+
+    /// Records in the file up to the end of this block.
+    pub(super) fn until(&self) -> u64 {
+        self.before.saturating_add(self.records.into())
+    }
+}
+
+/// Reads as much as there is, up to the length of `into`.
+pub(super) fn fill(input: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
+    let mut len = 0;
+    while len < into.len() {
+        match input.read(&mut into[len..]) {
+            Ok(0) => break,
+            Ok(more) => len += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(len)
+}
+
+/// Looks through what follows a damage, from the place `at` on, for the headers of later blocks.
+/// `known` is of the damaged block, if its header is whole. Returns how many bytes there are, and how
+/// many records they held if `read` were read before.
+pub(super) fn survey(
+    rest: &mut impl Read,
+    at: u64,
+    known: Option<BlockHead>,
+    read: u64,
+) -> io::Result<(u64, Missing)> {
+    const WINDOW: usize = 64 << 10;
+    let mut last = known;
+    let mut window = vec![0; WINDOW];
+    let (mut kept, mut place) = (0, at); // bytes at the window's beginning, and where that is
+    loop {
+        let len = kept + fill(rest, &mut window[kept..])?;
+        let mut next = 0;
+        while let Some(bytes) = window[..len].get(next..).and_then(|rest| rest.first_chunk()) {
+            if bytes[..4] == MAGIC
+                && let Some(head) = BlockHead::parse(bytes, place + next as u64)
+                && last.is_none_or(|last| head.before >= last.before)
+            {
+                last = Some(head);
+            }
+            next += 8;
+        }
+        if len < WINDOW {
+            let missing = match last {
+                None => Missing::Unknown,
+                Some(last) => {
+                    let records = last.until().saturating_sub(read);
+                    if last.is_last { Missing::Exactly(records) } else { Missing::AtLeast(records) }
+                }
+            };
+            return Ok((place + len as u64 - at, missing));
+        }
+        let next = next.min(len);
+        window.copy_within(next..len, 0);
+        (kept, place) = (len - next, place + next as u64);
+    }
+}

@@ -1,0 +1,77 @@
+//! Recordings: the records of many rings in one file, in the order in which they were read.
+//!
+//! `proto/RECORDING.md` has the format, byte by byte. A file only grows; it is made of blocks with
+//! checksums, so that one that is cut off anywhere is good up to there.
+//!
+//! ```
+//! use perfring_export::recording::{Options, Reader, Recording};
+//! use perfring_export::{Output, What};
+//! # use perfring_export::{Event, Rec};
+//! # use perfring_consumer::{Item, Snapshot};
+//! # use perfring_producer::{Options as Shape, Producer, RecordType};
+//! # use std::time::Instant;
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("ticks.perfrec");
+//! # let ring = dir.path().join("ring");
+//! # Producer::create(&ring, &Shape::default())?.publish(RecordType::BYTES, b"tick")?;
+//! # let snapshot = Snapshot::take(&ring)?;
+//! # let origin = perfring_export::Origin {
+//! #     id: 0, name: "ring".into(), home: ring.display().to_string(),
+//! #     uuid: snapshot.layout().uuid, epoch: 1, policy: Some(snapshot.layout().policy),
+//! #     timed: false, data_size: snapshot.layout().data_size, producer: Default::default(),
+//! #     types: Default::default(), anchors: *snapshot.anchors(),
+//! # };
+//! let options = Options { path: path.clone(), ..Options::default() };
+//! let mut recording = Recording::open("recording", &options)?;
+//! # let mut seq = 0;
+//! # for item in &snapshot {
+//! #     let Item::Record(record) = item? else { continue };
+//! #     let what = What::Record(Rec::new(record, &origin));
+//! #     let event = Event { seq, origin: &origin, what };
+//! #     seq += 1;
+//! recording.take(&event)?; // and so on
+//! # }
+//! recording.close(Instant::now())?;
+//!
+//! let mut reader = Reader::open(&path)?;
+//! while let Some(event) = reader.next()? {
+//!     if let What::Record(record) = &event.what {
+//!         assert_eq!((event.origin.name.as_str(), record.bytes), ("ring", &b"tick"[..]));
+//!     }
+//! }
+//! assert_eq!(reader.totals().records, 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod block;
+mod error;
+mod frame;
+mod read;
+mod write;
+
+pub use error::{Missing, ReadError};
+pub use read::{Machine, Reader};
+pub use write::{Existing, Options, Recording};
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// The first bytes of every recording.
+pub(crate) const MAGIC: [u8; 8] = *b"perfrec\n";
+/// What this program writes.
+const VERSION: u32 = 1;
+/// The oldest reader that can read it.
+const COMPATIBLE: u32 = 1;
+/// Bytes before the first block: magic, version, lowest compatible version.
+const HEAD: usize = 16;
+
+/// Whether this file is a recording, by its first bytes.
+#[must_use]
+pub fn is_recording(path: &Path) -> bool {
+    let mut magic = [0; MAGIC.len()];
+    // A pipe would lose the bytes.
+    path.metadata().is_ok_and(|meta| meta.is_file())
+        && File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
+        && magic == MAGIC
+}

@@ -1,0 +1,405 @@
+//! Reading a recording.
+
+use super::block::{BLOCK_HEAD, BlockHead, fill, survey};
+use super::error::{Missing, ReadError};
+use super::frame::{self, Frame};
+use super::{COMPATIBLE, HEAD, MAGIC};
+use crate::Totals;
+use crate::{Event, Loss, Origin, Rec, What};
+use perfring_consumer::{MachineClock, Record};
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Rings at a time, at most: what a reader keeps is bounded.
+const ORIGINS_MAX: usize = 1 << 16;
+/// Bytes of all entries of type tables that are known at a time, at most.
+const TYPES_MAX: usize = 256 << 20;
+
+/// Who recorded, where and when.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// Which boot of which machine, as `/proc/sys/kernel/random/boot_id` says: stamps of recordings
+    /// of one boot are of one clock.
+    pub boot: [u8; 16],
+    /// The stamps' clock when the recording began, ns; 0 if it was not known.
+    pub clock_ns: u64,
+    /// The wall clock then, ns since 1970.
+    pub wall_ns: u64,
+    /// The machine's name.
+    pub host: String,
+    /// The program that wrote it, with its version.
+    pub writer: String,
+}
+
+impl Machine {
+    /// This one, now.
+    pub(super) fn here() -> Self {
+        let kernel = |file: &str| fs::read_to_string(format!("/proc/sys/kernel/{file}"));
+        let boot = kernel("random/boot_id").unwrap_or_default();
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Machine {
+            boot: uuid::Uuid::try_parse(boot.trim()).unwrap_or_default().into_bytes(),
+            clock_ns: MachineClock::find().map_or(0, |clock| clock.now_ns()),
+            wall_ns: wall.as_nanos().try_into().unwrap_or(u64::MAX),
+            host: kernel("hostname").unwrap_or_default().trim().to_owned(),
+            writer: concat!("perfring ", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+}
+
+/// Reads a recording, from its first event to its last, in bounded memory.
+///
+/// It trusts nothing that it reads. One that was cut off, or is damaged, is read up to there, and
+/// then is an error that says how much is missing.
+#[derive(Debug)]
+pub struct Reader<R = File> {
+    input: R,
+    machine: Machine,
+    /// The frames of one block.
+    block: Vec<u8>,
+    head: BlockHead,
+    /// Where the next frame stands in it.
+    next: usize,
+    /// Where the next block stands in the file.
+    at: u64,
+    /// Those of the file, by the number that they have there.
+    origins: HashMap<u32, Known>,
+    /// Its last event was given out.
+    gone: Option<u32>,
+    types_bytes: usize,
+    origins_seen: u32,
+    seq: u64,
+    totals: Totals,
+    /// Since the last start.
+    part: Totals,
+    is_over: bool,
+}
+
+#[derive(Debug)]
+struct Known {
+    origin: Origin,
+    types_bytes: usize,
+}
+
+/// What a frame is of what is given out.
+enum Given {
+    Began,
+    Record { from: usize },
+    Lost(Loss),
+    Ended,
+}
+
+/// Why a block, or a frame, is none.
+struct Bad(&'static str);
+
+const NO_FRAME: Bad = Bad("a frame is not what the format has");
+
+impl Reader {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// [`ReadError`]: if it is no recording, or nothing of it can be read.
+    pub fn open(path: &Path) -> Result<Self, ReadError> {
+        Self::new(File::open(path)?)
+    }
+}
+
+impl<R: Read> Reader<R> {
+    /// Reads what comes, from its first byte on.
+    ///
+    /// # Errors
+    /// [`ReadError`]: if it is no recording, or nothing of it can be read.
+    pub fn new(mut input: R) -> Result<Self, ReadError> {
+        let mut head = [0; HEAD];
+        let len = fill(&mut input, &mut head)?;
+        if !MAGIC.starts_with(&head[..len.min(MAGIC.len())]) || len == 0 {
+            return Err(ReadError::Other);
+        }
+        if len < HEAD {
+            let (read, bytes) = (0, len as u64);
+            return Err(ReadError::Cut { read, bytes, missing: Missing::Unknown });
+        }
+        let number = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|nth| head[at + nth]));
+        if number(12) > COMPATIBLE {
+            return Err(ReadError::Version { version: number(8) });
+        }
+        let block = BlockHead { len: 0, at: 0, before: 0, records: 0, is_last: false, crc: 0 };
+        let mut reader = Reader {
+            input,
+            machine: Machine::default(),
+            block: Vec::new(),
+            head: block,
+            next: 0,
+            at: HEAD as u64,
+            origins: HashMap::new(),
+            gone: None,
+            types_bytes: 0,
+            origins_seen: 0,
+            seq: 0,
+            totals: Totals::default(),
+            part: Totals::default(),
+            is_over: false,
+        };
+        reader.next_block()?;
+        let first = Frame::first(&reader.block).filter(|first| first.what == frame::START);
+        match first.map(|first| first.body.start()) {
+            Some(Some((_, false))) => Err(ReadError::Order),
+            Some(Some(_)) => reader.next_frame().map(|_| reader),
+            _ => Err(reader.damaged(Bad("it does not say who wrote it"))),
+        }
+    }
+
+    /// The next event, or `None` after the last one.
+    ///
+    /// # Errors
+    /// [`ReadError`], once: what came before is whole, and nothing comes after.
+    #[allow(clippy::should_implement_trait, reason = "what it gives is borrowed from it")]
+    pub fn next(&mut self) -> Result<Option<Event<'_>>, ReadError> {
+        if let Some(id) = self.gone.take() {
+            self.forget(id);
+        }
+        let (id, given) = loop {
+            if self.is_over {
+                return Ok(None);
+            }
+            if self.next == self.block.len() {
+                self.next_block()?;
+            } else if let Some(found) = self.next_frame()? {
+                break found;
+            }
+        };
+        // `next_frame` found it.
+        let Some(Known { origin, .. }) = self.origins.get(&id) else { return Ok(None) };
+        let what = match given {
+            Given::Began => What::Began,
+            Given::Lost(loss) => What::Lost(loss),
+            Given::Ended => {
+                self.gone = Some(id);
+                What::Ended
+            }
+            Given::Record { from } => {
+                // `next_frame` has read all of it.
+                let frame = Frame::first(&self.block[from..]);
+                let record = frame.and_then(|frame| {
+                    let mut body = frame.body;
+                    body.word()?;
+                    body.record(frame.has(frame::TIMED), frame.has(frame::MORE))
+                });
+                let (record, late) =
+                    record.unwrap_or((Record { pos: 0, kind: 0, bytes: &[], time: None }, 0));
+                let mut record = Rec::new(record, origin);
+                record.late = late;
+                What::Record(record)
+            }
+        };
+        let seq = self.seq;
+        self.seq += 1;
+        Ok(Some(Event { seq, origin, what }))
+    }
+
+    /// Who recorded; of a recording that was gone on with, the last one so far.
+    #[must_use]
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// What was read so far.
+    #[must_use]
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// How many bytes of it are read.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.at
+    }
+
+    fn forget(&mut self, id: u32) {
+        if let Some(known) = self.origins.remove(&id) {
+            self.types_bytes -= known.types_bytes;
+        }
+    }
+
+    /// Reads the next block, or finds the end.
+    fn next_block(&mut self) -> Result<(), ReadError> {
+        let mut bytes = [0; BLOCK_HEAD];
+        let len = fill(&mut self.input, &mut bytes).inspect_err(|_| self.is_over = true)?;
+        if len == 0 && self.head.is_last {
+            self.is_over = true;
+            return Ok(());
+        }
+        if len < BLOCK_HEAD {
+            return Err(self.cut(len, None));
+        }
+        let Some(head) = BlockHead::parse(&bytes, self.at) else {
+            return Err(self.beyond(Bad("here should be a block"), &bytes, None));
+        };
+        if head.before != self.totals.records {
+            return Err(self.beyond(Bad("a block before it is not there"), &bytes, Some(head)));
+        }
+        self.block.resize(head.len as usize, 0);
+        let read = fill(&mut self.input, &mut self.block).inspect_err(|_| self.is_over = true)?;
+        if read < self.block.len() {
+            return Err(self.cut(BLOCK_HEAD + read, Some(head)));
+        }
+        if crc32fast::hash(&self.block) != head.crc {
+            let frames = std::mem::take(&mut self.block);
+            let bytes = [&bytes[..], &frames].concat();
+            return Err(self.beyond(Bad("a block is not as it was written"), &bytes, Some(head)));
+        }
+        (self.head, self.next) = (head, 0);
+        self.at += (BLOCK_HEAD + self.block.len()) as u64;
+        Ok(())
+    }
+
+    fn next_frame(&mut self) -> Result<Option<(u32, Given)>, ReadError> {
+        let from = self.next;
+        match self.frame() {
+            Ok(given) => Ok(given),
+            Err(bad) => {
+                self.next = from;
+                Err(self.damaged(bad))
+            }
+        }
+    }
+
+    /// Reads a frame, and learns what it says.
+    fn frame(&mut self) -> Result<Option<(u32, Given)>, Bad> {
+        let block = std::mem::take(&mut self.block);
+        let from = self.next;
+        let given = match block.get(from..).and_then(Frame::first) {
+            Some(frame) => {
+                self.next += frame.size;
+                self.learn(&frame, from)
+            }
+            None => Err(NO_FRAME),
+        };
+        self.block = block;
+        given
+    }
+
+    fn learn(&mut self, frame: &Frame<'_>, from: usize) -> Result<Option<(u32, Given)>, Bad> {
+        let mut body = frame.body;
+        match frame.what {
+            frame::START => {
+                let (machine, ours) = body.start().ok_or(NO_FRAME)?;
+                if !ours {
+                    return Err(Bad("it is of a machine of the other byte order"));
+                }
+                self.machine = machine;
+                // One that was gone on with: rings have new numbers.
+                self.origins.clear();
+                (self.types_bytes, self.part) = (0, Totals::default());
+                return Ok(None);
+            }
+            frame::ORIGIN => return self.origin(frame).map(|()| None),
+            frame::END => {
+                let totals = body.end().ok_or(NO_FRAME)?;
+                if totals != self.part {
+                    return Err(Bad("its totals are not those of what is in it"));
+                }
+                return Ok(None);
+            }
+            frame::TYPE..=frame::ENDED => {}
+            _ => return Ok(None), // of a later version, and not needed
+        }
+        let id = body.word().ok_or(NO_FRAME)?;
+        let known = self.origins.get_mut(&id).ok_or(Bad("a record of a ring that is not told"))?;
+        Ok(match frame.what {
+            frame::TYPE => {
+                let entry = body.entry().ok_or(NO_FRAME)?;
+                let bytes = body.0.len();
+                (known.types_bytes, self.types_bytes) =
+                    (known.types_bytes + bytes, self.types_bytes + bytes);
+                if self.types_bytes > TYPES_MAX {
+                    return Err(Bad("its rings have more types than this program takes"));
+                }
+                known.origin.types.extend([Ok(entry)]);
+                None
+            }
+            frame::ANCHORS => {
+                known.origin.anchors = body.anchors().ok_or(NO_FRAME)?;
+                None
+            }
+            frame::RECORD => {
+                let record = body.record(frame.has(frame::TIMED), frame.has(frame::MORE));
+                let bytes = record.ok_or(NO_FRAME)?.0.bytes.len() as u64;
+                for totals in [&mut self.totals, &mut self.part] {
+                    totals.records += 1;
+                    totals.bytes += bytes;
+                }
+                Some((id, Given::Record { from }))
+            }
+            frame::LOSS => {
+                let loss = body.loss(frame.has(frame::TIMED), frame.has(frame::MORE));
+                let loss = loss.ok_or(NO_FRAME)?;
+                self.totals.lose(&loss);
+                self.part.lose(&loss);
+                Some((id, Given::Lost(loss)))
+            }
+            frame::BEGAN => Some((id, Given::Began)),
+            _ => Some((id, Given::Ended)),
+        })
+    }
+
+    fn origin(&mut self, frame: &Frame<'_>) -> Result<(), Bad> {
+        let origin = frame.body.origin(frame.has(frame::TIMED)).ok_or(NO_FRAME)?;
+        let id = origin.id;
+        self.forget(id);
+        if self.origins.len() >= ORIGINS_MAX {
+            return Err(Bad("it is of more rings at a time than this program takes"));
+        }
+        let origin = Origin { id: self.origins_seen, ..origin };
+        self.origins_seen = self.origins_seen.wrapping_add(1);
+        self.origins.insert(id, Known { origin, types_bytes: 0 });
+        Ok(())
+    }
+
+    /// It ends here, after `bytes` of a block.
+    fn cut(&mut self, bytes: usize, head: Option<BlockHead>) -> ReadError {
+        self.is_over = true;
+        let (read, bytes) = (self.totals.records, bytes as u64);
+        let missing = head.map_or(Missing::Unknown, |head| Missing::AtLeast(head.records.into()));
+        ReadError::Cut { read, bytes, missing }
+    }
+
+    /// A block cannot be read: `read` are bytes of it.
+    fn beyond(&mut self, bad: Bad, read: &[u8], head: Option<BlockHead>) -> ReadError {
+        self.is_over = true;
+        let (at, records) = (self.at, self.totals.records);
+        match survey(&mut read.chain(&mut self.input), at, head, records) {
+            Ok((bytes, missing)) => {
+                ReadError::Damaged { at, what: bad.0, read: records, bytes, missing }
+            }
+            Err(error) => error.into(),
+        }
+    }
+
+    /// A frame makes no sense, though its block is as it was written.
+    fn damaged(&mut self, bad: Bad) -> ReadError {
+        self.is_over = true;
+        let (end, records) = (self.at, self.totals.records);
+        let left = (self.block.len() - self.next) as u64;
+        let head = Some(self.head);
+        match survey(&mut self.input, end, head, records) {
+            Ok((bytes, missing)) => {
+                let (at, bytes) = (end - left, bytes + left);
+                ReadError::Damaged { at, what: bad.0, read: records, bytes, missing }
+            }
+            Err(error) => error.into(),
+        }
+    }
+}
+
+impl From<ReadError> for io::Error {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Io(error) => error,
+            other => io::Error::new(io::ErrorKind::InvalidData, other),
+        }
+    }
+}

@@ -1,0 +1,459 @@
+//! Writing a recording.
+
+use super::block::{BLOCK_HEAD, BLOCK_MAX, BlockHead, fill};
+use super::frame::{self, FRAME_MAX};
+use super::{COMPATIBLE, HEAD, MAGIC, Machine, VERSION};
+use crate::Totals;
+use crate::{Event, Figures, Origin, Output, OutputError, Took, What};
+use perfring_consumer::Anchors;
+use serde::Deserialize;
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Bytes that a record takes beside its payload, at most, in whole.
+const RECORD_MOST: usize = 64;
+
+/// What to do where the file is there already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Existing {
+    /// Refuse.
+    #[default]
+    Refuse,
+    /// Make a new one in its place. Who reads the old one goes on with that.
+    Replace,
+    /// If it is a recording, go on at its end. What a crash left half written there is cut off.
+    Append,
+}
+
+/// What a recording is to be.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Options {
+    /// The file. What is no file, as a pipe, is written to as it is.
+    pub path: PathBuf,
+    /// What to do if it is there.
+    pub existing: Existing,
+    /// Bytes that are collected before they are written, with one checksum: at most 1 MiB. What is
+    /// collected is written before, too, whenever nothing more comes for now.
+    pub block_bytes: u32,
+    /// Mode bits of a new file, whatever the umask.
+    pub mode: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            path: PathBuf::new(),
+            existing: Existing::Refuse,
+            block_bytes: 64 << 10,
+            mode: 0o600,
+        }
+    }
+}
+
+/// A recording that is being written: one file with the records of many rings.
+///
+/// A record is delivered once it is in the file, so once nothing but a crash of the machine can take
+/// it; [`Output::close`] also waits for the disk.
+pub struct Recording {
+    name: String,
+    out: Target,
+    block_bytes: usize,
+    /// Room for a header, and the frames of the block that is being filled.
+    block: Vec<u8>,
+    /// Records in it.
+    in_block: u32,
+    /// The number of the oldest event in it.
+    oldest: Option<u64>,
+    /// Where the block will stand.
+    at: u64,
+    /// Records in the file.
+    written: u64,
+    known: HashMap<u32, Known>,
+    totals: Totals,
+    figures: Figures,
+    state: State,
+}
+
+/// What of a ring is in the recording.
+#[derive(Debug, Default)]
+struct Known {
+    types: usize,
+    anchors: Anchors,
+}
+
+enum Target {
+    File(File),
+    Other(Box<dyn Write>),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    Closed,
+    /// Why nothing more can be written.
+    Failed(String),
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Recording");
+        shown.field("name", &self.name).field("at", &self.at).field("totals", &self.totals);
+        shown.finish_non_exhaustive()
+    }
+}
+
+impl Write for Target {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Target::File(file) => file.write(bytes),
+            Target::Other(other) => other.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Target::File(_) => Ok(()),
+            Target::Other(other) => other.flush(),
+        }
+    }
+}
+
+impl Recording {
+    /// Makes the file, or goes on at the end of one, as the options say.
+    ///
+    /// # Errors
+    /// A sentence, if that cannot be.
+    pub fn open(name: &str, options: &Options) -> Result<Self, OutputError> {
+        let shown = options.path.display();
+        let fails = |what: String| OutputError::new(name, format!("{shown} {what}"));
+        let opened = (|| {
+            let meta = match fs::metadata(&options.path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                meta => Some(meta?),
+            };
+            match meta {
+                None => Ok(Opened::New(create(options)?)),
+                Some(meta) if meta.is_dir() => {
+                    Err(Refused::Is("is a directory: name a file in it".to_owned()))
+                }
+                Some(meta) if !meta.is_file() => {
+                    Ok(Opened::Other(File::options().write(true).open(&options.path)?))
+                }
+                Some(_) => match options.existing {
+                    Existing::Refuse => {
+                        Err(Refused::Is("exists: take another name, or say that it may go".into()))
+                    }
+                    Existing::Replace => {
+                        lock(&File::open(&options.path)?)?;
+                        fs::remove_file(&options.path)?;
+                        Ok(Opened::New(create(options)?))
+                    }
+                    Existing::Append => go_on(options),
+                },
+            }
+        })();
+        let opened = opened.map_err(|refused| match refused {
+            Refused::Is(what) => fails(what),
+            Refused::Io(error) => fails(format!("cannot be opened: {error}")),
+        })?;
+        let (target, at, written, cut) = match opened {
+            Opened::New(file) => (Target::File(file), None, 0, 0),
+            Opened::Other(file) => (Target::Other(Box::new(file)), None, 0, 0),
+            Opened::Old { file, at, written, cut } => (Target::File(file), Some(at), written, cut),
+        };
+        let mut recording = Self::of(name, target, options.block_bytes);
+        if cut > 0 {
+            recording.figures.trouble = Some(format!(
+                "{shown}: its last {cut} bytes were a block that was not whole, and are gone"
+            ));
+        }
+        recording.begin(at, written)?;
+        Ok(recording)
+    }
+
+    /// Writes to whatever takes bytes.
+    ///
+    /// # Errors
+    /// If it does not take them.
+    pub fn to(name: &str, out: impl Write + 'static) -> Result<Self, OutputError> {
+        let other = Target::Other(Box::new(out));
+        let mut recording = Self::of(name, other, Options::default().block_bytes);
+        recording.begin(None, 0)?;
+        Ok(recording)
+    }
+
+    fn of(name: &str, out: Target, block_bytes: u32) -> Self {
+        let block_bytes = block_bytes.clamp(1, 1 << 20) as usize;
+        Recording {
+            name: name.to_owned(),
+            out,
+            block_bytes,
+            block: vec![0; BLOCK_HEAD],
+            in_block: 0,
+            oldest: None,
+            at: 0,
+            written: 0,
+            known: HashMap::new(),
+            totals: Totals::default(),
+            figures: Figures::default(),
+            state: State::Open,
+        }
+    }
+
+    /// The head of a new file, and who records.
+    fn begin(&mut self, at: Option<u64>, written: u64) -> Result<(), OutputError> {
+        if at.is_none() {
+            let mut head = MAGIC.to_vec();
+            head.extend_from_slice(&VERSION.to_le_bytes());
+            head.extend_from_slice(&COMPATIBLE.to_le_bytes());
+            self.out.write_all(&head).map_err(|error| self.failed(&error))?;
+            self.figures.bytes += head.len() as u64;
+        }
+        (self.at, self.written) = (at.unwrap_or(HEAD as u64), written);
+        frame::put_start(&mut self.block, &Machine::here());
+        self.write_block(false) // who opens it now finds out what it is
+    }
+
+    /// What was recorded so far.
+    #[must_use]
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    fn check(&self) -> Result<(), OutputError> {
+        match &self.state {
+            State::Open => Ok(()),
+            State::Closed => Err(OutputError::new(&*self.name, "it is closed already")),
+            State::Failed(sentence) => Err(OutputError::new(&*self.name, sentence)),
+        }
+    }
+
+    /// Tells of the ring what is not in the recording yet.
+    fn tell(&mut self, origin: &Origin, begins: bool) -> Result<(), OutputError> {
+        let id = origin.id;
+        if begins || !self.known.contains_key(&id) {
+            frame::put_origin(&mut self.block, origin);
+            self.known.insert(id, Known::default());
+        }
+        let Some(known) = self.known.get_mut(&id) else { return Ok(()) };
+        if known.anchors.all() != origin.anchors.all() {
+            known.anchors = origin.anchors;
+            frame::put_anchors(&mut self.block, id, &origin.anchors);
+        }
+        let from = std::mem::replace(&mut known.types, origin.types.len());
+        if from < origin.types.len() {
+            for entry in origin.types.entries().skip(from) {
+                if entry.text.len() + RECORD_MOST < FRAME_MAX {
+                    frame::put_type(&mut self.block, id, &entry);
+                    self.write_if_full()?;
+                } else {
+                    let kind = entry.id.get();
+                    self.figures.trouble =
+                        Some(format!("type {kind} of {} is too long to record", origin.name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write_if_full(&mut self) -> Result<(), OutputError> {
+        if self.block.len() - BLOCK_HEAD < self.block_bytes {
+            return Ok(());
+        }
+        self.write_block(false)
+    }
+
+    fn write_block(&mut self, is_last: bool) -> Result<(), OutputError> {
+        let frames = &self.block[BLOCK_HEAD..];
+        debug_assert!(frames.len() <= BLOCK_MAX);
+        let head = BlockHead {
+            len: frames.len() as u32,
+            at: self.at,
+            before: self.written,
+            records: self.in_block,
+            is_last,
+            crc: crc32fast::hash(frames),
+        };
+        self.block[..BLOCK_HEAD].copy_from_slice(&head.to_bytes());
+        let written = self.out.write_all(&self.block).and_then(|()| self.out.flush());
+        written.map_err(|error| self.failed(&error))?;
+        self.at += self.block.len() as u64;
+        self.written = head.until();
+        self.figures.bytes += self.block.len() as u64;
+        self.figures.delivered += u64::from(self.in_block);
+        self.block.truncate(BLOCK_HEAD);
+        (self.in_block, self.oldest) = (0, None);
+        Ok(())
+    }
+
+    /// Nothing more can be written. What is half written goes, so that the file ends with a block.
+    fn failed(&mut self, error: &io::Error) -> OutputError {
+        let mut kept = String::new();
+        if let Target::File(file) = &self.out
+            && file.set_len(self.at).is_ok()
+        {
+            kept = format!("; its first {} records are whole and can be read", self.written);
+        }
+        let sentence = format!("cannot write: {error}{kept}");
+        let closed_pipe = error.kind() == io::ErrorKind::BrokenPipe;
+        self.state = State::Failed(sentence.clone());
+        self.figures.trouble = Some(sentence.clone());
+        OutputError { closed_pipe, ..OutputError::new(&*self.name, sentence) }
+    }
+}
+
+impl Output for Recording {
+    fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
+        self.check()?;
+        let id = event.origin.id;
+        self.tell(event.origin, matches!(event.what, What::Began))?;
+        match &event.what {
+            What::Began => frame::put_turn(&mut self.block, frame::BEGAN, id),
+            What::Record(record) if record.bytes.len() + RECORD_MOST > FRAME_MAX => {
+                self.figures.refused += 1;
+                self.figures.trouble = Some(format!(
+                    "a record of {} bytes at {} of {} is not in the recording: it takes at most {}",
+                    record.bytes.len(),
+                    record.pos,
+                    event.origin.name,
+                    FRAME_MAX - RECORD_MOST
+                ));
+                return Ok(Took::Yes);
+            }
+            What::Record(record) => {
+                frame::put_record(&mut self.block, id, record);
+                self.in_block += 1;
+                self.figures.taken += 1;
+            }
+            What::Lost(loss) => frame::put_loss(&mut self.block, id, loss),
+            What::Ended => {
+                frame::put_turn(&mut self.block, frame::ENDED, id);
+                self.known.remove(&id);
+            }
+        }
+        self.totals.add(event);
+        self.oldest = self.oldest.or(Some(event.seq));
+        self.write_if_full()?;
+        Ok(Took::Yes)
+    }
+
+    fn flush(&mut self) -> Result<(), OutputError> {
+        self.check()?;
+        if self.block.len() > BLOCK_HEAD { self.write_block(false) } else { Ok(()) }
+    }
+
+    fn undelivered(&mut self) -> Option<u64> {
+        self.oldest
+    }
+
+    fn close(&mut self, _deadline: Instant) -> Result<(), OutputError> {
+        match self.state {
+            State::Closed => return Ok(()),
+            _ => self.check()?,
+        }
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let wall_ns = wall.as_nanos().try_into().unwrap_or(u64::MAX);
+        frame::put_end(&mut self.block, &self.totals, wall_ns);
+        self.write_block(true)?;
+        if let Target::File(file) = &self.out {
+            file.sync_data().map_err(|error| self.failed(&error))?;
+        }
+        self.state = State::Closed;
+        Ok(())
+    }
+
+    fn figures(&self) -> Figures {
+        self.figures.clone()
+    }
+}
+
+enum Opened {
+    New(File),
+    Other(File),
+    Old { file: File, at: u64, written: u64, cut: u64 },
+}
+
+/// Why it is not opened.
+enum Refused {
+    Is(String),
+    Io(io::Error),
+}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Self {
+        Refused::Io(error)
+    }
+}
+
+fn create(options: &Options) -> Result<File, Refused> {
+    let mut open = File::options();
+    let file = open.write(true).create_new(true).mode(options.mode).open(&options.path)?;
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(options.mode);
+    file.set_permissions(mode)?;
+    lock(&file)?;
+    Ok(file)
+}
+
+/// One writer at a time.
+fn lock(file: &File) -> Result<(), Refused> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => {
+            Err(Refused::Is("is being written by another process: end that first".to_owned()))
+        }
+        // A file system without locks.
+        Err(TryLockError::Error(_)) => Ok(()),
+    }
+}
+
+/// The end of a recording that is there: after its last whole block.
+fn go_on(options: &Options) -> Result<Opened, Refused> {
+    let mut file = File::options().read(true).write(true).open(&options.path)?;
+    lock(&file)?;
+    let mut head = [0; HEAD];
+    let len = fill(&mut file, &mut head)?;
+    if len == 0 {
+        return Ok(Opened::New(file)); // of a crash before the first byte
+    }
+    let mut ours = MAGIC.to_vec();
+    ours.extend_from_slice(&VERSION.to_le_bytes());
+    if len < HEAD || head[..12] != ours {
+        let what = "is no recording that this program can go on with: take another name";
+        return Err(Refused::Is(what.to_owned()));
+    }
+    let size = file.metadata()?.len();
+    // The blocks' headers, one after the other, and of the last one everything.
+    let (mut at, mut last) = (HEAD as u64, None);
+    loop {
+        file.seek(SeekFrom::Start(at))?;
+        let mut bytes = [0; BLOCK_HEAD];
+        if fill(&mut file, &mut bytes)? < BLOCK_HEAD {
+            break;
+        }
+        let Some(head) = BlockHead::parse(&bytes, at) else { break };
+        let end = at + (BLOCK_HEAD + head.len as usize) as u64;
+        if end > size {
+            break;
+        }
+        (at, last) = (end, Some(head));
+    }
+    if let Some(head) = last {
+        file.seek(SeekFrom::Start(head.at + BLOCK_HEAD as u64))?;
+        let mut frames = Vec::new();
+        (&mut file).take(head.len.into()).read_to_end(&mut frames)?;
+        if crc32fast::hash(&frames) != head.crc {
+            (at, last) = (head.at, Some(BlockHead { records: 0, ..head }));
+        }
+    }
+    file.set_len(at)?;
+    file.seek(SeekFrom::Start(at))?;
+    let written = last.map_or(0, |head| head.until());
+    Ok(Opened::Old { file, at, written, cut: size - at })
+}

@@ -1,0 +1,111 @@
+//! Servers and senders that die.
+
+use crate::feed::{Dice, Feed, options, soon};
+use crate::server::{Server, until};
+use perfring_export::Output;
+use perfring_export::nats::Nats;
+use std::time::Instant;
+
+const RECORDS: u64 = 60_000;
+
+#[test]
+fn a_server_killed_at_random_loses_and_doubles_nothing() {
+    let Some(mut server) = Server::start() else { return };
+    let mut dice = Dice::new();
+    let mut nats = Nats::open("engine", &options(&server)).unwrap();
+    let mut feed = Feed::new(3);
+    let mut kills = 0;
+    for part in 1..=6 {
+        // The server dies once some more are delivered, with others on their way.
+        let end = part * RECORDS / 6;
+        let at = nats.figures().delivered + dice.below(RECORDS / 12);
+        let limit = soon();
+        while nats.figures().delivered < at && feed.seq < end {
+            assert!(Instant::now() < limit, "{:?}", nats.figures());
+            if !feed.offer(&mut nats) {
+                std::thread::yield_now();
+            }
+        }
+        server.kill();
+        kills += 1;
+        feed.release(&mut nats);
+        if dice.below(2) == 0 {
+            // It is felt, and the window fills.
+            until("the trouble is told", || nats.figures().trouble.is_some());
+            while feed.seq < end && feed.offer(&mut nats) {}
+        }
+        server.up();
+        feed.to(end, &mut nats);
+    }
+    nats.close(soon()).unwrap();
+    let figures = nats.figures();
+    println!("{kills} kills, {} sent again or connected again", figures.retries);
+    assert_eq!((figures.delivered, figures.refused), (RECORDS, 0));
+    assert!(figures.retries >= kills, "no kill was felt");
+    feed.check(&server.stored());
+}
+
+#[test]
+fn a_sender_killed_and_started_again_doubles_nothing() {
+    let Some(mut server) = Server::start() else { return };
+    let mut dice = Dice::new();
+    let mut feed = Feed::new(3);
+    let mut redelivered = 0;
+    for life in 0..8 {
+        let mut nats = Nats::open("engine", &options(&server)).unwrap();
+        let at = feed.released + dice.below(RECORDS / 8);
+        let limit = soon();
+        while feed.released < at {
+            assert!(Instant::now() < limit, "{:?}", nats.figures());
+            while feed.seq < at + 2_000 && feed.offer(&mut nats) {}
+            nats.flush().unwrap();
+            feed.release(&mut nats);
+        }
+        drop(nats); // whatever is on its way
+        if life % 3 == 0 {
+            server.kill();
+            server.up();
+        }
+        // The next begins where the rings still have them.
+        redelivered += feed.seq - feed.released;
+        feed.seq = feed.released;
+    }
+    let mut nats = Nats::open("engine", &options(&server)).unwrap();
+    feed.to(RECORDS, &mut nats);
+    nats.close(soon()).unwrap();
+    println!("{redelivered} taken again");
+    assert!(redelivered > 0);
+    feed.check(&server.stored());
+}
+
+/// What counts as delivered is in the stream, also when the server dies right then.
+#[test]
+fn what_may_leave_its_ring_is_in_the_stream() {
+    let Some(mut server) = Server::start() else { return };
+    let mut dice = Dice::new();
+    for _ in 0..5 {
+        let mut nats = Nats::open("engine", &options(&server)).unwrap();
+        let mut feed = Feed::new(1);
+        for origin in &mut feed.origins {
+            origin.uuid = dice.below(u64::MAX).to_le_bytes().repeat(2).try_into().unwrap();
+        }
+        let before = if server.has_stream() { server.stored().len() as u64 } else { 0 };
+        let at = 1 + dice.below(5_000);
+        until("enough are released", || {
+            while feed.seq < 20_000 && feed.offer(&mut nats) {}
+            nats.flush().unwrap();
+            feed.release(&mut nats);
+            feed.released >= at
+        });
+        server.kill();
+        feed.release(&mut nats);
+        drop(nats);
+        server.up();
+        let stored = server.stored();
+        let there = stored.len() as u64 - before;
+        assert!(there >= feed.released, "{there} there, {} released", feed.released);
+        for (number, message) in stored[before as usize..].iter().enumerate() {
+            assert_eq!(message.payload, (number as u64).to_le_bytes(), "in order");
+        }
+    }
+}

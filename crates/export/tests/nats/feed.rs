@@ -1,0 +1,133 @@
+//! Rings without rings: events as a sidecar would tell them.
+
+use crate::server::{LIMIT, Server, Stored};
+use perfring_consumer::{Anchors, Policy, Record, Who};
+use perfring_export::nats::{Nats, Options, Payload};
+use perfring_export::{Event, Loss, LossCause, Origin, Output, Rec, Took, What};
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+pub(crate) fn origin(id: u32, name: &str) -> Origin {
+    let producer = Who { epoch: 1, attached_ns: 0, pid: 1, uid: 0, name: "test".into() };
+    Origin {
+        id,
+        name: name.into(),
+        home: format!("/{name}"),
+        uuid: [id as u8 + 1; 16],
+        epoch: 3,
+        policy: Some(Policy::Drop),
+        timed: false,
+        data_size: 4096,
+        producer,
+        types: Default::default(),
+        anchors: Anchors::default(),
+    }
+}
+
+pub(crate) fn record<'a>(pos: u64, bytes: &'a [u8], origin: &'a Origin) -> What<'a> {
+    What::Record(Rec::new(Record { pos, kind: 4096, bytes, time: None }, origin))
+}
+
+pub(crate) fn loss(pos: u64, records: u64, cause: perfring_consumer::Cause) -> What<'static> {
+    let cause = LossCause::Ring(cause);
+    What::Lost(Loss { pos, records, bytes: 64 * records, cause, time: None, wall: None })
+}
+
+pub(crate) fn options(server: &Server) -> Options {
+    Options {
+        servers: vec![server.url()],
+        payload: Payload::Raw,
+        ack_timeout_ms: 3000,
+        retry_ms: 200,
+        ..Options::default()
+    }
+}
+
+pub(crate) fn soon() -> Instant {
+    Instant::now() + LIMIT
+}
+
+/// Records of several rings in turn, and what of them may leave their rings.
+pub(crate) struct Feed {
+    pub(crate) origins: Vec<Origin>,
+    /// The number of the next event.
+    pub(crate) seq: u64,
+    /// Events before this one may be released.
+    pub(crate) released: u64,
+}
+
+impl Feed {
+    pub(crate) fn new(rings: u32) -> Feed {
+        let origins = (0..rings).map(|id| origin(id, &format!("ring-{id}"))).collect();
+        Feed { origins, seq: 0, released: 0 }
+    }
+
+    /// One record, of eight bytes, its number; whether it was taken.
+    pub(crate) fn offer(&mut self, nats: &mut Nats) -> bool {
+        let seq = self.seq;
+        let rings = self.origins.len() as u64;
+        let origin = &self.origins[(seq % rings) as usize];
+        let bytes = seq.to_le_bytes();
+        let record = Record { pos: seq / rings * 24, kind: 4096, bytes: &bytes, time: None };
+        let what = What::Record(Rec::new(record, origin));
+        let took = nats.take(&Event { seq, origin, what }).unwrap() == Took::Yes;
+        self.seq += u64::from(took);
+        took
+    }
+
+    /// Until so many are taken.
+    pub(crate) fn to(&mut self, count: u64, nats: &mut Nats) {
+        let end = soon();
+        while self.seq < count {
+            if !self.offer(nats) {
+                assert!(Instant::now() < end, "busy for ever: {:?}", nats.figures());
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+        nats.flush().unwrap();
+        self.release(nats);
+    }
+
+    pub(crate) fn release(&mut self, nats: &mut Nats) {
+        let released = nats.undelivered().unwrap_or(self.seq);
+        assert!(released >= self.released, "{released} after {}", self.released);
+        self.released = released;
+    }
+
+    /// Every record once, and in each ring's order.
+    pub(crate) fn check(&self, stored: &[Stored]) {
+        let rings = self.origins.len();
+        let mut by_ring: HashMap<&str, VecDeque<u64>> = HashMap::new();
+        for message in stored {
+            by_ring.entry(&message.subject).or_default().push_back(message.number());
+        }
+        assert_eq!(stored.len() as u64, self.seq, "messages in the stream");
+        for (ring, origin) in self.origins.iter().enumerate() {
+            let found = &by_ring[format!("perfring.{}.bytes", origin.name).as_str()];
+            let wanted = (ring as u64..self.seq).step_by(rings);
+            assert!(wanted.eq(found.iter().copied()), "the order of {}", origin.name);
+        }
+    }
+}
+
+/// Numbers from nowhere, the same for the same seed.
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn new() -> Dice {
+        use std::hash::{BuildHasher, Hasher};
+        let seed = std::env::var("PERFRING_SEED").ok().and_then(|text| text.parse().ok());
+        let seed = seed.unwrap_or_else(|| {
+            std::collections::hash_map::RandomState::new().build_hasher().finish()
+        });
+        println!("PERFRING_SEED={seed}");
+        Dice(seed | 1)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}

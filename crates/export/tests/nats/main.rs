@@ -1,0 +1,9 @@
+//! The NATS output against a real `nats-server`, which the tests start, stop, kill and start again.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod deaths;
+mod feed;
+mod messages;
+mod read_back;
+mod server;
+mod troubles;

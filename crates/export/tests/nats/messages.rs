@@ -1,0 +1,100 @@
+//! What a message says.
+
+use crate::feed::{Feed, loss, options, origin, record, soon};
+use crate::server::{LIMIT, Server, until};
+use perfring_consumer::Cause;
+use perfring_export::nats::{Nats, Options, Payload};
+use perfring_export::{Event, Output, Took, What};
+use std::time::Instant;
+
+#[test]
+fn all_records_arrive_in_each_rings_order() {
+    let Some(server) = Server::start() else { return };
+    let mut nats = Nats::open("engine", &options(&server)).unwrap();
+    let mut feed = Feed::new(3);
+    feed.to(30_000, &mut nats);
+    nats.close(soon()).unwrap();
+    assert_eq!(nats.undelivered(), None);
+    let figures = nats.figures();
+    assert_eq!((figures.taken, figures.delivered), (30_000, 30_000));
+    assert_eq!((figures.refused, figures.retries, figures.trouble), (0, 0, None));
+    assert_eq!(figures.bytes, 8 * 30_000);
+    feed.check(&server.stored());
+}
+
+#[test]
+fn a_message_says_what_it_is_and_a_loss_is_one_too() {
+    let Some(server) = Server::start() else { return };
+    let mut nats = Nats::open("engine", &options(&server)).unwrap();
+    let ring = origin(0, "a shop.№1\r\nX: y");
+    let events = [
+        What::Began,
+        record(64, b"\0\xffbytes", &ring),
+        loss(128, 7, Cause::Full),
+        loss(128, 3, Cause::TooLarge), // at the same place, and another loss
+        record(128, b"more", &ring),
+        What::Ended,
+    ];
+    for (seq, what) in (0..).zip(events) {
+        assert_eq!(nats.take(&Event { seq, origin: &ring, what }).unwrap(), Took::Yes);
+    }
+    nats.flush().unwrap();
+    until("all are acknowledged", || nats.undelivered().is_none());
+    let stored = server.stored();
+    let subjects: Vec<_> = stored.iter().map(|one| one.subject.as_str()).collect();
+    let (name, record, lost) = ("a_shop__1__X__y", "bytes", "lost");
+    let wanted = [record, lost, lost, record].map(|kind| format!("perfring.{name}.{kind}"));
+    assert_eq!(subjects, wanted);
+    let id = "01".repeat(16);
+    let ids: Vec<_> = stored.iter().map(|one| one.header("Nats-Msg-Id").unwrap()).collect();
+    let wanted =
+        ["64", "128-lost-full", "128-lost-too_large", "128"].map(|end| format!("{id}-{end}"));
+    assert_eq!(ids, wanted);
+    let first = &stored[0];
+    assert_eq!(first.payload, b"\0\xffbytes");
+    assert_eq!(first.header("Perfring-Ring"), Some("a shop._1__X: y"));
+    assert_eq!(first.header("Perfring-Uuid"), Some("01010101-0101-0101-0101-010101010101"));
+    assert_eq!(first.header("Perfring-Pos"), Some("64"));
+    assert_eq!(first.header("Perfring-Epoch"), Some("3"));
+    assert_eq!(first.header("Perfring-Type"), Some("bytes"));
+    assert_eq!(first.header("Perfring-Kind"), Some("4096"));
+    assert_eq!(first.header("X"), None);
+    assert_eq!(stored[2].header("Perfring-Cause"), Some("too_large"));
+    let told: serde_json::Value = serde_json::from_slice(&stored[1].payload).unwrap();
+    assert_eq!(told["lost"]["records"], 7);
+    assert_eq!(told["lost"]["cause"], "full");
+    let figures = nats.figures();
+    assert_eq!((figures.taken, figures.delivered), (2, 2), "losses are no records");
+}
+
+#[test]
+fn json_is_the_line_of_the_json_output() {
+    let Some(server) = Server::start() else { return };
+    let options = Options { payload: Payload::Json, ..options(&server) };
+    let mut nats = Nats::open("engine", &options).unwrap();
+    let ring = origin(0, "shop");
+    let event = Event { seq: 0, origin: &ring, what: record(64, b"an order", &ring) };
+    nats.take(&event).unwrap();
+    nats.close(Instant::now() + LIMIT).unwrap();
+    let stored = server.stored();
+    let mut line = Vec::new();
+    perfring_export::json::encode(&event, &mut line);
+    assert_eq!(stored[0].payload, line);
+    assert_eq!(stored[0].headers.len(), 1);
+}
+
+#[test]
+fn the_same_events_again_are_known_again() {
+    let Some(server) = Server::start() else { return };
+    let mut nats = Nats::open("engine", &options(&server)).unwrap();
+    let mut feed = Feed::new(2);
+    feed.to(5_000, &mut nats);
+    nats.close(soon()).unwrap();
+    // Another process, which has saved no place.
+    let mut nats = Nats::open("engine", &options(&server)).unwrap();
+    (feed.seq, feed.released) = (0, 0);
+    feed.to(6_000, &mut nats);
+    nats.close(soon()).unwrap();
+    assert_eq!(nats.figures().delivered, 6_000);
+    feed.check(&server.stored());
+}

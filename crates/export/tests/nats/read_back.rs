@@ -1,0 +1,42 @@
+//! Outages that are longer than the server's memory of ids.
+
+use crate::feed::{Dice, Feed, options, soon};
+use crate::server::{Server, until};
+use perfring_export::Output;
+use perfring_export::nats::{Nats, Options, Stream};
+use std::time::{Duration, Instant};
+
+/// The server forgets ids after a tenth of a second here, so all that was on its way is in doubt.
+#[test]
+fn an_outage_longer_than_the_duplicate_window_doubles_nothing() {
+    let Some(mut server) = Server::start() else { return };
+    server.make_stream(async_nats::jetstream::stream::Config {
+        name: "perfring".into(),
+        subjects: vec!["perfring.*.*".into()],
+        duplicate_window: Duration::from_millis(100),
+        ..Default::default()
+    });
+    let mut dice = Dice::new();
+    let stream = Stream { create: false, ..Stream::default() };
+    let mut nats = Nats::open("engine", &Options { stream, ..options(&server) }).unwrap();
+    let mut feed = Feed::new(3);
+    for part in 1..=5u64 {
+        let end = part * 10_000;
+        let at = nats.figures().delivered + 1 + dice.below(4_000);
+        let limit = soon();
+        while nats.figures().delivered < at && feed.seq < end {
+            assert!(Instant::now() < limit, "{:?}", nats.figures());
+            if !feed.offer(&mut nats) {
+                std::thread::yield_now();
+            }
+        }
+        server.kill();
+        until("it is felt", || nats.figures().trouble.is_some());
+        let killed = Instant::now();
+        until("the ids are forgotten", || killed.elapsed() > Duration::from_millis(200));
+        server.up();
+        feed.to(end, &mut nats);
+    }
+    nats.close(soon()).unwrap();
+    feed.check(&server.stored());
+}

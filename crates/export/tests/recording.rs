@@ -1,0 +1,369 @@
+//! What a recording promises: what was written is read, whatever it was; one that is cut off or
+//! damaged is read up to there, and says how much is missing; and no file harms its reader.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod steps;
+
+use perfring_consumer::{Cause, Policy, Record, RecordType, Who};
+use perfring_export::recording::{
+    Existing, Missing, Options, ReadError, Reader, Recording, is_recording,
+};
+use perfring_export::{Event, LossCause, Output, Rec, What};
+use proptest::prelude::*;
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Instant;
+use steps::{Seen, Shared, Step, any_step, origin, read, record, records, some, written};
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_events_are_read_as_they_were_written(steps in prop::collection::vec(any_step(), 0..60)) {
+        let (bytes, seen) = written(&steps);
+        let (found, error) = read(&bytes);
+        prop_assert!(error.is_none(), "{error:?}");
+        prop_assert_eq!(found, seen);
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_harm(
+        frames in prop::collection::vec(
+            (0..11u16, any::<u16>(), prop::collection::vec(0..5u8, 0..80)), 0..20),
+        lie in any::<Option<u32>>(),
+    ) {
+        // Blocks as they should be, of frames that are not.
+        let mut file = whole(&[]);
+        for (what, flags, mut body) in frames {
+            body.resize(body.len().next_multiple_of(8), 0);
+            let size = lie.unwrap_or(8 + body.len() as u32);
+            let mut frame = what.to_le_bytes().to_vec();
+            frame.extend((flags & 31).to_le_bytes());
+            frame.extend(size.to_le_bytes());
+            frame.extend(body);
+            let at = file.len() as u64;
+            file.extend(block(at, 0, 0, 1, &frame));
+        }
+        let (_, error) = read(&file);
+        if let Some(error) = error {
+            prop_assert!(error.to_string().contains("records"), "{error}");
+        }
+    }
+}
+
+/// A block as `proto/RECORDING.md` has it.
+fn block(at: u64, before: u64, records: u32, flags: u32, frames: &[u8]) -> Vec<u8> {
+    let mut bytes = b"PFRB".to_vec();
+    bytes.extend((frames.len() as u32).to_le_bytes());
+    bytes.extend(at.to_le_bytes());
+    bytes.extend(before.to_le_bytes());
+    bytes.extend(records.to_le_bytes());
+    bytes.extend(flags.to_le_bytes());
+    bytes.extend(crc32fast::hash(frames).to_le_bytes());
+    bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
+    bytes.extend(frames);
+    bytes
+}
+
+/// The head of a file, a block with its start, and a block of these frames.
+fn whole(frames: &[u8]) -> Vec<u8> {
+    let mut file = b"perfrec\n\x01\0\0\0\x01\0\0\0".to_vec();
+    let mut start = vec![1, 0, 0, 0, 56, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
+    start.extend([0; 40]);
+    file.extend(block(16, 0, 0, u32::from(frames.is_empty()), &start));
+    if !frames.is_empty() {
+        let at = file.len() as u64;
+        file.extend(block(at, 0, 0, 1, frames));
+    }
+    file
+}
+
+/// Where blocks begin, each with the records before it.
+fn blocks(bytes: &[u8]) -> Vec<(usize, u64)> {
+    let mut all = Vec::new();
+    let mut at = 16;
+    while at < bytes.len() {
+        assert_eq!(bytes[at..at + 4], *b"PFRB");
+        let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+        all.push((at, number(at + 16).into()));
+        at += 40 + number(at + 4) as usize;
+    }
+    assert_eq!(at, bytes.len());
+    all
+}
+
+#[test]
+fn one_that_is_cut_off_anywhere_is_read_up_to_there_and_says_so() {
+    let (bytes, seen) = written(&some());
+    let blocks = blocks(&bytes);
+    assert!(blocks.len() > 5 && records(&seen) == 12);
+    for len in 0..bytes.len() {
+        let (found, error) = read(&bytes[..len]);
+        assert!(seen.starts_with(&found), "{len}");
+        let error = error.unwrap_or_else(|| panic!("cut at {len}, and nothing is said"));
+        if len == 0 {
+            assert!(matches!(error, ReadError::Other));
+            continue;
+        }
+        // All of what is whole is read.
+        let (at, before) = *blocks.iter().rev().find(|(at, _)| *at <= len).unwrap_or(&(0, 0));
+        let ReadError::Cut { read, bytes, missing } = error else { panic!("{error}") };
+        assert_eq!((read, bytes), (before, (len - at) as u64), "{len}");
+        assert_eq!(read, records(&found));
+        if len >= at + 40 && at > 0 {
+            let next = blocks.iter().find(|next| next.0 > at).map_or(12, |next| next.1);
+            assert_eq!(missing, Missing::AtLeast(next - before), "{len}");
+        } else {
+            assert_eq!(missing, Missing::Unknown, "{len}");
+        }
+        let said = ReadError::Cut { read, bytes, missing }.to_string();
+        assert!(said.contains("no end") && said.contains("missing"), "{said}");
+    }
+}
+
+#[test]
+fn one_with_any_byte_changed_is_read_up_to_there_and_says_how_much_is_missing() {
+    let (bytes, seen) = written(&some());
+    let (blocks, mut exactly) = (blocks(&bytes), 0);
+    for at in 0..bytes.len() {
+        let mut bytes = bytes.clone();
+        bytes[at] ^= 0x41;
+        let (found, error) = read(&bytes);
+        assert!(seen.starts_with(&found), "{at}");
+        match error {
+            None => assert!((8..12).contains(&at), "byte {at} was changed, and nobody saw it"),
+            Some(ReadError::Other) => assert!(at < 8),
+            Some(ReadError::Version { .. }) => assert!((12..16).contains(&at)),
+            Some(ReadError::Damaged { at: place, read, bytes: rest, missing, .. }) => {
+                let (block, before) = *blocks.iter().rev().find(|(from, _)| *from <= at).unwrap();
+                assert_eq!((place, read), (block as u64, before), "{at}");
+                assert_eq!(rest, (bytes.len() - block) as u64, "{at}");
+                assert_eq!(records(&found), before);
+                if block < blocks.last().unwrap().0 {
+                    assert_eq!(missing, Missing::Exactly(12 - before), "{at}");
+                    exactly += 1;
+                }
+            }
+            // A length that goes beyond the end cannot be: the header has a checksum, too.
+            Some(other) => panic!("{at}: {other}"),
+        }
+    }
+    println!("{} bytes changed, {exactly} times told exactly", bytes.len());
+    assert!(exactly > 500);
+}
+
+#[test]
+fn a_recording_of_a_recording_is_not_mistaken_for_it() {
+    // A payload with whole blocks in it, damaged before them: they are not counted.
+    let (inner, _) = written(&some());
+    let record = Step::Record { ring: 0, pos: 0, kind: 4096, bytes: inner, time: None, late: 0 };
+    let (mut outer, _) = written(&[Step::Flush, record.clone(), Step::Flush, record]);
+    let at = blocks(&outer)[1].0;
+    outer[at + 41] ^= 1;
+    let Some(ReadError::Damaged { missing, .. }) = read(&outer).1 else { panic!() };
+    assert_eq!(missing, Missing::Exactly(2));
+}
+
+/// Frames, written by hand.
+#[derive(Default)]
+struct Frames(Vec<u8>);
+
+impl Frames {
+    fn put(&mut self, what: u16, flags: u16, body: &[u8]) {
+        let padding = (8 - body.len() % 8) % 8;
+        self.0.extend(what.to_le_bytes());
+        self.0.extend((flags | padding as u16).to_le_bytes());
+        self.0.extend(((8 + body.len() + padding) as u32).to_le_bytes());
+        self.0.extend(body);
+        self.0.extend(vec![0; padding]);
+    }
+}
+
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn longs(longs: &[u64]) -> Vec<u8> {
+    longs.iter().flat_map(|long| long.to_le_bytes()).collect()
+}
+
+#[test]
+fn a_file_is_as_the_document_says() {
+    // By hand, from proto/RECORDING.md.
+    let mut frames = Frames::default();
+    let mut ring = [words(&[5, 1]), vec![9; 16], longs(&[2, 4096, 1, 77]), words(&[12, 1000])];
+    for text in ["name", "/home", "who"] {
+        ring[3].extend((text.len() as u32).to_le_bytes());
+        ring[3].extend(text.as_bytes());
+    }
+    frames.put(2, 8, &ring.concat());
+    let text = br#"{"name":"t","version":1,"encoding":"utf8"}"#.to_vec();
+    frames.put(3, 0, &[words(&[5, 5000]), longs(&[3]), text].concat());
+    frames.put(4, 0, &[words(&[5, 1]), longs(&[0, 100, 1_000_100, 1])].concat());
+    frames.put(7, 0, &words(&[5]));
+    frames.put(5, 8 | 16, &[words(&[5, 5000]), longs(&[64, 150, 3]), b"hi".to_vec()].concat());
+    frames.put(6, 8 | 16, &[words(&[5, 1]), longs(&[128, 7, 112, 160, 1_000_160])].concat());
+    frames.put(8, 0, &words(&[5]));
+    frames.put(200, 8, b"of a later version");
+    let end = [longs(&[1, 2, 0]), words(&[1, 0, 1, 0]), longs(&[7, 112])].concat();
+    frames.put(9, 0, &end);
+    let file = whole(&frames.0);
+
+    let mut reader = Reader::new(&file[..]).unwrap();
+    let event = reader.next().unwrap().unwrap();
+    assert!(matches!(event.what, What::Began));
+    let origin = event.origin;
+    assert_eq!((origin.name.as_str(), origin.home.as_str()), ("name", "/home"));
+    assert_eq!((origin.uuid, origin.epoch, origin.data_size), ([9; 16], 2, 4096));
+    assert_eq!((origin.policy, origin.timed), (Some(Policy::Drop), true));
+    let who = Who { epoch: 1, attached_ns: 77, pid: 12, uid: 1000, name: "who".to_owned() };
+    assert_eq!(origin.producer, who);
+    let event = reader.next().unwrap().unwrap();
+    let What::Record(record) = &event.what else { panic!("{event:?}") };
+    assert_eq!((record.pos, record.kind, record.bytes), (64, 5000, &b"hi"[..]));
+    assert_eq!((record.time, record.wall, record.late), (Some(150), Some(1_000_150), 3));
+    assert_eq!(record.kind_of().unwrap().id, RecordType::new(5000).unwrap());
+    assert_eq!(event.origin.types.entries().next().unwrap().layout, 3);
+    let event = reader.next().unwrap().unwrap();
+    let What::Lost(loss) = event.what else { panic!("{event:?}") };
+    assert_eq!((loss.pos, loss.records, loss.bytes), (128, 7, 112));
+    assert_eq!((loss.time, loss.wall), (Some(160), Some(1_000_160)));
+    assert_eq!(loss.cause, LossCause::Ring(Cause::Full));
+    assert!(matches!(reader.next().unwrap().unwrap().what, What::Ended));
+    assert!(reader.next().unwrap().is_none());
+    assert_eq!(reader.totals().to_string(), "1 record, lost 7: full 7");
+
+    // Totals that do not agree are told: something was left out.
+    let at = frames.0.len() - end.len();
+    frames.0[at] = 2;
+    let (_, error) = read(&whole(&frames.0));
+    assert!(error.unwrap().to_string().contains("totals"));
+}
+
+fn options(path: &Path, existing: Existing) -> Options {
+    Options { path: path.to_owned(), existing, ..Options::default() }
+}
+
+fn record_some(path: &Path, existing: Existing) -> Result<Vec<Seen>, String> {
+    let recording = Recording::open("rec", &options(path, existing));
+    let mut recording = recording.map_err(|error| error.to_string())?;
+    let seen = record(&some(), &mut recording);
+    recording.close(Instant::now()).unwrap();
+    Ok(seen)
+}
+
+#[test]
+fn a_file_that_is_there_is_refused_or_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let seen = record_some(&path, Existing::Refuse).unwrap();
+    assert!(is_recording(&path) && !is_recording(dir.path()));
+    let error = record_some(&path, Existing::Refuse).unwrap_err();
+    assert!(error.contains("exists"), "{error}");
+    record_some(&path, Existing::Replace).unwrap();
+    assert_eq!(read(&fs::read(&path).unwrap()).0, seen);
+
+    let busy = Recording::open("rec", &options(&path, Existing::Replace)).unwrap();
+    for existing in [Existing::Append, Existing::Replace] {
+        let error = record_some(&path, existing).unwrap_err();
+        assert!(error.contains("another process"), "{error}");
+    }
+    drop(busy);
+    let error = record_some(dir.path(), Existing::Append).unwrap_err();
+    assert!(error.contains("directory"), "{error}");
+}
+
+#[test]
+fn one_is_gone_on_with_whatever_a_crash_left_at_its_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let seen = record_some(&path, Existing::Refuse).unwrap();
+    let once = fs::read(&path).unwrap();
+    let last = blocks(&once).last().unwrap().0;
+    for len in (16..=once.len()).rev() {
+        fs::write(&path, &once[..len]).unwrap();
+        let there = read(&once[..len]).0;
+        record_some(&path, Existing::Append).unwrap();
+        let again = fs::read(&path).unwrap();
+        let (found, error) = read(&again);
+        // Nothing but the half block is gone.
+        assert!(error.is_none(), "{len}: {error:?}");
+        assert_eq!(found, [there, seen.clone()].concat(), "{len}");
+        if len >= last {
+            assert_eq!(once[..last], again[..last]);
+        }
+    }
+    // The last block's frames are damaged.
+    let mut damaged = once.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    fs::write(&path, &damaged).unwrap();
+    let there = read(&damaged).0;
+    record_some(&path, Existing::Append).unwrap();
+    assert_eq!(read(&fs::read(&path).unwrap()).0, [there, seen].concat());
+
+    fs::write(&path, "something else").unwrap();
+    let error = record_some(&path, Existing::Append).unwrap_err();
+    assert!(error.contains("no recording"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), b"something else");
+}
+
+/// Takes so many bytes.
+struct Disk(usize, Shared);
+
+impl Write for Disk {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let len = bytes.len().min(self.0);
+        if len == 0 {
+            return Err(io::Error::from_raw_os_error(28));
+        }
+        self.0 -= len;
+        self.1.write(&bytes[..len])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_is_a_sentence_and_nothing_is_said_to_be_delivered() {
+    let full = options(Path::new("/dev/full"), Existing::Refuse);
+    let error = Recording::open("rec", &full).unwrap_err().to_string();
+    assert!(error.contains("No space left"), "{error}");
+
+    let file = Shared::default();
+    let mut recording = Recording::to("rec", Disk(1000, file.clone())).unwrap();
+    let origin = origin(1);
+    let mut taken = 0;
+    let error = loop {
+        let record = Record { pos: taken, kind: 4096, bytes: &[1; 100], time: None };
+        let what = What::Record(Rec::new(record, &origin));
+        match recording.take(&Event { seq: taken, origin: &origin, what }) {
+            Ok(_) if taken % 3 == 2 => match recording.flush() {
+                Ok(()) => assert_eq!(recording.undelivered(), None),
+                Err(error) => break error,
+            },
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+        taken += 1;
+    };
+    assert!(error.to_string().contains("No space left"), "{error}");
+    let whole = taken / 3 * 3;
+    assert!(whole > 0);
+    assert_eq!(recording.figures().delivered, whole);
+    assert_eq!(recording.undelivered(), Some(whole));
+    assert!(recording.flush().is_err() && recording.close(Instant::now()).is_err());
+    let (found, error) = read(&file.0.borrow());
+    assert_eq!(found.len() as u64, whole);
+    assert!(matches!(error, Some(ReadError::Cut { .. })));
+}
+
+#[test]
+fn options_are_read_by_their_names() {
+    let options: Options =
+        serde_json::from_str(r#"{"path":"x","existing":"append","block_bytes":4096}"#).unwrap();
+    assert_eq!((options.existing, options.mode), (Existing::Append, 0o600));
+    assert!(serde_json::from_str::<Options>(r#"{"pth":"x"}"#).is_err());
+}

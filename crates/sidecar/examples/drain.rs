@@ -1,0 +1,62 @@
+//! What the engine costs: a core that drains the rings of eight producers, full of 64-byte records
+//! with stamps, to an output that does nothing, in the order of time.
+//!
+//! `cargo run --release -p perfring-sidecar --example drain`
+
+use perfring_consumer::Home;
+use perfring_export::Null;
+use perfring_producer::{Options, Producer, RecordType};
+use perfring_sidecar::config::{Delivery, Input, Place};
+use perfring_sidecar::{Engine, Turn};
+use std::error::Error;
+use std::time::Duration;
+
+const RINGS: usize = 8;
+
+/// Time that this thread had a core, so that others on the machine do not count.
+fn busy() -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(stat.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0))
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let dir = tempfile::tempdir_in("/dev/shm")?;
+    let options = Options { size: 1 << 20, time: true, ..Options::default() };
+    let paths: Vec<_> = (0..RINGS).map(|n| dir.path().join(format!("ring-{n}"))).collect();
+    let mut producers = Vec::new();
+    for path in &paths {
+        producers.push(Producer::create(path, &options)?);
+    }
+    let mut engine = Engine::new(Duration::from_millis(1))?;
+    engine.add_output("null", Delivery::Required, Default::default(), Box::new(Null::default()))?;
+    for path in &paths {
+        let home = Home::from(path.clone());
+        engine.attach(&home, &Input::new(Place::Ring(home.clone())), None, |_| None)?;
+    }
+    let (mut all, mut took) = (0, Duration::ZERO);
+    for _ in 0..200 {
+        let mut written = 0u64;
+        'full: loop {
+            for producer in &mut producers {
+                if producer.publish(RecordType::BYTES, &[7; 64]).is_err() {
+                    break 'full;
+                }
+                written += 1;
+            }
+        }
+        let read = |engine: &Engine| engine.rings().map(|ring| ring.figures.records).sum::<u64>();
+        let before = read(&engine);
+        std::thread::sleep(Duration::from_millis(2));
+        let since = busy();
+        while read(&engine) - before < written {
+            if engine.turn() != Turn::More {
+                engine.wait(Duration::from_millis(1));
+            }
+        }
+        took += busy() - since;
+        all += written;
+    }
+    let rate = all as f64 / took.as_secs_f64() / 1e6;
+    println!("{all} records, {rate:.1} million for each second of one core");
+    Ok(())
+}

@@ -1,0 +1,225 @@
+//! What a sidecar is to do: a file of TOML, flags, or both.
+
+mod flags;
+mod input;
+mod kinds;
+mod table;
+pub(crate) use table::Table;
+
+pub use input::{From, Input, Mode, Place};
+pub use kinds::{Delivery, OutputConfig};
+
+use crate::filter::Filter;
+use crate::rule::Rule;
+use serde::Deserialize;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use table::Tables;
+use thiserror::Error;
+
+/// A configuration that cannot be: where, what is wrong, what to do.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct ConfigError(pub(crate) String);
+
+/// What a sidecar is to do.
+///
+/// ```
+/// use perfring_sidecar::Config;
+/// let config = Config::parse(r#"
+///     delay_ms = 20
+///
+///     [[input]]
+///     dir = "/run/rings"
+///
+///     [[output]]
+///     type = "json"
+///     path = "/var/log/rings.jsonl"
+///     max_bytes = 100_000_000
+/// "#, "sidecar.toml")?;
+/// assert_eq!(config.inputs.len(), 1);
+/// assert_eq!(config.outputs[0].name, "json");
+///
+/// let error = Config::parse("delay = 20", "sidecar.toml").unwrap_err();
+/// assert!(error.to_string().starts_with("sidecar.toml, line 1: unknown field `delay`"));
+/// # Ok::<(), perfring_sidecar::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// What concerns all of it.
+    pub settings: Settings,
+    /// Where records come from.
+    pub inputs: Vec<Input>,
+    /// Where they go.
+    pub outputs: Vec<OutputConfig>,
+    /// When to keep what overwrite rings hold.
+    pub rules: Vec<Rule>,
+}
+
+/// What concerns all of a sidecar: the keys at the beginning of the file.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// Milliseconds that a record may come later than others and still stand in its place in the
+    /// order of time: as long is each held back, so it is also the least delay of all.
+    pub delay_ms: u64,
+    /// Seconds that outputs have at the end to deliver what they hold.
+    pub shutdown_seconds: u64,
+    /// The file in which the places in observed rings are saved, so that the next run goes on
+    /// there. Without it, it begins at their oldest records again. (A ring that is consumed has its
+    /// place in itself.)
+    pub state: Option<PathBuf>,
+    /// Milliseconds between two savings.
+    pub state_interval_ms: u64,
+    /// A file that is replaced at each interval with the figures of rings and outputs, as JSON.
+    pub status: Option<PathBuf>,
+    /// Seconds between two of these, and also what SIGUSR1 asks for at once.
+    pub status_interval_seconds: u64,
+    /// Seconds between two lines of figures on stderr; 0 for none.
+    pub log_interval_seconds: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            delay_ms: 10,
+            shutdown_seconds: 10,
+            state: None,
+            state_interval_ms: 1000,
+            status: None,
+            status_interval_seconds: 10,
+            log_interval_seconds: 60,
+        }
+    }
+}
+
+impl Settings {
+    pub(crate) fn delay(&self) -> Duration {
+        Duration::from_millis(self.delay_ms)
+    }
+
+    pub(crate) fn shutdown(&self) -> Duration {
+        Duration::from_secs(self.shutdown_seconds)
+    }
+}
+
+impl Config {
+    /// Reads a configuration; `name` is what errors call it.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with the line.
+    pub fn parse(text: &str, name: &str) -> Result<Self, ConfigError> {
+        let mut tables = Tables::parse(text, name)?;
+        let inputs = tables.take("input")?;
+        let outputs = tables.take("output")?;
+        let rules = tables.take("snapshot")?;
+        let mut config = Config { settings: tables.rest()?, ..Config::default() };
+        for table in inputs {
+            config.inputs.push(Input::read(table)?);
+        }
+        for table in outputs {
+            let output = OutputConfig::read(table, &config.names())?;
+            config.outputs.push(output);
+        }
+        for table in rules {
+            config.rules.push(Rule::read(table)?);
+        }
+        Ok(config)
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`ConfigError`]: it cannot be read, or see [`Config::parse`].
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigError(format!("cannot read {}: {error}", path.display())))?;
+        Self::parse(&text, &path.display().to_string())
+    }
+
+    /// Adds what `--output` says: `KIND`, or `KIND:` and the kind's first option, as in
+    /// `json:events.jsonl`.
+    ///
+    /// ```
+    /// use perfring_sidecar::Config;
+    /// let mut config = Config::default();
+    /// config.add_output("json:-")?;
+    /// config.add_output("null")?;
+    /// assert!(config.add_output("fax:12345").unwrap_err().to_string().contains("known are"));
+    /// # Ok::<(), perfring_sidecar::ConfigError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn add_output(&mut self, flag: &str) -> Result<(), ConfigError> {
+        let output = flags::output(flag, &self.names())?;
+        self.outputs.push(output);
+        Ok(())
+    }
+
+    /// Adds a directory of rings, or a single ring.
+    pub fn add_input(&mut self, input: Input) {
+        self.inputs.push(input);
+    }
+
+    /// What can be said against it as a whole.
+    ///
+    /// # Errors
+    /// [`ConfigError`]: no input, no output, or two of one name.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.inputs.is_empty() {
+            return Err(ConfigError(
+                "there is no input: name a directory of rings, or write [[input]] with dir or \
+                 ring"
+                    .to_owned(),
+            ));
+        }
+        if self.outputs.is_empty() && self.rules.is_empty() {
+            return Err(ConfigError(
+                "there is no output: write --output json:-, or [[output]] with type = \"json\""
+                    .to_owned(),
+            ));
+        }
+        let mut names = HashSet::new();
+        match self.outputs.iter().find(|output| !names.insert(&output.name)) {
+            Some(twice) => Err(ConfigError(format!(
+                "two outputs are called {:?}: give one of them another name",
+                twice.name
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// What it says, in a line each: for `--check`.
+    #[must_use]
+    pub fn describe(&self) -> Vec<String> {
+        let inputs = self.inputs.iter().map(Input::describe);
+        let outputs = self.outputs.iter().map(OutputConfig::describe);
+        inputs.chain(outputs).chain(self.rules.iter().map(Rule::describe)).collect()
+    }
+
+    fn names(&self) -> HashSet<String> {
+        self.outputs.iter().map(|output| output.name.clone()).collect()
+    }
+}
+
+/// Keys that all outputs have.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Common {
+    r#type: String,
+    name: String,
+    delivery: Delivery,
+    types: Vec<String>,
+    r#where: Vec<String>,
+    min_severity: Option<crate::filter::Severity>,
+}
+
+impl Common {
+    const KEYS: [&str; 6] = ["type", "name", "delivery", "types", "where", "min_severity"];
+
+    fn filter(&self) -> Result<Filter, String> {
+        Filter::new(&self.types, &self.r#where, self.min_severity)
+    }
+}

@@ -1,0 +1,193 @@
+//! Where records go: the kinds of outputs.
+
+use super::table::Table;
+use super::{Common, ConfigError};
+use crate::filter::Filter;
+use crate::own::Opened;
+use perfring_export::{Ctf, Null, Output, OutputError, PerfData, Perfetto, json, recording};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::collections::HashSet;
+use std::fmt;
+use std::rc::Rc;
+
+/// What an output promises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Delivery {
+    /// A record leaves its ring only after this output has delivered it: at least once. If it
+    /// cannot, reading stops.
+    #[default]
+    Required,
+    /// What this output has no room for is not given to it, and counted: it never holds anything
+    /// back.
+    BestEffort,
+}
+
+impl Delivery {
+    /// Its name, as in a configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Delivery::Required => "required",
+            Delivery::BestEffort => "best-effort",
+        }
+    }
+}
+
+/// An output as it is configured.
+#[derive(Clone)]
+pub struct OutputConfig {
+    /// Its name, the only one of it.
+    pub name: String,
+    /// Its kind, as `type` says.
+    pub kind: String,
+    /// What it promises.
+    pub delivery: Delivery,
+    /// What it is given.
+    pub filter: Filter,
+    same: String,
+    open: Open,
+}
+
+type Open = Rc<dyn Fn(&str) -> Result<Opened, OutputError>>;
+
+/// The kinds that this program has.
+const KINDS: &[&str] = &[
+    "json",
+    #[cfg(feature = "otlp")]
+    "otlp",
+    #[cfg(feature = "nats")]
+    "nats",
+    #[cfg(feature = "prometheus")]
+    "prometheus",
+    "recording",
+    "perfetto",
+    "ctf",
+    "perf-data",
+    #[cfg(feature = "parquet")]
+    "parquet",
+    "null",
+];
+
+impl OutputConfig {
+    /// One that is made by the caller.
+    pub fn new(
+        name: &str,
+        delivery: Delivery,
+        open: impl Fn(&str) -> Result<Box<dyn Output>, OutputError> + 'static,
+    ) -> Self {
+        OutputConfig {
+            name: name.to_owned(),
+            kind: "custom".to_owned(),
+            delivery,
+            filter: Filter::default(),
+            same: String::new(),
+            open: Rc::new(move |name| Ok(open(name)?.into())),
+        }
+    }
+
+    /// Opens it.
+    ///
+    /// # Errors
+    /// What the output says.
+    pub(crate) fn open(&self) -> Result<Opened, OutputError> {
+        (self.open)(&self.name)
+    }
+
+    /// Whether it is configured as the other is.
+    #[must_use]
+    pub fn is_as(&self, other: &OutputConfig) -> bool {
+        self.name == other.name && self.same == other.same
+    }
+
+    pub(super) fn read(mut table: Table<'_>, taken: &HashSet<String>) -> Result<Self, ConfigError> {
+        let same = table.same();
+        let common: Common = table.part(&Common::KEYS)?;
+        let wrong = |message: &str| table.error(message);
+        if common.r#type.is_empty() {
+            return Err(wrong(&format!("an output needs a type: known are {}", KINDS.join(", "))));
+        }
+        let filter = common.filter().map_err(|message| wrong(&message))?;
+        let unknown = wrong(&format!(
+            "{:?} is no type of output: known are {}",
+            common.r#type,
+            KINDS.join(", ")
+        ));
+        let open = open(&common.r#type, table).transpose()?.ok_or(unknown)?;
+        let name = match &*common.name {
+            "" => free_name(&common.r#type, taken),
+            name => name.to_owned(),
+        };
+        Ok(OutputConfig {
+            name,
+            kind: common.r#type,
+            delivery: common.delivery,
+            filter,
+            same,
+            open,
+        })
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let delivery = match self.delivery {
+            Delivery::Required => "records leave their rings once it has delivered them",
+            Delivery::BestEffort => "it gets what it has room for",
+        };
+        let filter = if self.filter.is_any() { ", of records that were chosen" } else { "" };
+        format!("writes to {} ({}): {delivery}{filter}", self.name, self.kind)
+    }
+}
+
+impl fmt::Debug for OutputConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OutputConfig").field("name", &self.name).field("kind", &self.kind).finish()
+    }
+}
+
+/// What opens an output of this kind; `None` if there is no such kind.
+fn open(kind: &str, table: Table<'_>) -> Option<Result<Open, ConfigError>> {
+    Some(match kind {
+        "null" => of(table, |_, _: &Nothing| Ok(Null::default())),
+        "json" => of(table, json::JsonLines::open),
+        #[cfg(feature = "otlp")]
+        "otlp" => of(table, perfring_export::otlp::Otlp::open),
+        #[cfg(feature = "nats")]
+        "nats" => of(table, perfring_export::nats::Nats::open),
+        #[cfg(feature = "prometheus")]
+        "prometheus" => table.read().map(|options| {
+            let open = move |name: &str| Opened::prometheus(name, &options);
+            Rc::new(open) as Open
+        }),
+        "recording" => of(table, recording::Recording::open),
+        "perfetto" => of(table, Perfetto::open),
+        "ctf" => of(table, Ctf::open),
+        "perf-data" => of(table, PerfData::open),
+        #[cfg(feature = "parquet")]
+        "parquet" => of(table, perfring_export::Parquet::open),
+        _ => return None,
+    })
+}
+
+/// No options.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+fn of<T: DeserializeOwned + 'static, O: Output + 'static>(
+    table: Table<'_>,
+    open: impl Fn(&str, &T) -> Result<O, OutputError> + 'static,
+) -> Result<Open, ConfigError> {
+    let options: T = table.read()?;
+    Ok(Rc::new(move |name| {
+        let output: Box<dyn Output> = Box::new(open(name, &options)?);
+        Ok(output.into())
+    }))
+}
+
+/// The kind's own name, or with a number if there is one.
+fn free_name(kind: &str, taken: &HashSet<String>) -> String {
+    let numbered = (2..).map(|number| format!("{kind}-{number}"));
+    let mut names = std::iter::once(kind.to_owned()).chain(numbered);
+    names.find(|name| !taken.contains(name)).unwrap_or_default()
+}

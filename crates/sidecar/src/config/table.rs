@@ -1,0 +1,156 @@
+//! Tables of a file that remember their lines.
+
+use super::ConfigError;
+use serde::de::DeserializeOwned;
+use std::borrow::Cow;
+use std::rc::Rc;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+
+/// A file in tables.
+pub(super) struct Tables<'a> {
+    source: Source<'a>,
+    all: Spanned<DeTable<'a>>,
+}
+
+/// One table of an array of tables.
+pub(crate) struct Table<'a> {
+    source: Source<'a>,
+    table: DeTable<'a>,
+    span: std::ops::Range<usize>,
+}
+
+/// The text that errors are about.
+#[derive(Clone)]
+struct Source<'a> {
+    text: &'a str,
+    name: Rc<str>,
+}
+
+impl Source<'_> {
+    fn error(&self, at: Option<usize>, message: &str) -> ConfigError {
+        let before = at.and_then(|at| self.text.get(..at));
+        let line = before.map(|text| text.matches('\n').count() + 1);
+        let message = message.trim_end().replace('\n', ", ");
+        ConfigError(match line {
+            Some(line) => format!("{}, line {line}: {message}", self.name),
+            None => format!("{}: {message}", self.name),
+        })
+    }
+
+    fn toml(&self, error: &toml::de::Error, or: Option<usize>) -> ConfigError {
+        self.error(error.span().map(|span| span.start).or(or), error.message())
+    }
+}
+
+impl<'a> Tables<'a> {
+    pub(super) fn parse(text: &'a str, name: &str) -> Result<Self, ConfigError> {
+        let source = Source { text, name: name.into() };
+        let all = DeTable::parse(text).map_err(|error| source.toml(&error, None))?;
+        Ok(Tables { source, all })
+    }
+
+    /// The tables under `[[key]]`.
+    pub(super) fn take(&mut self, key: &str) -> Result<Vec<Table<'a>>, ConfigError> {
+        let Some(found) = self.all.get_mut().remove(key) else { return Ok(Vec::new()) };
+        let wrong = |span: &std::ops::Range<usize>| {
+            self.source.error(Some(span.start), &format!("write [[{key}]] for each {key}"))
+        };
+        let span = found.span();
+        let DeValue::Array(array) = found.into_inner() else { return Err(wrong(&span)) };
+        let table = |value: Spanned<DeValue<'a>>| {
+            let span = value.span();
+            match value.into_inner() {
+                DeValue::Table(table) => Ok(Table { source: self.source.clone(), table, span }),
+                _ => Err(wrong(&span)),
+            }
+        };
+        array.into_iter().map(table).collect()
+    }
+
+    /// What was not taken.
+    pub(super) fn rest<T: DeserializeOwned>(self) -> Result<T, ConfigError> {
+        let span = self.all.span();
+        read(&self.source, span, self.all.into_inner())
+    }
+}
+
+impl<'a> Table<'a> {
+    /// Some of its keys, which it then has no more.
+    pub(super) fn part<T: DeserializeOwned>(&mut self, keys: &[&str]) -> Result<T, ConfigError> {
+        let mut part = DeTable::new();
+        for key in keys {
+            if let Some((key, value)) = self.table.remove_entry(*key) {
+                part.insert(key, value);
+            }
+        }
+        read(&self.source, self.span.clone(), part)
+    }
+
+    /// All of its keys.
+    pub(crate) fn read<T: DeserializeOwned>(self) -> Result<T, ConfigError> {
+        read(&self.source, self.span, self.table)
+    }
+
+    /// Something about all of it.
+    pub(crate) fn error(&self, message: &str) -> ConfigError {
+        self.source.error(Some(self.span.start), message)
+    }
+
+    /// What says whether two are the same, whatever their lines.
+    pub(crate) fn same(&self) -> String {
+        format!("{:?}", plain(&DeValue::Table(self.table.clone())))
+    }
+
+    /// Of one key and its value.
+    pub(super) fn of(name: &str, pairs: &[(&'static str, &'a str)]) -> Self {
+        let mut table = DeTable::new();
+        for (key, value) in pairs {
+            let text = DeValue::String(Cow::Borrowed(*value));
+            let value = match *key {
+                // A list of one.
+                "servers" => DeValue::Array([Spanned::new(0..0, text)].into_iter().collect()),
+                _ => text,
+            };
+            table.insert(Spanned::new(0..0, Cow::Borrowed(*key)), Spanned::new(0..0, value));
+        }
+        Table {
+            source: Source { text: "", name: name.into() },
+            table,
+            span: usize::MAX..usize::MAX,
+        }
+    }
+}
+
+fn read<T: DeserializeOwned>(
+    source: &Source<'_>,
+    span: std::ops::Range<usize>,
+    table: DeTable<'_>,
+) -> Result<T, ConfigError> {
+    let start = span.start;
+    let value = Spanned::new(span, DeValue::Table(table));
+    T::deserialize(ValueDeserializer::from(value)).map_err(|error| source.toml(&error, Some(start)))
+}
+
+/// A value without its place in the file.
+fn plain(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::Table(table) => {
+            let mut members: Vec<String> = table
+                .iter()
+                .map(|(key, value)| format!("{:?}={}", key.get_ref(), plain(value.get_ref())))
+                .collect();
+            members.sort();
+            format!("{{{}}}", members.join(","))
+        }
+        DeValue::Array(array) => {
+            let values: Vec<String> = array.iter().map(|value| plain(value.get_ref())).collect();
+            format!("[{}]", values.join(","))
+        }
+        DeValue::String(text) => format!("{text:?}"),
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Boolean(value) => value.to_string(),
+        DeValue::Datetime(time) => time.to_string(),
+    }
+}

@@ -1,0 +1,123 @@
+//! Which records an output is given.
+
+use perfring_export::Rec;
+use perfring_types::Class;
+use perfring_types::read::{Condition, Value};
+use serde::Deserialize;
+
+/// Which records are wanted: those of any of the types, that fulfil all of the conditions and are
+/// bad enough. Losses are always told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    types: Vec<Wanted>,
+    conditions: Vec<Condition>,
+    min_severity: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Wanted {
+    name: String,
+    id: Option<u32>,
+}
+
+/// A severity in a configuration: OpenTelemetry's number, or a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Written")]
+pub(crate) struct Severity(u64);
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Number(u64),
+    Name(String),
+}
+
+impl TryFrom<Written> for Severity {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Self, String> {
+        let number = match &written {
+            Written::Number(number) => Some(*number),
+            Written::Name(name) => match &*name.to_ascii_lowercase() {
+                "trace" => Some(1),
+                "debug" => Some(5),
+                "info" => Some(9),
+                "warn" | "warning" => Some(13),
+                "error" => Some(17),
+                "fatal" => Some(21),
+                _ => None,
+            },
+        };
+        number.filter(|number| (1..=24).contains(number)).map(Severity).ok_or_else(|| {
+            "a severity is trace, debug, info, warn, error, fatal, or 1 to 24".to_owned()
+        })
+    }
+}
+
+impl Filter {
+    /// Of types by name or number, conditions as `perfring tail --where` has them, and the least
+    /// severity of log records.
+    pub(crate) fn new(
+        types: &[String],
+        conditions: &[String],
+        min_severity: Option<Severity>,
+    ) -> Result<Self, String> {
+        let wanted = |name: &String| Wanted {
+            name: name.clone(),
+            id: match name.strip_prefix("0x") {
+                Some(hex) => u32::from_str_radix(hex, 16).ok(),
+                None => name.parse().ok(),
+            },
+        };
+        let parse = |text: &String| Condition::parse(text).map_err(|error| error.to_string());
+        Ok(Filter {
+            types: types.iter().map(wanted).collect(),
+            conditions: conditions.iter().map(parse).collect::<Result<_, _>>()?,
+            min_severity: min_severity.map(|severity| severity.0),
+        })
+    }
+
+    /// Whether anything is left out at all.
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        *self != Filter::default()
+    }
+
+    /// Whether this record is wanted.
+    #[must_use]
+    #[inline]
+    pub fn takes(&self, record: &Rec<'_>) -> bool {
+        (self.types.is_empty() || self.takes_type(record))
+            && self.min_severity.is_none_or(|least| severe(record, least))
+            && (self.conditions.is_empty() || self.takes_value(record))
+    }
+
+    fn takes_type(&self, record: &Rec<'_>) -> bool {
+        let name = record.kind_of().map(|kind| &kind.name);
+        self.types.iter().any(|wanted| wanted.id == Some(record.kind) || name == Some(&wanted.name))
+    }
+
+    fn takes_value(&self, record: &Rec<'_>) -> bool {
+        let (Some(kind), Some(Ok(value))) = (record.kind_of(), record.value()) else {
+            return false;
+        };
+        self.conditions.iter().all(|condition| kind.matches(value, condition))
+    }
+}
+
+/// Whether it is a log record of at least this severity, or no log record.
+fn severe(record: &Rec<'_>, least: u64) -> bool {
+    if record.kind_of().is_none_or(|kind| kind.class.known() != Some(Class::Log)) {
+        return true;
+    }
+    severity(record).is_some_and(|severity| severity >= least)
+}
+
+/// The severity of a record that has one.
+pub(crate) fn severity(record: &Rec<'_>) -> Option<u64> {
+    match record.value()?.as_ref().ok()?.get("severity_number")? {
+        Value::U64(number) => Some(*number),
+        Value::I64(number) | Value::Label { value: number, .. } => u64::try_from(*number).ok(),
+        _ => None,
+    }
+}

@@ -1,0 +1,299 @@
+//! Inputs: directories that are followed, and single rings.
+
+use crate::config::{Input, Place};
+use crate::engine::Engine;
+use crate::places::Places;
+use crate::ring::AttachFailure;
+use perfring_consumer::{AttachError, Home, Idle, RingFile};
+use perfring_set::{Change, Follower};
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+/// Changes of a directory that are looked at in one go: attaching takes time, too.
+const CHANGES: usize = 64;
+/// How often single rings, and those that others have, are looked at again.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How often rings are looked for that could go.
+const PRUNE: Duration = Duration::from_secs(1);
+/// As many damaged rings are remembered.
+const ASIDE_MAX: usize = 65_536;
+
+/// What is said, a sentence at a time.
+pub(crate) type Say<'a> = &'a mut dyn FnMut(&str);
+
+/// All inputs.
+#[derive(Default)]
+pub(crate) struct Inputs {
+    dirs: Vec<Dir>,
+    singles: Vec<Single>,
+    /// Rings that could not be attached to, and may be later.
+    waiting: Vec<Waiting>,
+    /// Rings that are to be removed, once they are not read any more.
+    pruning: Vec<Waiting>,
+    /// Damaged ones.
+    aside: HashSet<[u8; 16]>,
+    again: Option<Instant>,
+    prune: Option<Instant>,
+}
+
+struct Dir {
+    input: Input,
+    follower: Follower,
+    told_missing: bool,
+}
+
+struct Single {
+    input: Input,
+    home: Home,
+    uuid: Option<[u8; 16]>,
+    told: String,
+}
+
+struct Waiting {
+    input: Input,
+    home: Home,
+    uuid: [u8; 16],
+    told: String,
+}
+
+/// What became of a try.
+enum Tried {
+    Attached,
+    /// It may be possible later.
+    Later(String),
+    /// It will not be.
+    Never(String),
+    Gone,
+}
+
+impl Inputs {
+    pub(crate) fn add(&mut self, input: &Input) -> Result<(), String> {
+        match &input.place {
+            Place::Dir(dir) => {
+                let follower = Follower::new(dir).map_err(|error| error.to_string())?;
+                self.dirs.push(Dir { input: input.clone(), follower, told_missing: false });
+            }
+            Place::Ring(home) => self.singles.push(Single {
+                input: input.clone(),
+                home: home.clone(),
+                uuid: None,
+                told: String::new(),
+            }),
+        }
+        self.again = None;
+        Ok(())
+    }
+
+    pub(crate) fn remove(&mut self, input: &Input) {
+        self.dirs.retain(|dir| dir.input != *input);
+        self.singles.retain(|single| single.input != *input);
+        self.waiting.retain(|waiting| waiting.input != *input);
+    }
+
+    /// A ring that is damaged is not read again, while it is the same.
+    pub(crate) fn set_aside(&mut self, uuid: [u8; 16]) {
+        if self.aside.len() < ASIDE_MAX {
+            self.aside.insert(uuid);
+        }
+    }
+
+    /// Whether all that there is to attach to was tried.
+    pub(crate) fn look(&mut self, engine: &mut Engine, places: &Places, say: Say<'_>) -> bool {
+        let mut all = true;
+        for dir in &mut self.dirs {
+            let mut left = CHANGES;
+            while left > 0 {
+                let Some(change) = dir.follower.next() else { break };
+                left -= 1;
+                change_of(change, &dir.input, &mut self.waiting, &self.aside, engine, places, say);
+            }
+            all &= left > 0;
+            if !dir.follower.is_there() && !dir.told_missing {
+                let place = dir.follower.dir().display();
+                say(&format!("{place} is not there yet, or may not be read: it is looked for"));
+            }
+            dir.told_missing = !dir.follower.is_there();
+        }
+        let now = Instant::now();
+        if self.again.is_none_or(|again| now >= again) {
+            self.again = now.checked_add(AGAIN);
+            for single in &mut self.singles {
+                single.look(engine, places, &self.aside, say);
+            }
+            self.waiting.retain_mut(|waiting| waiting.retry(engine, places, say));
+        }
+        all
+    }
+
+    /// Stops reading rings that nobody needs any more, to remove them.
+    pub(crate) fn prune(&mut self, engine: &mut Engine) {
+        let now = Instant::now();
+        if self.prune.is_some_and(|next| now < next)
+            || !self.dirs.iter().any(|dir| dir.input.prune_after_seconds.is_some())
+        {
+            return;
+        }
+        self.prune = now.checked_add(PRUNE);
+        for (id, ring) in engine.idle(now) {
+            let crate::engine::Idle { home, input, uuid } = ring;
+            self.pruning.push(Waiting { input, home, uuid, told: String::new() });
+            engine.detach(id);
+        }
+    }
+
+    /// A ring is not read any more.
+    pub(crate) fn ended(&mut self, uuid: &[u8; 16], say: Say<'_>) {
+        let Some(at) = self.pruning.iter().position(|ring| ring.uuid == *uuid) else { return };
+        let ring = self.pruning.swap_remove(at);
+        match remove(&ring.home, uuid) {
+            Ok(true) => say(&format!("{} was read and left: removed", ring.home)),
+            // A producer came back, or the file went.
+            Ok(false) => self.waiting.push(ring),
+            Err(error) => say(&format!("{} cannot be removed: {error}", ring.home)),
+        }
+    }
+}
+
+/// Removes a ring that is read to its end and that nobody holds. Whether it did.
+fn remove(home: &Home, uuid: &[u8; 16]) -> Result<bool, AttachError> {
+    let idle = match Idle::hold(home.clone()) {
+        Err(AttachError::Busy { .. } | AttachError::NotFound { .. }) => return Ok(false),
+        held => held?,
+    };
+    let whole = idle.file().identity()?.uuid == *uuid
+        && idle
+            .file()
+            .totals()?
+            .is_some_and(|totals| totals.tail == totals.head && totals.stranded.records == 0);
+    if whole {
+        idle.remove()?;
+    }
+    Ok(whole)
+}
+
+fn change_of(
+    change: Change,
+    input: &Input,
+    waiting: &mut Vec<Waiting>,
+    aside: &HashSet<[u8; 16]>,
+    engine: &mut Engine,
+    places: &Places,
+    say: Say<'_>,
+) {
+    let mut gone = |uuid: [u8; 16], engine: &mut Engine| {
+        engine.vanish(&uuid);
+        waiting.retain(|waiting| waiting.uuid != uuid);
+    };
+    let ring = match change {
+        Change::Appeared(ring) => ring,
+        Change::Replaced { before, now } => {
+            gone(before.identity.uuid, engine);
+            now
+        }
+        Change::Vanished(ring) => return gone(ring.identity.uuid, engine),
+        Change::Refused(other) => {
+            return say(&format!("{} is not read: {}", other.path.display(), other.why));
+        }
+        _ => return,
+    };
+    let (home, uuid) = (Home::from(ring.path), ring.identity.uuid);
+    if aside.contains(&uuid) || engine.reappear(&uuid, &home) {
+        return;
+    }
+    match attach(&home, input, Some(uuid), engine, places) {
+        Tried::Attached | Tried::Gone => {}
+        Tried::Never(why) => say(&why),
+        Tried::Later(why) => {
+            say(&why);
+            waiting.push(Waiting { input: input.clone(), home, uuid, told: why });
+        }
+    }
+}
+
+fn attach(
+    home: &Home,
+    input: &Input,
+    uuid: Option<[u8; 16]>,
+    engine: &mut Engine,
+    places: &Places,
+) -> Tried {
+    match engine.attach(home, input, uuid, |uuid| places.get(uuid)) {
+        Ok(_) => Tried::Attached,
+        // Whoever follows the directory hears of it.
+        Err(AttachFailure::Replaced { .. }) if uuid.is_some() => Tried::Gone,
+        Err(AttachFailure::Attach(AttachError::NotFound { .. })) => Tried::Gone,
+        Err(AttachFailure::Attach(
+            error @ (AttachError::Bad { .. } | AttachError::Corrupt { .. }),
+        )) => Tried::Never(format!("{error}; it is set aside")),
+        Err(error) => Tried::Later(format!("{error}; it is tried again")),
+    }
+}
+
+impl Waiting {
+    /// Whether it goes on waiting.
+    fn retry(&mut self, engine: &mut Engine, places: &Places, say: Say<'_>) -> bool {
+        match attach(&self.home, &self.input, Some(self.uuid), engine, places) {
+            Tried::Attached => {
+                say(&format!("{} is read now", self.home));
+                false
+            }
+            Tried::Gone => false,
+            Tried::Never(why) => {
+                say(&why);
+                false
+            }
+            Tried::Later(why) => {
+                if why != self.told {
+                    say(&why);
+                    self.told = why;
+                }
+                true
+            }
+        }
+    }
+}
+
+impl Single {
+    fn look(
+        &mut self,
+        engine: &mut Engine,
+        places: &Places,
+        aside: &HashSet<[u8; 16]>,
+        say: Say<'_>,
+    ) {
+        let file = RingFile::look(self.home.clone());
+        let there = file.and_then(|file| file.identity()).map(|identity| identity.uuid);
+        let now = there.as_ref().ok().copied();
+        if let Some(uuid) = self.uuid.take_if(|uuid| Some(*uuid) != now) {
+            engine.vanish(&uuid);
+        }
+        if self.uuid.is_some() || now.is_some_and(|uuid| aside.contains(&uuid)) {
+            return;
+        }
+        let why = match there {
+            Ok(uuid) if engine.reappear(&uuid, &self.home) => {
+                self.uuid = Some(uuid);
+                return;
+            }
+            Ok(uuid) => match attach(&self.home, &self.input, Some(uuid), engine, places) {
+                Tried::Attached => {
+                    if !self.told.is_empty() {
+                        say(&format!("{} is read now", self.home));
+                    }
+                    self.uuid = Some(uuid);
+                    String::new()
+                }
+                Tried::Gone => return,
+                Tried::Later(why) | Tried::Never(why) => why,
+            },
+            Err(AttachError::NotFound { .. }) => {
+                format!("{} is not there yet: it is looked for", self.home)
+            }
+            Err(error) => error.to_string(),
+        };
+        if !why.is_empty() && why != self.told {
+            say(&why);
+        }
+        self.told = why;
+    }
+}

@@ -1,0 +1,448 @@
+//! The sidecar: the engine with its inputs, its configuration and its files.
+
+use crate::config::{Config, ConfigError, OutputConfig};
+use crate::engine::{Engine, Note, Turn};
+use crate::inputs::Inputs;
+use crate::own::{self, Opened, Own};
+use crate::places::{Places, PlacesError};
+use crate::recorder::Recorder;
+use crate::signals::Signals;
+use crate::status;
+use perfring_consumer::ClockError;
+use perfring_export::OutputError;
+use std::collections::HashMap;
+use std::io;
+use std::time::{Duration, Instant};
+use thiserror::Error;
+
+/// How often anything but records is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// The longest sleep while there is nothing to read.
+const SLEEP: Duration = Duration::from_millis(50);
+/// The same while outputs have something to deliver.
+const SLEEP_HELD: Duration = Duration::from_millis(2);
+/// Pauses while nothing can be read, as an output has no room.
+const STALLED: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(20));
+/// How often producers are looked for that are gone.
+const DEATHS: Duration = Duration::from_millis(250);
+/// How often outputs that show them get the sidecar's own figures.
+const OWN: Duration = Duration::from_secs(1);
+
+/// Why a sidecar does not start.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The configuration cannot be.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// An output cannot be opened.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// The saved places cannot be used.
+    #[error(transparent)]
+    Places(#[from] PlacesError),
+    /// The clock of stamps is not known.
+    #[error(transparent)]
+    Clock(#[from] ClockError),
+    /// An input cannot be followed.
+    #[error("{0}")]
+    Input(String),
+}
+
+/// Why a sidecar ended.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum End {
+    /// A signal asked for it.
+    Signal(i32),
+    /// All that was there is read and delivered: of [`Sidecar::once`].
+    Drained,
+    /// Whoever read the lines of an output is gone.
+    ClosedPipe,
+    /// An output that must have everything cannot go on.
+    Failed(OutputError),
+}
+
+/// Reads a new configuration: for SIGHUP.
+pub type Reload<'a> = &'a mut dyn FnMut() -> Result<Config, ConfigError>;
+
+/// A running sidecar.
+///
+/// ```
+/// use perfring_sidecar::{Config, End, Sidecar, Signals, config::{Input, Place}};
+/// # use perfring_producer::{Options, Producer, RecordType};
+/// # let dir = tempfile::tempdir()?;
+/// # let (rings, lines) = (dir.path().join("rings"), dir.path().join("lines.jsonl"));
+/// # std::fs::create_dir(&rings)?;
+/// # Producer::create(rings.join("one"), &Options::default())?.publish(RecordType::BYTES, b"x")?;
+/// let mut config = Config::default();
+/// config.add_input(Input::new(Place::Dir(rings)));
+/// config.add_output(&format!("json:{}", lines.display()))?;
+/// let mut sidecar = Sidecar::start(config)?.once(); // reads what is there, and ends
+/// let ended = sidecar.run(&Signals::default(), &mut || Ok(Config::default()), &mut |_| {});
+/// assert!(matches!(ended, End::Drained));
+/// assert_eq!(std::fs::read_to_string(&lines)?.lines().count(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Sidecar {
+    config: Config,
+    engine: Engine,
+    inputs: Inputs,
+    places: Places,
+    recorder: Recorder,
+    since: Instant,
+    once: bool,
+    timers: Timers,
+    /// What each output was in trouble with, when it was last told.
+    troubles: HashMap<String, String>,
+    /// Outputs that show the sidecar's own figures, by name.
+    own: HashMap<String, Own>,
+}
+
+/// When things are due.
+struct Timers {
+    look: Instant,
+    places: Instant,
+    status: Instant,
+    log: Instant,
+    deaths: Instant,
+    own: Instant,
+}
+
+impl Sidecar {
+    /// Opens all outputs, and begins to follow all inputs.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start(config: Config) -> Result<Self, StartError> {
+        config.check()?;
+        let places = Places::open(config.settings.state.as_deref())?;
+        let mut engine = Engine::new(config.settings.delay())?;
+        let mut own = HashMap::new();
+        for output in &config.outputs {
+            add(&mut engine, &mut own, output)?;
+        }
+        engine.set_rules(config.rules.clone());
+        let mut inputs = Inputs::default();
+        for input in &config.inputs {
+            inputs.add(input).map_err(StartError::Input)?;
+        }
+        let now = Instant::now();
+        let log = now + Duration::from_secs(config.settings.log_interval_seconds);
+        Ok(Sidecar {
+            config,
+            engine,
+            inputs,
+            places,
+            recorder: Recorder::default(),
+            since: now,
+            once: false,
+            timers: Timers { look: now, places: now, status: now, log, deaths: now, own: now },
+            troubles: HashMap::new(),
+            own,
+        })
+    }
+
+    /// Ends when all is read that is there.
+    #[must_use]
+    pub fn once(mut self) -> Self {
+        self.once = true;
+        self
+    }
+
+    /// The engine, to look at.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Runs until it is asked to end, or cannot go on; then delivers what was read, as far as the
+    /// deadline of the configuration lets it. What it has to say it says in sentences.
+    pub fn run(&mut self, signals: &Signals, reload: Reload<'_>, say: &mut dyn FnMut(&str)) -> End {
+        let ended = self.work(signals, reload, say);
+        let deadline = Instant::now() + self.config.settings.shutdown();
+        let errors = self.engine.close(deadline);
+        self.look_at_notes(say);
+        self.places.update(self.engine.saved());
+        if let Err(error) = self.places.save() {
+            say(&error.to_string());
+        }
+        self.write_status(say);
+        let mut first = None;
+        for error in errors {
+            let told = match &ended {
+                End::Failed(told) => told.output == error.output,
+                _ => error.closed_pipe,
+            };
+            if !told {
+                say(&error.to_string());
+            }
+            first.get_or_insert(error);
+        }
+        match (ended, first) {
+            (End::Drained, Some(error)) => End::Failed(error),
+            (ended, _) => ended,
+        }
+    }
+
+    fn work(&mut self, signals: &Signals, reload: Reload<'_>, say: &mut dyn FnMut(&str)) -> End {
+        let mut pause = STALLED.0;
+        // What is there at the first look is what there is to be read once.
+        let mut heads = None;
+        loop {
+            if let Some(signal) = signals.stopped() {
+                return End::Signal(signal);
+            }
+            let now = Instant::now();
+            if now >= self.timers.look {
+                self.timers.look = now + LOOK;
+                let all = self.look(signals, reload, say);
+                if self.once && all && heads.is_none() {
+                    heads = Some(self.engine.heads());
+                }
+                if let Some(ended) = self.failed() {
+                    return ended;
+                }
+            }
+            let turn = self.engine.turn();
+            match turn {
+                Turn::More => {}
+                Turn::Empty => {
+                    if heads.as_ref().is_some_and(|heads| self.engine.is_past(heads)) {
+                        return End::Drained;
+                    }
+                    let held = !self.engine.is_settled();
+                    self.engine.wait(if held { SLEEP_HELD } else { SLEEP });
+                }
+                Turn::Stalled => std::thread::sleep(pause),
+            }
+            pause = match turn {
+                Turn::Stalled => (2 * pause).min(STALLED.1),
+                _ => STALLED.0,
+            };
+        }
+    }
+
+    /// Everything but records. Whether all rings that are there are attached to.
+    fn look(&mut self, signals: &Signals, reload: Reload<'_>, say: &mut dyn FnMut(&str)) -> bool {
+        let now = Instant::now();
+        if signals.take_reload() {
+            self.reload(reload(), say);
+        }
+        let all = self.inputs.look(&mut self.engine, &self.places, say);
+        self.inputs.prune(&mut self.engine);
+        self.engine.flush();
+        self.engine.let_go();
+        self.look_at_notes(say);
+        self.tell_troubles(say);
+        self.look_at_rules(signals, now, say);
+        let settings = &self.config.settings;
+        if now >= self.timers.places {
+            self.timers.places = now + Duration::from_millis(settings.state_interval_ms);
+            self.places.update(self.engine.saved());
+            if let Err(error) = self.places.save() {
+                say(&error.to_string());
+            }
+        }
+        let (log, status) = (settings.log_interval_seconds, settings.status_interval_seconds);
+        if now >= self.timers.log && log > 0 {
+            self.timers.log = now + Duration::from_secs(log);
+            say(&status::line(&self.engine));
+        }
+        if now >= self.timers.own {
+            self.timers.own = now + OWN;
+            self.own.values().for_each(|figures| own::tell(figures, &self.engine));
+        }
+        let asked = signals.take_status();
+        if asked || (now >= self.timers.status && settings.status.is_some()) {
+            self.timers.status = now + Duration::from_secs(status);
+            self.write_status(say);
+            if asked {
+                say(&status::line(&self.engine));
+            }
+        }
+        all
+    }
+
+    fn write_status(&self, say: &mut dyn FnMut(&str)) {
+        let Some(path) = &self.config.settings.status else { return };
+        let draft = path.with_extension("new");
+        let write = || -> io::Result<()> {
+            let mut text = serde_json::to_vec(&status::json(&self.engine, self.since.elapsed()))?;
+            text.push(b'\n');
+            std::fs::write(&draft, text)?;
+            std::fs::rename(&draft, path)
+        };
+        if let Err(error) = write() {
+            say(&format!("cannot write the status to {}: {error}", path.display()));
+        }
+    }
+
+    fn look_at_notes(&mut self, say: &mut dyn FnMut(&str)) {
+        for note in self.engine.notes() {
+            match note {
+                Note::SetAside { ring, uuid, why, .. } => {
+                    say(&format!("{ring}: {why}; it is set aside, and the others go on"));
+                    self.inputs.set_aside(uuid);
+                }
+                Note::Ended { ring, uuid, .. } => {
+                    self.own.values().for_each(|figures| own::forget(figures, &ring));
+                    self.places.forget(&uuid);
+                    self.inputs.ended(&uuid, say);
+                }
+            }
+        }
+    }
+
+    /// Says once what is wrong with outputs, and once that it is not any more.
+    fn tell_troubles(&mut self, say: &mut dyn FnMut(&str)) {
+        for output in self.engine.outputs() {
+            let told = self.troubles.get(output.name);
+            match &output.figures.trouble {
+                Some(trouble) if told != Some(trouble) => {
+                    say(&format!("{}: {trouble}", output.name));
+                    self.troubles.insert(output.name.to_owned(), trouble.clone());
+                }
+                None if told.is_some() => {
+                    say(&format!("{}: goes on", output.name));
+                    self.troubles.remove(output.name);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn look_at_rules(&mut self, signals: &Signals, now: Instant, say: &mut dyn FnMut(&str)) {
+        let asked = signals.take_snapshot();
+        let met = self.engine.met();
+        let mut died = Vec::new();
+        if self.config.rules.iter().any(|rule| rule.waits_for_death()) && now >= self.timers.deaths
+        {
+            self.timers.deaths = now + DEATHS;
+            died = self.engine.deaths();
+        }
+        if asked && self.config.rules.is_empty() {
+            say("no snapshot is made: there is no [[snapshot]] that says where to");
+        }
+        for (at, rule) in self.config.rules.iter().enumerate() {
+            let on_death = rule.waits_for_death() && !died.is_empty();
+            let is_met = met & (1 << at.min(63)) != 0 || on_death;
+            if asked || is_met {
+                let reason = if asked { "signal".to_owned() } else { rule.reason() };
+                self.recorder.snapshot(at, rule, &reason, asked, &self.engine, say);
+            }
+        }
+    }
+
+    /// An output that must have everything and cannot go on.
+    fn failed(&mut self) -> Option<End> {
+        self.engine.take_failed().map(|error| match error.closed_pipe {
+            true => End::ClosedPipe,
+            false => End::Failed(error),
+        })
+    }
+
+    /// Takes a new configuration, of which nothing is taken if it cannot be.
+    fn reload(&mut self, config: Result<Config, ConfigError>, say: &mut dyn FnMut(&str)) {
+        let checked = config.and_then(|config| config.check().map(|()| config));
+        let config = match checked {
+            Ok(config) => config,
+            Err(error) => return say(&format!("{error}; the old configuration stays")),
+        };
+        if let Err(error) = self.change_outputs(&config, say) {
+            return say(&format!("{error}; the old configuration stays"));
+        }
+        for input in self.config.inputs.iter().filter(|input| !config.inputs.contains(input)) {
+            self.engine.drop_input(input);
+            self.inputs.remove(input);
+        }
+        for input in config.inputs.iter().filter(|input| !self.config.inputs.contains(input)) {
+            if let Err(error) = self.inputs.add(input) {
+                say(&error);
+            }
+        }
+        if config.settings.delay_ms != self.config.settings.delay_ms {
+            say("another delay_ms counts from the next start on");
+        }
+        if config.settings.state != self.config.settings.state {
+            match Places::open(config.settings.state.as_deref()) {
+                Ok(places) => self.places = places,
+                Err(error) => say(&format!("{error}; places are saved where they were")),
+            }
+        }
+        self.engine.set_rules(config.rules.clone());
+        self.recorder = Recorder::default();
+        self.config = config;
+        say("the configuration was read again");
+    }
+
+    /// Opens what is new, and closes what is not wanted any more.
+    fn change_outputs(
+        &mut self,
+        config: &Config,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(), OutputError> {
+        let old = self.config.outputs.clone();
+        let is_in = |all: &[OutputConfig], output: &OutputConfig| {
+            all.iter().any(|other| other.is_as(output))
+        };
+        let gone: Vec<&OutputConfig> =
+            old.iter().filter(|output| !is_in(&config.outputs, output)).collect();
+        let new = config.outputs.iter().filter(|output| !is_in(&old, output));
+        // Those whose place nobody has are opened while all others go on.
+        let (same_name, fresh): (Vec<_>, Vec<_>) =
+            new.partition(|output| gone.iter().any(|gone| gone.name == output.name));
+        let mut opened = Vec::new();
+        for output in fresh {
+            opened.push((output, output.open()?));
+        }
+        let deadline = Instant::now() + self.config.settings.shutdown();
+        let close = |engine: &mut Engine, name: &str, say: &mut dyn FnMut(&str)| {
+            if let Err(error) = engine.remove_output(name, deadline) {
+                say(&error.to_string());
+            }
+        };
+        for output in same_name {
+            close(&mut self.engine, &output.name, say);
+            self.own.remove(&output.name);
+            if let Err(error) = add(&mut self.engine, &mut self.own, output) {
+                // Back to what was there.
+                for old in gone.iter().filter(|old| old.name == output.name) {
+                    add(&mut self.engine, &mut self.own, old)?;
+                }
+                return Err(error);
+            }
+        }
+        for output in &gone {
+            if !config.outputs.iter().any(|other| other.name == output.name) {
+                close(&mut self.engine, &output.name, say);
+                self.own.remove(&output.name);
+            }
+        }
+        for (config, output) in opened {
+            insert(&mut self.engine, &mut self.own, config, output)?;
+        }
+        Ok(())
+    }
+}
+
+type Owns = HashMap<String, Own>;
+
+fn add(engine: &mut Engine, own: &mut Owns, config: &OutputConfig) -> Result<(), OutputError> {
+    let opened = config.open()?;
+    insert(engine, own, config, opened)
+}
+
+fn insert(
+    engine: &mut Engine,
+    own: &mut Owns,
+    config: &OutputConfig,
+    opened: Opened,
+) -> Result<(), OutputError> {
+    let (name, filter) = (&config.name, config.filter.clone());
+    engine.add_output(name, config.delivery, filter, opened.output)?;
+    if let Some(figures) = opened.own {
+        own.insert(name.clone(), figures);
+    }
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! What the outside asks of a running sidecar.
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::flag;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// What was asked for since the last look, by signals or by the caller itself.
+///
+/// ```
+/// use perfring_sidecar::Signals;
+/// let signals = Signals::default(); // `Signals::install` has the process's
+/// signals.stop(15);
+/// assert_eq!(signals.stopped(), Some(15));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Signals {
+    stop: Arc<AtomicUsize>,
+    reload: Arc<AtomicBool>,
+    status: Arc<AtomicBool>,
+    snapshot: Arc<AtomicBool>,
+}
+
+impl Signals {
+    /// From now on SIGINT and SIGTERM ask for an end, and a second one ends the process at once;
+    /// SIGHUP asks for the configuration to be read again, SIGUSR1 for the status, SIGUSR2 for a
+    /// snapshot.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn install() -> io::Result<Self> {
+        let signals = Signals::default();
+        let stopping = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            // In this order, so that the first signal finds the flag down.
+            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stopping))?;
+            flag::register(signal, Arc::clone(&stopping))?;
+            flag::register_usize(signal, Arc::clone(&signals.stop), signal as usize)?;
+        }
+        flag::register(SIGHUP, Arc::clone(&signals.reload))?;
+        flag::register(SIGUSR1, Arc::clone(&signals.status))?;
+        flag::register(SIGUSR2, Arc::clone(&signals.snapshot))?;
+        Ok(signals)
+    }
+
+    /// Asks for an end, as this signal does.
+    pub fn stop(&self, signal: i32) {
+        self.stop.store(signal.unsigned_abs() as usize, Ordering::Relaxed);
+    }
+
+    /// Asks for the configuration to be read again.
+    pub fn reload(&self) {
+        self.reload.store(true, Ordering::Relaxed);
+    }
+
+    /// Asks for a snapshot.
+    pub fn snapshot(&self) {
+        self.snapshot.store(true, Ordering::Relaxed);
+    }
+
+    /// The signal that asked for an end.
+    #[must_use]
+    pub fn stopped(&self) -> Option<i32> {
+        // Relaxed, as all here: nothing else is handed over with it.
+        match self.stop.load(Ordering::Relaxed) {
+            0 => None,
+            signal => i32::try_from(signal).ok(),
+        }
+    }
+
+    pub(crate) fn take_reload(&self) -> bool {
+        self.reload.swap(false, Ordering::Relaxed)
+    }
+
+    pub(crate) fn take_status(&self) -> bool {
+        self.status.swap(false, Ordering::Relaxed)
+    }
+
+    pub(crate) fn take_snapshot(&self) -> bool {
+        self.snapshot.swap(false, Ordering::Relaxed)
+    }
+}

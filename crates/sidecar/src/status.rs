@@ -1,0 +1,100 @@
+//! The sidecar's own figures.
+
+use crate::engine::{Engine, OutputStatus, RingStatus};
+use perfring_consumer::Policy;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// All figures as JSON.
+pub(crate) fn json(engine: &Engine, since: Duration) -> Value {
+    let mut rings: Vec<Value> = engine.rings().map(|ring| ring_json(&ring)).collect();
+    rings.sort_by_cached_key(|ring| ring["ring"].to_string());
+    let outputs: Vec<Value> = engine.outputs().map(|output| output_json(&output)).collect();
+    let merge = engine.merge_figures();
+    json!({
+        "uptime_seconds": since.as_secs_f64(),
+        "pid": std::process::id(),
+        "rings": rings,
+        "outputs": outputs,
+        "merge": { "late_records": merge.late, "late_most_ns": merge.late_most, "looks": merge.looks },
+        "settled": engine.is_settled(),
+        "resident_bytes": resident(),
+    })
+}
+
+fn ring_json(ring: &RingStatus<'_>) -> Value {
+    let lost: serde_json::Map<String, Value> = ring
+        .figures
+        .lost
+        .iter()
+        .map(|(cause, count)| (cause.name().to_owned(), count.records.into()))
+        .collect();
+    json!({
+        "ring": ring.origin.name,
+        "home": ring.origin.home,
+        "uuid": ring.origin.uuid_text(),
+        "policy": match ring.origin.policy {
+            Some(Policy::Drop) => "drop",
+            Some(Policy::Overwrite) => "overwrite",
+            None => "kernel",
+        },
+        "observed": ring.observed,
+        "vanished": ring.vanished,
+        "records": ring.figures.records,
+        "bytes": ring.figures.bytes,
+        "lost": lost,
+        "late_records": ring.figures.late,
+        "late_most_ns": ring.figures.late_most,
+        "data_size": ring.origin.data_size,
+        "lag_bytes": ring.lag,
+    })
+}
+
+fn output_json(output: &OutputStatus<'_>) -> Value {
+    let figures = &output.figures;
+    json!({
+        "output": output.name,
+        "delivery": output.delivery.name(),
+        "taken": figures.taken,
+        "delivered": figures.delivered,
+        "bytes": figures.bytes,
+        "retries": figures.retries,
+        "refused": figures.refused,
+        "dropped": output.dropped.records,
+        "trouble": figures.trouble.clone().or_else(|| Some(output.failed?.to_string())),
+    })
+}
+
+/// The same in a line.
+pub(crate) fn line(engine: &Engine) -> String {
+    let (mut rings, mut records, mut lost, mut lag) = (0, 0, 0, 0);
+    for ring in engine.rings() {
+        rings += 1;
+        records += ring.figures.records;
+        lost += ring.figures.lost.iter().map(|(_, count)| count.records).sum::<u64>();
+        lag += ring.lag;
+    }
+    let mut line = format!("{rings} rings: {records} records, {lost} lost, {lag} bytes to deliver");
+    let late = engine.merge_figures().late;
+    if late > 0 {
+        let _ = write!(line, ", {late} late");
+    }
+    for output in engine.outputs() {
+        let figures = &output.figures;
+        let _ = write!(line, "; {}: {} delivered", output.name, figures.delivered);
+        for (count, what) in [(output.dropped.records, "dropped"), (figures.refused, "refused")] {
+            if count > 0 {
+                let _ = write!(line, ", {count} {what}");
+            }
+        }
+    }
+    line
+}
+
+/// Memory of this process, as the kernel has it.
+pub(crate) fn resident() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}

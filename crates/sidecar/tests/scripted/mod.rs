@@ -1,0 +1,149 @@
+//! An output that does what a test says, and remembers what it was told.
+#![allow(dead_code, reason = "each test uses some of it")]
+
+use perfring_export::{Event, Figures, LossCause, Output, OutputError, Took, What};
+use perfring_producer::{Options, Policy, Producer, RecordType};
+use perfring_sidecar::{Engine, Turn};
+use std::cell::RefCell;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// What an output was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Began(String),
+    Record(String, u64, Vec<u8>),
+    Lost(String, &'static str, u64, u64),
+    Ended(String),
+}
+
+/// What a scripted output does, and what it has.
+#[derive(Debug, Default)]
+pub(crate) struct Script {
+    /// Events that it takes before it is busy.
+    pub(crate) room: usize,
+    /// Whether what it takes is delivered at once.
+    pub(crate) prompt: bool,
+    /// It cannot go on from here.
+    pub(crate) fails: bool,
+    pub(crate) told: Vec<Told>,
+    /// Events that it has and has not delivered.
+    pub(crate) held: Vec<u64>,
+    pub(crate) last_seq: u64,
+    pub(crate) closed: bool,
+}
+
+/// An output with a script that the test keeps.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scripted(pub(crate) Rc<RefCell<Script>>);
+
+impl Scripted {
+    /// With room for everything, delivering at once.
+    pub(crate) fn ready() -> Self {
+        let scripted = Scripted::default();
+        scripted.set(|script| (script.room, script.prompt) = (usize::MAX, true));
+        scripted
+    }
+
+    pub(crate) fn set(&self, change: impl FnOnce(&mut Script)) {
+        change(&mut self.0.borrow_mut());
+    }
+
+    pub(crate) fn boxed(&self) -> Box<dyn Output> {
+        Box::new(self.clone())
+    }
+
+    pub(crate) fn told(&self) -> Vec<Told> {
+        self.0.borrow().told.clone()
+    }
+
+    /// Numbers of the records that it has, in order.
+    pub(crate) fn records(&self) -> Vec<u64> {
+        let number = |told: &Told| match told {
+            Told::Record(_, _, bytes) => {
+                Some(u64::from_ne_bytes(bytes[..8].try_into().expect("eight bytes")))
+            }
+            _ => None,
+        };
+        self.0.borrow().told.iter().filter_map(number).collect()
+    }
+
+    /// Records that it was told are lost, by cause.
+    pub(crate) fn lost(&self, of: &str) -> u64 {
+        let lost = |told: &Told| match told {
+            Told::Lost(_, cause, records, _) if *cause == of => *records,
+            _ => 0,
+        };
+        self.0.borrow().told.iter().map(lost).sum()
+    }
+}
+
+impl Output for Scripted {
+    fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
+        let mut script = self.0.borrow_mut();
+        if script.fails {
+            return Err(OutputError::new("scripted", "it fails, as the script says"));
+        }
+        if script.room == 0 {
+            return Ok(Took::Busy);
+        }
+        script.room -= 1;
+        assert!(event.seq > script.last_seq, "{} after {}", event.seq, script.last_seq);
+        script.last_seq = event.seq;
+        let ring = event.origin.name.clone();
+        let told = match &event.what {
+            What::Began => Told::Began(ring),
+            What::Record(record) => Told::Record(ring, record.pos, record.bytes.to_vec()),
+            What::Lost(loss) => {
+                assert_eq!(loss.pos % 8 == 0, loss.cause != LossCause::Busy);
+                Told::Lost(ring, loss.cause.name(), loss.records, loss.bytes)
+            }
+            What::Ended => Told::Ended(ring),
+        };
+        script.told.push(told);
+        if !script.prompt {
+            script.held.push(event.seq);
+        }
+        Ok(Took::Yes)
+    }
+
+    fn flush(&mut self) -> Result<(), OutputError> {
+        Ok(())
+    }
+
+    fn undelivered(&mut self) -> Option<u64> {
+        self.0.borrow().held.first().copied()
+    }
+
+    fn close(&mut self, _: Instant) -> Result<(), OutputError> {
+        self.0.borrow_mut().closed = true;
+        Ok(())
+    }
+
+    fn figures(&self) -> Figures {
+        Figures { taken: self.records().len() as u64, ..Figures::default() }
+    }
+}
+
+/// A ring that is made for a test.
+pub(crate) fn ring(dir: &Path, name: &str, policy: Policy) -> Producer {
+    let options = Options { size: 64 << 10, policy, time: true, ..Options::default() };
+    Producer::create(dir.join(name), &options).expect("a ring")
+}
+
+/// Publishes numbers, as far as they fit; returns how many did.
+pub(crate) fn publish(producer: &mut Producer, numbers: std::ops::Range<u64>) -> u64 {
+    numbers.filter(|n| producer.publish(RecordType::BYTES, &n.to_ne_bytes()).is_ok()).count() as u64
+}
+
+/// Turns until the condition holds; a minute at most.
+pub(crate) fn until(engine: &mut Engine, what: &str, mut holds: impl FnMut(&mut Engine) -> bool) {
+    let since = Instant::now();
+    while !holds(engine) {
+        if engine.turn() != Turn::More {
+            engine.wait(Duration::from_millis(1));
+        }
+        assert!(since.elapsed() < Duration::from_secs(60), "waited too long until {what}");
+    }
+}

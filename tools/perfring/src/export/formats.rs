@@ -1,0 +1,173 @@
+//! The formats, and how each is opened.
+
+use crate::failure::Failure;
+use crate::record::failed;
+use clap::ValueEnum;
+use perfring_export::recording::{self, Recording};
+use perfring_export::{Output, OutputError, PerfData, Perfetto, json};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::path::Path;
+
+/// What a recording is exported to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// JSON lines: an object for each record and each loss
+    Json,
+    /// A trace for <https://ui.perfetto.dev>
+    Perfetto,
+    /// A file for `perf script` and its friends
+    PerfData,
+    /// OTLP over HTTP, to a collector: logs, metrics and traces. OUT is its address
+    Otlp,
+    /// A recording: for what is wanted of another, or for what rings hold
+    Recording,
+}
+
+/// Reads `NAME=VALUE`.
+pub(super) fn option(text: &str) -> Result<(String, Value), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+    Ok((name.replace('-', "_"), value))
+}
+
+impl Format {
+    fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// Whether it can be written into a pipe.
+    fn is_stream(self) -> bool {
+        matches!(self, Format::Json | Format::Recording)
+    }
+
+    /// What to do with what was written.
+    pub(super) fn how_to_open(self, path: &Path) -> Option<String> {
+        let path = path.display();
+        Some(match self {
+            Format::Json => format!("each line of {path} is an object: `jq . {path}`"),
+            Format::Perfetto => format!("open {path} in https://ui.perfetto.dev"),
+            Format::PerfData => format!("read it with `perf script -i {path}`"),
+            Format::Recording => format!("read it with `perfring export {path} --to json`"),
+            Format::Otlp => return None,
+        })
+    }
+}
+
+/// What a format's options are read from.
+struct Asked<'a> {
+    format: Format,
+    options: Map<String, Value>,
+    own: &'a [(String, Value)],
+}
+
+impl Asked<'_> {
+    fn set(&mut self, name: &str, value: impl Into<Value>) {
+        self.options.insert(name.to_owned(), value.into());
+    }
+
+    fn read<T: DeserializeOwned>(mut self) -> Result<T, Failure> {
+        self.options.extend(self.own.iter().cloned());
+        serde_json::from_value(Value::Object(self.options)).map_err(|error| {
+            Failure::Usage(format!("--option of the format {}: {error}", self.format.name()))
+        })
+    }
+}
+
+/// Opens the output.
+pub(super) fn open(
+    format: Format,
+    path: Option<&Path>,
+    force: bool,
+    own: &[(String, Value)],
+) -> Result<Box<dyn Output>, Failure> {
+    let name = format.name();
+    let mut asked = Asked { format, options: Map::new(), own };
+    if format == Format::Otlp {
+        return otlp(&name, path, asked);
+    }
+    let path = match path {
+        None if format.is_stream() => Path::new("-"),
+        None => return Err(Failure::Usage(format!("--to {name} needs a file: add -o OUT"))),
+        Some(path) => path,
+    };
+    let to_stdout = path.as_os_str() == "-";
+    if to_stdout && !format.is_stream() {
+        let why = "is no stream: name a file with -o OUT";
+        return Err(Failure::Usage(format!("the format {name} {why}")));
+    }
+    let Some(text) = path.to_str() else {
+        return Err(Failure::Usage("the name of the output must be UTF-8".to_owned()));
+    };
+    if !to_stdout {
+        make_room(path, force)?;
+    }
+    asked.set("path", text);
+    match format {
+        Format::Json => boxed(json::JsonLines::open(&name, &asked.read()?)),
+        Format::Recording if to_stdout => {
+            let options: recording::Options = asked.read()?;
+            if options != (recording::Options { path: path.to_owned(), ..options.clone() })
+                || io::stdout().is_terminal()
+            {
+                let why = "a recording is no text: write it into a file with -o OUT, or a pipe";
+                return Err(Failure::Usage(why.to_owned()));
+            }
+            boxed(Recording::to(&name, io::stdout()))
+        }
+        Format::Recording => boxed(Recording::open(&name, &asked.read()?)),
+        Format::Perfetto => boxed(Perfetto::open(&name, &asked.read()?)),
+        Format::PerfData => boxed(PerfData::open(&name, &asked.read()?)),
+        Format::Otlp => otlp(&name, None, asked),
+    }
+}
+
+fn boxed<T: Output + 'static>(opened: Result<T, OutputError>) -> Result<Box<dyn Output>, Failure> {
+    match opened {
+        Ok(output) => Ok(Box::new(output)),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Sees to it that the name is free.
+fn make_room(path: &Path, force: bool) -> Result<(), Failure> {
+    let Ok(meta) = fs::symlink_metadata(path) else { return Ok(()) };
+    let shown = path.display();
+    let refused = |what: &str| Err(Failure::General(format!("{shown} {what}")));
+    if meta.is_dir() {
+        return refused("is a directory: name a file in it");
+    }
+    let is_file = fs::metadata(path).is_ok_and(|meta| meta.is_file());
+    if !meta.is_file() && !is_file {
+        return Ok(()); // a pipe or a device is written to
+    }
+    if !force {
+        return refused("is there already: take another name, or add --force");
+    }
+    fs::remove_file(path)
+        .map_err(|error| Failure::General(format!("{shown} cannot be removed: {error}")))
+}
+
+#[cfg(feature = "otlp")]
+fn otlp(name: &str, path: Option<&Path>, mut asked: Asked<'_>) -> Result<Box<dyn Output>, Failure> {
+    if let Some(endpoint) = path.and_then(Path::to_str) {
+        asked.set("endpoint", endpoint);
+    }
+    boxed(perfring_export::otlp::Otlp::open(name, &asked.read()?))
+}
+
+#[cfg(not(feature = "otlp"))]
+fn otlp(name: &str, _: Option<&Path>, _: Asked<'_>) -> Result<Box<dyn Output>, Failure> {
+    Err(left_out(name))
+}
+
+/// A format that this program was built without.
+#[cfg(not(all(feature = "otlp")))]
+fn left_out(name: &str) -> Failure {
+    Failure::Usage(format!(
+        "this perfring was built without the format {name}: build it with `cargo build --release \
+         -p perfring --features {name}`"
+    ))
+}

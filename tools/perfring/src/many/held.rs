@@ -1,0 +1,81 @@
+//! What is given out next: a copy, as readers lend only until they are asked again.
+
+use perfring_consumer::{Item, Lost, Record};
+use perfring_export::{Event, Loss, LossCause, Origin, Rec, What};
+
+/// What is given out next.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    what: Given,
+    bytes: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Given {
+    #[default]
+    Began,
+    Record {
+        pos: u64,
+        kind: u32,
+        time: Option<u64>,
+        late: u64,
+    },
+    Lost {
+        lost: Lost,
+        /// When the record before was made.
+        time: Option<u64>,
+    },
+    Ended,
+}
+
+impl Held {
+    pub(super) fn began(&mut self) {
+        self.what = Given::Began;
+    }
+
+    pub(super) fn ended(&mut self) {
+        self.what = Given::Ended;
+    }
+
+    /// An item, and the stamp of the record before it, which it becomes.
+    pub(super) fn item(&mut self, item: &Item<'_>, late: u64, last: &mut Option<u64>) {
+        self.what = match *item {
+            Item::Record(Record { pos, kind, bytes, time }) => {
+                self.bytes.clear();
+                self.bytes.extend_from_slice(bytes);
+                *last = time.or(*last);
+                Given::Record { pos, kind, time, late }
+            }
+            Item::Lost(lost) => Given::Lost { lost, time: *last },
+        };
+    }
+
+    /// The record, if it is one.
+    pub(super) fn record(&self) -> Option<Record<'_>> {
+        match self.what {
+            Given::Record { pos, kind, time, .. } => {
+                Some(Record { pos, kind, bytes: &self.bytes, time })
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn event<'a>(&'a self, seq: u64, origin: &'a Origin) -> Event<'a> {
+        let what = match self.what {
+            Given::Began => What::Began,
+            Given::Ended => What::Ended,
+            Given::Record { pos, kind, time, late } => {
+                let mut record = Rec::new(Record { pos, kind, bytes: &self.bytes, time }, origin);
+                record.late = late;
+                What::Record(record)
+            }
+            Given::Lost { lost, time } => {
+                let Lost { pos, records, bytes, cause } = lost;
+                let wall = time.and_then(|time| origin.anchors.wall(pos, time));
+                let cause = LossCause::Ring(cause);
+                What::Lost(Loss { pos, records, bytes, cause, time, wall })
+            }
+        };
+        Event { seq, origin, what }
+    }
+}

@@ -1,0 +1,123 @@
+//! `perfring top`: rings as they live.
+
+mod table;
+mod view;
+mod watch;
+
+use crate::args;
+use crate::failure::Failure;
+use crate::stop::Stop;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use table::{Key, Table};
+use watch::Watch;
+
+/// How long a key or a signal may have to wait.
+const KEYS: Duration = Duration::from_millis(100);
+
+/// Watch rings live: rate, fill, lag, losses, stalls
+///
+/// Needs read permission and disturbs nobody. Rings that appear in a directory are shown from the
+/// next look on. Press ? for the keys.
+///
+/// LAG is what the consumer has not read; LOST is what was refused, lapped or reclaimed, by all
+/// causes: press Enter for each. What an overwrite ring overwrites is no loss.
+///
+/// Example: perfring top /dev/shm/perfring-1000
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Directories of rings, or rings; the ring set of this user if none is given
+    #[arg(value_name = "DIR|RING")]
+    places: Vec<PathBuf>,
+    /// Look every SECONDS
+    #[arg(long, short, value_name = "SECONDS", value_parser = args::interval, default_value = "1")]
+    interval: Duration,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let places = match &args.places[..] {
+        [] => vec![perfring_set::RingSet::default_dir()],
+        places => places.to_vec(),
+    };
+    if let Some(missing) = places.iter().find(|place| !place.exists()) {
+        return Err(Failure::NotFound(format!("there is no {}", missing.display())));
+    }
+    if !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
+        let why = "top draws on a terminal, and this is none: use `perfring ls` or `perfring stat`";
+        return Err(Failure::Usage(why.to_owned()));
+    }
+    let names: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+    let stop = Stop::patient()?;
+    let failed = |error: io::Error| Failure::General(format!("cannot draw: {error}"));
+    let mut terminal = ratatui::try_init().map_err(failed)?;
+    let ended = watch(&mut terminal, Watch::new(places), &names.join(" "), args.interval, &stop);
+    ratatui::restore();
+    match ended {
+        // Whoever looked has seen enough, however it was said.
+        Ok(()) => Ok(()),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+fn watch(
+    terminal: &mut ratatui::DefaultTerminal,
+    mut watch: Watch,
+    about: &str,
+    interval: Duration,
+    stop: &Stop,
+) -> io::Result<()> {
+    let mut table = Table::default();
+    let mut next = Instant::now();
+    let mut changed = true;
+    while !table.quit && stop.signal().is_none() {
+        let now = Instant::now();
+        if now >= next && !table.paused {
+            table.set(watch.look(now));
+            next = now + interval;
+            changed = true;
+        }
+        if changed {
+            let others = match watch.others() {
+                0 => about.to_owned(),
+                1 => format!("{about} (and a file that is no ring)"),
+                others => format!("{about} (and {others} files that are no rings)"),
+            };
+            terminal.draw(|frame| view::draw(frame, &mut table, &others))?;
+            changed = false;
+        }
+        if event::poll(KEYS.min(interval))? {
+            match event::read()? {
+                Event::Key(key) if key.kind != KeyEventKind::Release => {
+                    press(&mut table, key);
+                    changed = true;
+                }
+                Event::Resize(..) => changed = true,
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+fn press(table: &mut Table, key: KeyEvent) {
+    if key.modifiers.contains(KeyModifiers::CONTROL) {
+        table.quit |= key.code == KeyCode::Char('c');
+        return;
+    }
+    let key = match key.code {
+        KeyCode::Char(c) => Key::Char(c),
+        KeyCode::Up => Key::Up,
+        KeyCode::Down => Key::Down,
+        KeyCode::PageUp => Key::PageUp,
+        KeyCode::PageDown => Key::PageDown,
+        KeyCode::Home => Key::Home,
+        KeyCode::End => Key::End,
+        KeyCode::Enter => Key::Enter,
+        KeyCode::Esc => Key::Escape,
+        KeyCode::Backspace => Key::Backspace,
+        _ => return,
+    };
+    table.key(key);
+}

@@ -1,0 +1,76 @@
+//! `perfring top` on a terminal, as `script` from util-linux lends one.
+#![cfg(feature = "top")]
+
+use perfring_producer::{Options, Producer, RecordType};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A terminal of 80 columns with `perfring top` in it.
+fn on_a_terminal(dir: &Path) -> Child {
+    let command = format!(
+        "stty cols 80 rows 24; exec {} top {}",
+        env!("CARGO_BIN_EXE_perfring"),
+        dir.display()
+    );
+    // What does not come fails the test, and does not keep it.
+    Command::new("timeout")
+        .args(["60", "script", "-qefc", &command, "/dev/null"])
+        .env("TERM", "xterm")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("script, of util-linux, which is part of every Debian")
+}
+
+/// Reads on until the terminal has shown the text.
+fn until(child: &mut Child, seen: &mut Vec<u8>, text: &str) {
+    let out = child.stdout.as_mut().expect("its stdout");
+    let mut piece = [0; 4096];
+    while !String::from_utf8_lossy(seen).contains(text) {
+        let len = out.read(&mut piece).expect("a terminal");
+        assert_ne!(len, 0, "no {text:?} in {}", String::from_utf8_lossy(seen));
+        seen.extend(&piece[..len]);
+    }
+}
+
+#[test]
+fn it_shows_rings_takes_keys_and_leaves_the_terminal_as_it_was() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut producer =
+        Producer::create(dir.path().join("orders"), &Options::default()).expect("a ring");
+    producer.publish(RecordType::BYTES, b"x").expect("room");
+    let mut child = on_a_terminal(dir.path());
+    let mut seen = Vec::new();
+    until(&mut child, &mut seen, "\u{1b}[?1049h"); // another screen
+    until(&mut child, &mut seen, "orders");
+    let press = |child: &mut Child, keys: &[u8]| {
+        let stdin = child.stdin.as_mut().expect("its stdin");
+        stdin.write_all(keys).and_then(|()| stdin.flush()).expect("a terminal");
+    };
+    press(&mut child, b"?");
+    until(&mut child, &mut seen, "keys");
+    press(&mut child, b"?\r");
+    until(&mut child, &mut seen, "uuid");
+    // A new ring is shown without a key, on a row where nothing stood: only changes are drawn.
+    let _later = Producer::create(dir.path().join("zz-new"), &Options::default()).expect("a ring");
+    until(&mut child, &mut seen, "zz-new");
+    press(&mut child, b"q");
+    until(&mut child, &mut seen, "\u{1b}[?1049l"); // the screen that was
+    assert!(child.wait().expect("its end").success());
+}
+
+#[test]
+fn without_a_terminal_or_a_directory_it_says_what_to_do() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = |place: &Path| {
+        let out = Command::new(env!("CARGO_BIN_EXE_perfring")).arg("top").arg(place).output();
+        let out = out.expect("the command");
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    let (code, said) = run(dir.path());
+    assert_eq!(code, Some(2));
+    assert!(said.contains("perfring ls"), "{said}");
+    let (code, said) = run(&dir.path().join("none"));
+    assert_eq!(code, Some(3), "{said}");
+}
