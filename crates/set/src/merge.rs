@@ -225,7 +225,7 @@ impl Merge {
         match self.look_at(slot, now) {
             Some(time) => {
                 self.set_place(slot, Place::Active);
-                self.heap.push(Next { time, slot });
+                self.heap.push(Next::new(time, slot));
             }
             None => self.rest(slot),
         }
@@ -416,7 +416,7 @@ impl Merge {
     /// Whether something can be given, or told.
     fn is_ready(&mut self) -> bool {
         self.settle();
-        let first = self.heap.first().map(|next| next.time);
+        let first = self.heap.first().map(Next::time);
         let time = first.into_iter().chain(self.has_front.then_some(self.time)).min();
         !self.failed.is_empty() || time.is_some_and(|time| self.has_come(time))
     }
@@ -435,6 +435,11 @@ impl Merge {
     /// Makes the source with the least the current one. Returns whether its time has come.
     #[inline(never)]
     fn choose(&mut self) -> bool {
+        (self.has_front && self.failed.is_empty() && self.take_turns()) || self.choose_anew()
+    }
+
+    #[inline(never)]
+    fn choose_anew(&mut self) -> bool {
         if !self.failed.is_empty() {
             self.below = 0;
             return false;
@@ -474,34 +479,37 @@ impl Merge {
     /// time has come.
     #[inline]
     fn take_turns(&mut self) -> bool {
-        let first = self.heap.first();
-        match (self.current, first) {
+        let slot = match (self.current, self.heap.first()) {
             (Some(slot), Some(first)) => {
-                let next = Next { time: self.time, slot };
+                let next = Next::new(self.time, slot);
                 if first < next {
-                    self.heap.replace(next);
-                    (self.current, self.time) = (Some(first.slot), first.time);
+                    self.heap.replace_first(next);
+                    (self.current, self.time) = (Some(first.slot()), first.time());
+                    first.slot()
+                } else {
+                    slot
                 }
             }
             (None, Some(first)) => {
                 self.heap.pop();
-                (self.current, self.has_front, self.time) = (Some(first.slot), true, first.time);
+                (self.current, self.has_front) = (Some(first.slot()), true);
+                self.time = first.time();
+                first.slot()
             }
-            (Some(_), None) => {}
+            (Some(slot), None) => slot,
             (None, None) => return false,
+        };
+        if !self.has_come(self.time) {
+            self.below = 0;
+            return false;
         }
-        let slot = self.current.unwrap_or_default();
         // The turn goes on while it is before the next, the horizon and the future.
         let end = self.horizon().min(self.ceiling).saturating_add(1);
-        self.below = match self.heap.first() {
-            Some(next) => end.min(next.time.saturating_add(u64::from(slot < next.slot))),
-            None => end,
-        };
-        let come = self.has_come(self.time);
-        if !come {
-            self.below = 0;
-        }
-        come
+        self.below = self
+            .heap
+            .first()
+            .map_or(end, |next| end.min(next.time().saturating_add(u64::from(slot < next.slot()))));
+        true
     }
 
     /// Looks at one. Returns the time of what is next in it.
@@ -544,7 +552,7 @@ impl Merge {
         let Some(slot) = self.looks.slot(seat.group.into(), seat.at as usize) else { return };
         self.leave(seat);
         self.set_place(slot, Place::Active);
-        self.heap.push(Next { time, slot });
+        self.heap.push(Next::new(time, slot));
         self.looks.set_horizon();
         self.below = 0;
     }
@@ -555,7 +563,7 @@ impl Merge {
             return false;
         }
         let current = self.current.filter(|_| self.has_front);
-        let waiting = self.heap.all().iter().map(|next| next.slot).chain(current);
+        let waiting = self.heap.all().iter().map(|next| next.slot()).chain(current);
         let (mut eighths, mut count) = (0, 0);
         for entry in waiting.filter_map(|slot| self.entries.get(slot as usize)?.as_ref()) {
             let fill = entry.source.fill();
@@ -631,7 +639,7 @@ impl Merge {
             Some(time) => {
                 self.leave(seat);
                 self.set_place(slot, Place::Active);
-                self.heap.push(Next { time, slot });
+                self.heap.push(Next::new(time, slot));
             }
             None if entry.group != seat.group => {
                 self.leave(seat);

@@ -222,9 +222,8 @@ impl Recorder<'_> {
 
     fn show(&mut self) {
         if self.progress.is_due() {
-            let rings = self.live.rings();
-            let file = HumanBytes(self.recording.figures().bytes);
-            let more = format!(", {} rings, {file} written", rings);
+            let rings = count(self.live.rings() as u64, "ring");
+            let more = format!(", {rings}, {}", HumanBytes(self.recording.figures().bytes));
             self.progress.show(self.recording.totals(), None, &more);
         }
     }
