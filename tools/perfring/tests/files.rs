@@ -10,6 +10,7 @@ use perfring_consumer::{Consumer, Item, Snapshot, Stat};
 use perfring_producer::{Options, Producer, RecordType};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -173,6 +174,48 @@ fn a_consumer_takes_what_is_in_the_file_and_nothing_else() {
     let _mine = Consumer::attach(Path::new(&ring)).unwrap();
     let done = run(&["record", &ring, "--consume", "-o", &text(&place.path("other"))], b"");
     done.refuses(1, "consumer");
+}
+
+#[test]
+fn what_a_disk_did_not_take_stays_in_the_ring() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    publish(&ring, &b"a line of this length or so\n".repeat(500));
+    let file = text(&place.path("file"));
+    // The system refuses what goes beyond 4 KiB, as a full disk does.
+    let said = format!(
+        "trap '' XFSZ; ulimit -f 8; exec {} record --consume {ring} -o {file}",
+        env!("CARGO_BIN_EXE_perfring")
+    );
+    let ended = Command::new("sh").args(["-c", &said]).stdin(Stdio::null()).output().unwrap();
+    let err = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{err}");
+    assert!(err.contains("cannot write") && err.contains("first 0 records are whole"), "{err}");
+    assert_eq!(run(&["consume", &ring], b"").out().lines().count(), 500);
+    let done = run(&["export", &file, "--to", "json"], b"");
+    assert_eq!((done.code(), done.out().as_str()), (4, ""), "{}", done.err());
+}
+
+#[test]
+fn a_damaged_ring_is_used_up_to_there_and_the_others_go_on() {
+    let place = Place::new();
+    let dir = place.path("rings");
+    fs::create_dir(&dir).unwrap();
+    for name in ["bad", "good"] {
+        let mut producer = Producer::create(dir.join(name), &timed()).unwrap();
+        (0..100u8).for_each(|n| producer.publish(RecordType::BYTES, &[n; 8]).unwrap());
+    }
+    let bad = fs::File::options().write(true).open(dir.join("bad")).unwrap();
+    bad.write_all_at(&[0xff; 8], 4096 + 24 * 50).unwrap();
+    let file = text(&place.path("file"));
+    let done = run(&["record", &text(&dir), "--for", "50ms", "-o", &file], b"");
+    assert_eq!(done.code(), 4, "{}", done.err());
+    assert!(done.err().contains("damaged at position 1200"), "{}", done.err());
+    assert!(done.err().contains("recorded 150 records"), "{}", done.err());
+    assert_eq!(exported(&file, &[]).len(), 150);
+    let done = run(&["export", &text(&dir), "--to", "json"], b"");
+    assert_eq!((done.code(), done.out().lines().count()), (4, 150), "{}", done.err());
+    assert!(done.err().contains("damaged at position 1200"), "{}", done.err());
 }
 
 #[test]
