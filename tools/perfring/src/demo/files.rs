@@ -23,7 +23,7 @@ impl Files {
     /// Where they are, and what to do with them.
     pub(super) fn show(&self, screen: &mut Screen) -> io::Result<()> {
         screen
-            .say(Style::Bold, "\nThe sidecar left two files, with every record and every loss:")?;
+            .say(Style::Bold, "\nThe sidecar left two files, with each of these records, and each loss that was told:")?;
         let lines = shell(&self.lines);
         let size = |path: &Path| Bytes(path.metadata().map_or(0, |meta| meta.len()));
         screen.line(&format!("{}  {}", self.trace.display(), size(&self.trace)))?;

@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 /// JSON. One producer is killed in mid-stream, and its file is read post-mortem. At the end the books
 /// must balance. The rings live in a directory that is removed again; the two files stay.
 ///
-/// Example: perfring demo --out /tmp/demo
+/// Example: perfring demo --seconds 20 --out traces
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// How long it takes
