@@ -5,9 +5,9 @@
 #![cfg(feature = "nats")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod command;
 #[path = "faults/arrived.rs"]
 mod arrived;
+mod command;
 #[allow(dead_code, reason = "it is of the tests of the NATS output, which need more of it")]
 #[path = "../../../crates/export/tests/nats/server.rs"]
 mod server;
@@ -30,9 +30,11 @@ use writer::Writer;
 
 const RINGS: [&str; 4] = ["one", "two", "three", "four"];
 /// How often each of the two is killed.
-const KILLS: usize = 6;
+const KILLS: usize = 10;
 /// How often a writer is.
-const WRITERS: usize = 3;
+const WRITERS: usize = 4;
+/// How often the server is stopped, and goes on with what stood in its sockets.
+const FREEZES: usize = 3;
 
 /// Who is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,16 @@ enum Kill {
     Sidecar,
     Server,
     Writer,
+    /// Not killed: the server answers nobody for some time.
+    Freeze,
+}
+
+/// What the server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Is {
+    Up,
+    Frozen,
+    Dead,
 }
 
 /// Numbers from nowhere, the same for the same seed.
@@ -68,6 +80,7 @@ impl Dice {
         let mut kills = vec![Kill::Sidecar; KILLS];
         kills.extend([Kill::Server; KILLS]);
         kills.extend([Kill::Writer; WRITERS]);
+        kills.extend([Kill::Freeze; FREEZES]);
         for at in (1..kills.len()).rev() {
             kills.swap(at, self.below(at as u64 + 1) as usize);
         }
@@ -85,7 +98,7 @@ fn a_writer_until_its_stdin_ends() {
 struct Stage {
     place: TempDir,
     server: Server,
-    server_up: bool,
+    server_is: Is,
     sidecar: Option<Live>,
     writers: Vec<Writer>,
 }
@@ -123,7 +136,7 @@ impl Stage {
         let set = RingSet::open_with(&rings, &options).unwrap();
         RINGS.iter().for_each(|name| drop(set.producer(name).unwrap()));
         let writers = RINGS.iter().map(|name| Writer::start(&rings.join(name), 1)).collect();
-        Some(Stage { place, server, server_up: true, sidecar: None, writers })
+        Some(Stage { place, server, server_is: Is::Up, sidecar: None, writers })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -158,10 +171,12 @@ impl Stage {
     }
 
     fn start_server(&mut self) {
-        if !self.server_up {
-            self.server.up();
-            self.server_up = true;
+        match self.server_is {
+            Is::Up => {}
+            Is::Frozen => self.server.thaw(),
+            Is::Dead => self.server.up(),
         }
+        self.server_is = Is::Up;
     }
 
     fn kill(&mut self, kill: Kill, dice: &mut Dice) {
@@ -175,7 +190,11 @@ impl Stage {
             }
             Kill::Server => {
                 self.server.kill();
-                self.server_up = false;
+                self.server_is = Is::Dead;
+            }
+            Kill::Freeze => {
+                self.server.freeze();
+                self.server_is = Is::Frozen;
             }
             Kill::Writer => {
                 let at = dice.below(RINGS.len() as u64) as usize;
@@ -193,21 +212,22 @@ impl Stage {
     fn storm(&mut self, dice: &mut Dice) {
         for (at, kill) in dice.kills().into_iter().enumerate() {
             // What is to be killed is there; the other perhaps.
-            if kill == Kill::Server || dice.below(3) > 0 {
+            if matches!(kill, Kill::Server | Kill::Freeze) || dice.below(3) > 0 {
                 self.start_server();
             }
             if kill == Kill::Sidecar || dice.below(3) > 0 {
                 self.start_sidecar();
             }
-            if self.server_up && self.sidecar.is_some() && dice.below(4) > 0 {
+            if self.server_is == Is::Up && self.sidecar.is_some() && dice.below(4) > 0 {
                 let (before, more) = (self.sums().released, dice.below(100_000));
                 until("some is released", || self.sums().released > before + more);
             }
             self.kill(kill, dice);
-            let is_out = !self.server_up || self.sidecar.is_none();
+            let is_out = self.server_is != Is::Up || self.sidecar.is_none();
             let before = self.sums();
             if is_out && (at == 0 || dice.below(3) > 0) {
-                let more = dice.below(500);
+                // Of a frozen one the sidecar loses patience, or not.
+                let more = dice.below(if kill == Kill::Freeze { 15_000 } else { 500 });
                 until("rings are full", || self.sums().refused > before.refused + more);
             } else {
                 let more = dice.below(1000);
@@ -240,7 +260,10 @@ fn whoever_is_killed_what_arrives_is_what_was_committed_less_what_the_rings_tell
     let began = Instant::now();
     stage.storm(&mut dice);
     let ended = stage.end();
-    println!("{KILLS} kills of each, {WRITERS} of writers, in {:?}", began.elapsed());
+    println!(
+        "{KILLS} kills of each, {WRITERS} of writers, {FREEZES} stops, in {:?}",
+        began.elapsed()
+    );
 
     let stream = arrived::in_stream(&stage.server.stored());
     let lines = arrived::in_files(stage.place.path());
@@ -272,7 +295,10 @@ fn whoever_is_killed_what_arrives_is_what_was_committed_less_what_the_rings_tell
 /// Both have the same, under the same keys.
 fn same(stream: &Arrived, lines: &Arrived) {
     let only = |one: &Arrived, other: &Arrived| {
-        one.records.iter().find(|(key, text)| other.records.get(*key) != Some(text)).map(|(k, _)| k.clone())
+        one.records
+            .iter()
+            .find(|(key, text)| other.records.get(*key) != Some(text))
+            .map(|(k, _)| k.clone())
     };
     assert_eq!(only(stream, lines), None, "in the stream, and not in the lines");
     assert_eq!(only(lines, stream), None, "in the lines, and not in the stream");

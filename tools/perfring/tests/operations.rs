@@ -33,7 +33,8 @@ fn config_map() -> String {
     let mut lines = pod.lines().skip_while(|line| line.trim() != "sidecar.toml: |");
     let key = lines.next().expect("pod.yaml has a ConfigMap with a sidecar.toml");
     let depth = key.len() - key.trim_start().len();
-    let is_in = |line: &&str| line.trim().is_empty() || line.len() - line.trim_start().len() > depth;
+    let is_in =
+        |line: &&str| line.trim().is_empty() || line.len() - line.trim_start().len() > depth;
     let text: Vec<&str> = lines.take_while(is_in).map(|line| line.trim()).collect();
     assert!(text.len() > 5, "{text:?}");
     text.join("\n") + "\n"
@@ -53,7 +54,8 @@ fn the_config_map_is_a_configuration() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("sidecar.toml");
     fs::write(&path, config_map()).unwrap();
-    let says = ["reads all rings in /rings", "; removed ", "writes to otlp", "writes to prometheus"];
+    let says =
+        ["reads all rings in /rings", "; removed ", "writes to otlp", "writes to prometheus"];
     is_right(&["sidecar", "--config", path.to_str().unwrap(), "--check"], &says);
 }
 

@@ -111,9 +111,8 @@ pub(crate) fn in_files(dir: &Path) -> Arrived {
     for file in files(dir) {
         for line in json_lines(&fs::read_to_string(file).unwrap()) {
             let text = |name: &str| line[name].as_str().unwrap().to_owned();
-            let key = |pos: &Value| {
-                (text("ring"), text("uuid").replace('-', ""), pos.as_u64().unwrap())
-            };
+            let key =
+                |pos: &Value| (text("ring"), text("uuid").replace('-', ""), pos.as_u64().unwrap());
             let lost = &line["lost"];
             if lost.is_null() {
                 arrived.record(key(&line["pos"]), text("text"));

@@ -43,12 +43,13 @@ impl Pod {
             return None;
         }
         // From here on it is unmounted at the end.
-        let mut pod =
-            Pod { perfring: path("perfring"), app: path("app"), has_time: true, place };
+        let mut pod = Pod { perfring: path("perfring"), app: path("app"), has_time: true, place };
         if !does(Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]))
             || !does(Command::new("setpriv").args(["--reuid", "10001", "true"]))
         {
-            skipped("namespaces of pids or other users cannot be had here (util-linux: unshare, setpriv)");
+            skipped(
+                "namespaces of pids or other users cannot be had here (util-linux: unshare, setpriv)",
+            );
             return None;
         }
         pod.has_time = does(Command::new("unshare").args(["--time", "--boottime", "1", "true"]));
