@@ -33,12 +33,9 @@ impl Arrived {
     }
 
     fn loss(&mut self, key: Key, cause: &str, records: u64) {
-        match self.losses.insert((key.clone(), cause.to_owned()), records) {
-            Some(before) => {
-                assert_eq!(before, records, "two losses at {key:?}");
-                self.doubles += 1;
-            }
-            None => {}
+        if let Some(before) = self.losses.insert((key.clone(), cause.to_owned()), records) {
+            assert_eq!(before, records, "two losses at {key:?}");
+            self.doubles += 1;
         }
     }
 
