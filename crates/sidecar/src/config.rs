@@ -83,7 +83,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            delay_ms: 10,
+            delay_ms: 50,
             shutdown_seconds: 10,
             state: None,
             state_interval_ms: 1000,
@@ -170,8 +170,8 @@ impl Config {
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.inputs.is_empty() {
             return Err(ConfigError(
-                "there is no input: name a directory of rings, or write [[input]] with dir or \
-                 ring"
+                "there is no input: name a directory of rings, or write [[input]] with dir, \
+                 ring or perf"
                     .to_owned(),
             ));
         }

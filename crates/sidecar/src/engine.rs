@@ -8,9 +8,11 @@ use crate::filter::Filter;
 use crate::outlet::{Dropped, Outlet, Seq};
 use crate::ring::{AttachFailure, Ring, RingFigures, Rings, Stage};
 use crate::rule::Rule;
-use perfring_consumer::{ClockError, Home, Saved};
+use perfring_consumer::{ClockError, Home, Saved, Who};
 use perfring_export::{Figures, Origin, Output, OutputError, Shapes};
+use perfring_kernel::KernelRing;
 use perfring_set::{Merge, MergeFigures, Source, SourceId};
+use perfring_types::read::TypeTable;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use turn::Pending;
@@ -234,15 +236,36 @@ impl Engine {
         Ok(self.insert(ring, source))
     }
 
-    /// Reads something else than a ring of perfring's.
-    pub fn add_source(
-        &mut self,
-        mut shapes: Shapes,
-        source: Box<dyn Source>,
-        input: &Input,
-    ) -> SourceId {
-        shapes.origin_mut().id = self.id;
-        self.insert(Ring::new(shapes, None, input.clone(), false), source)
+    /// Reads a ring of the kernel, until what it watches is over.
+    pub fn add_kernel(&mut self, name: &str, ring: KernelRing, input: &Input) -> SourceId {
+        let source: Box<dyn Source> = Box::new(ring);
+        let about = source.about();
+        let origin = Origin {
+            id: self.id,
+            name: name.to_owned(),
+            home: name.to_owned(),
+            uuid: about.uuid,
+            epoch: 0,
+            policy: about.policy,
+            timed: about.timed,
+            data_size: about.data_size,
+            producer: Who::default(),
+            types: TypeTable::default(),
+            anchors: source.anchors(),
+        };
+        let shapes = Shapes::of(origin, source.types());
+        let id = self.insert(Ring::new(shapes, None, input.clone(), false), source);
+        self.leave(id);
+        id
+    }
+
+    /// The kernel's rings have no anchors of their own: somebody may have set the clock.
+    fn anchor(&mut self) {
+        for (id, ring) in self.rings.iter_mut().filter(|(_, ring)| ring.home.is_none()) {
+            if let Some(source) = self.merge.source(*id) {
+                ring.shapes.origin_mut().anchors = source.anchors();
+            }
+        }
     }
 
     fn insert(&mut self, mut ring: Ring, source: Box<dyn Source>) -> SourceId {

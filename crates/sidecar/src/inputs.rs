@@ -5,6 +5,7 @@ use crate::engine::Engine;
 use crate::places::Places;
 use crate::ring::AttachFailure;
 use perfring_consumer::{AttachError, Home, Idle, RingFile};
+use perfring_kernel::Target;
 use perfring_set::{Change, Follower};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -26,6 +27,7 @@ pub(crate) type Say<'a> = &'a mut dyn FnMut(&str);
 pub(crate) struct Inputs {
     dirs: Vec<Dir>,
     singles: Vec<Single>,
+    kernel: Vec<Kernel>,
     /// Rings that could not be attached to, and may be later.
     waiting: Vec<Waiting>,
     /// Rings that are to be removed, once they are not read any more.
@@ -46,6 +48,14 @@ struct Single {
     input: Input,
     home: Home,
     uuid: Option<[u8; 16]>,
+    told: String,
+}
+
+/// What the kernel is asked for.
+struct Kernel {
+    input: Input,
+    options: perfring_kernel::Options,
+    opened: bool,
     told: String,
 }
 
@@ -79,6 +89,15 @@ impl Inputs {
                 uuid: None,
                 told: String::new(),
             }),
+            Place::Kernel { events, pid } => self.kernel.push(Kernel {
+                input: input.clone(),
+                options: perfring_kernel::Options {
+                    events: events.clone(),
+                    ..perfring_kernel::Options::of(pid.map_or(Target::System, Target::Process))
+                },
+                opened: false,
+                told: String::new(),
+            }),
         }
         self.again = None;
         Ok(())
@@ -87,6 +106,7 @@ impl Inputs {
     pub(crate) fn remove(&mut self, input: &Input) {
         self.dirs.retain(|dir| dir.input != *input);
         self.singles.retain(|single| single.input != *input);
+        self.kernel.retain(|kernel| kernel.input != *input);
         self.waiting.retain(|waiting| waiting.input != *input);
     }
 
@@ -120,6 +140,7 @@ impl Inputs {
             for single in &mut self.singles {
                 single.look(engine, places, &self.aside, say);
             }
+            self.kernel.iter_mut().for_each(|kernel| kernel.look(engine, say));
             self.waiting.retain_mut(|waiting| waiting.retry(engine, places, say));
         }
         all
@@ -226,6 +247,31 @@ fn attach(
             error @ (AttachError::Bad { .. } | AttachError::Corrupt { .. }),
         )) => Tried::Never(format!("{error}; it is set aside")),
         Err(error) => Tried::Later(format!("{error}; it is tried again")),
+    }
+}
+
+impl Kernel {
+    fn look(&mut self, engine: &mut Engine, say: Say<'_>) {
+        if self.opened {
+            return;
+        }
+        match perfring_kernel::open(&self.options) {
+            Ok(rings) => {
+                self.opened = true;
+                for ring in rings {
+                    let name = format!("kernel-{}", ring.cpu());
+                    engine.add_kernel(&name, ring, &self.input);
+                }
+            }
+            // It may be allowed later, or the process may come.
+            Err(error) => {
+                let why = format!("the kernel's events are not read: {error}");
+                if why != self.told {
+                    say(&why);
+                    self.told = why;
+                }
+            }
+        }
     }
 }
 

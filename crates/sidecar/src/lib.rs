@@ -1,4 +1,32 @@
-//! sidecar
+//! The sidecar: follows rings as they come and go, merges them in the order of time, counts every
+//! loss, and hands records on in the formats and to the engines that people use already.
+//!
+//! ```text
+//! directories ─ follow ─▶ attach ─▶ ┌────────┐ ─▶ output that promises delivery ─▶ delivered? ─┐
+//! single rings ───────────────────▶ │ merge  │ ─▶ output that takes what it can   ─▶ told what not
+//! the kernel's events ────────────▶ └────────┘                                                 │
+//!      rings ◀─── release: all that every output which promises has delivered ◀────────────────┘
+//! ```
+//!
+//! * [`Config`] says what is to be done: TOML, flags, or both.
+//! * [`Sidecar`] does it, until it is asked to end: what `perfring sidecar` runs.
+//! * [`Engine`] is its inner part: rings, outputs, and what lies between them. It waits for nothing,
+//!   so a program with a loop of its own can use it.
+//!
+//! # What is promised
+//!
+//! A record of a drop ring leaves its ring only when every output that promises delivery has
+//! delivered it. So it comes at least once, whoever is killed, and its [key] tells what came twice.
+//! If such an output is down, nothing more is read: memory stays bounded, the rings fill, and
+//! their own policy decides and tells what is lost.
+//!
+//! A ring that overwrites waits for nobody. It is observed, and told is exactly what was gone
+//! before it was read; the place is saved in a file, and a new process goes on there.
+//!
+//! An output that promises nothing gets what it has room for. What it is not given is told to it, as a
+//! loss with the cause "output busy", before the next record of the same ring.
+//!
+//! [key]: perfring_export::Key
 #![forbid(unsafe_code)]
 
 mod checkpoint;

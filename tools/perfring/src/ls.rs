@@ -5,8 +5,8 @@ use crate::columns;
 use crate::failure::{Failure, note};
 use crate::owner::{count, printable};
 use crate::stat::{self, is_fed};
-use perfring_consumer::{Home, Policy, Producers, RingFile, Stat};
-use perfring_set::{NoRing, RingEntry, RingSet, SetError};
+use perfring_consumer::{Home, Policy, Producers, Stat};
+use perfring_set::{Listing, NoRing, RingEntry, RingSet, SetError};
 use serde_json::{Value, json};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// What a directory holds.
-pub(crate) fn list(dir: &Path) -> Result<(Vec<(RingEntry, RingFile)>, Vec<NoRing>), Failure> {
+pub(crate) fn list(dir: &Path) -> Result<Listing, Failure> {
     perfring_set::list(dir).map_err(|error| match &error {
         SetError::Dir { source, .. } if source.kind() == io::ErrorKind::NotFound => {
             Failure::NotFound(format!(

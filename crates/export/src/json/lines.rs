@@ -211,13 +211,15 @@ impl Output for JsonLines {
 
     fn flush(&mut self) -> Result<(), OutputError> {
         self.write()?;
-        if let To::File(file) = &mut self.to
-            && self.oldest.is_none()
-        {
-            let aged = file.rotate_if_old();
-            return aged.or_else(|error| self.failed(&error));
+        if self.oldest.is_some() {
+            return Ok(());
         }
-        Ok(())
+        let kept = match &mut self.to {
+            To::File(file) => file.rotate_if_old(),
+            To::Pipe(pipe) if pipe.is_closed() => Err(ErrorKind::BrokenPipe.into()),
+            To::Pipe(_) => Ok(()),
+        };
+        kept.or_else(|error| self.failed(&error))
     }
 
     fn undelivered(&mut self) -> Option<u64> {

@@ -44,6 +44,14 @@ impl Pipe {
         Ok(true)
     }
 
+    /// Whether whoever read is gone.
+    pub(super) fn is_closed(&self) -> bool {
+        let mut fds = [PollFd::from_borrowed_fd(self.out.as_fd(), PollFlags::empty())];
+        !self.is_file
+            && poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+            && fds.iter().any(|fd| fd.revents().contains(PollFlags::ERR))
+    }
+
     /// Waits until there is room, or the reader is gone.
     pub(super) fn wait(&self, timeout: Duration) {
         self.poll(timeout);

@@ -3,6 +3,7 @@
 use super::ConfigError;
 use super::table::Table;
 use perfring_consumer::Home;
+use perfring_kernel::{EventKind, UnknownEvent};
 use serde::Deserialize;
 use std::path::PathBuf;
 
@@ -27,6 +28,13 @@ pub enum Place {
     Dir(PathBuf),
     /// One ring, now or once it is there.
     Ring(Home),
+    /// What the kernel does: its perf events.
+    Kernel {
+        /// Which events.
+        events: Vec<EventKind>,
+        /// Of which process; without one of all.
+        pid: Option<u32>,
+    },
 }
 
 /// How rings are read.
@@ -59,6 +67,8 @@ pub enum From {
 struct Keys {
     dir: Option<PathBuf>,
     ring: Option<String>,
+    perf: Vec<String>,
+    pid: Option<u32>,
     mode: Mode,
     from: From,
     prune_after_seconds: Option<u64>,
@@ -72,13 +82,21 @@ impl Input {
     }
 
     pub(super) fn read(table: Table<'_>) -> Result<Self, ConfigError> {
-        let wrong = table.error("an input has either dir or ring");
+        let wrong = table.error("an input has one of dir, ring and perf");
+        let no_pid = table.error("pid is for perf");
         let no_prune = table.error("prune_after_seconds is for directories");
+        let place = table.place();
         let keys: Keys = table.read()?;
-        let place = match (keys.dir, keys.ring) {
-            (Some(dir), None) => Place::Dir(dir),
-            (None, Some(_)) if keys.prune_after_seconds.is_some() => return Err(no_prune),
-            (None, Some(ring)) => Place::Ring(Home::from(&*ring)),
+        let events: Result<Vec<EventKind>, _> = keys.perf.iter().map(|name| name.parse()).collect();
+        let events = events.map_err(|error: UnknownEvent| place.error(&error.to_string()))?;
+        if events.is_empty() && keys.pid.is_some() {
+            return Err(no_pid);
+        }
+        let place = match (keys.dir, keys.ring, events.is_empty()) {
+            (Some(dir), None, true) => Place::Dir(dir),
+            _ if keys.prune_after_seconds.is_some() => return Err(no_prune),
+            (None, Some(ring), true) => Place::Ring(Home::from(&*ring)),
+            (None, None, false) => Place::Kernel { events, pid: keys.pid },
             _ => return Err(wrong),
         };
         let prune_after_seconds = keys.prune_after_seconds;
@@ -89,6 +107,11 @@ impl Input {
         let place = match &self.place {
             Place::Dir(dir) => format!("all rings in {}", dir.display()),
             Place::Ring(home) => format!("the ring {home}"),
+            Place::Kernel { events, pid } => {
+                let events: Vec<String> = events.iter().map(ToString::to_string).collect();
+                let whose = pid.map_or("everybody".to_owned(), |pid| format!("process {pid}"));
+                return format!("reads the kernel's {} of {whose}", events.join(", "));
+            }
         };
         let mode = match self.mode {
             Mode::Auto => "drop rings are consumed, overwrite rings observed",

@@ -20,6 +20,18 @@ pub(crate) struct Table<'a> {
     span: std::ops::Range<usize>,
 }
 
+/// Where a table stands.
+pub(crate) struct At<'a> {
+    source: Source<'a>,
+    start: usize,
+}
+
+impl At<'_> {
+    pub(crate) fn error(&self, message: &str) -> ConfigError {
+        self.source.error(Some(self.start), message)
+    }
+}
+
 /// The text that errors are about.
 #[derive(Clone)]
 struct Source<'a> {
@@ -94,7 +106,12 @@ impl<'a> Table<'a> {
 
     /// Something about all of it.
     pub(crate) fn error(&self, message: &str) -> ConfigError {
-        self.source.error(Some(self.span.start), message)
+        self.place().error(message)
+    }
+
+    /// Where it stands, for errors after it was read.
+    pub(crate) fn place(&self) -> At<'a> {
+        At { source: self.source.clone(), start: self.span.start }
     }
 
     /// What says whether two are the same, whatever their lines.

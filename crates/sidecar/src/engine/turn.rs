@@ -172,6 +172,7 @@ impl Engine {
     /// Hands on what outputs hold back, and tells them what they are owed. To be called now and then
     /// where turns are always full.
     pub fn flush(&mut self) {
+        self.anchor();
         for (at, outlet) in self.outlets.iter_mut().enumerate() {
             let Some(outlet) = outlet else { continue };
             for id in outlet.owed_rings() {
@@ -233,7 +234,7 @@ impl Engine {
             let Some(ring) = self.rings.get_mut(&id) else { continue };
             if ring.stage == Stage::Reading
                 // In this order: what was written before the producer went is seen after it.
-                && !ring.shapes.has_producer()
+                && self.merge.source(id).is_none_or(|source| !source.has_producer())
                 && self.merge.is_drained(id)
             {
                 ring.stage = Stage::Ending;

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::record::failed;
 use clap::ValueEnum;
-use perfring_export::recording::{self, Recording};
+use perfring_export::recording::Recording;
 use perfring_export::{Ctf, Output, OutputError, PerfData, Perfetto, json};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};

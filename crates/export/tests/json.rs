@@ -1,0 +1,172 @@
+//! JSON lines: what they hold, and files that are begun, finished, filled and torn.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use perfring_consumer::{Item, Snapshot};
+use perfring_export::json::{JsonLines, Options, encode};
+use perfring_export::{Event, Loss, LossCause, Output, Rec, Shapes, Took, What};
+use perfring_producer::types::{Encoding, Schema};
+use perfring_producer::{Options as RingOptions, Producer, RecordType};
+use perfring_types::Record;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+#[repr(C)]
+#[derive(Clone, Copy, Record, bytemuck::Pod, bytemuck::Zeroable)]
+struct Tick {
+    count: u64,
+    share: f64,
+}
+
+/// A copy of a ring of which every kind of line can be made.
+fn ring(dir: &Path) -> (Snapshot, Shapes) {
+    let path = dir.join("a \"ring\"");
+    let options = RingOptions { time: true, ..RingOptions::default() };
+    let mut producer = Producer::create(&path, &options).unwrap();
+    producer.publish_pod(&Tick { count: 7, share: 0.5 }).unwrap();
+    producer.publish_pod(&Tick { count: 8, share: f64::NAN }).unwrap();
+    producer.publish(RecordType::BYTES, "a \"text\"\n\u{1f600}".as_bytes()).unwrap();
+    producer.publish(RecordType::BYTES, &[0xff, 0]).unwrap();
+    let id = RecordType::new(5000).unwrap();
+    producer.register(&Schema { id, ..Schema::new("demo.Doc", Encoding::Json) }).unwrap();
+    producer.publish(id, b"[1,2]").unwrap();
+    producer.publish(id, b"[1,").unwrap();
+    let snapshot = Snapshot::take(&path).unwrap();
+    let shapes = Shapes::of_snapshot(&snapshot, &path.into(), 3);
+    (snapshot, shapes)
+}
+
+fn each(snapshot: &Snapshot, shapes: &Shapes, mut then: impl FnMut(&Event<'_>)) {
+    for (seq, item) in (1..).zip(snapshot) {
+        let Item::Record(record) = item.unwrap() else { panic!() };
+        let what = What::Record(Rec::new(record, shapes.origin()));
+        then(&Event { seq, origin: shapes.origin(), what });
+    }
+}
+
+fn line(event: &Event<'_>) -> Value {
+    let mut out = Vec::new();
+    assert!(encode(event, &mut out));
+    assert!(!out.contains(&b'\n'));
+    serde_json::from_slice(&out).unwrap()
+}
+
+#[test]
+fn a_line_has_what_the_record_is_and_where_it_is_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let (snapshot, shapes) = ring(dir.path());
+    let mut lines = Vec::new();
+    each(&snapshot, &shapes, |event| lines.push(line(event)));
+    let uuid = shapes.origin().uuid_text();
+    for line in &lines {
+        assert_eq!((&line["ring"], &line["uuid"]), (&json!("a \"ring\""), &json!(uuid)));
+        let (time, ns) = (line["time"].as_str().unwrap(), line["time_unix_ns"].as_u64().unwrap());
+        assert_eq!(time, perfring_export::json::utc(ns));
+        assert!(line["time_ns"].is_u64() && line["pos"].is_u64() && line["epoch"].is_u64());
+        assert!(line["late_ns"].is_null());
+    }
+    assert_eq!(lines[0]["fields"], json!({"count": 7, "share": 0.5}));
+    assert_eq!((&lines[0]["type_name"], &lines[0]["len"]), (&json!("json.Tick"), &json!(16)));
+    assert_eq!(lines[1]["fields"]["share"], "NaN");
+    assert_eq!(lines[2]["text"], "a \"text\"\n\u{1f600}");
+    assert_eq!((&lines[3]["base64"], &lines[3]["text"]), (&json!("/wA="), &Value::Null));
+    assert_eq!((&lines[4]["value"], &lines[4]["text"]), (&json!([1, 2]), &Value::Null));
+    assert_eq!(lines[5]["text"], "[1,");
+    assert!(lines[5]["bad"].as_str().unwrap().contains("it is not JSON"));
+}
+
+#[test]
+fn losses_and_lateness_are_told_and_beginnings_are_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let (snapshot, shapes) = ring(dir.path());
+    let origin = shapes.origin();
+    let loss =
+        Loss { pos: 64, records: 3, bytes: 96, cause: LossCause::Busy, time: Some(5), wall: None };
+    let lost = line(&Event { seq: 1, origin, what: What::Lost(loss) });
+    let expected = json!({"pos": 64, "records": 3, "bytes": 96, "cause": "output busy"});
+    assert_eq!((&lost["lost"], &lost["ring"]), (&expected, &json!("a \"ring\"")));
+    for what in [What::Began, What::Ended] {
+        assert!(!encode(&Event { seq: 1, origin, what }, &mut Vec::new()));
+    }
+    let Some(Ok(Item::Record(record))) = snapshot.iter().next() else { panic!() };
+    let mut rec = Rec::new(record, origin);
+    rec.late = 9;
+    assert_eq!(line(&Event { seq: 1, origin, what: What::Record(rec) })["late_ns"], 9);
+}
+
+fn options(path: &Path) -> Options {
+    Options { path: path.to_owned(), ..Options::default() }
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn files_are_finished_at_line_ends_and_only_the_newest_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let (snapshot, shapes) = ring(dir.path());
+    let path = dir.path().join("out.jsonl");
+    let options = Options { max_bytes: 1000, keep: 2, ..options(&path) };
+    let mut lines = JsonLines::open("json", &options).unwrap();
+    for _ in 0..10 {
+        each(&snapshot, &shapes, |event| assert_eq!(lines.take(event).unwrap(), Took::Yes));
+        lines.flush().unwrap();
+        assert_eq!(lines.undelivered(), None);
+    }
+    let mut files: Vec<String> = fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with("out"))
+        .collect();
+    files.sort();
+    assert_eq!(files.len(), 3, "{files:?}");
+    let number = |name: &str| name.split('.').nth(1).unwrap().parse::<u64>().unwrap();
+    assert_eq!(number(&files[1]), number(&files[0]) + 1);
+    for name in &files[..2] {
+        let text = text(&dir.path().join(name));
+        assert!(text.len() >= 1000 && text.len() < 1500 && text.ends_with('\n'), "{}", text.len());
+        text.lines().for_each(|line| drop(serde_json::from_str::<Value>(line).unwrap()));
+    }
+    assert_eq!(lines.figures().delivered, 60);
+}
+
+#[test]
+fn a_torn_line_is_taken_away_and_a_file_has_one_writer() {
+    let dir = tempfile::tempdir().unwrap();
+    let (snapshot, shapes) = ring(dir.path());
+    let path = dir.path().join("out.jsonl");
+    fs::write(&path, "{\"whole\":1}\n{\"torn\":").unwrap();
+    let mut lines = JsonLines::open("json", &options(&path)).unwrap();
+    let error = JsonLines::open("json", &options(&path)).unwrap_err().to_string();
+    assert!(error.contains("another process writes to"), "{error}");
+    each(&snapshot, &shapes, |event| {
+        lines.take(event).unwrap();
+    });
+    lines.close(Instant::now()).unwrap();
+    drop(lines);
+    let all = text(&path);
+    assert_eq!((all.lines().count(), all.lines().next()), (7, Some("{\"whole\":1}")));
+    all.lines().for_each(|line| drop(serde_json::from_str::<Value>(line).unwrap()));
+    // One that is torn from its beginning on, longer than a block.
+    fs::write(&path, "x".repeat(10_000)).unwrap();
+    drop(JsonLines::open("json", &options(&path)).unwrap());
+    assert_eq!(text(&path), "");
+}
+
+#[test]
+fn what_cannot_be_a_file_is_refused_in_a_sentence() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = dir.path().join("none").join("x");
+    for (path, says) in
+        [(missing.as_path(), "the directory must be there"), (dir.path(), "cannot write")]
+    {
+        let error = JsonLines::open("json", &options(path)).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    // Anybody may have it at a time.
+    let null = options(Path::new("/dev/null"));
+    let both = (JsonLines::open("a", &null), JsonLines::open("b", &null));
+    assert!(both.0.is_ok() && both.1.is_ok());
+}

@@ -1,0 +1,62 @@
+//! What a thousand rings cost that hardly say anything: the time to attach to them, and the share
+//! of a core while ten of them get a hundred records a second each.
+//!
+//! `cargo run --release -p perfring-sidecar --example idle [RINGS [DELAY_MS]]`
+
+use perfring_consumer::Home;
+use perfring_producer::{Options, Producer, RecordType};
+use perfring_sidecar::config::{Input, Place};
+use perfring_sidecar::{Config, Engine, Sidecar, Signals};
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+/// Time that this thread had a core.
+fn busy() -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(stat.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0))
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = std::env::args().skip(1);
+    let rings: usize = args.next().map_or(Ok(1000), |text| text.parse())?;
+    let mut config = Config::default();
+    if let Some(delay) = args.next() {
+        config.settings.delay_ms = delay.parse()?;
+    }
+    let dir = tempfile::tempdir_in("/dev/shm")?;
+    perfring_sidecar::raise_limits();
+    let options = Options { size: 16 << 10, time: true, ..Options::default() };
+    let mut producers = Vec::new();
+    for n in 0..rings {
+        producers.push(Producer::create(dir.path().join(format!("ring-{n}")), &options)?);
+    }
+    let mut engine = Engine::new(Duration::from_millis(1))?;
+    let before = busy();
+    for n in 0..rings {
+        let home = Home::from(dir.path().join(format!("ring-{n}")));
+        engine.attach(&home, &Input::new(Place::Ring(home.clone())), None, |_| None)?;
+    }
+    println!("{:?} of a core to attach to a ring", (busy() - before) / rings as u32);
+    drop(engine);
+    let signals = Signals::default();
+    let asker = signals.clone();
+    let feeder = std::thread::spawn(move || {
+        let since = Instant::now();
+        while since.elapsed() < Duration::from_secs(10) {
+            for producer in producers.iter_mut().take(10) {
+                let _ = producer.publish(RecordType::BYTES, &[7; 64]);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        asker.stop(15);
+    });
+    config.add_input(Input::new(Place::Dir(dir.path().to_owned())));
+    config.add_output("null")?;
+    let mut sidecar = Sidecar::start(config)?;
+    let (before, since) = (busy(), Instant::now());
+    sidecar.run(&signals, &mut || Ok(Config::default()), &mut |sentence| eprintln!("{sentence}"));
+    let share = (busy() - before).as_secs_f64() / since.elapsed().as_secs_f64();
+    println!("{:.2} % of a core, attaching to all of them once more included", 100.0 * share);
+    let _ = feeder.join();
+    Ok(())
+}

@@ -1,0 +1,464 @@
+//! `perfring sidecar`: what it promises while it is killed, asked, and starved.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod command;
+
+use command::{Live, Place, close_and_wait, json_lines, perfring, run, until};
+use nix::sys::signal::Signal;
+use perfring_consumer::Stat;
+use perfring_producer::{Options, Policy, Producer, RecordType};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// A directory for rings, one for what comes out, and what is said on stderr.
+struct Rings {
+    place: Place,
+}
+
+/// A producer's committed records and what its ring refused.
+struct Committed {
+    texts: BTreeSet<String>,
+    refused: u64,
+}
+
+impl Rings {
+    fn new() -> Self {
+        let place = Place::new();
+        fs::create_dir(place.path("rings")).unwrap();
+        Rings { place }
+    }
+
+    fn dir(&self) -> String {
+        self.path("rings")
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.place.path(name).to_str().unwrap().to_owned()
+    }
+
+    fn ring(&self, name: &str, policy: Policy) -> Producer {
+        let options = Options { size: 64 << 10, policy, time: true, ..Options::default() };
+        Producer::create(self.place.path("rings").join(name), &options).unwrap()
+    }
+
+    /// A sidecar whose stderr goes to the file `said`.
+    fn sidecar(&self, args: &[&str]) -> Live {
+        let said = File::options().append(true).create(true).open(self.path("said")).unwrap();
+        let dir = self.dir();
+        let mut all = vec!["sidecar", &dir];
+        all.extend(args);
+        let mut command = perfring(&all);
+        command.stderr(Stdio::from(said));
+        Live::of(command)
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(self.path("said")).unwrap_or_default()
+    }
+
+    /// All lines of a file and of those that were finished before it.
+    fn lines(&self, stem: &str) -> Vec<Value> {
+        let mut files: Vec<PathBuf> = fs::read_dir(self.place.0.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with(stem))
+            .collect();
+        files.sort();
+        files.iter().flat_map(|path| json_lines(&fs::read_to_string(path).unwrap())).collect()
+    }
+}
+
+fn publish(producer: &mut Producer, from: u64, to: u64) {
+    for n in from..to {
+        producer.publish(RecordType::BYTES, text(n).as_bytes()).unwrap();
+    }
+}
+
+fn text(n: u64) -> String {
+    format!("record {n:08}")
+}
+
+/// The texts of records by their keys; what came twice is the same.
+fn records(lines: &[Value], ring: &str) -> BTreeMap<u64, String> {
+    let mut found = BTreeMap::new();
+    for line in lines.iter().filter(|line| line["ring"] == ring && line["lost"].is_null()) {
+        let (pos, text) = (line["pos"].as_u64().unwrap(), line["text"].as_str().unwrap());
+        let before = found.insert(pos, text.to_owned());
+        assert!(before.is_none_or(|before| before == text), "two records at {pos}");
+    }
+    found
+}
+
+/// Records that were told as lost, each telling counted once.
+fn lost(lines: &[Value], ring: &str) -> u64 {
+    let mut found = BTreeMap::new();
+    for line in lines.iter().filter(|line| line["ring"] == ring) {
+        if let Some(pos) = line["lost"]["pos"].as_u64() {
+            found.insert(pos, line["lost"]["records"].as_u64().unwrap());
+        }
+    }
+    found.values().sum()
+}
+
+fn len(path: &str) -> u64 {
+    fs::metadata(path).map_or(0, |meta| meta.len())
+}
+
+/// Publishes in bursts until it is told to stop: more than a sidecar that starts takes from the ring,
+/// and less than would fill the disk.
+fn storm(mut producer: Producer, stop: &AtomicBool) -> Committed {
+    let mut texts = BTreeSet::new();
+    for n in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        if producer.publish(RecordType::BYTES, text(n).as_bytes()).is_ok() {
+            texts.insert(text(n));
+        }
+        if n % 32 == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    let refused = producer.book().refused.full.records;
+    Committed { texts, refused }
+}
+
+#[test]
+fn killed_at_random_nothing_is_lost_but_what_the_rings_tell() {
+    let rings = Rings::new();
+    let out = rings.path("out.jsonl");
+    let config = rings.path("sidecar.toml");
+    let text =
+        format!("[[output]]\ntype = \"json\"\npath = {out:?}\nmax_bytes = 400_000\nkeep = 0\n");
+    fs::write(&config, text).unwrap();
+    let names = ["one", "two", "three"];
+    let stop = AtomicBool::new(false);
+    let committed: Vec<Committed> = thread::scope(|scope| {
+        let storms: Vec<_> = names
+            .iter()
+            .map(|name| {
+                let producer = rings.ring(name, Policy::Drop);
+                let stop = &stop;
+                scope.spawn(move || storm(producer, stop))
+            })
+            .collect();
+        // The same numbers in every run, somewhere within the turns of a process that takes its own
+        // time.
+        let mut seed = 88_172_645_463_325_252_u64;
+        for _ in 0..8 {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            let before = rings.lines("out").len() as u64;
+            let more = seed % 2000;
+            let mut live = rings.sidecar(&["--config", &config]);
+            until("some lines come", || {
+                // Lines are counted roughly: 200 bytes each.
+                let all: u64 = fs::read_dir(rings.place.0.path())
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path())
+                    .filter(|path| path.extension().is_some_and(|ending| ending == "jsonl"))
+                    .map(|path| len(path.to_str().unwrap()))
+                    .sum();
+                all / 200 > before + more
+            });
+            live.child.kill().unwrap();
+            live.child.wait().unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+        storms.into_iter().map(|storm| storm.join().unwrap()).collect()
+    });
+    let (_, _, code) = rings_end(rings.sidecar(&["--config", &config, "--once"]));
+    assert_eq!(code, 0, "{}", rings.said());
+    let lines = rings.lines("out");
+    for (name, committed) in names.iter().zip(&committed) {
+        let came = records(&lines, name);
+        let texts: BTreeSet<String> = came.values().cloned().collect();
+        assert_eq!(texts, committed.texts, "{name}");
+        assert_eq!(came.len(), texts.len(), "{name}: one record under two keys");
+        let totals = Stat::read(rings.place.path("rings").join(name)).unwrap().totals.unwrap();
+        let told = lost(&lines, name) + totals.untold().records;
+        assert_eq!(told, committed.refused, "{name}");
+    }
+    let all = lines.iter().filter(|line| line["lost"].is_null()).count();
+    let unique: usize = committed.iter().map(|committed| committed.texts.len()).sum();
+    eprintln!("{unique} records, {} of them twice", all - unique);
+}
+
+/// The rest of stdout, and the code.
+fn rings_end(mut live: Live) -> (String, String, i32) {
+    let mut out = String::new();
+    std::io::Read::read_to_string(&mut live.out, &mut out).unwrap();
+    let code = live.child.wait().unwrap().code().unwrap_or(-1);
+    (out, String::new(), code)
+}
+
+#[test]
+fn sigterm_delivers_what_was_read_and_the_next_one_goes_on_there() {
+    let rings = Rings::new();
+    let mut drops = rings.ring("drops", Policy::Drop);
+    let mut flight = rings.ring("flight", Policy::Overwrite);
+    let (out, state) = (format!("json:{}", rings.path("out.jsonl")), rings.path("state.json"));
+    let args = ["--output", &*out, "--state", &*state];
+    publish(&mut drops, 0, 10);
+    publish(&mut flight, 0, 10);
+    let first = rings.sidecar(&args);
+    until("twenty come", || rings.lines("out").len() == 20);
+    publish(&mut drops, 10, 15);
+    until("five more come", || rings.lines("out").len() == 25);
+    first.signal(Signal::SIGTERM);
+    assert_eq!(rings_end(first).2, 143);
+    // While nobody reads, the overwrite ring goes round several times.
+    publish(&mut drops, 15, 20);
+    publish(&mut flight, 10, 10_000);
+    let second = rings.sidecar(&args);
+    until("the last come", || {
+        let lines = rings.lines("out");
+        let last = |ring: &str| records(&lines, ring).values().last().cloned();
+        last("drops") == Some(text(19)) && last("flight") == Some(text(9_999))
+    });
+    second.signal(Signal::SIGINT);
+    assert_eq!(rings_end(second).2, 130);
+    let lines = rings.lines("out");
+    assert_eq!(records(&lines, "drops").len(), 20);
+    // Exactly: each record came once, or is counted as lost.
+    let came = lines.iter().filter(|line| line["ring"] == "flight" && line["lost"].is_null());
+    let (came, lost) = (came.count() as u64, lost(&lines, "flight"));
+    assert!(lost > 0);
+    assert_eq!(came + lost, 10_000, "came {came}, lost {lost}");
+    assert_eq!(lines.iter().filter(|line| line["ring"] == "drops").count(), 20);
+}
+
+#[test]
+fn sighup_changes_what_changed_and_refuses_what_cannot_be() {
+    let rings = Rings::new();
+    let mut producer = rings.ring("one", Policy::Drop);
+    let config = rings.path("sidecar.toml");
+    let output = |name: &str| {
+        format!("[[output]]\ntype = \"json\"\nname = {name:?}\npath = {:?}\n", rings.path(name))
+    };
+    fs::write(&config, output("a.jsonl")).unwrap();
+    let live = rings.sidecar(&["--config", &config]);
+    publish(&mut producer, 0, 1);
+    until("the first comes", || rings.lines("a.jsonl").len() == 1);
+    fs::write(&config, output("a.jsonl") + "paht = \"x\"\n").unwrap();
+    live.signal(Signal::SIGHUP);
+    until("it is refused", || rings.said().contains("the old configuration stays"));
+    assert!(rings.said().contains("line 5: unknown field `paht`"), "{}", rings.said());
+    publish(&mut producer, 1, 2);
+    until("the second comes", || rings.lines("a.jsonl").len() == 2);
+    fs::write(&config, output("a.jsonl") + &output("b.jsonl")).unwrap();
+    live.signal(Signal::SIGHUP);
+    until("it is taken", || rings.said().contains("was read again"));
+    publish(&mut producer, 2, 3);
+    until("both have it", || {
+        rings.lines("b.jsonl").len() == 1 && rings.lines("a.jsonl").len() == 3
+    });
+    fs::write(&config, output("b.jsonl")).unwrap();
+    live.signal(Signal::SIGHUP);
+    until("it is taken", || rings.said().matches("was read again").count() == 2);
+    publish(&mut producer, 3, 4);
+    until("one has it", || rings.lines("b.jsonl").len() == 2);
+    live.signal(Signal::SIGTERM);
+    assert_eq!(rings_end(live).2, 143);
+    assert_eq!(rings.lines("a.jsonl").len(), 3);
+}
+
+#[test]
+fn sigusr2_keeps_what_overwrite_rings_hold() {
+    let rings = Rings::new();
+    let mut flight = rings.ring("flight", Policy::Overwrite);
+    let mut other = rings.ring("other", Policy::Overwrite);
+    let snapshots = rings.path("snapshots");
+    publish(&mut flight, 0, 5);
+    publish(&mut other, 5, 8);
+    let out = format!("json:{}", rings.path("out.jsonl"));
+    let live = rings.sidecar(&["--output", &out, "--snapshots", &snapshots]);
+    until("both are read", || rings.lines("out").len() == 8);
+    live.signal(Signal::SIGUSR1);
+    until("the figures are told", || rings.said().contains("2 rings: 8 records, 0 lost"));
+    live.signal(Signal::SIGUSR2);
+    until("it is made", || rings.said().contains("8 records in"));
+    live.signal(Signal::SIGTERM);
+    rings_end(live);
+    let files: Vec<PathBuf> =
+        fs::read_dir(&snapshots).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    let file = files[0].to_str().unwrap();
+    assert!(file.ends_with("Z-signal.perfrec"), "{file}");
+    let shown = run(&["export", file, "--to", "json", "-o", "-"], b"");
+    assert_eq!(shown.code(), 0, "{}", shown.err());
+    let lines = json_lines(&shown.out());
+    let mut texts: Vec<&str> = lines.iter().filter_map(|line| line["text"].as_str()).collect();
+    texts.sort_unstable();
+    let expected: Vec<String> = (0..8).map(text).collect();
+    assert_eq!(texts, expected);
+}
+
+#[test]
+fn a_closed_pipe_ends_it_quietly_and_the_rest_stays_in_the_ring() {
+    let rings = Rings::new();
+    let mut producer = rings.ring("one", Policy::Drop);
+    publish(&mut producer, 0, 3);
+    let dir = rings.dir();
+    let mut live = Live::start(&["sidecar", &dir, "--output", "json:-"]);
+    for n in 0..3 {
+        assert!(live.line().contains(&text(n)));
+    }
+    let path = rings.place.path("rings").join("one");
+    until("three are released", || {
+        let totals = Stat::read(path.clone()).unwrap().totals.unwrap();
+        totals.tail == totals.head
+    });
+    // Whoever is gone is noticed at once, and not at the next line.
+    let (err, code) = close_and_wait(live);
+    assert_eq!((code, &*err), (0, ""));
+    publish(&mut producer, 3, 5);
+    let rest = run(&["sidecar", &dir, "--output", "json:-", "--once"], b"");
+    assert_eq!(rest.code(), 0, "{}", rest.err());
+    let lines = json_lines(&rest.out());
+    assert_eq!(records(&lines, "one").into_values().collect::<Vec<_>>(), [text(3), text(4)]);
+}
+
+#[test]
+fn a_slow_reader_of_stdout_keeps_nobody_from_ending() {
+    let rings = Rings::new();
+    let mut producer = rings.ring("one", Policy::Drop);
+    let config = rings.path("sidecar.toml");
+    fs::write(&config, "shutdown_seconds = 0\n[[output]]\ntype = \"json\"\n").unwrap();
+    let path = rings.place.path("rings").join("one");
+    let live = rings.sidecar(&["--config", &config]);
+    // More than a pipe holds, and nobody reads it.
+    let mut sent = 0;
+    until("the pipe is full", || {
+        while producer.publish(RecordType::BYTES, text(sent).as_bytes()).is_ok() {
+            sent += 1;
+        }
+        sent > 15_000
+    });
+    live.signal(Signal::SIGTERM);
+    let Live { child, .. } = &mut { live };
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    assert!(rings.said().contains("could not be written before the deadline"), "{}", rings.said());
+    assert!(Stat::read(path).unwrap().totals.unwrap().present.records > 0);
+}
+
+#[test]
+fn of_two_on_one_directory_the_second_says_so_and_takes_over() {
+    let rings = Rings::new();
+    let mut producer = rings.ring("one", Policy::Drop);
+    let first_out = format!("json:{}", rings.path("first.jsonl"));
+    let mut first = rings.sidecar(&["--output", &first_out]);
+    publish(&mut producer, 0, 2);
+    until("the first has two", || rings.lines("first").len() == 2);
+    let second_out = format!("json:{}", rings.path("second.jsonl"));
+    let second = rings.sidecar(&["--output", &second_out]);
+    until("the second says so", || rings.said().contains("it is tried again"));
+    let both = rings.sidecar(&["--output", &first_out]);
+    assert_eq!(rings_end(both).2, 1, "the file is the first one's");
+    assert!(rings.said().contains("another process writes to"), "{}", rings.said());
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+    publish(&mut producer, 2, 4);
+    until("the second has the rest", || !records(&rings.lines("second"), "one").is_empty());
+    until("all are there", || {
+        let mut all = records(&rings.lines("first"), "one");
+        all.extend(records(&rings.lines("second"), "one"));
+        all.len() == 4
+    });
+    second.signal(Signal::SIGTERM);
+    assert_eq!(rings_end(second).2, 143);
+}
+
+#[test]
+fn rings_come_and_go_and_are_removed_once_they_are_read() {
+    let rings = Rings::new();
+    let config = rings.path("sidecar.toml");
+    let text = format!(
+        "[[input]]\ndir = {:?}\nprune_after_seconds = 0\n[[output]]\ntype = \"json\"\npath = {:?}\n",
+        rings.dir(),
+        rings.path("out.jsonl"),
+    );
+    fs::write(&config, text).unwrap();
+    let said = File::create(rings.path("said")).unwrap();
+    let mut command = perfring(&["sidecar", "--config", &config]);
+    command.stderr(Stdio::from(said));
+    let live = Live::of(command);
+    for turn in 0..3 {
+        // Dead before anybody saw it, or after.
+        let mut producer = rings.ring("worker", Policy::Drop);
+        publish(&mut producer, 10 * turn, 10 * turn + 10);
+        drop(producer);
+        let path = rings.place.path("rings").join("worker");
+        until("it is removed", || !Path::exists(&path));
+    }
+    live.signal(Signal::SIGTERM);
+    assert_eq!(rings_end(live).2, 143);
+    assert_eq!(rings.lines("out").len(), 30, "{}", rings.said());
+    assert_eq!(rings.said().matches("was read and left: removed").count(), 3);
+}
+
+#[test]
+fn a_full_disk_is_told_and_nothing_is_lost() {
+    let rings = Rings::new();
+    let disk = rings.path("disk");
+    fs::create_dir(&disk).unwrap();
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=512k", "none", &disk])
+        .output()
+        .is_ok_and(|done| done.status.success());
+    if !mounted {
+        let why = "only root may mount a small disk to fill";
+        assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "{why}");
+        eprintln!("SKIPPED: {why}");
+        return;
+    }
+    struct Unmount(String);
+    impl Drop for Unmount {
+        fn drop(&mut self) {
+            let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+        }
+    }
+    let _unmount = Unmount(disk.clone());
+    let filler = format!("{disk}/filler");
+    fs::write(&filler, vec![0; 480 << 10]).unwrap();
+    let mut producer = rings.ring("one", Policy::Drop);
+    let out = format!("{disk}/out.jsonl");
+    let live = rings.sidecar(&["--output", &format!("json:{out}")]);
+    let mut sent = 0;
+    until("the disk is full", || {
+        if sent < 1000 && producer.publish(RecordType::BYTES, text(sent).as_bytes()).is_ok() {
+            sent += 1;
+        }
+        rings.said().contains("No space left on device")
+    });
+    fs::remove_file(&filler).unwrap();
+    publish(&mut producer, sent, sent + 1);
+    until("it goes on", || rings.said().contains("json: goes on"));
+    until("all are there", || {
+        let whole = fs::read_to_string(&out).unwrap();
+        whole.ends_with('\n') && records(&json_lines(&whole), "one").len() as u64 == sent + 1
+    });
+    live.signal(Signal::SIGTERM);
+    assert_eq!(rings_end(live).2, 143);
+    let lines = json_lines(&fs::read_to_string(&out).unwrap());
+    assert_eq!(lines.len() as u64, sent + 1, "none twice, none torn");
+}
+
+#[test]
+fn wrong_usage_is_a_sentence_and_the_example_is_right() {
+    run(&["sidecar", "/nowhere", "--output", "fax:1"], b"")
+        .refuses(2, "\"fax\" is no type of output");
+    run(&["sidecar", "/nowhere"], b"").refuses(2, "there is no output");
+    run(&["sidecar", "/nowhere", "-o", "json:/nowhere/x.jsonl"], b"").refuses(1, "cannot write to");
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../sidecar.toml");
+    let done = run(&["sidecar", "--config", example, "--check"], b"");
+    assert_eq!(done.code(), 0, "{}", done.err());
+    assert!(done.err().contains("reads all rings in"), "{}", done.err());
+}
