@@ -17,7 +17,7 @@ pub enum Took {
 ///
 /// Being unreachable is no such thing: an output then tries again, with pauses that grow, and is
 /// [`Took::Busy`] once its bounded memory is full.
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, Error)]
 #[error("{output}: {sentence}")]
 pub struct OutputError {
     /// The output's name.

@@ -311,3 +311,52 @@ fn a_new_output_is_told_of_all_rings_and_an_old_one_goes_without_the_others_noti
     let begins = stays.told().iter().filter(|told| matches!(told, Told::Began(_))).count();
     assert_eq!(begins, 1);
 }
+
+#[test]
+fn an_output_that_must_deliver_and_cannot_be_closed_keeps_its_records_in_the_ring() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut producer = ring(dir.path(), "one", Policy::Drop);
+    let path = dir.path().join("one");
+    let (stays, goes) = (Scripted::ready(), Scripted::ready());
+    let mut engine =
+        engine(&[("stays", Delivery::Required, &stays), ("goes", Delivery::Required, &goes)]);
+    attach(&mut engine, &path);
+    publish(&mut producer, 0..3);
+    until(&mut engine, "three are delivered", |engine| {
+        goes.records().len() == 3 && engine.is_settled()
+    });
+    goes.set(|script| (script.prompt, script.loses) = (false, true));
+    publish(&mut producer, 3..6);
+    until(&mut engine, "six came", |_| goes.records().len() == 6);
+    let error = engine.remove_output("goes", Instant::now()).unwrap_err();
+    assert!(error.to_string().contains("cannot deliver"), "{error}");
+    for _ in 0..3 {
+        engine.turn();
+    }
+    assert_eq!(engine.outputs().count(), 2, "it is not forgotten");
+    assert_eq!(engine.close(Instant::now()).len(), 1);
+    drop(engine);
+    assert_eq!(next(&path), Some(3));
+}
+
+#[test]
+fn the_record_that_an_output_had_no_room_for_is_not_skipped_by_its_successor() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut producer = ring(dir.path(), "one", Policy::Drop);
+    let path = dir.path().join("one");
+    let (first, old) = (Scripted::ready(), Scripted::ready());
+    old.set(|script| script.room = 3); // the beginning and two records
+    let mut engine =
+        engine(&[("first", Delivery::Required, &first), ("old", Delivery::Required, &old)]);
+    attach(&mut engine, &path);
+    publish(&mut producer, 0..5);
+    until(&mut engine, "the third is held", |_| first.records().len() == 3);
+    // With no room until the deadline it stays as it is; with room it gets that record first.
+    assert!(engine.remove_output("old", Instant::now()).is_err() && !old.0.borrow().closed);
+    old.set(|script| script.room = 1);
+    engine.remove_output("old", Instant::now() + Duration::from_secs(60)).unwrap();
+    let new = Scripted::ready();
+    engine.add_output("new", Delivery::Required, Default::default(), new.boxed()).unwrap();
+    until(&mut engine, "the rest came", |_| new.records().len() == 2);
+    assert_eq!((old.records(), new.records()), (vec![0, 1, 2], vec![3, 4]));
+}

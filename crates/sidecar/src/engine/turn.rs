@@ -135,7 +135,7 @@ impl Engine {
     }
 
     /// Offers the event that was held, if any, again. Whether everybody has it now.
-    fn try_pending(&mut self) -> bool {
+    pub(super) fn try_pending(&mut self) -> bool {
         let Some(mut pending) = self.pending.take() else { return true };
         let Some(ring) = self.rings.get_mut(&pending.source) else { return true };
         let origin = ring.shapes.origin();
@@ -206,7 +206,7 @@ impl Engine {
     }
 
     /// All events before this one are delivered.
-    fn undelivered(&mut self) -> u64 {
+    pub(super) fn undelivered(&mut self) -> u64 {
         let outlets = self.outlets.iter_mut().flatten();
         let oldest = outlets.filter_map(Outlet::undelivered).min();
         oldest.unwrap_or(u64::MAX).min(self.seq.coming())
