@@ -390,7 +390,7 @@ impl Engine {
 
     /// The rings.
     pub fn rings(&self) -> impl Iterator<Item = RingStatus<'_>> {
-        self.rings.values().map(|ring| RingStatus {
+        self.rings.values().filter(|ring| ring.stage != Stage::Gone).map(|ring| RingStatus {
             origin: ring.shapes.origin(),
             figures: &ring.figures,
             observed: ring.observed,

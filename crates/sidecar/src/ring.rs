@@ -70,8 +70,10 @@ pub(crate) enum Stage {
     Reading,
     /// All was read; its end is to be told.
     Ending,
-    /// Its end was told: it goes once all before this event is delivered.
+    /// Its end was told to those that must know: it goes once all before this event is delivered.
     Leaving(u64),
+    /// It is let go. Some that need not know are still to be told.
+    Gone,
 }
 
 /// A ring that is read.

@@ -360,3 +360,31 @@ fn the_record_that_an_output_had_no_room_for_is_not_skipped_by_its_successor() {
     until(&mut engine, "the rest came", |_| new.records().len() == 2);
     assert_eq!((old.records(), new.records()), (vec![0, 1, 2], vec![3, 4]));
 }
+
+#[test]
+fn an_output_that_need_not_have_everything_keeps_no_ring_from_going() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("one");
+    let mut producer = ring(dir.path(), "one", Policy::Drop);
+    let (all, down, bad) = (Scripted::ready(), Scripted::ready(), Scripted::ready());
+    let mut engine = engine(&[
+        ("all", Delivery::Required, &all),
+        ("down", Delivery::BestEffort, &down),
+        ("bad", Delivery::BestEffort, &bad),
+    ]);
+    attach(&mut engine, &path);
+    let uuid = engine.rings().next().unwrap().origin.uuid;
+    down.set(|script| script.room = 0);
+    bad.set(|script| script.fails = true);
+    publish(&mut producer, 0..3);
+    drop(producer);
+    engine.vanish(&uuid);
+    until(&mut engine, "it is gone", |engine| engine.rings().count() == 0);
+    assert!(matches!(&engine.notes()[..], [Note::Ended { .. }]));
+    // Its lock is free, although one is still to be told.
+    assert!(Consumer::attach(path).is_ok());
+    assert!(!down.told().contains(&Told::Ended("one".into())));
+    down.set(|script| script.room = usize::MAX);
+    until(&mut engine, "it is told", |_| down.told().contains(&Told::Ended("one".into())));
+    assert_eq!(down.lost("output busy"), 3);
+}

@@ -3,8 +3,8 @@
 use super::{Engine, Note, Turn};
 use crate::outlet::{Offered, Outlet, Seq};
 use crate::ring::Stage;
-use perfring_consumer::{Item, Record};
-use perfring_export::{Event, Loss, LossCause, Origin, OutputError, Rec, What};
+use perfring_consumer::{Item, Record, Types};
+use perfring_export::{Event, Loss, LossCause, Origin, OutputError, Rec, Shapes, What};
 use perfring_set::SourceId;
 use std::time::Instant;
 
@@ -244,26 +244,39 @@ impl Engine {
                     // Nothing comes of it any more.
                     ring.source = self.merge.remove(id);
                 }
-                if tell_end(&mut self.outlets, &mut self.seq, ring, crowded) {
+                if tell_end(&mut self.outlets, &mut self.seq, ring, crowded).required {
                     ring.stage = Stage::Leaving(self.seq.coming());
                 }
             }
-            let stage = ring.stage;
-            match stage {
-                Stage::Leaving(seq) if self.undelivered() >= seq => {
-                    self.let_go();
-                    if let Some(ring) = self.rings.remove(&id) {
-                        let (uuid, figures) = (ring.uuid(), ring.figures.clone());
-                        if self.by_uuid.get(&uuid) == Some(&id) {
-                            self.by_uuid.remove(&uuid);
-                        }
-                        let ring = ring.shapes.origin().name.clone();
-                        self.notes.push(Note::Ended { ring, uuid, figures });
-                    }
-                }
-                _ => self.leaving.push(id),
+            if let Stage::Leaving(seq) = ring.stage
+                && self.undelivered() >= seq
+            {
+                self.let_go();
+                self.part(id);
+            }
+            let Some(ring) = self.rings.get_mut(&id) else { continue };
+            if ring.stage == Stage::Gone
+                && tell_end(&mut self.outlets, &mut self.seq, ring, crowded).all
+            {
+                self.rings.remove(&id);
+            } else {
+                self.leaving.push(id);
             }
         }
+    }
+
+    /// Lets a ring go, with its lock and its memory: all of it is delivered to who must have it.
+    fn part(&mut self, id: SourceId) {
+        let Some(ring) = self.rings.get_mut(&id) else { return };
+        ring.stage = Stage::Gone;
+        ring.source = None;
+        let origin = ring.shapes.origin().clone();
+        let (name, uuid) = (origin.name.clone(), origin.uuid);
+        ring.shapes = Shapes::of(origin, Types::default());
+        if self.by_uuid.get(&uuid) == Some(&id) {
+            self.by_uuid.remove(&uuid);
+        }
+        self.notes.push(Note::Ended { ring: name, uuid, figures: ring.figures.clone() });
     }
 
     /// Delivers what outputs have, until the deadline, and lets go what they did deliver. Nothing is
@@ -330,14 +343,21 @@ pub(super) fn begin(
     told
 }
 
-/// Tells all outputs that a ring has ended. Whether all are told.
+/// Who was told of something.
+struct Knows {
+    /// All that must have everything.
+    required: bool,
+    all: bool,
+}
+
+/// Tells all outputs that a ring has ended.
 fn tell_end(
     outlets: &mut [Option<Outlet>],
     seq: &mut Seq,
     ring: &mut crate::ring::Ring,
     crowded: bool,
-) -> bool {
-    let mut all = true;
+) -> Knows {
+    let mut knows = Knows { required: true, all: true };
     for (at, outlet) in outlets.iter_mut().enumerate() {
         let Some(outlet) = outlet else { continue };
         let (bit, origin) = (1 << at, ring.shapes.origin());
@@ -348,14 +368,17 @@ fn tell_end(
         } else {
             outlet.end(seq, origin)
         };
+        // Who has failed is told nothing any more.
+        let gives_up = !outlet.is_required() && (crowded || outlet.failed.is_some());
         if done {
             ring.began &= !bit;
-        } else if crowded && !outlet.is_required() {
+        } else if gives_up {
             outlet.forget(origin.id);
             ring.began &= !bit;
         } else {
-            all = false;
+            knows.all = false;
+            knows.required &= !outlet.is_required();
         }
     }
-    all
+    knows
 }
