@@ -58,6 +58,10 @@ pub enum Note {
         uuid: [u8; 16],
         /// What it gave.
         figures: RingFigures,
+        /// Its file is gone, too, and nobody reads another of its names.
+        vanished: bool,
+        /// The place where an observer goes on, if it stays and is read by nobody else.
+        saved: Option<Saved>,
     },
 }
 
@@ -301,7 +305,7 @@ impl Engine {
     }
 
     fn insert(&mut self, mut ring: Ring, source: Box<dyn Source>) -> SourceId {
-        ring.first = source.mark().pos;
+        ring.first = source.mark();
         self.id = self.id.wrapping_add(1);
         let id = self.merge.add(source);
         self.by_uuid.insert(ring.uuid(), id);
@@ -395,10 +399,7 @@ impl Engine {
             figures: &ring.figures,
             observed: ring.observed,
             vanished: ring.vanished,
-            lag: {
-                let delivered = ring.released.map_or(ring.first, |mark| mark.pos);
-                ring.shapes.head().saturating_sub(delivered)
-            },
+            lag: ring.shapes.head().saturating_sub(ring.delivered().pos),
         })
     }
 
@@ -447,8 +448,9 @@ impl Engine {
 
     /// The places in observed rings up to which all is delivered.
     pub fn saved(&self) -> HashMap<[u8; 16], Saved> {
-        let observed = self.rings.values().filter(|ring| ring.observed);
-        observed.filter_map(|ring| Some((ring.uuid(), ring.released?.saved()))).collect()
+        let newest = self.by_uuid.iter().filter_map(|(uuid, id)| Some((uuid, self.rings.get(id)?)));
+        let observed = newest.filter(|(_, ring)| ring.observed);
+        observed.map(|(uuid, ring)| (*uuid, ring.delivered().saved())).collect()
     }
 
     /// Whether all that was there at the call of [`Engine::heads`] is read.

@@ -288,9 +288,15 @@ impl Sidecar {
                     say(&format!("{ring}: {why}; it is set aside, and the others go on"));
                     self.inputs.set_aside(uuid);
                 }
-                Note::Ended { ring, uuid, .. } => {
+                Note::Ended { ring, uuid, vanished, saved, .. } => {
                     self.own.values().for_each(|figures| own::forget(figures, &ring));
-                    self.places.forget(&uuid);
+                    // A ring that stays may be read again, by another configuration.
+                    if let Some(saved) = saved {
+                        self.places.update([(uuid, saved)].into());
+                    }
+                    if vanished {
+                        self.places.forget(&uuid);
+                    }
                     self.inputs.ended(&uuid, say);
                 }
             }
@@ -362,6 +368,7 @@ impl Sidecar {
                 )),
             };
         }
+        self.places.update(self.engine.saved());
         for input in self.config.inputs.iter().filter(|input| !config.inputs.contains(input)) {
             self.engine.drop_input(input);
             self.inputs.remove(input);

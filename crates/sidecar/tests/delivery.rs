@@ -5,7 +5,7 @@ mod scripted;
 
 use perfring_consumer::{Consumer, Home, Item, Stat};
 use perfring_producer::{Policy, RecordType};
-use perfring_sidecar::config::{Config, Delivery, Input, Place};
+use perfring_sidecar::config::{Config, Delivery, From, Input, Place};
 use perfring_sidecar::{Engine, Note};
 use scripted::{Scripted, Told, publish, ring, until};
 use std::path::Path;
@@ -387,4 +387,42 @@ fn an_output_that_need_not_have_everything_keeps_no_ring_from_going() {
     down.set(|script| script.room = usize::MAX);
     until(&mut engine, "it is told", |_| down.told().contains(&Told::Ended("one".into())));
     assert_eq!(down.lost("output busy"), 3);
+}
+
+#[test]
+fn the_place_in_an_observed_ring_is_there_from_the_first_moment_and_outlives_its_input() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut producer = ring(dir.path(), "flight", Policy::Overwrite);
+    let path = dir.path().join("flight");
+    let home = Home::from(path);
+    let input = Input { from: From::Latest, ..Input::new(Place::Ring(home.clone())) };
+    publish(&mut producer, 0..10);
+    let output = Scripted::ready();
+    let mut first = engine(&[("output", Delivery::Required, &output)]);
+    first.attach(&home, &input, None, |_| None).unwrap();
+    // It ends before anything came: what comes meanwhile is not passed over.
+    let saved = first.saved();
+    drop(first);
+    publish(&mut producer, 10..13);
+    let output = Scripted::ready();
+    let mut second = engine(&[("output", Delivery::Required, &output)]);
+    second.attach(&home, &input, None, |uuid| saved.get(uuid).copied()).unwrap();
+    until(&mut second, "three came", |engine| {
+        output.records() == [10, 11, 12] && engine.is_settled()
+    });
+    let places = second.saved();
+    second.drop_input(&input);
+    until(&mut second, "it is gone", |engine| engine.rings().count() == 0);
+    let notes = second.notes();
+    let [Note::Ended { uuid, vanished: false, saved: Some(saved), .. }] = &notes[..] else {
+        panic!("{notes:?}");
+    };
+    assert_eq!(places.get(uuid), Some(saved));
+    let input = Input::new(Place::Ring(home.clone()));
+    second.attach(&home, &input, None, |_| Some(*saved)).unwrap();
+    second.vanish(uuid);
+    drop(producer);
+    until(&mut second, "it is gone", |engine| engine.rings().count() == 0);
+    let notes = second.notes();
+    assert!(matches!(&notes[..], [Note::Ended { vanished: true, saved: None, .. }]), "{notes:?}");
 }

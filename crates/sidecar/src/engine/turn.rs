@@ -273,10 +273,14 @@ impl Engine {
         let origin = ring.shapes.origin().clone();
         let (name, uuid) = (origin.name.clone(), origin.uuid);
         ring.shapes = Shapes::of(origin, Types::default());
-        if self.by_uuid.get(&uuid) == Some(&id) {
+        let last = self.by_uuid.get(&uuid) == Some(&id);
+        if last {
             self.by_uuid.remove(&uuid);
         }
-        self.notes.push(Note::Ended { ring: name, uuid, figures: ring.figures.clone() });
+        let vanished = last && ring.vanished;
+        let stays = last && ring.observed && !vanished;
+        let (figures, saved) = (ring.figures.clone(), stays.then(|| ring.delivered().saved()));
+        self.notes.push(Note::Ended { ring: name, uuid, figures, vanished, saved });
     }
 
     /// Delivers what outputs have, until the deadline, and lets go what they did deliver. Nothing is
