@@ -151,7 +151,8 @@ impl Outlet {
             && self.take(&Event { seq: seq.next(), origin, what: What::Ended }) == Took::Yes
     }
 
-    fn owe(&mut self, event: &Event<'_>) {
+    /// It is told of this before the next event of the ring that it takes.
+    pub(crate) fn owe(&mut self, event: &Event<'_>) {
         let owed = self.owed.entry(event.origin.id).or_default();
         match &event.what {
             What::Record(record) => {

@@ -233,7 +233,7 @@ impl Sidecar {
             self.reload(reload(), say);
         }
         let all = self.inputs.look(&mut self.engine, &self.places, say);
-        self.inputs.prune(&mut self.engine);
+        self.inputs.prune(&mut self.engine, say);
         self.engine.flush();
         self.engine.let_go();
         self.look_at_notes(say);
@@ -297,7 +297,6 @@ impl Sidecar {
                     if vanished {
                         self.places.forget(&uuid);
                     }
-                    self.inputs.ended(&uuid, say);
                 }
             }
         }

@@ -426,3 +426,39 @@ fn the_place_in_an_observed_ring_is_there_from_the_first_moment_and_outlives_its
     let notes = second.notes();
     assert!(matches!(&notes[..], [Note::Ended { vanished: true, saved: None, .. }]), "{notes:?}");
 }
+
+#[test]
+fn what_a_dead_producer_refused_and_never_told_is_told_before_the_end_of_its_ring() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut producer = ring(dir.path(), "one", Policy::Drop);
+    let path = dir.path().join("one");
+    let (all, some) = (Scripted::ready(), Scripted::ready());
+    let written = publish(&mut producer, 0..10_000);
+    drop(producer);
+    let untold = Stat::read(path.clone()).unwrap().totals.unwrap().untold().records;
+    assert_eq!(untold, 10_000 - written);
+    let mut first = engine(&[("all", Delivery::Required, &all)]);
+    attach(&mut first, &path);
+    let input = first.rings().next().unwrap().origin.home.clone();
+    let input = Input::new(Place::Ring(Home::from(&*input)));
+    until(&mut first, "all came", |engine| {
+        all.records().len() as u64 == written && engine.is_settled()
+    });
+    // It stays, and another producer may come and tell.
+    first.drop_input(&input);
+    until(&mut first, "it is gone", |engine| engine.rings().count() == 0);
+    assert_eq!(all.lost("full"), 0);
+    drop(first);
+    let all = Scripted::ready();
+    let mut second =
+        engine(&[("all", Delivery::Required, &all), ("some", Delivery::BestEffort, &some)]);
+    attach(&mut second, &path);
+    let uuid = second.rings().next().unwrap().origin.uuid;
+    std::fs::remove_file(&path).unwrap();
+    second.vanish(&uuid);
+    until(&mut second, "it is gone", |engine| engine.rings().count() == 0);
+    for output in [&all, &some] {
+        assert_eq!(output.lost("full"), untold);
+        assert_eq!(output.told().last(), Some(&Told::Ended("one".into())));
+    }
+}

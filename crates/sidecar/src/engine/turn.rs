@@ -2,8 +2,8 @@
 
 use super::{Engine, Note, Turn};
 use crate::outlet::{Offered, Outlet, Seq};
-use crate::ring::Stage;
-use perfring_consumer::{Item, Record, Types};
+use crate::ring::{Ring, Stage};
+use perfring_consumer::{Cause, Count, Item, Lost, Record, Totals, Types};
 use perfring_export::{Event, Loss, LossCause, Origin, OutputError, Rec, Shapes, What};
 use perfring_set::SourceId;
 use std::time::Instant;
@@ -238,6 +238,11 @@ impl Engine {
                 && self.merge.is_drained(id)
             {
                 ring.stage = Stage::Ending;
+                if ring.vanished
+                    && let Some(totals) = ring.shapes.totals()
+                {
+                    owe_untold(&mut self.outlets, ring, &totals);
+                }
             }
             if ring.stage == Stage::Ending {
                 if ring.source.is_none() {
@@ -262,6 +267,22 @@ impl Engine {
             } else {
                 self.leaving.push(id);
             }
+        }
+    }
+
+    /// Reads this ring no more, of which all is delivered, so that somebody else can hold it.
+    pub(crate) fn let_loose(&mut self, id: SourceId) {
+        drop(self.merge.remove(id));
+    }
+
+    /// This ring was read to its end and removed; these were its books.
+    pub(crate) fn removed(&mut self, id: SourceId, totals: &Totals) {
+        let Some(ring) = self.rings.get_mut(&id) else { return };
+        ring.vanished = true;
+        if ring.stage == Stage::Reading {
+            ring.stage = Stage::Ending;
+            owe_untold(&mut self.outlets, ring, totals);
+            self.leave(id);
         }
     }
 
@@ -347,6 +368,23 @@ pub(super) fn begin(
     told
 }
 
+/// What a dead producer refused and never told, nobody tells once its ring is gone: it is owed to
+/// all, before the ring's end.
+fn owe_untold(outlets: &mut [Option<Outlet>], ring: &mut Ring, totals: &Totals) {
+    let untold = totals.producer.refused.since(totals.producer.told);
+    for (cause, Count { records, bytes }) in Cause::REFUSED.into_iter().zip(untold.all()) {
+        if records == 0 {
+            continue;
+        }
+        let pos = totals.head;
+        ring.figures.lost(&Lost { pos, records, bytes, cause });
+        let cause = LossCause::Ring(cause);
+        let loss = Loss { pos, records, bytes, cause, time: None, wall: None };
+        let event = Event { seq: 0, origin: ring.shapes.origin(), what: What::Lost(loss) };
+        outlets.iter_mut().flatten().for_each(|outlet| outlet.owe(&event));
+    }
+}
+
 /// Who was told of something.
 struct Knows {
     /// All that must have everything.
@@ -358,7 +396,7 @@ struct Knows {
 fn tell_end(
     outlets: &mut [Option<Outlet>],
     seq: &mut Seq,
-    ring: &mut crate::ring::Ring,
+    ring: &mut Ring,
     crowded: bool,
 ) -> Knows {
     let mut knows = Knows { required: true, all: true };
