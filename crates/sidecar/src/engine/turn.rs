@@ -311,8 +311,11 @@ impl Engine {
             self.checkpoint();
         }
         self.flush();
-        let outlets = self.outlets.iter_mut().flatten();
-        let errors = outlets.filter_map(|outlet| outlet.close(deadline).err()).collect();
+        // Those that must deliver first: the time is theirs.
+        let mut outlets: Vec<_> = self.outlets.iter_mut().flatten().collect();
+        outlets.sort_by_key(|outlet| !outlet.is_required());
+        let closed = outlets.into_iter().map(|outlet| outlet.close(deadline));
+        let errors = closed.filter_map(Result::err).collect();
         self.let_go();
         errors
     }
