@@ -190,6 +190,10 @@ impl Sidecar {
 
     fn work(&mut self, signals: &Signals, reload: Reload<'_>, say: &mut dyn FnMut(&str)) -> End {
         let mut pause = STALLED.0;
+        // All that is there at the start is merged from the start, however many rings there are.
+        while signals.stopped().is_none() && !self.inputs.look(&mut self.engine, &self.places, say)
+        {
+        }
         // What is there at the first look is what there is to be read once.
         let mut heads = None;
         loop {
