@@ -333,13 +333,15 @@ impl Engine {
         }
     }
 
-    /// A ring that is read has a file again, of this name. Whether it is read.
+    /// A ring that is read has a file again, of this name; while it has one, another of the same id
+    /// is a copy. Whether it is read.
     pub fn reappear(&mut self, uuid: &[u8; 16], home: &Home) -> bool {
         let Some(id) = self.by_uuid.get(uuid) else { return false };
         let Some(ring) = self.rings.get_mut(id) else { return false };
         if ring.stage == Stage::Reading {
-            ring.vanished = false;
-            ring.home = Some(home.clone());
+            if std::mem::take(&mut ring.vanished) {
+                ring.home = Some(home.clone());
+            }
             self.leaving.retain(|leaving| leaving != id);
         }
         ring.stage == Stage::Reading

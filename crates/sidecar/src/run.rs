@@ -240,6 +240,7 @@ impl Sidecar {
         self.inputs.prune(&mut self.engine, say);
         self.engine.flush();
         self.engine.let_go();
+        self.engine.see_off(); // also where turns are always full
         self.look_at_notes(say);
         self.tell_troubles(say);
         self.look_at_rules(signals, now, say);

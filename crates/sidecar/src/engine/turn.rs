@@ -59,7 +59,7 @@ impl Engine {
             self.flush();
         }
         self.let_go();
-        if self.pending.is_none() && !self.leaving.is_empty() && ended != Turn::More {
+        if ended != Turn::More {
             self.see_off();
         }
         ended
@@ -227,7 +227,10 @@ impl Engine {
     }
 
     /// Ends rings that are gone and read, and takes them out once all of theirs is delivered.
-    fn see_off(&mut self) {
+    pub(crate) fn see_off(&mut self) {
+        if self.pending.is_some() || self.leaving.is_empty() {
+            return;
+        }
         // What an output need not have must not keep ever more rings.
         let crowded = self.leaving.len() > super::LEAVING_MAX;
         for id in std::mem::take(&mut self.leaving) {
