@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use perfring_consumer::{Item, Snapshot, Stat};
 use perfring_producer::{Producer, RecordType};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[test]
 fn what_is_replayed_is_the_same_byte_for_byte_with_its_types() {
@@ -58,12 +58,13 @@ fn a_replay_keeps_distances_in_time() {
     let was = distance(Path::new(&ring));
     for (rate, parts) in [("1", 1), ("4", 4), ("20/s", was / 50_000_000)] {
         let again = place.path(&format!("again{}", parts));
+        let began = Instant::now();
         let done = run(&["replay", &file, &text(&again), "--rate", rate], b"");
         assert_eq!(done.code(), 0, "{}", done.err());
-        // Stamps are a little wrong; and the first record may be published late, never early.
-        let (least, now) = (was / parts.max(1), distance(&again));
-        println!("{was} ns, at rate {rate}: {now} ns");
-        assert!(now + 20_000_000 > least, "{rate}: {now} of {least}");
+        // However busy the machine is, the second does not come before its time.
+        let (least, took) = (was / parts.max(1), began.elapsed().as_nanos() as u64);
+        println!("{was} ns, at rate {rate}: {} ns", distance(&again));
+        assert!(took >= least, "{rate}: {took} of {least}");
     }
     run(&["replay", &file, &ring, "--rate", "0"], b"").refuses(2, "max");
 }
