@@ -6,6 +6,7 @@
 //! runs it with few records, to see that it works.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
+use nix::time::{ClockId, clock_gettime};
 use perfring_consumer::{Consumer, Item};
 use perfring_producer::{Options, Producer, RecordType, ReserveError};
 use perfring_set::{Merge, SourceId};
@@ -18,6 +19,9 @@ const RINGS: usize = 8;
 /// 64 bytes in all: a header, a stamp, six words.
 const WORDS: usize = 6;
 const DELAY: Duration = Duration::from_millis(100);
+/// The user and system time of this thread, and of all.
+const THREAD: ClockId = ClockId::CLOCK_THREAD_CPUTIME_ID;
+const PROCESS: ClockId = ClockId::CLOCK_PROCESS_CPUTIME_ID;
 
 struct Rings {
     dir: tempfile::TempDir,
@@ -76,7 +80,13 @@ fn record(ring: usize, number: u64) -> [u64; WORDS] {
     [ring as u64, number, 0, 0, 0, number]
 }
 
-/// Fills all rings, a record each in turns of `run`, then merges and releases; only that is timed.
+/// What a clock says.
+fn clock(id: ClockId) -> Duration {
+    Duration::from(clock_gettime(id).unwrap())
+}
+
+/// Fills all rings, a record each in turns of `run`, then merges and releases; only that is timed, by
+/// what it takes of a core: so a machine with other work to do says much the same.
 fn merge_filled(rounds: u64, run: u64) -> (u64, Duration) {
     let rings = Rings::new(1 << 20);
     let mut producers: Vec<_> = (0..RINGS).map(|at| rings.produce(at)).collect();
@@ -92,26 +102,26 @@ fn merge_filled(rounds: u64, run: u64) -> (u64, Duration) {
                 }
             }
         }
-        let start = Instant::now();
+        let start = clock(THREAD);
         // Until none is left: the last ones wait for the delay, which is not counted.
         while let Some(merged) = merge.next().unwrap() {
             check.take(&merged.item, merged.time, merged.late);
         }
-        took += start.elapsed();
+        took += clock(THREAD) - start;
         while check.next != number {
             merge.wait(Duration::from_secs(1));
-            let start = Instant::now();
+            let start = clock(THREAD);
             while let Some(merged) = merge.next().unwrap() {
                 check.take(&merged.item, merged.time, merged.late);
             }
-            took += start.elapsed();
+            took += clock(THREAD) - start;
         }
-        let start = Instant::now();
+        let start = clock(THREAD);
         for id in &ids {
             let mark = merge.mark(*id).unwrap();
             merge.release(*id, &mark);
         }
-        took += start.elapsed();
+        took += clock(THREAD) - start;
     }
     assert_eq!(check.late, 0);
     (check.records, took)
@@ -176,12 +186,6 @@ fn merge_live(records: u64) -> (u64, Duration) {
     (check.records, took)
 }
 
-/// The user and system time of this process.
-fn cpu() -> Duration {
-    let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID).unwrap();
-    Duration::from(time)
-}
-
 /// A thousand rings, of which ten get a record each hundredth of a second. Returns the share of a
 /// core that the merge took: the publishing is timed and taken off.
 fn idle(rings_count: usize, busy: usize, lasts: Duration) -> (u64, f64, Duration) {
@@ -191,15 +195,15 @@ fn idle(rings_count: usize, busy: usize, lasts: Duration) -> (u64, f64, Duration
     let (mut merge, ids) = rings.merge(rings_count, DELAY);
     let attach = attach.elapsed();
     merge.wait(DELAY * 3);
-    let (start, before) = (Instant::now(), cpu());
+    let (start, before) = (Instant::now(), clock(PROCESS));
     let (mut published, mut read, mut publishing) = (0u64, 0u64, Duration::ZERO);
     while start.elapsed() < lasts {
-        let (at, spent) = (Instant::now(), cpu());
+        let (at, spent) = (Instant::now(), clock(PROCESS));
         for producer in &mut producers[..busy] {
             producer.publish(RecordType::BYTES, bytemuck::bytes_of(&record(0, published))).unwrap();
             published += 1;
         }
-        publishing += cpu() - spent;
+        publishing += clock(PROCESS) - spent;
         let until = at + Duration::from_millis(10);
         loop {
             while let Some(merged) = merge.next().unwrap() {
@@ -215,7 +219,8 @@ fn idle(rings_count: usize, busy: usize, lasts: Duration) -> (u64, f64, Duration
             merge.wait(left);
         }
     }
-    let share = (cpu() - before - publishing).as_secs_f64() / start.elapsed().as_secs_f64();
+    let share =
+        (clock(PROCESS) - before - publishing).as_secs_f64() / start.elapsed().as_secs_f64();
     assert!(read > 0 && ids.len() == rings_count);
     (read, share, attach)
 }

@@ -3,7 +3,7 @@
 mod field;
 mod metadata;
 
-use crate::draft::trouble;
+use crate::draft::{directory, trouble};
 use crate::mangle::identifier;
 use crate::timeline::Timeline;
 use crate::{Event, Figures, Loss, Origin, Output, OutputError, Rec, Took, What};
@@ -95,8 +95,8 @@ impl Ctf {
     /// [`OutputError`], if it is there already and has something in it, or cannot be made.
     pub fn open(name: &str, options: &CtfOptions) -> Result<Self, OutputError> {
         let path = options.path.clone();
-        make_room(&path, options.overwrite)
-            .map_err(|error| trouble(name, "make", &path, &error))?;
+        let ours = |name: &str| name.starts_with("metadata") || name.starts_with("ring-");
+        directory(name, &path, options.overwrite, ours)?;
         let mut this = Ctf {
             name: name.into(),
             path,
@@ -271,22 +271,6 @@ impl Ctf {
 
 fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
     OpenOptions::new().create(true).append(true).open(path)?.write_all(bytes)
-}
-
-/// An empty directory: a new one, or one of a trace of ours that may go.
-fn make_room(path: &Path, overwrite: bool) -> io::Result<()> {
-    match std::fs::create_dir(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        other => return other,
-    }
-    let entries: Vec<_> = path.read_dir()?.collect::<io::Result<_>>()?;
-    let ours =
-        |name: &str| name == "metadata" || name == "metadata.part" || name.starts_with("ring-");
-    let all_ours = entries.iter().all(|entry| entry.file_name().to_str().is_some_and(ours));
-    if !entries.is_empty() && (!overwrite || !all_ours) {
-        return Err(io::ErrorKind::AlreadyExists.into());
-    }
-    entries.iter().try_for_each(|entry| std::fs::remove_file(entry.path()))
 }
 
 impl Output for Ctf {

@@ -1,7 +1,7 @@
 //! Files in the making.
 
 use crate::OutputError;
-use std::fs::{File, OpenOptions};
+use std::fs::{DirEntry, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -113,6 +113,29 @@ impl Write for Draft {
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
     }
+}
+
+/// An empty directory: a new one, or one of which all files may go, if `overwrite` says so.
+pub(crate) fn directory(
+    output: &str,
+    path: &Path,
+    overwrite: bool,
+    is_ours: impl Fn(&str) -> bool,
+) -> Result<(), OutputError> {
+    let make = || {
+        match std::fs::create_dir(path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            other => return other,
+        }
+        let entries = path.read_dir()?.collect::<io::Result<Vec<_>>>()?;
+        let is_ours = |entry: &DirEntry| entry.file_name().to_str().is_some_and(&is_ours);
+        let may_go = entries.is_empty() || overwrite && entries.iter().all(is_ours);
+        if !may_go {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
+        entries.iter().try_for_each(|entry| std::fs::remove_file(entry.path()))
+    };
+    make().map_err(|error| trouble(output, "make", path, &error))
 }
 
 /// An error of a file as a sentence.

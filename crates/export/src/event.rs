@@ -121,20 +121,32 @@ pub struct Loss {
 /// A position never comes twice in a ring, whoever produces into it, so a key has no epoch: the
 /// number of producers so far may be another when a record is handed on for the second time, and
 /// then its key would be.
+///
+/// ```
+/// use perfring_export::Key;
+/// let key = Key { uuid: [0xab; 16], pos: 4096, lost: None };
+/// assert_eq!(key.to_string(), "abababababababababababababababab-4096");
+/// let lost = Key { lost: Some("too_large"), ..key };
+/// assert_eq!(lost.to_string(), "abababababababababababababababab-4096-lost-too_large");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     /// The ring's id.
     pub uuid: [u8; 16],
     /// The position.
     pub pos: u64,
-    /// It is of a loss before the position, and not of the record at it.
-    pub is_loss: bool,
+    /// It is of a loss before the position, by this cause's name, and not of the record at it. There
+    /// can be several, each of another cause.
+    pub lost: Option<&'static str>,
 }
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let loss = if self.is_loss { "-lost" } else { "" };
-        write!(f, "{}-{}{loss}", uuid::Uuid::from_bytes(self.uuid).simple(), self.pos)
+        write!(f, "{}-{}", uuid::Uuid::from_bytes(self.uuid).simple(), self.pos)?;
+        match self.lost {
+            Some(cause) => write!(f, "-lost-{}", cause.replace(' ', "-")),
+            None => Ok(()),
+        }
     }
 }
 
@@ -142,11 +154,11 @@ impl Event<'_> {
     /// Its key; none if it is neither a record nor a loss.
     #[must_use]
     pub fn key(&self) -> Option<Key> {
-        let (pos, is_loss) = match &self.what {
-            What::Record(record) => (record.pos, false),
-            What::Lost(loss) => (loss.pos, true),
+        let (pos, lost) = match &self.what {
+            What::Record(record) => (record.pos, None),
+            What::Lost(loss) => (loss.pos, Some(loss.cause.name())),
             What::Began | What::Ended => return None,
         };
-        Some(Key { uuid: self.origin.uuid, pos, is_loss })
+        Some(Key { uuid: self.origin.uuid, pos, lost })
     }
 }

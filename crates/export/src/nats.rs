@@ -28,7 +28,9 @@
 //! A server remembers ids for the stream's duplicate window. If what was on its way is older than half
 //! of that when the connection is back, the output first reads the ids that the stream has on these
 //! subjects since, and sends only the others. So the window need not be as long as the longest outage.
-//! XX
+//! It costs the server some 250 bytes of memory for each message of the window (measured with 2.9):
+//! 100,000 a second and the usual two minutes are 3 GB. Where so much is sent, make it short: it need
+//! only be longer than a sidecar takes to be started again.
 //!
 //! What stays possible: a sidecar that is killed, and started again after more than the window, may
 //! send again what it had not yet released. The key in the header tells. And where the server refuses
@@ -38,8 +40,8 @@
 //!
 //! What an acknowledgement is worth is the server's to say: with storage on file it has been written,
 //! and the death of the server loses nothing; but a server alone syncs to disk only every two minutes
-//! (`sync_interval`), so a power loss may take what it acknowledged. `replicas: 3` or the server's
-//! `sync: always` is against that.
+//! (`sync_interval` in its configuration), so a power loss may take what it acknowledged. Against that
+//! is a shorter interval (`always`, from 2.10 on), or three replicas on different machines.
 //!
 //! # When something is wrong
 //!

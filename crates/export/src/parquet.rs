@@ -4,13 +4,14 @@ mod columns;
 mod slot;
 mod table;
 
-use crate::draft::{Draft, trouble};
+use crate::draft::{Draft, directory, trouble};
 use crate::{Event, Figures, Loss, Origin, Output, OutputError, Rec, Took, What};
 use ::parquet::errors::ParquetError;
 use columns::{Column, Of};
 use perfring_types::read::Value;
 use serde::Deserialize;
 use slot::Slot;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
@@ -136,8 +137,8 @@ impl Parquet {
     /// # Errors
     /// [`OutputError`], if it is there already and has something in it, or cannot be made.
     pub fn open(name: &str, options: &ParquetOptions) -> Result<Self, OutputError> {
-        let path = &options.path;
-        make_room(options).map_err(|error| trouble(name, "make", path, &error))?;
+        let ours = |name: &str| name.ends_with(".parquet") || name.ends_with(".part");
+        directory(name, &options.path, options.overwrite, ours)?;
         let untyped = vec![Column::new("damage", Of::Text), Column::new("payload", Of::Bytes)];
         let untyped = untyped.into_iter().enumerate();
         let untyped = untyped.map(|(at, column)| Column { path: vec![at], ..column }).collect();
@@ -189,7 +190,8 @@ impl Parquet {
     fn add(
         &mut self,
         at: usize,
-        row: slot::Row,
+        common_cells: Vec<Value>,
+        value: Cow<'_, Value>,
         bytes: usize,
         seq: u64,
     ) -> Result<(), OutputError> {
@@ -198,12 +200,12 @@ impl Parquet {
         slot.used = seq;
         if slot.columns().is_none() {
             self.waiting += bytes;
-            if slot.keep(row, bytes) {
+            if slot.keep((common_cells, value.into_owned()), bytes) {
                 self.found(at, common)?;
             }
         } else {
             self.start(at)?;
-            self.add_to_open(at, &row)?;
+            self.add_to_open(at, &common_cells, &value)?;
         }
         while self.waiting > self.options.memory {
             let largest = (0..self.slots.len()).max_by_key(|at| self.held(*at));
@@ -242,14 +244,19 @@ impl Parquet {
         let rows = slot.find(common);
         self.waiting -= held.min(self.waiting);
         self.start(at)?;
-        rows.iter().try_for_each(|row| self.add_to_open(at, row))
+        rows.iter().try_for_each(|(common, value)| self.add_to_open(at, common, value))
     }
 
-    fn add_to_open(&mut self, at: usize, row: &slot::Row) -> Result<(), OutputError> {
+    fn add_to_open(
+        &mut self,
+        at: usize,
+        common: &[Value],
+        value: &Value,
+    ) -> Result<(), OutputError> {
         let rows = self.options.rows;
         let before = self.held(at);
         let Some(slot) = self.slots.get_mut(at) else { return Ok(()) };
-        slot.add(row);
+        slot.add(common, value);
         let table = slot.table.as_ref();
         let (waiting, all) = table.map_or((0, 0), |table| (table.waiting, table.written));
         self.waiting += self.held(at) - before;
@@ -317,17 +324,18 @@ impl Parquet {
             kind.map_or(Value::Null, |kind| Value::Str(kind.name.clone())),
         ];
         let value = match record.value() {
-            Some(Ok(value)) => value.clone(),
+            Some(Ok(value)) => Cow::Borrowed(value),
             other => {
                 let damage = match other {
                     Some(Err(bad)) => Value::Str(bad.to_string()),
                     _ => Value::Null,
                 };
                 let payload = Value::Bytes(record.bytes.to_vec());
-                Value::Struct(vec![("damage".into(), damage), ("payload".into(), payload)])
+                let fields = vec![("damage".into(), damage), ("payload".into(), payload)];
+                Cow::Owned(Value::Struct(fields))
             }
         };
-        self.add(at, (common, value), 512 + 8 * record.bytes.len(), event.seq)
+        self.add(at, common, value, 512 + 8 * record.bytes.len(), event.seq)
     }
 
     fn loss(&mut self, event: &Event<'_>, loss: &Loss) -> Result<(), OutputError> {
@@ -341,7 +349,7 @@ impl Parquet {
             Value::U64(loss.records),
             Value::U64(loss.bytes),
         ];
-        self.add(LOSSES, (row, Value::Null), 512, event.seq)
+        self.add(LOSSES, row, Cow::Owned(Value::Null), 512, event.seq)
     }
 }
 
@@ -358,21 +366,6 @@ fn trouble_of(output: &str, options: &ParquetOptions, error: &ParquetError) -> O
     }
     let path = options.path.display();
     OutputError::new(output, format!("cannot write in {path}: {error}"))
-}
-
-/// An empty directory: a new one, or one whose Parquet files may go.
-fn make_room(options: &ParquetOptions) -> io::Result<()> {
-    match std::fs::create_dir(&options.path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        other => return other,
-    }
-    let entries: Vec<_> = options.path.read_dir()?.collect::<io::Result<_>>()?;
-    let ours = |name: &str| name.ends_with(".parquet") || name.ends_with(".part");
-    let all_ours = entries.iter().all(|entry| entry.file_name().to_str().is_some_and(ours));
-    if !entries.is_empty() && (!options.overwrite || !all_ours) {
-        return Err(io::ErrorKind::AlreadyExists.into());
-    }
-    entries.iter().try_for_each(|entry| std::fs::remove_file(entry.path()))
 }
 
 impl Output for Parquet {

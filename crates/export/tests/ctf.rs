@@ -273,6 +273,23 @@ fn what_is_flushed_can_be_read_while_more_comes() {
 }
 
 #[test]
+fn a_crash_leaves_whole_packets_and_what_describes_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trace");
+    let ring = lapped_ring(&dir.path().join("ring"), 1);
+    let mut out = Ctf::open("ctf", &options_of(&path)).unwrap();
+    ring.events(0, |event| {
+        if !matches!(event.what, What::Ended) {
+            out.take(event).unwrap();
+        }
+    });
+    drop(out);
+    let Some((shown, _)) = read(&path) else { return };
+    println!("{} of {} events", shown.len(), ring.items.len());
+    assert!(shown.len() > 100 && shown.len() < ring.items.len());
+}
+
+#[test]
 fn a_directory_of_something_else_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace");

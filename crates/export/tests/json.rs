@@ -157,7 +157,9 @@ fn a_torn_line_is_taken_away_and_a_file_has_one_writer() {
 fn what_cannot_be_a_file_is_refused_in_a_sentence() {
     let dir = tempfile::tempdir().unwrap();
     let missing = dir.path().join("none").join("x");
-    for (path, says) in [(missing.as_path(), "the directory must be there"), (dir.path(), "cannot write")] {
+    for (path, says) in
+        [(missing.as_path(), "the directory must be there"), (dir.path(), "cannot write")]
+    {
         let error = JsonLines::open("json", &options(path)).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
     }

@@ -7,7 +7,7 @@ mod common;
 use common::shapes::{JSON, TAGGED, full_ring, lapped_ring, publish, tagged};
 use common::{Followed, close, python, skip};
 use perfring_consumer::RecordType;
-use perfring_export::{Output, Parquet, ParquetOptions};
+use perfring_export::{Parquet, ParquetOptions};
 use perfring_producer::{Options, Producer};
 use perfring_types::read::Value;
 use perfring_types::{Encoding, Schema};

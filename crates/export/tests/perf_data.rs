@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::shapes::{BYTES, TEXT, full_ring, lapped_ring};
+use common::shapes::{BYTES, TEXT, full_ring, kernel_ring, lapped_ring};
 use common::{Followed, Kept, close, run, skip};
 use perfring_export::{Output, PerfData, PerfDataOptions};
 use perfring_producer::{Options, Producer};
@@ -140,6 +140,18 @@ fn processes_have_their_names() {
     // 15 bytes, as the kernel's own.
     assert!(last.starts_with("a shop é of al perfring:Log: "), "{last}");
     assert!(last.contains("body=hello"), "{last}");
+}
+
+#[test]
+fn the_kernels_records_are_of_their_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("perf.data");
+    let mut out = PerfData::open("perf", &options_of(&path)).unwrap();
+    kernel_ring(&dir.path().join("ring"), 1).export(&mut out);
+    close(out);
+    let Some(shown) = perf(&["script", "-F", "trace:pid,tid,event"], &path) else { return };
+    let tids: Vec<_> = shown.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
+    assert_eq!(tids, ["10/11", "10/12", "10/11"]);
 }
 
 /// The samples' raw data, as the file has it.

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::shapes::{full_ring, lapped_ring};
+use common::shapes::{full_ring, kernel_ring, lapped_ring};
 use common::{Followed, close, python, skip};
 use perfring_export::{Output, Perfetto, PerfettoOptions};
 use perfring_telemetry::{
@@ -16,8 +16,8 @@ use std::path::Path;
 
 /// The events of a trace; `None` if there is nothing to read it with.
 fn read(path: &Path) -> Option<Vec<Json>> {
-    let module = "perfetto.protos.perfetto.trace.perfetto_trace_pb2";
-    let Some(out) = python(module, include_str!("readers/perfetto.py"), &[path.to_str().unwrap()])
+    let Some(out) =
+        python("perfetto", include_str!("readers/perfetto.py"), &[path.to_str().unwrap()])
     else {
         skip("Python has no perfetto (pip: perfetto, protobuf)");
         return None;
@@ -219,6 +219,20 @@ fn spans_logs_and_metrics_are_what_perfetto_calls_so() {
         let parent = &event["on"]["parent"];
         assert_eq!(parent, &json!({"pid": std::process::id(), "process": "shop"}));
     }
+}
+
+#[test]
+fn the_kernels_records_are_on_the_tracks_of_their_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trace.pftrace");
+    let mut out = Perfetto::open("trace", &options_of(&path)).unwrap();
+    kernel_ring(&dir.path().join("ring"), 1).export(&mut out);
+    close(out);
+    let Some(events) = read(&path) else { return };
+    let on: Vec<_> = events.iter().filter_map(|event| event.get("on")).collect();
+    let tids: Vec<_> = on.iter().map(|on| on["tid"].as_u64().unwrap()).collect();
+    assert_eq!(tids, [11, 12, 11]);
+    assert!(on.iter().all(|on| on["parent"]["pid"] == json!(10)));
 }
 
 #[test]

@@ -165,6 +165,16 @@ fn a_recording_of_a_recording_is_not_mistaken_for_it() {
     assert_eq!(missing, Missing::Exactly(2));
 }
 
+#[test]
+fn a_block_that_was_taken_out_is_missed() {
+    let mut file = whole(&[]);
+    let at = file.len() as u64;
+    file.extend(block(at, 5, 0, 1, &[]));
+    let (_, error) = read(&file);
+    let Some(ReadError::Damaged { at: place, missing, .. }) = error else { panic!("{error:?}") };
+    assert_eq!((place, missing), (at, Missing::Exactly(5)));
+}
+
 /// Frames, written by hand.
 #[derive(Default)]
 struct Frames(Vec<u8>);
@@ -300,7 +310,16 @@ fn one_is_gone_on_with_whatever_a_crash_left_at_its_end() {
     fs::write(&path, &damaged).unwrap();
     let there = read(&damaged).0;
     record_some(&path, Existing::Append).unwrap();
-    assert_eq!(read(&fs::read(&path).unwrap()).0, [there, seen].concat());
+    assert_eq!(read(&fs::read(&path).unwrap()).0, [there, seen.clone()].concat());
+
+    // Half a block that is longer than what comes.
+    let mut half = once.clone();
+    half.extend(block(once.len() as u64, 12, 1, 0, &[0; 90_000]));
+    half.truncate(half.len() - 8);
+    fs::write(&path, &half).unwrap();
+    record_some(&path, Existing::Append).unwrap();
+    let (found, error) = read(&fs::read(&path).unwrap());
+    assert!(error.is_none() && found == [seen.clone(), seen].concat(), "{error:?}");
 
     fs::write(&path, "something else").unwrap();
     let error = record_some(&path, Existing::Append).unwrap_err();

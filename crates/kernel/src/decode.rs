@@ -11,7 +11,6 @@ use perfring_consumer::{Cause, RecordType};
 use perfring_ring::KernelFrame;
 use perfring_types::PodRecord;
 use perfring_types::tagged::TaggedWriter;
-use std::collections::HashMap;
 
 /// `enum perf_event_type`.
 mod kind {
@@ -44,7 +43,6 @@ pub(crate) enum What {
 
 /// What all records have.
 struct Common {
-    identifier: u64,
     pid: u32,
     tid: u32,
     cpu: u32,
@@ -56,25 +54,27 @@ fn halves(word: u64) -> (u32, u32) {
     (u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h]))
 }
 
-/// The record of this frame: its time and what it is. The payload replaces what `payload` held.
+/// The record of this frame: its time and what it is, where a sample is one of `event`. (The
+/// identifier does not say: the kernel gives all who watch one event of a task that of the first of
+/// them, since it prepares a sample once.) The payload replaces what `payload` held.
 /// `None`: it is shorter than such a record can be.
 pub(crate) fn decode(
     frame: &KernelFrame,
     body: &[u64],
-    events: &HashMap<u64, EventKind>,
+    event: EventKind,
     payload: &mut Vec<u8>,
 ) -> Option<(u64, What)> {
     payload.clear();
     if frame.kind == kind::SAMPLE {
-        let &[identifier, ip, task, time, addr, cpu, period] = body.first_chunk()?;
+        let &[_identifier, ip, task, time, addr, cpu, period] = body.first_chunk()?;
         let ((pid, tid), (cpu, _)) = (halves(task), halves(cpu));
-        let common = Common { identifier, pid, tid, cpu };
-        let kind = sample(&common, frame.misc, [period, ip, addr], events, payload);
+        let common = Common { pid, tid, cpu };
+        let kind = sample(&common, frame.misc, [period, ip, addr], event, payload);
         return Some((time, What::Record(kind)));
     }
-    let (body, &[task, time, cpu, identifier]) = body.split_last_chunk()?;
+    let (body, &[task, time, cpu, _identifier]) = body.split_last_chunk()?;
     let ((pid, tid), (cpu, _)) = (halves(task), halves(cpu));
-    let common = Common { identifier, pid, tid, cpu };
+    let common = Common { pid, tid, cpu };
     Some((time, other(frame, body, &common, payload)?))
 }
 
@@ -93,11 +93,11 @@ fn sample(
     common: &Common,
     misc: u16,
     [period, ip, addr]: [u64; 3],
-    events: &HashMap<u64, EventKind>,
+    event: EventKind,
     payload: &mut Vec<u8>,
 ) -> RecordType {
     use EventKind as E;
-    let Common { pid, tid, cpu, .. } = *common;
+    let Common { pid, tid, cpu } = *common;
     let mode = match misc & MISC_MODE {
         1 => r::Mode::Kernel,
         2 => r::Mode::User,
@@ -107,24 +107,24 @@ fn sample(
         _ => r::Mode::Unknown,
     };
     let mode = mode.into();
-    match events.get(&common.identifier) {
-        Some(E::CpuClock) => sample!(CpuClock, payload, pid, tid, cpu, mode, period, ip),
-        Some(E::TaskClock) => sample!(TaskClock, payload, pid, tid, cpu, mode, period, ip),
-        Some(E::ContextSwitches) => {
+    match event {
+        E::CpuClock => sample!(CpuClock, payload, pid, tid, cpu, mode, period, ip),
+        E::TaskClock => sample!(TaskClock, payload, pid, tid, cpu, mode, period, ip),
+        E::ContextSwitches => {
             sample!(ContextSwitch, payload, pid, tid, cpu, mode, period)
         }
-        Some(E::CpuMigrations) => sample!(CpuMigration, payload, pid, tid, cpu, mode, period),
-        Some(E::CgroupSwitches) => sample!(CgroupSwitch, payload, pid, tid, cpu, mode, period),
-        Some(E::PageFaults) => sample!(PageFault, payload, pid, tid, cpu, mode, period, ip, addr),
-        Some(E::MinorFaults) => sample!(MinorFault, payload, pid, tid, cpu, mode, period, ip, addr),
-        Some(E::MajorFaults) => sample!(MajorFault, payload, pid, tid, cpu, mode, period, ip, addr),
-        Some(E::AlignmentFaults) => {
+        E::CpuMigrations => sample!(CpuMigration, payload, pid, tid, cpu, mode, period),
+        E::CgroupSwitches => sample!(CgroupSwitch, payload, pid, tid, cpu, mode, period),
+        E::PageFaults => sample!(PageFault, payload, pid, tid, cpu, mode, period, ip, addr),
+        E::MinorFaults => sample!(MinorFault, payload, pid, tid, cpu, mode, period, ip, addr),
+        E::MajorFaults => sample!(MajorFault, payload, pid, tid, cpu, mode, period, ip, addr),
+        E::AlignmentFaults => {
             sample!(AlignmentFault, payload, pid, tid, cpu, mode, period, ip, addr)
         }
-        Some(E::EmulationFaults) => {
+        E::EmulationFaults => {
             sample!(EmulationFault, payload, pid, tid, cpu, mode, period, ip, addr)
         }
-        Some(E::Switches | E::Tasks | E::Mappings) | None => {
+        E::Switches | E::Tasks | E::Mappings => {
             sample!(Sample, payload, pid, tid, cpu, mode, period, ip, addr)
         }
     }
@@ -137,7 +137,7 @@ fn other(
     common: &Common,
     payload: &mut Vec<u8>,
 ) -> Option<What> {
-    let Common { pid, tid, cpu, .. } = *common;
+    let Common { pid, tid, cpu } = *common;
     let switched = match (frame.misc & MISC_13 != 0, frame.misc & MISC_PREEMPTED != 0) {
         (false, _) => r::Switched::In,
         (true, false) => r::Switched::Out,

@@ -112,15 +112,17 @@ impl EventKind {
         self.config() != 9
     }
 
-    /// What the kernel is asked for, with a clock's period, for these kinds.
+    /// What the kernel is asked for, with a clock's period, for each ring of a processor: the kind
+    /// that its samples are of, and its events.
     ///
-    /// All that are no samples are one event: the kernel tells of tasks to each event that wants to
-    /// know of them, or of mappings.
-    pub(crate) fn specs(
+    /// Each kind of samples has a ring of its own, as nothing in a sample says of which kind it is.
+    /// All that are no samples are one event, in the first ring: the kernel tells of tasks to each
+    /// event that wants to know of them, or of mappings.
+    pub(crate) fn rings(
         kinds: &[EventKind],
         clock_period_ns: u64,
         wakeup_bytes: u32,
-    ) -> Vec<(EventKind, KernelEventSpec)> {
+    ) -> Vec<(EventKind, Vec<KernelEventSpec>)> {
         let plain = KernelEventSpec {
             config: 0,
             period: 0,
@@ -128,24 +130,26 @@ impl EventKind {
             user_only: false,
             wakeup_bytes,
         };
-        let mut specs: Vec<(EventKind, KernelEventSpec)> = Vec::new();
-        let wanted = |kind| kinds.contains(&kind);
-        let also = Also {
-            tasks: wanted(E::Tasks),
-            mappings: wanted(E::Mappings),
-            switches: wanted(E::Switches),
-        };
-        for kind in E::ALL.into_iter().filter(|kind| kinds.contains(kind)) {
-            let config = kind.config();
-            if kind.has_samples() {
-                let clock = matches!(kind, E::CpuClock | E::TaskClock);
-                let period = if clock { clock_period_ns } else { 1 };
-                specs.push((kind, KernelEventSpec { config, period, ..plain }));
-            } else if specs.iter().all(|(_, spec)| spec.config != config) {
-                specs.push((kind, KernelEventSpec { config, also, ..plain }));
+        let mut rings: Vec<(EventKind, Vec<KernelEventSpec>)> = Vec::new();
+        let wanted = |kind: &EventKind| kinds.contains(kind);
+        for kind in E::ALL.into_iter().filter(wanted).filter(|kind| kind.has_samples()) {
+            let clock = matches!(kind, E::CpuClock | E::TaskClock);
+            let period = if clock { clock_period_ns } else { 1 };
+            rings.push((kind, vec![KernelEventSpec { config: kind.config(), period, ..plain }]));
+        }
+        if let Some(kind) = E::ALL.into_iter().filter(wanted).find(|kind| !kind.has_samples()) {
+            let also = Also {
+                tasks: wanted(&E::Tasks),
+                mappings: wanted(&E::Mappings),
+                switches: wanted(&E::Switches),
+            };
+            let spec = KernelEventSpec { config: kind.config(), also, ..plain };
+            match rings.first_mut() {
+                Some((_, specs)) => specs.push(spec),
+                None => rings.push((kind, vec![spec])),
             }
         }
-        specs
+        rings
     }
 }
 

@@ -3,7 +3,7 @@
 //! records.
 //!
 //! perfring's rings have the layout of the kernel's, so the same algorithm reads both. [`open`]
-//! gives a [`KernelRing`] for each processor; its records come with a type ([`types`]) and a stamp
+//! gives a [`KernelRing`] for each processor and event; its records come with a type ([`types`]) and a stamp
 //! of the clock that perfring's stamps are of.
 //!
 //! | event | record |
@@ -15,6 +15,11 @@
 //! | `switches` | `perf.Switch`; of the whole machine `perf.SwitchCpuWide` |
 //! | `tasks` | `perf.Comm`, `perf.Fork`, `perf.Exit` |
 //! | `mappings` | `perf.Mmap2`; the kernel adds `perf.Fork` and `perf.Exit`, without which mappings could not be followed |
+//!
+//! One thing is the kernel's to mend: since Linux 6.3 it prepares a sample once for all who watch the
+//! same event of a task. If one of them has another clock, as `perf record -e context-switches` has, some
+//! samples come with a stamp of that clock. The records of `switches`, `tasks` and `mappings` are each
+//! their own, and always right.
 //!
 //! A [`KernelRing`] is a [`Source`](perfring_set::Source): what a [`Merge`](perfring_set::Merge) puts in
 //! the order of time with any rings of perfring's.

@@ -2,7 +2,6 @@
 
 use crate::{EventKind, KernelRing};
 use perfring_shm::{KernelEvent, KernelEventSpec, MappedKernel, NoEvent, Whose};
-use std::collections::HashMap;
 use std::fs;
 use std::io;
 use thiserror::Error;
@@ -26,9 +25,10 @@ pub struct Options {
     pub events: Vec<EventKind>,
     /// Whose.
     pub target: Target,
-    /// Bytes of each ring's data area: a power of two of whole pages. Default 512 KiB, which is what
-    /// a user may have for each processor on most systems (`/proc/sys/kernel/perf_event_mlock_kb`).
-    pub data_size: u64,
+    /// Bytes of each ring's data area: a power of two of whole pages. Default as many as make 512 KiB
+    /// with the other rings of the processor, which is what a user may have for each on most systems
+    /// (`/proc/sys/kernel/perf_event_mlock_kb`).
+    pub data_size: Option<u64>,
     /// How often the clocks are looked at, ns. Default 1 ms.
     pub clock_period_ns: u64,
 }
@@ -50,7 +50,7 @@ impl Options {
         Options {
             events: vec![EventKind::ContextSwitches],
             target,
-            data_size: 512 << 10,
+            data_size: None,
             clock_period_ns: 1_000_000,
         }
     }
@@ -189,33 +189,41 @@ fn sandbox() -> &'static str {
     }
 }
 
-/// Opens a ring for each processor, with all the events in it. They write from now on.
+/// Opens rings: on each processor one for each event that has samples, and if there is none, one.
+/// They are written from now on.
 ///
 /// # Errors
 /// See [`OpenError`].
 pub fn open(options: &Options) -> Result<Vec<KernelRing>, OpenError> {
-    // Whoever waits is woken at a quarter of a ring: the rest is for what comes before it reads.
-    let wakeup = u32::try_from(options.data_size / 4).unwrap_or(u32::MAX);
-    let specs = EventKind::specs(&options.events, options.clock_period_ns, wakeup);
-    let Some((first, _)) = specs.first() else { return Err(OpenError::Nothing) };
-    if !options.data_size.is_power_of_two() {
-        return Err(OpenError::Size { size: options.data_size });
+    let kinds = EventKind::rings(&options.events, 0, 0).len();
+    let data_size = options
+        .data_size
+        .unwrap_or_else(|| (SIZE / kinds.max(1).next_power_of_two() as u64).max(SIZE_MIN));
+    if !data_size.is_power_of_two() {
+        return Err(OpenError::Size { size: data_size });
     }
+    // Whoever waits is woken at a quarter of a ring: the rest is for what comes before it reads.
+    let wakeup = u32::try_from(data_size / 4).unwrap_or(u32::MAX);
+    let wanted = EventKind::rings(&options.events, options.clock_period_ns, wakeup);
+    let Some((first, _)) = wanted.first() else { return Err(OpenError::Nothing) };
     let cpus = cpus();
     let tids = match options.target {
         Target::Process(pid) => Some(threads(pid)?),
         Target::System => None,
     };
-    let needed = specs.len() * cpus.len() * tids.as_ref().map_or(1, Vec::len);
-    let asked = Asked { options, needed };
+    let specs: usize = wanted.iter().map(|(_, specs)| specs.len()).sum();
+    let needed = specs * cpus.len() * tids.as_ref().map_or(1, Vec::len);
+    let asked = Asked { target: options.target, data_size, needed };
     let mut rings = Vec::new();
     for cpu in cpus {
         let whose: Vec<Whose> = match &tids {
             Some(tids) => tids.iter().map(|tid| Whose::Thread { tid: *tid, cpu }).collect(),
             None => vec![Whose::Cpu(cpu)],
         };
-        if let Some(ring) = asked.ring(&specs, &whose)? {
-            rings.push(KernelRing::new(ring.0, ring.1, cpu));
+        for (kind, specs) in &wanted {
+            if let Some(mapped) = asked.ring(*kind, specs, &whose)? {
+                rings.push(KernelRing::new(mapped, *kind, cpu));
+            }
         }
     }
     match (rings.is_empty(), options.target) {
@@ -228,38 +236,42 @@ pub fn open(options: &Options) -> Result<Vec<KernelRing>, OpenError> {
     Ok(rings)
 }
 
-struct Asked<'a> {
-    options: &'a Options,
+/// Bytes of all rings of a processor, unless the caller says so.
+const SIZE: u64 = 512 << 10;
+/// No ring is smaller, unless the caller says so.
+const SIZE_MIN: u64 = 64 << 10;
+
+struct Asked {
+    target: Target,
+    data_size: u64,
     needed: usize,
 }
 
-type Spec = (EventKind, KernelEventSpec);
-type Identified = (MappedKernel, HashMap<u64, EventKind>);
-
-impl Asked<'_> {
-    /// The ring of one processor; none if none of the threads lives any more, or the processor is
+impl Asked {
+    /// A ring of one processor; none if none of the threads lives any more, or the processor is
     /// off.
-    fn ring(&self, specs: &[Spec], whose: &[Whose]) -> Result<Option<Identified>, OpenError> {
-        let (mut ids, mut events) = (HashMap::new(), Vec::new());
+    fn ring(
+        &self,
+        kind: EventKind,
+        specs: &[KernelEventSpec],
+        whose: &[Whose],
+    ) -> Result<Option<MappedKernel>, OpenError> {
+        let mut events = Vec::new();
         for whose in whose {
-            for (kind, spec) in specs {
-                let Some(event) = self.event(*kind, *spec, *whose)? else { continue };
-                let failed =
-                    |source| OpenError::Io { event: *kind, step: "asking for its number", source };
-                ids.insert(event.id().map_err(failed)?, *kind);
-                events.push(event);
+            for spec in specs {
+                events.extend(self.event(kind, *spec, *whose)?);
             }
         }
-        let Some((event, _)) = specs.first().filter(|_| !events.is_empty()) else {
+        if events.is_empty() {
             return Ok(None);
-        };
-        let size = self.options.data_size;
+        }
+        let size = self.data_size;
         let mapped = MappedKernel::map(events, size).map_err(|source| match source.kind() {
             io::ErrorKind::PermissionDenied => OpenError::Memory { size },
             io::ErrorKind::InvalidInput => OpenError::Size { size },
-            _ => OpenError::Io { event: *event, step: "mapping its ring", source },
+            _ => OpenError::Io { event: kind, step: "mapping its ring", source },
         })?;
-        Ok(Some((mapped, ids)))
+        Ok(Some(mapped))
     }
 
     /// An event; none if its thread has ended, or its processor is off.
@@ -282,7 +294,7 @@ impl Asked<'_> {
             Ok(event) => return Ok(Some(event)),
             Err(NoEvent::Gone) => return Ok(None),
             Err(NoEvent::Forbidden) => {
-                let of = match self.options.target {
+                let of = match self.target {
                     Target::Process(pid) => format!("of process {pid}"),
                     Target::System => "of the whole machine".to_owned(),
                 };

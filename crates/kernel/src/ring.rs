@@ -7,7 +7,6 @@ use perfring_consumer::{
     Mark, Record,
 };
 use perfring_shm::{KernelEvents, MappedKernel};
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -18,7 +17,7 @@ const ASK: Duration = Duration::from_millis(20);
 /// Readings of the clocks of which the narrowest counts.
 const READINGS: u32 = 3;
 
-/// A ring that the kernel writes, of one processor. Its records are decoded to such as
+/// A ring that the kernel writes, of one processor and one kind of events. Its records are decoded to such as
 /// [`types`](crate::types) tells of, and stamped on the clock of perfring's stamps.
 ///
 /// It is read ahead of what is released: the kernel gets space back only up to where
@@ -53,7 +52,7 @@ const READINGS: u32 = 3;
 #[derive(Debug)]
 pub struct KernelRing {
     mapped: MappedKernel,
-    events: HashMap<u64, EventKind>,
+    event: EventKind,
     cpu: i32,
     uuid: [u8; 16],
     /// Up to where it was read.
@@ -121,12 +120,12 @@ struct Read {
 }
 
 impl KernelRing {
-    pub(crate) fn new(mapped: MappedKernel, events: HashMap<u64, EventKind>, cpu: i32) -> Self {
+    pub(crate) fn new(mapped: MappedKernel, event: EventKind, cpu: i32) -> Self {
         let uuid = *uuid::Uuid::new_v4().as_bytes();
         let pos = mapped.released();
         KernelRing {
             mapped,
-            events,
+            event,
             cpu,
             uuid,
             cursor: pos,
@@ -226,7 +225,7 @@ impl KernelRing {
         let Some(frame) = self.mapped.peek(self.cursor, &mut self.body)? else { return Ok(()) };
         let payload = &mut self.spare.payload;
         let (time, what) =
-            decode(&frame, &self.body, &self.events, payload).ok_or(Corrupt { pos: frame.pos })?;
+            decode(&frame, &self.body, self.event, payload).ok_or(Corrupt { pos: frame.pos })?;
         let payload = std::mem::take(payload);
         let (pos, end, what) = (frame.pos, frame.end(), Some(what));
         self.next = Some(Read { pos, end, time, what, payload });
@@ -296,6 +295,13 @@ impl KernelRing {
             }
         }
         Ok([narrowest.1].into_iter().collect())
+    }
+
+    /// What its samples are of; if it has none, something else that was asked for. All that are no
+    /// samples stand in one ring of the processor.
+    #[must_use]
+    pub fn event(&self) -> EventKind {
+        self.event
     }
 
     /// The processor.

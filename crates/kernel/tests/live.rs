@@ -165,10 +165,31 @@ fn each_context_switch_of_a_process_is_a_record_no_more_and_no_less() {
 }
 
 #[test]
+fn two_who_watch_the_same_see_the_same() {
+    let mut child = Driven::start(ECHO);
+    let before = child.switches_at_rest();
+    let events = [EventKind::PageFaults, EventKind::CpuMigrations, EventKind::ContextSwitches];
+    let Some(mut first) = rings(&options(child.pid(), &events)) else { return };
+    let Some(mut second) = rings(&options(child.pid(), &events)) else { return };
+    while child.switches_at_rest() < before + 100 {
+        child.ask("line");
+    }
+    let switches = child.switches_at_rest() - before;
+    let types = types();
+    for rings in [&mut first, &mut second] {
+        let mut seen = Seen::default();
+        seen.drain(rings, &types);
+        assert_eq!(seen.count("perf.Sample"), 0);
+        assert_eq!(seen.count(ContextSwitch::SCHEMA.name), switches);
+    }
+}
+
+#[test]
 fn what_finds_no_room_is_counted_to_the_last_record() {
     let mut child = Driven::start(ECHO);
     let before = child.switches_at_rest();
-    let small = Options { data_size: 4096, ..options(child.pid(), &[EventKind::ContextSwitches]) };
+    let small =
+        Options { data_size: Some(4096), ..options(child.pid(), &[EventKind::ContextSwitches]) };
     let Some(mut rings) = rings(&small) else { return };
     let (types, mut seen) = (types(), Seen::default());
     // A page holds 63 records of 64 bytes. Twice as many as all rings hold, then room, then again,
@@ -201,7 +222,8 @@ fn what_finds_no_room_is_counted_to_the_last_record() {
 fn a_ring_of_one_page_is_read_for_many_laps_in_order() {
     let mut child = Driven::start(ECHO);
     let before = child.switches_at_rest();
-    let small = Options { data_size: 4096, ..options(child.pid(), &[EventKind::ContextSwitches]) };
+    let small =
+        Options { data_size: Some(4096), ..options(child.pid(), &[EventKind::ContextSwitches]) };
     let Some(mut rings) = rings(&small) else { return };
     let (types, mut seen) = (types(), Seen::default());
     let mut marks = vec![0; rings.len()];
@@ -230,6 +252,7 @@ fn page_faults_stand_between_our_own_records_in_time() {
     let Some(mut rings) = rings(&options(std::process::id(), &[EventKind::PageFaults])) else {
         return;
     };
+    let mut all = 0;
     // More than a round of ours, so that some stamps are of the counter and some of the clock.
     for round in 0..20u8 {
         let len = 64 * 4096;
@@ -261,10 +284,11 @@ fn page_faults_stand_between_our_own_records_in_time() {
             ring.release_to(&mark);
         }
         println!("round {round}: {faults} faults within {} us", (to - from) / 1000);
-        // A page each, or larger pages; or the allocator had them already.
-        assert!(faults > 0 || round > 0, "no fault seen");
+        // A page each, or larger pages; the first may be of memory that somebody used before.
+        all += faults;
         std::mem::forget(memory); // so that the next is new
     }
+    assert!(all > 0, "no fault seen");
 }
 
 #[test]
@@ -301,7 +325,7 @@ fn threads_and_processes_that_a_process_starts_are_seen_and_its_end_too() {
 fn a_clock_ticks_while_a_task_runs_and_wakes_whoever_waits() {
     let fast = Options {
         clock_period_ns: 100_000,
-        data_size: 4096,
+        data_size: Some(4096),
         ..options(std::process::id(), &[EventKind::TaskClock])
     };
     let Some(mut rings) = rings(&fast) else { return };
@@ -358,7 +382,7 @@ fn what_cannot_be_had_is_said() {
     let me = std::process::id();
     assert!(matches!(open(&options(me, &[])), Err(OpenError::Nothing)));
     for data_size in [0, 1, 4095, 1 << 11, 3 << 12] {
-        let odd = Options { data_size, ..options(me, &[EventKind::PageFaults]) };
+        let odd = Options { data_size: Some(data_size), ..options(me, &[EventKind::PageFaults]) };
         if let Err(error) = open(&odd) {
             assert!(error.is_forbidden() || matches!(error, OpenError::Size { .. }), "{error}");
         } else {

@@ -30,6 +30,9 @@ pub struct NoRing {
     pub why: String,
 }
 
+/// What a directory holds: rings, open, and what is none.
+pub type Listing = (Vec<(RingEntry, RingFile)>, Vec<NoRing>);
+
 /// Why a name is not told as a ring.
 pub(crate) enum Not {
     /// There is nothing of this name any more.
@@ -85,8 +88,7 @@ pub(crate) fn is_hidden(name: &OsStr) -> bool {
 ///
 /// # Errors
 /// [`SetError::Dir`] if the directory is missing, or cannot be read.
-#[expect(clippy::type_complexity, reason = "two lists")]
-pub fn list(dir: impl AsRef<Path>) -> Result<(Vec<(RingEntry, RingFile)>, Vec<NoRing>), SetError> {
+pub fn list(dir: impl AsRef<Path>) -> Result<Listing, SetError> {
     let dir = dir.as_ref();
     let failed = |source| SetError::Dir { dir: dir.to_owned(), step: "reading it", source };
     let (mut rings, mut others) = (Vec::new(), Vec::new());

@@ -1,12 +1,25 @@
 //! A heap of sources by what is next in them: the least first.
 
-/// A source, and the time of what is next in it.
+/// A source, and the time of what is next in it: by that first, and by the source where it is the same.
+/// One number, as two of them are compared for every record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Next {
-    /// By this first,
-    pub(crate) time: u64,
-    /// and by the source where that is the same.
-    pub(crate) slot: u32,
+pub(crate) struct Next(u128);
+
+impl Next {
+    #[inline]
+    pub(crate) fn new(time: u64, slot: u32) -> Self {
+        Next(u128::from(time) << 64 | u128::from(slot))
+    }
+
+    #[inline]
+    pub(crate) fn time(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+
+    #[inline]
+    pub(crate) fn slot(self) -> u32 {
+        self.0 as u32
+    }
 }
 
 /// The least of those in it is at hand; another may take its place in one step.
@@ -41,36 +54,38 @@ impl Heap {
 
     pub(crate) fn pop(&mut self) -> Option<Next> {
         let last = self.all.pop()?;
-        Some(if self.all.is_empty() { last } else { self.replace(last) })
+        let first = self.first().unwrap_or(last);
+        self.replace_first(last);
+        Some(first)
     }
 
-    /// Takes the first and puts another in. The heap is not empty.
+    /// Puts one in the place of the first, if there is one.
     #[inline]
-    pub(crate) fn replace(&mut self, next: Next) -> Next {
+    pub(crate) fn replace_first(&mut self, next: Next) {
         let all = &mut self.all[..];
-        let first = all[0];
-        let mut at = 0;
-        loop {
-            let mut down = 2 * at + 1;
-            if down >= all.len() {
+        let (mut at, mut down) = (0, 1);
+        while down + 1 < all.len() {
+            // Which of the two is as good as random: added, and not jumped over.
+            down += usize::from(all[down + 1] < all[down]);
+            let least = all[down];
+            if next <= least {
                 break;
             }
-            if down + 1 < all.len() && all[down + 1] < all[down] {
-                down += 1;
-            }
-            if next <= all[down] {
-                break;
-            }
+            all[at] = least;
+            (at, down) = (down, 2 * down + 1);
+        }
+        if down + 1 == all.len() && all[down] < next {
             all[at] = all[down];
             at = down;
         }
-        all[at] = next;
-        first
+        if let Some(to) = all.get_mut(at) {
+            *to = next;
+        }
     }
 
     /// Takes a source out, wherever it is.
     pub(crate) fn remove(&mut self, slot: u32) {
         let before = std::mem::take(&mut self.all);
-        before.into_iter().filter(|next| next.slot != slot).for_each(|next| self.push(next));
+        before.into_iter().filter(|next| next.slot() != slot).for_each(|next| self.push(next));
     }
 }

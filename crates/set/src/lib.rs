@@ -17,7 +17,7 @@ mod source;
 mod watch;
 
 pub use dir::{RingSet, SetError, SetOptions, Trust};
-pub use entry::{NoRing, RingEntry, list};
+pub use entry::{Listing, NoRing, RingEntry, list};
 pub use follow::{Change, FollowError, Follower};
 pub use fullest::Fullest;
 pub use merge::{Merge, MergeFigures, Merged, SourceId};

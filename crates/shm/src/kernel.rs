@@ -95,8 +95,6 @@ const CLOEXEC: libc::c_ulong = 1 << 3;
 const IOC_ENABLE: libc::c_ulong = 0x2400;
 const IOC_DISABLE: libc::c_ulong = 0x2401;
 const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
-/// With the size of a pointer; and on some machines the directions have other numbers.
-const IOC_ID: libc::c_ulong = libc::_IOR::<*mut u64>(b'$' as u32, 7) as libc::c_ulong;
 
 /// The bits of `perf_event_attr`, in their order.
 mod flag {
@@ -209,17 +207,6 @@ impl KernelEvent {
             }
         }
         Err(NoEvent::Unknown)
-    }
-
-    /// The number that its records carry as `identifier`.
-    ///
-    /// # Errors
-    /// What `ioctl(2)` says.
-    pub fn id(&self) -> io::Result<u64> {
-        let mut id = 0u64;
-        // SAFETY: the kernel stores 64 bits where it is told to, which is ours.
-        let done = unsafe { libc::ioctl(self.file.as_raw_fd(), IOC_ID as _, &raw mut id) };
-        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(id) }
     }
 
     fn control(&self, request: libc::c_ulong, value: libc::c_int) -> io::Result<()> {

@@ -77,6 +77,10 @@ impl Places {
             return Ok(Places { file: None, _lock: None, saved: BTreeMap::new(), dirty: false });
         };
         let io = |source| PlacesError::Io { path: path.to_owned(), source };
+        // On a volume that lives as long as the rings nobody else makes it.
+        if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+            fs::create_dir_all(dir).map_err(io)?;
+        }
         // Of a file beside it, as the file itself is replaced at each saving.
         let lock = File::create(beside(path, ".lock")).map_err(io)?;
         lock.try_lock().map_err(|error| match error {

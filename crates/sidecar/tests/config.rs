@@ -41,7 +41,9 @@ fn what_stands_in_it_is_what_is_done() {
     assert_eq!(input.place, Place::Dir("/run/rings".into()));
     assert_eq!((input.mode, input.from), (Mode::Observe, From::Latest));
     assert_eq!(input.prune_after_seconds, Some(5));
-    assert!(matches!(&config.inputs[1].place, Place::Kernel { events, pid: Some(17) } if events.len() == 2));
+    assert!(
+        matches!(&config.inputs[1].place, Place::Kernel { events, pid: Some(17) } if events.len() == 2)
+    );
     let names: Vec<&str> = config.outputs.iter().map(|output| &*output.name).collect();
     assert_eq!(names, ["null", "null-2"]);
     assert_eq!(config.outputs[1].delivery, Delivery::BestEffort);

@@ -76,7 +76,12 @@
 //! The resource is told when a process attaches, and again after each quarter of the ring that the
 //! process fills, as a ring that overwrites would lose it: of a process that writes much less than others
 //! it may be missing, see [`Sink`]. Process ids are told apart within one pid
-//! namespace: containers that share a ring may have the same.
+//! namespace: containers that share a ring may have the same. So [`Resource::here`] says which
+//! namespace the pid is of, in `process.pid.namespace` ([`names::PID_NAMESPACE`], a decimal number,
+//! the inode of `/proc/self/ns/pid`; perfring's own name, as OpenTelemetry has none), and in a container
+//! `container.id` where it can be seen. In a ring that two namespaces write into, records of the same
+//! pid still cannot be told apart: give each container a ring of its own (`perfring-set`), and the
+//! resource in it is right for all of its records.
 //!
 //! Not carried: exemplars, exponential histograms and summaries, trace state and flags, links'
 //! attributes, versions and attributes of scopes, schema URLs, counts of dropped attributes,

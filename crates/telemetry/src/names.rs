@@ -7,6 +7,9 @@ use perfring_producer::types::tagged::CUT;
 pub const TIME: &str = "time_unix_nano";
 /// Who wrote the record: it joins records to their [`Resource`](crate::Resource).
 pub const PID: &str = "process.pid";
+/// Of which pid namespace [`PID`] is, in a resource: the inode of `/proc/self/ns/pid`, in decimal.
+/// An attribute, as all others; the name is perfring's own.
+pub const PID_NAMESPACE: &str = "process.pid.namespace";
 /// A log record's severity, 1 to 24.
 pub const SEVERITY_NUMBER: &str = "severity_number";
 /// Its name as the program has it.

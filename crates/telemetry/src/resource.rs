@@ -4,6 +4,8 @@ use crate::names::{self, AttributeName};
 use perfring_producer::types::Class;
 use perfring_producer::types::tagged::TaggedWriter;
 use std::borrow::Cow;
+use std::fs;
+use std::path::Path;
 
 /// What the process is that writes: attributes under the names of OpenTelemetry's semantic
 /// conventions. `process.pid` is not among them, and not written if given: the sink knows it, also in a
@@ -23,11 +25,13 @@ pub struct Resource {
 impl Resource {
     /// What can be known without being told: `service.name` (from `OTEL_SERVICE_NAME`, else the
     /// program's name, else `unknown_service`), `service.instance.id` (a random UUID), `process.executable.name`,
-    /// `host.name`, `telemetry.sdk.*`, and what `OTEL_RESOURCE_ATTRIBUTES` says.
+    /// `host.name`, `telemetry.sdk.*`, and what `OTEL_RESOURCE_ATTRIBUTES` says. Pids are told apart
+    /// within one pid namespace, so there is also [`names::PID_NAMESPACE`], which namespace that is, and
+    /// in a container `container.id`, where the process can see it.
     #[must_use]
     pub fn here() -> Self {
         let program = std::env::args_os().next().unwrap_or_default();
-        let program = std::path::Path::new(&program).file_name().unwrap_or_default();
+        let program = Path::new(&program).file_name().unwrap_or_default();
         let program = program.to_string_lossy().into_owned();
         let mut this = Resource::default()
             .with("service.name", service(&program))
@@ -36,8 +40,14 @@ impl Resource {
             .with("telemetry.sdk.name", "perfring")
             .with("telemetry.sdk.language", "rust")
             .with("telemetry.sdk.version", env!("CARGO_PKG_VERSION"));
-        if let Ok(host) = std::fs::read_to_string("/proc/sys/kernel/hostname") {
+        if let Ok(host) = fs::read_to_string("/proc/sys/kernel/hostname") {
             this = this.with("host.name", host.trim_end().to_owned());
+        }
+        if let Some(namespace) = pid_namespace(Path::new("/proc/self")) {
+            this = this.with(names::PID_NAMESPACE, namespace);
+        }
+        if let Some(container) = container_id(Path::new("/proc/self")) {
+            this = this.with("container.id", container);
         }
         let told = std::env::var("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
         for (name, value) in told.split(',').filter_map(|pair| pair.split_once('=')) {
@@ -79,6 +89,44 @@ impl Resource {
     }
 }
 
+/// The inode of the pid namespace: the same for two processes of one machine if their pids are of
+/// one numbering, and different if not.
+fn pid_namespace(process: &Path) -> Option<String> {
+    let link = fs::read_link(process.join("ns/pid")).ok()?;
+    let number = link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?;
+    number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.to_owned())
+}
+
+/// The id that the container's engine gave it: 64 hexadecimal digits, in the name of its control
+/// group (version 1, or the host's view of version 2), else in the path of a file that the engine
+/// mounts from the container's own directory.
+fn container_id(process: &Path) -> Option<String> {
+    let groups = fs::read_to_string(process.join("cgroup")).unwrap_or_default();
+    let of_group = |line: &str| {
+        let last = line.rsplit('/').next()?;
+        let last = last.strip_suffix(".scope").unwrap_or(last);
+        id_in(last.rsplit(['-', ':']).next()?)
+    };
+    if let Some(id) = groups.lines().find_map(of_group) {
+        return Some(id);
+    }
+    let mounts = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
+    mounts.lines().find_map(|line| {
+        // Field 4 is the source's path in its file system, field 5 where it is mounted.
+        let mut fields = line.split(' ').skip(3);
+        let (source, target) = (fields.next()?, fields.next()?);
+        let given = ["/etc/hostname", "/etc/hosts", "/etc/resolv.conf"].contains(&target);
+        // Not the sandbox's of a pod, which all its containers share.
+        let own = given && !source.contains("/sandboxes/");
+        own.then(|| source.split('/').find_map(id_in))?
+    })
+}
+
+fn id_in(part: &str) -> Option<String> {
+    let is_id = part.len() == 64 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_id.then(|| part.to_ascii_lowercase())
+}
+
 fn service(program: &str) -> String {
     if program.is_empty() { "unknown_service".into() } else { program.to_owned() }
 }
@@ -116,6 +164,7 @@ fn uuid() -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -124,6 +173,53 @@ mod tests {
         assert_eq!(decoded("a%20b%2Cc%3d%C3%A9"), "a b,c=é");
         assert_eq!(decoded("100% %zz %4 %+1 %"), "100% %zz %4 %+1 %");
         assert_eq!(decoded("%ff"), "\u{fffd}");
+    }
+
+    #[test]
+    fn a_namespace_and_a_container_are_known_where_the_kernel_shows_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let process = dir.path();
+        let none = (pid_namespace(process), container_id(process));
+        assert_eq!(none, (None, None), "no /proc");
+        fs::create_dir(process.join("ns")).unwrap();
+        std::os::unix::fs::symlink("pid:[4026531836]", process.join("ns/pid")).unwrap();
+        assert_eq!(pid_namespace(process).as_deref(), Some("4026531836"));
+        let id = "0123456789abcdef".repeat(4);
+        let look = |cgroup: String, mountinfo: String| {
+            fs::write(process.join("cgroup"), cgroup).unwrap();
+            fs::write(process.join("mountinfo"), mountinfo).unwrap();
+            container_id(process)
+        };
+        let groups = [
+            format!("12:pids:/docker/{id}\n"),
+            format!("0::/system.slice/docker-{id}.scope\n"),
+            format!("0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-{id}.scope\n"),
+            format!("0::/kubepods-pod1.slice:cri-containerd:{id}\n"),
+        ];
+        for group in groups {
+            assert_eq!(look(group.clone(), String::new()).as_ref(), Some(&id), "{group}");
+        }
+        // What a process of version 2 sees in its own namespace, with what the engine mounts.
+        let mount = |source: &str, target: &str| {
+            format!("9 8 0:1 / /proc rw - proc proc rw\n7 6 8:1 {source} {target} rw - ext4 x rw\n")
+        };
+        let (own, root) =
+            (format!("/var/lib/docker/containers/{id}/hostname"), "0::/\n".to_owned());
+        assert_eq!(look(root.clone(), mount(&own, "/etc/hostname")), Some(id.clone()));
+        assert_eq!(look(root.clone(), mount(&own, "/data")), None, "another's directory");
+        let pod = format!("/var/lib/containerd/sandboxes/{id}/hostname");
+        assert_eq!(look(root.clone(), mount(&pod, "/etc/hostname")), None, "the pod's");
+        let session = "0::/user.slice/user-1000.slice/session-2.scope\n".to_owned();
+        assert_eq!(look(session, String::new()), None, "no container");
+    }
+
+    #[test]
+    fn here_says_which_pid_namespace() {
+        let here = Resource::here();
+        if Path::new("/proc/self/ns/pid").exists() || fs::read_link("/proc/self/ns/pid").is_ok() {
+            let told = here.get(names::PID_NAMESPACE).unwrap().parse::<u64>().unwrap();
+            assert!(told > 0);
+        }
     }
 
     #[test]

@@ -24,10 +24,10 @@ pub(crate) struct KernelArgs {
     perf: Vec<EventKind>,
     #[command(flatten)]
     whose: Whose,
-    /// Bytes of the kernel's ring for each processor: a power of two of whole pages
-    #[arg(long, value_name = "SIZE", requires = "perf", value_parser = args::size,
-        default_value = "512K")]
-    perf_size: u64,
+    /// Bytes of the kernel's ring for each processor and event: a power of two of whole pages.
+    /// Without it as many as make 512K for each processor
+    #[arg(long, value_name = "SIZE", requires = "perf", value_parser = args::size)]
+    perf_size: Option<u64>,
     /// How often cpu-clock and task-clock look
     #[arg(long, value_name = "SECONDS", requires = "perf", value_parser = args::interval,
         default_value = "0.001")]
@@ -98,7 +98,7 @@ pub(crate) fn tail(
         timeline.ring = Some(home);
     }
     for ring in open(&args.options())? {
-        let name = format!("the kernel's ring of processor {}", ring.cpu());
+        let name = format!("{} on processor {}", ring.event(), ring.cpu());
         let types = Types::of_schemas(schemas());
         shapes.push(Shapes::of(types, Anchors::default()).named(name));
         timeline.kernel.push(ring.stopper());

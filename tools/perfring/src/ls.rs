@@ -5,8 +5,8 @@ use crate::columns;
 use crate::failure::{Failure, note};
 use crate::owner::{count, printable};
 use crate::stat::{self, is_fed};
-use perfring_consumer::{Home, Policy, Producers, RingFile, Stat};
-use perfring_set::{NoRing, RingEntry, RingSet, SetError};
+use perfring_consumer::{Home, Policy, Producers, Stat};
+use perfring_set::{Listing, NoRing, RingEntry, RingSet, SetError};
 use serde_json::{Value, json};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 continue;
             }
         };
-        let newest = file.newest_wall().map_err(Failure::from)?;
+        let newest = file.newest_wall().ok().flatten();
         damaged += u64::from(stat.totals.is_none());
         rows.push((ring, stat, newest));
     }
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// What a directory holds.
-pub(crate) fn list(dir: &Path) -> Result<(Vec<(RingEntry, RingFile)>, Vec<NoRing>), Failure> {
+pub(crate) fn list(dir: &Path) -> Result<Listing, Failure> {
     perfring_set::list(dir).map_err(|error| match &error {
         SetError::Dir { source, .. } if source.kind() == io::ErrorKind::NotFound => {
             Failure::NotFound(format!(
@@ -99,20 +99,13 @@ pub(crate) fn list(dir: &Path) -> Result<(Vec<(RingEntry, RingFile)>, Vec<NoRing
 fn tell_others(others: &[NoRing], refused: &[NoRing]) {
     let all = || others.iter().chain(refused);
     for other in all().take(OTHERS) {
-        note(&format!(
-            "{} is no ring to be listed: {}",
-            printable(&file_name(&other.path)),
-            other.why
-        ));
+        let name = other.path.file_name().unwrap_or_default().to_string_lossy();
+        note(&format!("{} is not listed: {}", printable(&name), other.why));
     }
     let more = all().count().saturating_sub(OTHERS);
     if more > 0 {
-        note(&format!("{} more that are no rings", more));
+        note(&format!("and {more} more"));
     }
-}
-
-pub(crate) fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 type Row = (RingEntry, Stat, Option<u64>);
@@ -239,7 +232,6 @@ fn write_json(out: &mut impl Write, (ring, stat, newest): &Row) -> io::Result<()
     out.write_all(b"\n")
 }
 
-/// A ring that went while it was looked at is none.
 impl From<SetError> for Failure {
     fn from(error: SetError) -> Self {
         match error {

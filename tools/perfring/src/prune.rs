@@ -97,7 +97,8 @@ fn sentence(verdict: &Verdict, dry: bool) -> String {
             let untold = totals.untold().records;
             if untold > 0 {
                 // Nobody will be told in the stream any more.
-                said += &format!("; {} of it were lost and told nobody", count(untold, "record"));
+                let refused = count(untold, "record");
+                said += &format!("; {refused} had been refused, and no reader was told");
             }
             said
         }

@@ -181,7 +181,9 @@ impl Recorder<'_> {
                 }
             }
             if self.live.is_over() && last.is_none() {
-                note("all rings were removed: the end");
+                if self.live.damaged() == 0 {
+                    note("all rings were removed: the end");
+                }
                 return Ok(());
             }
             let rest = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -222,9 +224,8 @@ impl Recorder<'_> {
 
     fn show(&mut self) {
         if self.progress.is_due() {
-            let rings = self.live.rings();
-            let file = HumanBytes(self.recording.figures().bytes);
-            let more = format!(", {} rings, {file} written", rings);
+            let rings = count(self.live.rings() as u64, "ring");
+            let more = format!(", {rings}, {}", HumanBytes(self.recording.figures().bytes));
             self.progress.show(self.recording.totals(), None, &more);
         }
     }
@@ -237,7 +238,10 @@ impl Recorder<'_> {
             Err(Failure::ClosedPipe) => Ok(()),
             _ => self.recording.close(Instant::now()).map_err(failed),
         };
-        self.live.release();
+        // What is not in the file stays in its ring.
+        if asked && closed.is_ok() {
+            self.live.release();
+        }
         let left_out = self.filter.end();
         let totals = self.recording.totals();
         let untold = self.live.untold();

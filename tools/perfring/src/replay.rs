@@ -187,6 +187,7 @@ struct Replay<'a> {
 impl Replay<'_> {
     fn run(&mut self) -> Result<(), Failure> {
         loop {
+            self.stop.check()?;
             let mut events = Recorded::open(&self.args.file)?;
             let before = self.totals.records;
             (self.origin, self.registered) = (None, HashMap::new());

@@ -143,7 +143,8 @@ fn killed_at_random_nothing_is_lost_but_what_the_rings_tell() {
     let rings = Rings::new();
     let out = rings.path("out.jsonl");
     let config = rings.path("sidecar.toml");
-    let text = format!("[[output]]\ntype = \"json\"\npath = {out:?}\nmax_bytes = 400_000\nkeep = 0\n");
+    let text =
+        format!("[[output]]\ntype = \"json\"\npath = {out:?}\nmax_bytes = 400_000\nkeep = 0\n");
     fs::write(&config, text).unwrap();
     let names = ["one", "two", "three"];
     let stop = AtomicBool::new(false);
@@ -266,7 +267,9 @@ fn sighup_changes_what_changed_and_refuses_what_cannot_be() {
     live.signal(Signal::SIGHUP);
     until("it is taken", || rings.said().contains("was read again"));
     publish(&mut producer, 2, 3);
-    until("both have it", || rings.lines("b.jsonl").len() == 1 && rings.lines("a.jsonl").len() == 3);
+    until("both have it", || {
+        rings.lines("b.jsonl").len() == 1 && rings.lines("a.jsonl").len() == 3
+    });
     fs::write(&config, output("b.jsonl")).unwrap();
     live.signal(Signal::SIGHUP);
     until("it is taken", || rings.said().matches("was read again").count() == 2);
@@ -461,7 +464,8 @@ fn a_full_disk_is_told_and_nothing_is_lost() {
 
 #[test]
 fn wrong_usage_is_a_sentence_and_the_example_is_right() {
-    run(&["sidecar", "/nowhere", "--output", "fax:1"], b"").refuses(2, "\"fax\" is no type of output");
+    run(&["sidecar", "/nowhere", "--output", "fax:1"], b"")
+        .refuses(2, "\"fax\" is no type of output");
     run(&["sidecar", "/nowhere"], b"").refuses(2, "there is no output");
     run(&["sidecar", "/nowhere", "-o", "json:/nowhere/x.jsonl"], b"").refuses(1, "cannot write to");
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../sidecar.toml");

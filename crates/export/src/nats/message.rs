@@ -70,8 +70,7 @@ impl Entry {
         self.payload.len() as u64 + BESIDE
     }
 
-    /// What the server knows a double by: the event's key. There may be several losses before one
-    /// position, each of another cause.
+    /// What the server knows a double by: the event's [`Key`](crate::Key), as it is written.
     pub(super) fn id(&self) -> String {
         // 32 digits, and mostly less than 16 for the position: one allocation.
         let mut id = String::with_capacity(56);

@@ -112,8 +112,12 @@ pub struct Stream {
     pub create: bool,
     /// Where it is kept.
     pub storage: Storage,
-    /// Bytes that it may hold; 0 is no bound but the server's.
+    /// Bytes that it may hold; 0 is no bound but the server's. A server of 2.9.10, Debian's, lets the
+    /// oldest messages of a stream go at this bound even if it is told to refuse: there, bound their
+    /// number.
     pub max_bytes: u64,
+    /// Messages that it may hold; 0 is no bound.
+    pub max_messages: u64,
     /// Seconds after which a message goes; 0 is never.
     pub max_age_s: u64,
     /// On how many servers of a cluster it is kept, 1 to 5.
@@ -132,6 +136,7 @@ impl Default for Stream {
             create: true,
             storage: Storage::File,
             max_bytes: 0,
+            max_messages: 0,
             max_age_s: 0,
             replicas: 1,
             duplicate_window_s: 120,

@@ -62,10 +62,8 @@ fn config(options: &Stream, subjects: &str) -> stream::Config {
     stream::Config {
         name: options.name.clone(),
         subjects: vec![subjects.to_owned()],
-        max_bytes: match options.max_bytes {
-            0 => -1,
-            bytes => i64::try_from(bytes).unwrap_or(i64::MAX),
-        },
+        max_bytes: bound(options.max_bytes),
+        max_messages: bound(options.max_messages),
         max_age: age,
         storage: match options.storage {
             Storage::File => stream::StorageType::File,
@@ -79,5 +77,13 @@ fn config(options: &Stream, subjects: &str) -> stream::Config {
             Discard::Old => stream::DiscardPolicy::Old,
         },
         ..stream::Config::default()
+    }
+}
+
+/// As servers say it: -1 is none.
+fn bound(most: u64) -> i64 {
+    match most {
+        0 => -1,
+        most => i64::try_from(most).unwrap_or(i64::MAX),
     }
 }

@@ -88,7 +88,7 @@ impl Slot {
     }
 
     /// Adds a row to the open file.
-    pub(super) fn add(&mut self, (common, value): &Row) {
+    pub(super) fn add(&mut self, common: &[Value], value: &Value) {
         let Some(table) = &mut self.table else { return };
         let mut cells: Vec<Option<Cow<'_, Value>>> =
             common.iter().map(Cow::Borrowed).map(Some).collect();

@@ -46,11 +46,14 @@
 mod block;
 mod error;
 mod frame;
+mod machine;
+mod open;
 mod read;
 mod write;
 
 pub use error::{Missing, ReadError};
-pub use read::{Machine, Reader};
+pub use machine::Machine;
+pub use read::Reader;
 pub use write::{Existing, Options, Recording};
 
 use std::fs::File;

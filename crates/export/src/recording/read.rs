@@ -3,52 +3,18 @@
 use super::block::{BLOCK_HEAD, BlockHead, fill, survey};
 use super::error::{Missing, ReadError};
 use super::frame::{self, Frame};
-use super::{COMPATIBLE, HEAD, MAGIC};
-use crate::Totals;
-use crate::{Event, Loss, Origin, Rec, What};
-use perfring_consumer::{MachineClock, Record};
+use super::{COMPATIBLE, HEAD, MAGIC, Machine};
+use crate::{Event, Loss, Origin, Rec, Totals, What};
+use perfring_consumer::Record;
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Rings at a time, at most: what a reader keeps is bounded.
 const ORIGINS_MAX: usize = 1 << 16;
 /// Bytes of all entries of type tables that are known at a time, at most.
 const TYPES_MAX: usize = 256 << 20;
-
-/// Who recorded, where and when.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Machine {
-    /// Which boot of which machine, as `/proc/sys/kernel/random/boot_id` says: stamps of recordings
-    /// of one boot are of one clock.
-    pub boot: [u8; 16],
-    /// The stamps' clock when the recording began, ns; 0 if it was not known.
-    pub clock_ns: u64,
-    /// The wall clock then, ns since 1970.
-    pub wall_ns: u64,
-    /// The machine's name.
-    pub host: String,
-    /// The program that wrote it, with its version.
-    pub writer: String,
-}
-
-impl Machine {
-    /// This one, now.
-    pub(super) fn here() -> Self {
-        let kernel = |file: &str| fs::read_to_string(format!("/proc/sys/kernel/{file}"));
-        let boot = kernel("random/boot_id").unwrap_or_default();
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Machine {
-            boot: uuid::Uuid::try_parse(boot.trim()).unwrap_or_default().into_bytes(),
-            clock_ns: MachineClock::find().map_or(0, |clock| clock.now_ns()),
-            wall_ns: wall.as_nanos().try_into().unwrap_or(u64::MAX),
-            host: kernel("hostname").unwrap_or_default().trim().to_owned(),
-            writer: concat!("perfring ", env!("CARGO_PKG_VERSION")).to_owned(),
-        }
-    }
-}
 
 /// Reads a recording, from its first event to its last, in bounded memory.
 ///

@@ -1,17 +1,16 @@
 //! Writing a recording.
 
-use super::block::{BLOCK_HEAD, BLOCK_MAX, BlockHead, fill};
+use super::block::{BLOCK_HEAD, BLOCK_MAX, BlockHead};
 use super::frame::{self, FRAME_MAX};
+use super::open::{Opened, Refused, open};
 use super::{COMPATIBLE, HEAD, MAGIC, Machine, VERSION};
-use crate::Totals;
-use crate::{Event, Figures, Origin, Output, OutputError, Took, What};
+use crate::{Event, Figures, Origin, Output, OutputError, Took, Totals, What};
 use perfring_consumer::Anchors;
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::fmt;
-use std::fs::{self, File, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -133,33 +132,7 @@ impl Recording {
     pub fn open(name: &str, options: &Options) -> Result<Self, OutputError> {
         let shown = options.path.display();
         let fails = |what: String| OutputError::new(name, format!("{shown} {what}"));
-        let opened = (|| {
-            let meta = match fs::metadata(&options.path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                meta => Some(meta?),
-            };
-            match meta {
-                None => Ok(Opened::New(create(options)?)),
-                Some(meta) if meta.is_dir() => {
-                    Err(Refused::Is("is a directory: name a file in it".to_owned()))
-                }
-                Some(meta) if !meta.is_file() => {
-                    Ok(Opened::Other(File::options().write(true).open(&options.path)?))
-                }
-                Some(_) => match options.existing {
-                    Existing::Refuse => {
-                        Err(Refused::Is("exists: take another name, or say that it may go".into()))
-                    }
-                    Existing::Replace => {
-                        lock(&File::open(&options.path)?)?;
-                        fs::remove_file(&options.path)?;
-                        Ok(Opened::New(create(options)?))
-                    }
-                    Existing::Append => go_on(options),
-                },
-            }
-        })();
-        let opened = opened.map_err(|refused| match refused {
+        let opened = open(options).map_err(|refused| match refused {
             Refused::Is(what) => fails(what),
             Refused::Io(error) => fails(format!("cannot be opened: {error}")),
         })?;
@@ -372,88 +345,4 @@ impl Output for Recording {
     fn figures(&self) -> Figures {
         self.figures.clone()
     }
-}
-
-enum Opened {
-    New(File),
-    Other(File),
-    Old { file: File, at: u64, written: u64, cut: u64 },
-}
-
-/// Why it is not opened.
-enum Refused {
-    Is(String),
-    Io(io::Error),
-}
-
-impl From<io::Error> for Refused {
-    fn from(error: io::Error) -> Self {
-        Refused::Io(error)
-    }
-}
-
-fn create(options: &Options) -> Result<File, Refused> {
-    let mut open = File::options();
-    let file = open.write(true).create_new(true).mode(options.mode).open(&options.path)?;
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(options.mode);
-    file.set_permissions(mode)?;
-    lock(&file)?;
-    Ok(file)
-}
-
-/// One writer at a time.
-fn lock(file: &File) -> Result<(), Refused> {
-    match file.try_lock() {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => {
-            Err(Refused::Is("is being written by another process: end that first".to_owned()))
-        }
-        // A file system without locks.
-        Err(TryLockError::Error(_)) => Ok(()),
-    }
-}
-
-/// The end of a recording that is there: after its last whole block.
-fn go_on(options: &Options) -> Result<Opened, Refused> {
-    let mut file = File::options().read(true).write(true).open(&options.path)?;
-    lock(&file)?;
-    let mut head = [0; HEAD];
-    let len = fill(&mut file, &mut head)?;
-    if len == 0 {
-        return Ok(Opened::New(file)); // of a crash before the first byte
-    }
-    let mut ours = MAGIC.to_vec();
-    ours.extend_from_slice(&VERSION.to_le_bytes());
-    if len < HEAD || head[..12] != ours {
-        let what = "is no recording that this program can go on with: take another name";
-        return Err(Refused::Is(what.to_owned()));
-    }
-    let size = file.metadata()?.len();
-    // The blocks' headers, one after the other, and of the last one everything.
-    let (mut at, mut last) = (HEAD as u64, None);
-    loop {
-        file.seek(SeekFrom::Start(at))?;
-        let mut bytes = [0; BLOCK_HEAD];
-        if fill(&mut file, &mut bytes)? < BLOCK_HEAD {
-            break;
-        }
-        let Some(head) = BlockHead::parse(&bytes, at) else { break };
-        let end = at + (BLOCK_HEAD + head.len as usize) as u64;
-        if end > size {
-            break;
-        }
-        (at, last) = (end, Some(head));
-    }
-    if let Some(head) = last {
-        file.seek(SeekFrom::Start(head.at + BLOCK_HEAD as u64))?;
-        let mut frames = Vec::new();
-        (&mut file).take(head.len.into()).read_to_end(&mut frames)?;
-        if crc32fast::hash(&frames) != head.crc {
-            (at, last) = (head.at, Some(BlockHead { records: 0, ..head }));
-        }
-    }
-    file.set_len(at)?;
-    file.seek(SeekFrom::Start(at))?;
-    let written = last.map_or(0, |head| head.until());
-    Ok(Opened::Old { file, at, written, cut: size - at })
 }

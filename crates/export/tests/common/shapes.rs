@@ -64,12 +64,34 @@ impl Plain {
             took: low as u32 ^ 0x5a5a,
             small: -(low as i16),
             tiny: low as u8,
-            state: if number % 2 == 0 { State::Idle.into() } else { State::Busy.into() },
+            state: if number.is_multiple_of(2) { State::Idle.into() } else { State::Busy.into() },
             market,
             last: [0, 1, 2, 3].map(|back| low - back),
             raw: number.to_be_bytes(),
         }
     }
+}
+
+/// What a ring of the kernel's could hold.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable, Record)]
+pub struct Fault {
+    pub pid: u32,
+    pub tid: u32,
+    pub addr: u64,
+}
+
+/// A ring as if it were the kernel's, with records of two threads.
+pub fn kernel_ring(path: &Path, id: u32) -> Followed {
+    let mut producer =
+        Producer::create(path, &Options { time: true, ..Options::default() }).unwrap();
+    for tid in [11, 12, 11] {
+        producer.publish_pod(&Fault { pid: 10, tid, addr: 4096 }).unwrap();
+    }
+    let mut followed = Followed::open(path, id);
+    followed.read();
+    followed.origin.policy = None;
+    followed
 }
 
 /// An archive with strings, an option and lists.
@@ -93,7 +115,7 @@ impl Line {
             number,
             message: format!("line {number}: \"quoted\"\\ and\n\u{1f600}"),
             took: number as f64 / 16.0,
-            code: (number % 3 == 0).then_some(-(number as i32)),
+            code: (number.is_multiple_of(3)).then_some(-(number as i32)),
             tags: (0..number % 3).map(|at| format!("tag {at}")).collect(),
             sizes: (0..number as u32 % 4).collect(),
         }
@@ -120,7 +142,7 @@ pub fn tagged(number: u64) -> Vec<u8> {
     writer.text(1u16, &format!("/index/{number}"));
     writer.i64("left", -(number as i64));
     writer.f64("share", number as f64 / 4.0);
-    writer.bool("ok", number % 2 == 0);
+    writer.bool("ok", number.is_multiple_of(2));
     writer.bytes("id", &number.to_be_bytes());
     writer.u64s("sizes", &[number, u64::MAX]);
     writer.f64s("shares", &[0.5, number as f64]);

@@ -3,7 +3,7 @@
 use crate::feed::{Feed, options, origin, record, soon};
 use crate::server::{Server, Stored, stored, until};
 use async_nats::jetstream::stream;
-use perfring_export::nats::{Nats, Options, Stream};
+use perfring_export::nats::{Discard, Nats, Options, Storage, Stream};
 use perfring_export::{Event, Output};
 use std::time::{Duration, Instant};
 
@@ -219,6 +219,33 @@ fn a_server_without_jetstream_is_told() {
     server.up();
     nats.close(soon()).unwrap();
     feed.check(&server.stored());
+}
+
+#[test]
+fn a_stream_is_made_as_it_is_asked_for() {
+    let Some(server) = Server::start() else { return };
+    let stream = Stream {
+        name: "own".into(),
+        storage: Storage::Memory,
+        max_bytes: 1 << 20,
+        max_messages: 1000,
+        max_age_s: 60,
+        discard: Discard::Old,
+        ..Stream::default()
+    };
+    let subject = "host.{ring}-of.{type}".into();
+    let mut nats = Nats::open("engine", &Options { stream, subject, ..options(&server) }).unwrap();
+    let mut feed = Feed::new(1);
+    feed.to(1, &mut nats);
+    nats.close(soon()).unwrap();
+    let config = server
+        .ask(async |context| context.get_stream("own").await.unwrap().cached_info().config.clone());
+    assert_eq!(config.subjects, ["host.*.*"]);
+    assert_eq!(config.storage, stream::StorageType::Memory);
+    assert_eq!((config.max_bytes, config.max_messages), (1 << 20, 1000));
+    assert_eq!(config.discard, stream::DiscardPolicy::Old);
+    let seconds = Duration::from_secs;
+    assert_eq!((config.max_age, config.duplicate_window), (seconds(60), seconds(60)));
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //! which must all agree.
 
 use super::Station;
-use super::follower::Seen;
 use super::screen::Amount;
+use super::watch::Seen;
 use perfring_consumer::{Count, Policy, Stat};
 
 /// What a producer says that it offered, and that was refused.
@@ -47,9 +47,6 @@ impl Account {
             own,
             faults: Vec::new(),
         };
-        if let Some(damage) = seen.damage {
-            account.faults.push(damage.to_string());
-        }
         let Some(totals) = &stat.totals else {
             account.faults.push("the ring's books are damaged".to_owned());
             return account;
@@ -85,7 +82,8 @@ impl Account {
         let told = seen.full.plus(seen.too_large);
         account.check("told losses", account.refused, told.plus(totals.untold()).records);
         if let Some(own) = own {
-            account.check("offered", own.offered, account.written + account.refused);
+            let offered = own.offered + seen.resources;
+            account.check("offered", offered, account.written + account.refused);
             account.check("refused, by the producer's count", own.refused, account.refused);
             let missing = seen.missing + own.offered.saturating_sub(seen.next_seq);
             account.check("missing sequence numbers", missing, account.refused + account.lapped);
@@ -94,6 +92,12 @@ impl Account {
             account.check("missing sequence numbers", seen.missing, told.records + account.lapped);
         }
         account
+    }
+
+    /// Whether all that is in the ring was read, or told as lost: by the ring's own books.
+    pub(super) fn is_all_read(stat: &Stat, seen: &Seen) -> bool {
+        let written = stat.totals.as_ref().map(|totals| totals.producer.written.records);
+        written.is_none_or(|written| seen.records + seen.lapped.records >= written)
     }
 
     fn check(&mut self, what: &str, is: u64, must: u64) {

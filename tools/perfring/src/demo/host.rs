@@ -1,6 +1,6 @@
 //! What this host is doing, out of `/proc`. What a container hides is zero or empty.
 
-use super::records::{Cpu, Disk, Memory, Net, Process, Stamp};
+use super::records::{Cpu, Disk, Net, Process, Stamp};
 use procfs::{Current, CurrentSI};
 use std::collections::HashMap;
 use std::time::Instant;
@@ -31,19 +31,24 @@ pub(super) fn cpus() -> Vec<Cpu> {
     cpus
 }
 
+/// The host's memory, in bytes, and its load.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Memory {
+    pub(super) total: u64,
+    pub(super) available: u64,
+    pub(super) cached: u64,
+    /// The load average over a minute.
+    pub(super) load: f64,
+}
+
 pub(super) fn memory() -> Memory {
     let Ok(info) = procfs::Meminfo::current() else {
         return Memory::default();
     };
     Memory {
-        stamp: Stamp::default(),
         total: info.mem_total,
-        free: info.mem_free,
         available: info.mem_available.unwrap_or(info.mem_free),
         cached: info.cached,
-        dirty: info.dirty,
-        swap_total: info.swap_total,
-        swap_free: info.swap_free,
         load: procfs::LoadAverage::current().map_or(0.0, |load| f64::from(load.one)),
     }
 }

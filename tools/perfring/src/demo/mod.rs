@@ -1,20 +1,25 @@
 //! `perfring demo`: producers, a sidecar and a murder, in a few seconds.
 //!
-//! The parent starts one process per ring and a sidecar that follows them all, kills a producer in
-//! mid-stream, and ends the rest in order. Every process is this program, started anew.
+//! The parent starts one process per ring and a sidecar that follows them all and writes what they
+//! say to files, kills a producer in mid-stream, and ends the rest in order. Every process is this program, started anew.
 
 mod books;
-mod follower;
+mod engine;
+mod files;
 mod host;
+mod metrics;
 mod mortem;
 mod parent;
 mod producer;
 mod records;
+mod says;
 mod screen;
 mod sidecar;
+mod watch;
 
 use crate::failure::Failure;
 use clap::ValueEnum;
+use files::Files;
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::time::{ClockId, clock_gettime};
@@ -25,16 +30,21 @@ use std::path::{Path, PathBuf};
 /// See rings at work: producers, a sidecar that follows them all, and one kill -9
 ///
 /// Six processes publish what this host is doing, each into a ring of its own; a sidecar process
-/// follows all of them. One producer is killed in mid-stream, and its file is read post-mortem. At
-/// the end the books must balance. Everything lives in a directory that is removed again.
+/// follows all of them in one order of time, shows them, and writes a trace for Perfetto and lines of
+/// JSON. One producer is killed in mid-stream, and its file is read post-mortem. At the end the books
+/// must balance. The rings live in a directory that is removed again; the two files stay.
 ///
-/// Example: perfring demo
+/// Example: perfring demo --seconds 20 --out traces
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// How long it takes
     #[arg(long, value_name = "N", default_value_t = 8,
         value_parser = clap::value_parser!(u64).range(2..=3600))]
     seconds: u64,
+    /// Where the trace and the lines are put; without it, in a fresh directory among the
+    /// temporary ones
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
 }
 
 pub(crate) use parent::run;
@@ -50,6 +60,12 @@ pub(crate) struct ChildArgs {
     parent: i32,
     /// A producer's ring.
     ring: Option<String>,
+    /// Where a sidecar puts its files.
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// They go with a parent that was killed.
+    #[arg(long)]
+    fresh: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -71,8 +87,9 @@ struct Station {
 /// What a station publishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Topic {
+    /// OpenTelemetry's signals: gauges, spans, log records.
+    Metrics,
     Cpu,
-    Memory,
     Io,
     Processes,
     /// Bursts of looks at the clock, larger than the ring: it must refuse some.
@@ -86,8 +103,9 @@ const fn station(name: &'static str, topic: Topic, policy: Policy, kib: u64) -> 
 }
 
 const STATIONS: [Station; 6] = [
+    // So large that its sink can say what its process is at any time.
+    station("metrics", Topic::Metrics, Policy::Drop, 1024),
     station("cpu", Topic::Cpu, Policy::Drop, 256),
-    station("memory", Topic::Memory, Policy::Drop, 64),
     station("io", Topic::Io, Policy::Drop, 256),
     station("processes", Topic::Processes, Policy::Drop, 256),
     station("burst", Topic::Burst, Policy::Drop, 64),
@@ -102,9 +120,14 @@ pub(crate) fn child(args: &ChildArgs) -> Result<(), Failure> {
     match args.role {
         Role::Sidecar => {
             // It ends with its stdin, and cleans up after a parent that was killed.
-            let ended = sidecar::run(&args.dir);
+            let out = args.out.as_deref().ok_or_else(|| Failure::Usage("demo: no --out".into()))?;
+            let files = Files::of(out);
+            let ended = sidecar::run(&args.dir, &files);
             if matches!(ended, Ok(sidecar::Ended::Abandoned)) || orphaned() {
                 clean_up(&args.dir);
+                if args.fresh {
+                    files.remove();
+                }
             }
             ended.map(drop)
         }
@@ -130,9 +153,9 @@ fn clean_up(dir: &Path) {
     let _ = std::fs::remove_dir(dir);
 }
 
-/// `CLOCK_MONOTONIC`, which all processes of a machine share, in ns.
+/// `CLOCK_BOOTTIME`, which all processes of a machine share, and the rings' stamps are of, in ns.
 fn now_ns() -> u64 {
     // Cannot fail for this clock.
-    clock_gettime(ClockId::CLOCK_MONOTONIC)
+    clock_gettime(ClockId::CLOCK_BOOTTIME)
         .map_or(0, |time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
 }

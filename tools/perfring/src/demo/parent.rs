@@ -1,11 +1,13 @@
 //! The demo's parent: makes the rings, starts the processes, kills one, ends the rest, cleans up.
 
+use super::files::Place;
 use super::screen::{Screen, Style};
-use super::{Args, STATIONS, VICTIM, now_ns};
+use super::{Args, STATIONS, Topic, VICTIM, now_ns};
 use crate::failure::Failure;
 use crate::stop::Stop;
 use perfring_consumer::{Policy, Stat};
 use perfring_producer::{Options, create};
+use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -15,17 +17,23 @@ use tempfile::TempDir;
 /// Between two looks at the children and the signals.
 const LOOK: Duration = Duration::from_millis(10);
 /// Longer than any child takes for what it is asked.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stop = Stop::patient()?;
+    let out = Place::new(args.out.as_deref())?;
     let dir = directory()?;
     for station in &STATIONS {
-        let options = Options { size: station.size, policy: station.policy, ..Options::default() };
-        create(dir.path().join(station.name), &options)?;
+        let (size, policy) = (station.size, station.policy);
+        let shape = match station.topic {
+            Topic::Metrics => Options::many(),
+            _ => Options::default(),
+        };
+        create(dir.path().join(station.name), &Options { size, policy, time: true, ..shape })?;
     }
     introduce(dir.path(), args.seconds)?;
-    let mut family = Family { stop, dir: dir.path().to_owned(), sidecar: None, producers: vec![] };
+    let mut family =
+        Family { stop, dir: dir.path().to_owned(), out, sidecar: None, producers: vec![] };
     let ended = family.live(Duration::from_secs(args.seconds));
     family.end();
     drop(dir);
@@ -46,8 +54,9 @@ fn directory() -> Result<TempDir, Failure> {
 fn introduce(dir: &Path, seconds: u64) -> Result<(), Failure> {
     let text = format!(
         "{} processes publish what this host is doing, each into a ring of its own, in\n{}\n\
-         A sidecar process follows all of them. One makes bursts that are larger than its ring: \
-         it must lose some, and count them. In the middle, kill -9 hits another. {seconds} s.\n",
+         A sidecar process follows all of them, in one order of time, and writes a trace and lines \
+         of JSON. One producer makes bursts that are larger than its ring: it must lose some, and \
+         count them. In the middle, kill -9 hits another. {seconds} s.\n",
         STATIONS.len(),
         dir.display(),
     );
@@ -58,19 +67,31 @@ fn introduce(dir: &Path, seconds: u64) -> Result<(), Failure> {
 struct Family {
     stop: Stop,
     dir: PathBuf,
+    out: Place,
     sidecar: Option<Child>,
     producers: Vec<(&'static str, Child)>,
 }
 
 impl Family {
     fn live(&mut self, time: Duration) -> Result<(), Failure> {
-        self.sidecar = Some(self.spawn("sidecar", None, Stdio::inherit())?);
+        // Producers come first, so that the sidecar knows who they are, and begin when it is there.
+        for station in &STATIONS {
+            let child = self.spawn("producer", &[station.name.as_ref()], Stdio::piped())?;
+            self.producers.push((station.name, child));
+        }
+        if self.until(PATIENCE, Self::producers_are_there)?.is_none() {
+            return Err(Failure::General("demo: a producer does not attach".to_owned()));
+        }
+        let out = self.out.dir.clone();
+        let mut args: Vec<&OsStr> = vec!["--out".as_ref(), out.as_ref()];
+        args.extend(self.out.is_fresh().then_some::<&OsStr>("--fresh".as_ref()));
+        self.sidecar = Some(self.spawn("sidecar", &args, Stdio::inherit())?);
         if self.until(PATIENCE, Self::consumers_are_there)?.is_none() {
             return Err(Failure::General("demo: the sidecar does not attach".to_owned()));
         }
-        for station in &STATIONS {
-            let child = self.spawn("producer", Some(station.name), Stdio::piped())?;
-            self.producers.push((station.name, child));
+        for (_, child) in &mut self.producers {
+            // One that is gone has no count, and the books say so.
+            let _ = child.stdin.as_mut().map(|stdin| writeln!(stdin, "go"));
         }
         let began = Instant::now();
         if self.ended_early(time / 2)? {
@@ -86,12 +107,15 @@ impl Family {
         }
         self.order("finish")?;
         match self.until(PATIENCE, Self::sidecar_exit)? {
-            Some(status) => judge(status),
+            Some(status) => {
+                self.out.keep();
+                judge(status)
+            }
             None => Err(Failure::General("demo: the sidecar does not end".to_owned())),
         }
     }
 
-    fn spawn(&self, role: &str, ring: Option<&str>, out: Stdio) -> Result<Child, Failure> {
+    fn spawn(&self, role: &str, args: &[&OsStr], out: Stdio) -> Result<Child, Failure> {
         let failed = |error| Failure::General(format!("demo: cannot start a process: {error}"));
         let program = std::env::current_exe().map_err(failed)?;
         Command::new(program)
@@ -99,7 +123,7 @@ impl Family {
             .arg(role)
             .arg(&self.dir)
             .arg(std::process::id().to_string())
-            .args(ring)
+            .args(args)
             .stdin(Stdio::piped())
             .stdout(out)
             .spawn()
@@ -136,6 +160,15 @@ impl Family {
     fn sidecar_exit(&mut self) -> Result<Option<ExitStatus>, Failure> {
         let failed = |error| Failure::General(format!("demo: cannot wait for a process: {error}"));
         self.sidecar.as_mut().map_or(Ok(None), |child| child.try_wait().map_err(failed))
+    }
+
+    fn producers_are_there(&mut self) -> Result<Option<()>, Failure> {
+        for station in &STATIONS {
+            if !Stat::read(self.dir.join(station.name))?.producer.alive {
+                return Ok(None);
+            }
+        }
+        Ok(Some(()))
     }
 
     fn consumers_are_there(&mut self) -> Result<Option<()>, Failure> {

@@ -1,33 +1,44 @@
 //! A producer process of the demo.
 
 use super::records::{self, Io, Processes, Pulse, Stamp};
-use super::{Station, Topic, host, now_ns};
+use super::{Station, Topic, host, metrics, now_ns};
 use crate::failure::Failure;
 use crate::stop::Stop;
 use perfring_producer::{Producer, PublishError, ReserveError};
 use perfring_types::{PodRecord, RkyvRecord};
 use signal_hook::consts::SIGTERM;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 pub(super) fn run(station: &Station, dir: &Path) -> Result<(), Failure> {
     let mut pace = Pace::new()?;
-    let producer = Producer::attach_as(dir.join(station.name), &format!("demo {}", station.name))?;
+    let path = dir.join(station.name);
+    if station.topic == Topic::Metrics {
+        let (offered, refused) = metrics::run(&path, station.name, &mut pace)?;
+        return tell(offered, refused);
+    }
+    let producer = Producer::attach_as(path, &format!("demo {}", station.name))?;
+    pace.ready();
     let mut feed = Feed { producer, offered: 0, refused: 0 };
     match station.topic {
+        Topic::Metrics => Ok(()), // above
         Topic::Cpu => cpu(&mut feed, &mut pace),
-        Topic::Memory => memory(&mut feed, &mut pace),
         Topic::Io => io(&mut feed, &mut pace),
         Topic::Processes => processes(&mut feed, &mut pace),
-        Topic::Burst => pulse(&mut feed, &mut pace, Duration::from_millis(100), 4096),
-        Topic::Flight => pulse(&mut feed, &mut pace, Duration::from_micros(100), 3),
+        Topic::Burst => pulse(&mut feed, &mut pace, Duration::from_millis(250), 4096),
+        Topic::Flight => pulse(&mut feed, &mut pace, Duration::from_micros(200), 3),
     }?;
-    // Its own count, for the parent to compare with the ring's.
     let Feed { producer, offered, refused } = feed;
     drop(producer);
+    tell(offered, refused)
+}
+
+/// The producer's own count, for the parent to compare with the ring's.
+fn tell(offered: u64, refused: u64) -> Result<(), Failure> {
     writeln!(io::stdout(), "{offered} {refused}").map_err(|error| Failure::output(&error))
 }
 
@@ -36,14 +47,6 @@ fn cpu(feed: &mut Feed, pace: &mut Pace) -> Result<(), Failure> {
         for sample in host::cpus() {
             feed.in_place(|stamp| records::Cpu { stamp, ..sample })?;
         }
-    }
-    Ok(())
-}
-
-fn memory(feed: &mut Feed, pace: &mut Pace) -> Result<(), Failure> {
-    while pace.next(Duration::from_millis(50)) {
-        let sample = host::memory();
-        feed.in_place(|stamp| records::Memory { stamp, ..sample })?;
     }
     Ok(())
 }
@@ -134,12 +137,14 @@ fn refuse(refused: &mut u64, error: ReserveError) -> Result<(), Failure> {
 }
 
 /// When the next sample is due, and whether to go on.
-struct Pace {
+pub(super) struct Pace {
     due: Instant,
     /// How much later than asked for the last sleep ended.
     late: Duration,
     stop: Stop,
     end: Arc<AtomicBool>,
+    /// Says when to begin.
+    go: Receiver<()>,
 }
 
 impl Pace {
@@ -147,17 +152,27 @@ impl Pace {
     fn new() -> Result<Self, Failure> {
         let end = Arc::new(AtomicBool::new(false));
         let at_end = Arc::clone(&end);
+        let (begin, go) = channel();
         std::thread::spawn(move || {
-            let _ = io::stdin().read(&mut [0]);
+            for _ in io::stdin().lines().map_while(Result::ok) {
+                let _ = begin.send(()); // nobody waits for a second one
+            }
             at_end.store(true, Ordering::Relaxed); // Relaxed: hands nothing over
         });
         // Sleeps as short as asked for, where the kernel allows it.
         let _ = nix::sys::prctl::set_timerslack(1);
-        Ok(Pace { due: Instant::now(), late: Duration::ZERO, stop: Stop::patient()?, end })
+        let (due, late, stop) = (Instant::now(), Duration::ZERO, Stop::patient()?);
+        Ok(Pace { due, late, stop, end, go })
+    }
+
+    /// Attached: waits until the parent says that there is a reader, or that it is over.
+    pub(super) fn ready(&mut self) {
+        let _ = self.go.recv();
+        self.due = Instant::now();
     }
 
     /// Sleeps until a period after the last time. `false` when it is over.
-    fn next(&mut self, period: Duration) -> bool {
+    pub(super) fn next(&mut self, period: Duration) -> bool {
         self.due += period;
         let now = Instant::now();
         match self.due.checked_duration_since(now) {

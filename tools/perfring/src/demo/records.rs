@@ -1,6 +1,7 @@
 //! The shapes of the demo's records: plain structs written in place, and rkyv archives serialised
 //! into the reservation. Each begins with, or has, a sequence number and a time. The rings' type
-//! tables tell of all of them, so `perfring dump` of one shows names.
+//! tables tell of all of them, so every output of the sidecar has names. (The ring `metrics` has
+//! OpenTelemetry's signals instead.)
 
 use bytemuck::{Pod, Zeroable};
 use perfring_producer::RecordType;
@@ -10,7 +11,6 @@ use rkyv::rancor;
 use rkyv::{Archive, Serialize};
 
 const CPU: RecordType = Cpu::SCHEMA.id;
-const MEMORY: RecordType = Memory::SCHEMA.id;
 const IO: RecordType = Io::SCHEMA.id;
 const PROCESSES: RecordType = Processes::SCHEMA.id;
 const PULSE: RecordType = Pulse::SCHEMA.id;
@@ -21,7 +21,7 @@ const PULSE: RecordType = Pulse::SCHEMA.id;
 pub(super) struct Stamp {
     /// Counts from 0, the records that a full ring refused included.
     pub(super) seq: u64,
-    /// `CLOCK_MONOTONIC`, ns.
+    /// `CLOCK_BOOTTIME`, ns: the clock of the ring's own stamps.
     #[record(unit = "ns")]
     pub(super) time_ns: u64,
 }
@@ -65,30 +65,6 @@ impl Cpu {
     pub(super) fn total(&self) -> u64 {
         self.busy() + self.idle + self.iowait
     }
-}
-
-/// The host's memory, in bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable, Record)]
-#[record(name = "demo.Memory", id = 7002)]
-pub(super) struct Memory {
-    pub(super) stamp: Stamp,
-    #[record(unit = "By")]
-    pub(super) total: u64,
-    #[record(unit = "By")]
-    pub(super) free: u64,
-    #[record(unit = "By")]
-    pub(super) available: u64,
-    #[record(unit = "By")]
-    pub(super) cached: u64,
-    #[record(unit = "By")]
-    pub(super) dirty: u64,
-    #[record(unit = "By")]
-    pub(super) swap_total: u64,
-    #[record(unit = "By")]
-    pub(super) swap_free: u64,
-    /// The load average over a minute.
-    pub(super) load: f64,
 }
 
 /// One look at the clock: what lies between two of them was taken away by somebody.
@@ -162,7 +138,6 @@ pub(super) struct Process {
 #[derive(Clone, Copy)]
 pub(super) enum Sample<'a> {
     Cpu(&'a Cpu),
-    Memory(&'a Memory),
     Io(&'a ArchivedIo),
     Processes(&'a ArchivedProcesses),
     Pulse(&'a Pulse),
@@ -173,7 +148,6 @@ impl<'a> Sample<'a> {
     pub(super) fn decode(kind: u32, bytes: &'a [u8]) -> Option<Self> {
         match RecordType::new(kind)? {
             CPU => bytemuck::try_from_bytes(bytes).ok().map(Sample::Cpu),
-            MEMORY => bytemuck::try_from_bytes(bytes).ok().map(Sample::Memory),
             PULSE => bytemuck::try_from_bytes(bytes).ok().map(Sample::Pulse),
             IO => low::access::<ArchivedIo, rancor::Failure>(bytes).ok().map(Sample::Io),
             PROCESSES => {
@@ -186,7 +160,6 @@ impl<'a> Sample<'a> {
     pub(super) fn stamp(&self) -> Stamp {
         match self {
             Sample::Cpu(sample) => sample.stamp,
-            Sample::Memory(sample) => sample.stamp,
             Sample::Pulse(sample) => sample.stamp,
             Sample::Io(io) => Stamp { seq: io.seq.to_native(), time_ns: io.time_ns.to_native() },
             Sample::Processes(all) => {

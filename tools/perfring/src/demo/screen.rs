@@ -74,6 +74,13 @@ impl Screen {
         self.out.flush()
     }
 
+    /// Writes a line that stays whole, to be copied as it is.
+    pub(super) fn line(&mut self, text: &str) -> io::Result<()> {
+        self.drawn = 0;
+        self.out.write_all(format!("{text}\n").as_bytes())?;
+        self.out.flush()
+    }
+
     fn push(&self, to: &mut String, style: Style, line: &str) {
         let code = match style {
             Style::Bold => "1",

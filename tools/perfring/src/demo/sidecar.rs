@@ -1,8 +1,10 @@
-//! The sidecar process: follows every ring, shows a live table, and closes the books.
+//! The sidecar process: runs the engine, shows a live table, and closes the books.
 
 use super::books::{Account, Own, causes};
-use super::follower::{Follower, Seen, lock};
+use super::engine::{DELAY_MS, Done, Engine};
+use super::files::Files;
 use super::screen::{Align, Amount, Column, Nanos, Screen, Style, row};
+use super::watch::{Seen, Watch};
 use super::{STATIONS, mortem, now_ns};
 use crate::failure::Failure;
 use crate::stop::Stop;
@@ -17,6 +19,9 @@ use std::time::{Duration, Instant};
 const FRAME: Duration = Duration::from_millis(250);
 /// Between two reports in plain lines.
 const LINE: Duration = Duration::from_secs(1);
+/// Between two looks at whether all is read, and for how long.
+const LOOK: Duration = Duration::from_millis(5);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Frames over which a rate is taken: a second.
 const RATE_FRAMES: usize = 4;
 
@@ -49,13 +54,11 @@ pub(super) enum Ended {
     Abandoned,
 }
 
-pub(super) fn run(dir: &Path) -> Result<Ended, Failure> {
+pub(super) fn run(dir: &Path, files: &Files) -> Result<Ended, Failure> {
     // A Ctrl-C goes to all of us; the parent tells what is to be done.
     let _stop = Stop::patient()?;
-    let mut followers = Vec::new();
-    for station in &STATIONS {
-        followers.push(Follower::start(station, dir)?);
-    }
+    let watch = Watch::new()?;
+    let engine = Engine::start(dir, files, &watch);
     let orders = orders();
     let mut screen = Screen::new();
     let mut show = Show::new();
@@ -66,7 +69,11 @@ pub(super) fn run(dir: &Path) -> Result<Ended, Failure> {
     loop {
         match orders.recv_timeout(next.saturating_duration_since(Instant::now())) {
             Err(RecvTimeoutError::Timeout) => {
-                show.frame(&mut screen, &followers, began)?;
+                if engine.is_over() {
+                    // It says why.
+                    return engine.finish().map(|_| Ended::Told);
+                }
+                show.frame(&mut screen, &watch, began)?;
                 next = (next + frame).max(Instant::now());
             }
             Err(RecvTimeoutError::Disconnected) => return Ok(Ended::Abandoned),
@@ -87,11 +94,27 @@ pub(super) fn run(dir: &Path) -> Result<Ended, Failure> {
         }
     }
     let time = began.elapsed();
+    read_all(dir, &watch)?;
+    let done = engine.finish()?;
     if screen.is_live() {
-        show.frame(&mut screen, &followers, began)?;
+        show.frame(&mut screen, &watch, began)?;
     }
-    report(&mut screen, dir, followers, &owns, time)?;
-    Ok(Ended::Told)
+    let balance = report(&mut screen, dir, &watch, &done, &owns, time)?;
+    files.show(&mut screen).map_err(|error| Failure::output(&error))?;
+    balance.map(|()| Ended::Told)
+}
+
+/// Lets the engine read what the producers have left. After a while the books say what is missing.
+fn read_all(dir: &Path, watch: &Watch) -> Result<(), Failure> {
+    let began = Instant::now();
+    for (at, station) in STATIONS.iter().enumerate() {
+        let stat = Stat::read(dir.join(station.name))?;
+        let is_all = || watch.look().get(at).is_none_or(|seen| Account::is_all_read(&stat, seen));
+        while !is_all() && began.elapsed() < PATIENCE {
+            std::thread::sleep(LOOK);
+        }
+    }
+    Ok(())
 }
 
 /// The parent's orders: lines of stdin.
@@ -119,18 +142,12 @@ impl Show {
         Show { past: VecDeque::new(), killed: None }
     }
 
-    fn frame(
-        &mut self,
-        screen: &mut Screen,
-        followers: &[Follower],
-        began: Instant,
-    ) -> Result<(), Failure> {
+    fn frame(&mut self, screen: &mut Screen, watch: &Watch, began: Instant) -> Result<(), Failure> {
         let now = Instant::now();
         let mut counts = Vec::new();
         let mut rows = Vec::new();
         let then = self.past.front();
-        for (at, (station, follower)) in STATIONS.iter().zip(followers).enumerate() {
-            let mut seen = follower.seen();
+        for (at, (station, seen)) in STATIONS.iter().zip(watch.look().iter_mut()).enumerate() {
             let (since, before) = match then {
                 Some((since, counts)) => (*since, counts.get(at).copied().unwrap_or(0)),
                 None => (began, 0),
@@ -144,7 +161,7 @@ impl Show {
             };
             let style = if killed.is_some() { Style::Bad } else { Style::Plain };
             counts.push(seen.records);
-            rows.push((style, Row { seen: &mut seen, rate }.cells(station.name, says)));
+            rows.push((style, cells(seen, rate, station.name, says)));
         }
         self.past.push_back((now, counts));
         let frames = if screen.is_live() { RATE_FRAMES } else { 1 };
@@ -173,47 +190,40 @@ impl Show {
     }
 }
 
-struct Row<'a> {
-    seen: &'a mut Seen,
-    rate: u64,
+fn cells(seen: &Seen, rate: u64, name: &str, says: String) -> [String; 7] {
+    [
+        name.to_owned(),
+        Amount(seen.records).to_string(),
+        Amount(rate).to_string(),
+        Amount(seen.lost()).to_string(),
+        seen.quantile(0.5).to_string(),
+        seen.quantile(0.99).to_string(),
+        says,
+    ]
 }
 
-impl Row<'_> {
-    fn cells(self, name: &str, says: String) -> [String; 7] {
-        [
-            name.to_owned(),
-            Amount(self.seen.records).to_string(),
-            Amount(self.rate).to_string(),
-            Amount(self.seen.lost()).to_string(),
-            self.seen.quantile(0.5).to_string(),
-            self.seen.quantile(0.99).to_string(),
-            says,
-        ]
-    }
-}
-
-/// Reads what is left, and shows the account of every ring.
+/// Shows the account of every ring. The inner result says whether it balances.
 fn report(
     screen: &mut Screen,
     dir: &Path,
-    followers: Vec<Follower>,
+    watch: &Watch,
+    done: &Done,
     owns: &HashMap<String, Own>,
     time: Duration,
-) -> Result<(), Failure> {
+) -> Result<Result<(), Failure>, Failure> {
     let out = |error: io::Error| Failure::output(&error);
     let width = screen.width();
     let seconds = time.as_secs_f64();
     let title = format!(
-        "\nReport after {seconds:.1} s. Latency is from the record's own time to its reading."
+        "\nReport after {seconds:.1} s. Latency is from a record's stamp to its reading; up to \
+         {DELAY_MS} ms of it is the wait for earlier records of other rings."
     );
     screen.say(Style::Bold, &title).map_err(out)?;
     let titles = REPORT.map(|column| column.title.to_owned());
     screen.say(Style::Bold, &row(&REPORT, &titles, width)).map_err(out)?;
     let mut accounts = Vec::new();
     let mut all = 0;
-    for (station, follower) in STATIONS.iter().zip(followers) {
-        let seen = follower.finish();
-        let seen = lock(&seen);
+    for (station, seen) in STATIONS.iter().zip(watch.look().iter()) {
         let stat = Stat::read(dir.join(station.name))?;
         let cells = [
             station.name.to_owned(),
@@ -221,11 +231,11 @@ fn report(
             Amount(seen.rate()).to_string(),
             seen.quantile(0.5).to_string(),
             seen.quantile(0.99).to_string(),
-            causes(&seen),
+            causes(seen),
         ];
         screen.say(Style::Plain, &row(&REPORT, &cells, width)).map_err(out)?;
         all += seen.records;
-        accounts.push(Account::new(station, &stat, &seen, owns.get(station.name).copied()));
+        accounts.push(Account::new(station, &stat, seen, owns.get(station.name).copied()));
     }
     screen
         .say(Style::Bold, "\nThe books, in records: written = read + lost + still there")
@@ -238,11 +248,26 @@ fn report(
             screen.say(Style::Bad, &format!("    DOES NOT BALANCE: {fault}")).map_err(out)?;
         }
     }
+    for (output, delivered) in done.delivered.iter().filter(|(_, delivered)| *delivered != all) {
+        faults += 1;
+        let fault = format!("    DOES NOT BALANCE: {output}: {delivered} and {all} records");
+        screen.say(Style::Bad, &fault).map_err(out)?;
+    }
     if faults > 0 {
         let why = "the books do not balance, see the report: please tell perfring's authors";
-        return Err(Failure::General(format!("demo: {why}")));
+        return Ok(Err(Failure::General(format!("demo: {why}"))));
     }
     let end =
         format!("All books balance: {} records, each checked by its sequence number.", Amount(all));
-    screen.say(Style::Good, &end).map_err(out)
+    screen.say(Style::Good, &end).map_err(out)?;
+    let order = match done.merge.late {
+        0 => "All were handed on in the order of time.".to_owned(),
+        late => format!(
+            "{} of them came too late for their place in the order of time, by up to {}.",
+            Amount(late),
+            Nanos(done.merge.late_most)
+        ),
+    };
+    screen.say(Style::Plain, &order).map_err(out)?;
+    Ok(Ok(()))
 }

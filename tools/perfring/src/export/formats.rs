@@ -3,8 +3,8 @@
 use crate::failure::Failure;
 use crate::record::failed;
 use clap::ValueEnum;
-use perfring_export::recording::{self, Recording};
-use perfring_export::{Output, OutputError, PerfData, Perfetto, json};
+use perfring_export::recording::Recording;
+use perfring_export::{Ctf, Output, OutputError, PerfData, Perfetto, json};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::fs;
@@ -18,10 +18,16 @@ pub(crate) enum Format {
     Json,
     /// A trace for <https://ui.perfetto.dev>
     Perfetto,
+    /// A CTF 1.8 trace for babeltrace2 and Trace Compass: a directory
+    Ctf,
+    /// Tables for pyarrow, DuckDB and their like, one for each type: a directory
+    Parquet,
     /// A file for `perf script` and its friends
     PerfData,
     /// OTLP over HTTP, to a collector: logs, metrics and traces. OUT is its address
     Otlp,
+    /// NATS JetStream. OUT is a server's address
+    Nats,
     /// A recording: for what is wanted of another, or for what rings hold
     Recording,
 }
@@ -43,6 +49,11 @@ impl Format {
         matches!(self, Format::Json | Format::Recording)
     }
 
+    /// Whether it is a directory.
+    fn is_dir(self) -> bool {
+        matches!(self, Format::Ctf | Format::Parquet)
+    }
+
     /// What to do with what was written.
     pub(super) fn how_to_open(self, path: &Path) -> Option<String> {
         let path = path.display();
@@ -51,7 +62,13 @@ impl Format {
             Format::Perfetto => format!("open {path} in https://ui.perfetto.dev"),
             Format::PerfData => format!("read it with `perf script -i {path}`"),
             Format::Recording => format!("read it with `perfring export {path} --to json`"),
-            Format::Otlp => return None,
+            Format::Ctf => format!("read it with `babeltrace2 {path}`"),
+            Format::Parquet => {
+                format!(
+                    "read it with Python: `pyarrow.parquet.read_table(\"{path}/TYPE.parquet\")`"
+                )
+            }
+            Format::Otlp | Format::Nats => return None,
         })
     }
 }
@@ -85,8 +102,10 @@ pub(super) fn open(
 ) -> Result<Box<dyn Output>, Failure> {
     let name = format.name();
     let mut asked = Asked { format, options: Map::new(), own };
-    if format == Format::Otlp {
-        return otlp(&name, path, asked);
+    match format {
+        Format::Otlp => return otlp(&name, path, asked),
+        Format::Nats => return nats(&name, path, asked),
+        _ => {}
     }
     let path = match path {
         None if format.is_stream() => Path::new("-"),
@@ -102,16 +121,18 @@ pub(super) fn open(
         return Err(Failure::Usage("the name of the output must be UTF-8".to_owned()));
     };
     if !to_stdout {
-        make_room(path, force)?;
+        make_room(format, path, force)?;
     }
     asked.set("path", text);
     match format {
+        Format::Json => {}
+        Format::Recording => asked.set("existing", if force { "replace" } else { "refuse" }),
+        _ => asked.set("overwrite", force),
+    }
+    match format {
         Format::Json => boxed(json::JsonLines::open(&name, &asked.read()?)),
         Format::Recording if to_stdout => {
-            let options: recording::Options = asked.read()?;
-            if options != (recording::Options { path: path.to_owned(), ..options.clone() })
-                || io::stdout().is_terminal()
-            {
+            if io::stdout().is_terminal() {
                 let why = "a recording is no text: write it into a file with -o OUT, or a pipe";
                 return Err(Failure::Usage(why.to_owned()));
             }
@@ -120,7 +141,9 @@ pub(super) fn open(
         Format::Recording => boxed(Recording::open(&name, &asked.read()?)),
         Format::Perfetto => boxed(Perfetto::open(&name, &asked.read()?)),
         Format::PerfData => boxed(PerfData::open(&name, &asked.read()?)),
-        Format::Otlp => otlp(&name, None, asked),
+        Format::Ctf => boxed(Ctf::open(&name, &asked.read()?)),
+        Format::Parquet => parquet(&name, asked),
+        Format::Otlp | Format::Nats => Err(Failure::Usage(format!("{name} has no file"))),
     }
 }
 
@@ -131,23 +154,34 @@ fn boxed<T: Output + 'static>(opened: Result<T, OutputError>) -> Result<Box<dyn 
     }
 }
 
-/// Sees to it that the name is free.
-fn make_room(path: &Path, force: bool) -> Result<(), Failure> {
-    let Ok(meta) = fs::symlink_metadata(path) else { return Ok(()) };
+/// Whether the name is free, or may be taken.
+fn make_room(format: Format, path: &Path, force: bool) -> Result<(), Failure> {
+    let Ok(meta) = fs::metadata(path) else { return Ok(()) };
     let shown = path.display();
     let refused = |what: &str| Err(Failure::General(format!("{shown} {what}")));
     if meta.is_dir() {
-        return refused("is a directory: name a file in it");
+        let is_empty = || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+        return match format.is_dir() {
+            true if force || is_empty() => Ok(()),
+            true => refused("is there and holds something: take another name, or add --force"),
+            false => refused("is a directory: name a file in it"),
+        };
     }
-    let is_file = fs::metadata(path).is_ok_and(|meta| meta.is_file());
-    if !meta.is_file() && !is_file {
+    if format.is_dir() {
+        return refused("is no directory, and the format writes one: take another name");
+    }
+    if !meta.is_file() {
         return Ok(()); // a pipe or a device is written to
     }
     if !force {
         return refused("is there already: take another name, or add --force");
     }
-    fs::remove_file(path)
-        .map_err(|error| Failure::General(format!("{shown} cannot be removed: {error}")))
+    // The other formats put the new one in its place; lines would go on at its end.
+    if format == Format::Json {
+        fs::remove_file(path)
+            .map_err(|error| Failure::General(format!("{shown} cannot be removed: {error}")))?;
+    }
+    Ok(())
 }
 
 #[cfg(feature = "otlp")]
@@ -158,13 +192,36 @@ fn otlp(name: &str, path: Option<&Path>, mut asked: Asked<'_>) -> Result<Box<dyn
     boxed(perfring_export::otlp::Otlp::open(name, &asked.read()?))
 }
 
+#[cfg(feature = "nats")]
+fn nats(name: &str, path: Option<&Path>, mut asked: Asked<'_>) -> Result<Box<dyn Output>, Failure> {
+    if let Some(server) = path.and_then(Path::to_str) {
+        asked.set("servers", vec![server]);
+    }
+    boxed(perfring_export::nats::Nats::open(name, &asked.read()?))
+}
+
+#[cfg(feature = "parquet")]
+fn parquet(name: &str, asked: Asked<'_>) -> Result<Box<dyn Output>, Failure> {
+    boxed(perfring_export::Parquet::open(name, &asked.read()?))
+}
+
 #[cfg(not(feature = "otlp"))]
 fn otlp(name: &str, _: Option<&Path>, _: Asked<'_>) -> Result<Box<dyn Output>, Failure> {
     Err(left_out(name))
 }
 
+#[cfg(not(feature = "nats"))]
+fn nats(name: &str, _: Option<&Path>, _: Asked<'_>) -> Result<Box<dyn Output>, Failure> {
+    Err(left_out(name))
+}
+
+#[cfg(not(feature = "parquet"))]
+fn parquet(name: &str, _: Asked<'_>) -> Result<Box<dyn Output>, Failure> {
+    Err(left_out(name))
+}
+
 /// A format that this program was built without.
-#[cfg(not(all(feature = "otlp")))]
+#[cfg(not(all(feature = "nats", feature = "otlp", feature = "parquet")))]
 fn left_out(name: &str) -> Failure {
     Failure::Usage(format!(
         "this perfring was built without the format {name}: build it with `cargo build --release \

@@ -49,6 +49,8 @@ pub(crate) struct Args {
     select: SelectArgs,
 }
 
+/// How long an output may take to finish once it was asked to stop.
+const GRACE: Duration = Duration::from_secs(2);
 /// Events between two looks at the signals.
 const TURN: u64 = 1024;
 
@@ -113,7 +115,16 @@ impl Exporter<'_> {
                 let _ = self.output.close(Instant::now());
                 return ended;
             }
-            _ => self.output.close(Instant::now() + self.args.patience).map_err(failed),
+            _ => {
+                // Who asked it to stop does not want to wait for a reader that does not read.
+                let asked = matches!(ended, Err(Failure::Signal(_)));
+                let patience = self.args.patience.min(if asked { GRACE } else { Duration::MAX });
+                let closed = self.output.close(Instant::now() + patience).map_err(failed);
+                if asked && closed.is_err() {
+                    return ended;
+                }
+                closed
+            }
         };
         closed?;
         let figures = self.output.figures();

@@ -1,6 +1,6 @@
 //! How far it is: one line on stderr, if that is a terminal.
 
-use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use perfring_export::Totals;
 use std::time::{Duration, Instant};
 
@@ -54,10 +54,9 @@ impl Progress {
         }
         let lost = totals.lost();
         self.bar.set_message(format!(
-            "{} records {}/s {} lost {}{note}",
+            "{} records {}/s lost {}{note}",
             HumanCount(totals.records),
             HumanCount(self.rate.2 as u64),
-            HumanBytes(totals.bytes),
             HumanCount(lost),
         ));
         match read {

@@ -3,7 +3,7 @@
 use super::Events;
 use super::held::Held;
 use crate::failure::{Failure, note};
-use perfring_consumer::{Corrupt, Front, Home, Observer, Start};
+use perfring_consumer::{AttachError, Corrupt, Front, Home, Observer, Start};
 use perfring_export::{Event, Shapes};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -43,7 +43,13 @@ struct Ring {
 impl Ring {
     fn open(home: &Home, id: usize) -> Result<Self, Failure> {
         // The types after the records, which may be of them.
-        let observer = Observer::open(home, Start::Oldest)?;
+        let observer = match Observer::open(home, Start::Oldest) {
+            Err(AttachError::NotFound { home }) => {
+                let what = "does not exist: name a recording, rings, or a directory of rings";
+                return Err(Failure::NotFound(format!("{home} {what}")));
+            }
+            opened => opened?,
+        };
         let stat = observer.stat()?;
         let mut shapes = Shapes::open(home, id as u32)?;
         if !shapes.is_of(observer.layout()) {

@@ -169,7 +169,11 @@ pub(crate) fn span_start() -> Vec<u8> {
 
 /// A ring with a record or two of every kind.
 pub(crate) fn all_kinds(place: &Place) -> String {
-    let ring = place.ring(&[]);
+    all_kinds_in(place.ring(&[]))
+}
+
+/// The same in this ring.
+pub(crate) fn all_kinds_in(ring: String) -> String {
     let mut producer = Producer::attach(Path::new(&ring)).unwrap();
     for schema in ALL {
         producer.register(&schema).unwrap();

@@ -1,0 +1,182 @@
+//! OpenTelemetry's signals in Perfetto's words: logs, spans, metrics.
+
+use super::proto::{EventType, TracePacket, TrackDescriptor, TrackEvent};
+use super::{Perfetto, counted, tracks};
+use crate::{OutputError, Rec};
+use perfring_types::Class;
+use perfring_types::read::Value;
+
+/// So many spans may be open: of one more, only the end is told.
+const OPEN: usize = 1 << 20;
+
+impl Perfetto {
+    pub(super) fn log(
+        &mut self,
+        record: &Rec<'_>,
+        value: &Value,
+        at: u64,
+        track: u64,
+    ) -> Result<(), OutputError> {
+        let name = ["event_name", "body"].into_iter().find_map(|name| match value.get(name)? {
+            Value::Null => None,
+            Value::Str(text) if text.is_empty() => None,
+            Value::Str(text) => Some(text.clone()),
+            other => Some(other.to_string()),
+        });
+        let mut categories = vec!["log".to_owned()];
+        if let Some(Value::Str(severity)) = value.get("severity_text") {
+            categories.push(severity.clone());
+        }
+        let event = TrackEvent {
+            r#type: Some(EventType::Instant as i32),
+            name: Some(name.unwrap_or_else(|| "log".to_owned())),
+            track_uuid: Some(track),
+            categories,
+            debug_annotations: self.details(record),
+            ..TrackEvent::default()
+        };
+        self.event(at, event)
+    }
+
+    pub(super) fn span(
+        &mut self,
+        class: Class,
+        record: &Rec<'_>,
+        value: &Value,
+        at: u64,
+        (process, ring): (u64, u64),
+    ) -> Result<(), OutputError> {
+        let id = |name| match value.get(name) {
+            Some(Value::Bytes(id)) => id.as_slice(),
+            _ => &[],
+        };
+        let track = tracks::uuid(&[b"span", id("trace_id"), id("span_id")]);
+        let name = match value.get("name") {
+            Some(Value::Str(name)) => Some(name.as_str()),
+            _ => None,
+        };
+        let event = TrackEvent { track_uuid: Some(track), ..TrackEvent::default() };
+        let mut begin = TrackEvent {
+            r#type: Some(EventType::SliceBegin as i32),
+            categories: vec!["span".to_owned()],
+            ..event.clone()
+        };
+        let details = self.details(record);
+        if class == Class::SpanStart {
+            let is_open = self.open.contains(&track);
+            let begins = name.filter(|_| !is_open && self.open.len() < OPEN);
+            let Some(name) = begins else {
+                // More of a span; or one too many, of which the end will tell the most.
+                let instant = TrackEvent {
+                    r#type: Some(EventType::Instant as i32),
+                    name: Some(name.map_or("more", |_| "span_start").to_owned()),
+                    track_uuid: Some(if is_open { track } else { ring }),
+                    categories: vec!["span".to_owned()],
+                    debug_annotations: details,
+                    ..TrackEvent::default()
+                };
+                return self.event(at, instant);
+            };
+            self.open.insert(track);
+            self.put_track(track, process)?;
+            begin.name_iid = Some(self.names.event(name));
+            begin.debug_annotations = details;
+            return self.event(at, begin);
+        }
+        let mut end = TrackEvent { r#type: Some(EventType::SliceEnd as i32), ..event };
+        end.debug_annotations = details;
+        if !self.open.remove(&track) {
+            // Its start was lost, or there were too many.
+            self.put_track(track, process)?;
+            let took = match value.get("duration_nano") {
+                Some(Value::U64(took)) => *took,
+                _ => 0,
+            };
+            begin.name_iid = Some(self.names.event(name.unwrap_or("span")));
+            self.event(at.saturating_sub(took), begin)?;
+        }
+        self.event(at, end)
+    }
+
+    fn put_track(&mut self, track: u64, process: u64) -> Result<(), OutputError> {
+        let track_descriptor = Some(tracks::describe(track, process, "spans"));
+        self.put(TracePacket { track_descriptor, ..TracePacket::default() })
+    }
+
+    /// Whether there is a number in it.
+    pub(super) fn counters(
+        &mut self,
+        class: Class,
+        value: &Value,
+        at: u64,
+        process: u64,
+    ) -> Result<bool, OutputError> {
+        let Some(Value::Str(name)) = value.get("name") else { return Ok(false) };
+        let unit = match value.get("unit") {
+            Some(Value::Str(unit)) => unit.as_str(),
+            _ => "",
+        };
+        let series = series(value);
+        let is_delta = class == Class::Sum
+            && matches!(value.get("aggregation_temporality"), Some(Value::U64(1)));
+        let mut any = false;
+        for (field, suffix) in [("value", ""), ("count", ".count"), ("sum", ".sum")] {
+            if field != "value" && class != Class::Histogram {
+                continue;
+            }
+            let unit = if field == "count" { "1" } else { unit };
+            let mut event = match value.get(field) {
+                Some(Value::I64(number)) => counted(*number),
+                Some(Value::U64(number)) => match i64::try_from(*number) {
+                    Ok(number) => counted(number),
+                    Err(_) => measured(*number as f64),
+                },
+                Some(Value::F64(number)) if number.is_finite() => measured(*number),
+                _ => continue,
+            };
+            any = true;
+            let name = format!("{name}{suffix}{series}");
+            let track = tracks::uuid(&[b"counter", &process.to_le_bytes(), name.as_bytes()]);
+            event.track_uuid = Some(track);
+            self.describe(TrackDescriptor {
+                counter: Some(tracks::counter(unit, is_delta)),
+                ..tracks::describe(track, process, &name)
+            })?;
+            self.event(at, event)?;
+        }
+        Ok(any)
+    }
+}
+
+fn measured(number: f64) -> TrackEvent {
+    let r#type = Some(EventType::Counter as i32);
+    TrackEvent { r#type, double_counter_value: Some(number), ..TrackEvent::default() }
+}
+
+/// What tells a series from others of its instrument: its attributes, sorted, or nothing.
+fn series(value: &Value) -> String {
+    const NOT: [&str; 17] = [
+        "time_unix_nano",
+        "process.pid",
+        "name",
+        "unit",
+        "description",
+        "value",
+        "is_monotonic",
+        "aggregation_temporality",
+        "start_time_unix_nano",
+        "otel.scope.name",
+        "count",
+        "sum",
+        "min",
+        "max",
+        "explicit_bounds",
+        "bucket_counts",
+        "…",
+    ];
+    let Value::Struct(fields) = value else { return String::new() };
+    let own = fields.iter().filter(|(name, _)| !NOT.contains(&&**name));
+    let mut own: Vec<_> = own.map(|(name, value)| format!("{name}={value}")).collect();
+    own.sort_unstable();
+    if own.is_empty() { String::new() } else { format!("{{{}}}", own.join(",")) }
+}

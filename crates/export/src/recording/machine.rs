@@ -1,0 +1,37 @@
+//! Who recorded.
+
+use perfring_consumer::MachineClock;
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Who recorded, where and when.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// Which boot of which machine, as `/proc/sys/kernel/random/boot_id` says: stamps of recordings
+    /// of one boot are of one clock.
+    pub boot: [u8; 16],
+    /// The stamps' clock when the recording began, ns; 0 if it was not known.
+    pub clock_ns: u64,
+    /// The wall clock then, ns since 1970.
+    pub wall_ns: u64,
+    /// The machine's name.
+    pub host: String,
+    /// The program that wrote it, with its version.
+    pub writer: String,
+}
+
+impl Machine {
+    /// This one, now.
+    pub(super) fn here() -> Self {
+        let kernel = |file: &str| fs::read_to_string(format!("/proc/sys/kernel/{file}"));
+        let boot = kernel("random/boot_id").unwrap_or_default();
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Machine {
+            boot: uuid::Uuid::try_parse(boot.trim()).unwrap_or_default().into_bytes(),
+            clock_ns: MachineClock::find().map_or(0, |clock| clock.now_ns()),
+            wall_ns: wall.as_nanos().try_into().unwrap_or(u64::MAX),
+            host: kernel("hostname").unwrap_or_default().trim().to_owned(),
+            writer: concat!("perfring ", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The files that outlive the demo, and how to open them.
+
+use super::screen::{Bytes, Screen, Style};
+use crate::failure::Failure;
+use std::fs::Permissions;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// What the sidecar writes.
+#[derive(Clone, Debug)]
+pub(super) struct Files {
+    pub(super) trace: PathBuf,
+    pub(super) lines: PathBuf,
+}
+
+impl Files {
+    pub(super) fn of(dir: &Path) -> Self {
+        Files { trace: dir.join("demo.pftrace"), lines: dir.join("demo.jsonl") }
+    }
+
+    /// Where they are, and what to do with them.
+    pub(super) fn show(&self, screen: &mut Screen) -> io::Result<()> {
+        screen
+            .say(Style::Bold, "\nThe sidecar left two files, with each of these records, and each loss that was told:")?;
+        let lines = shell(&self.lines);
+        let size = |path: &Path| Bytes(path.metadata().map_or(0, |meta| meta.len()));
+        screen.line(&format!("{}  {}", self.trace.display(), size(&self.trace)))?;
+        screen.line("    open https://ui.perfetto.dev in a browser, there \"Open trace file\":")?;
+        screen.line("    the page reads it where it is, nothing is uploaded")?;
+        screen.line(&format!("{}  {}", self.lines.display(), size(&self.lines)))?;
+        screen.line(&format!("    head -n 3 {lines}"))?;
+        screen.line(&format!("    jq -c 'select(.lost)' {lines}"))
+    }
+
+    /// Removes them, and their directory if nothing else is in it.
+    pub(super) fn remove(&self) {
+        for path in [&self.trace, &self.lines] {
+            let _ = std::fs::remove_file(path); // there may be none yet
+        }
+        if let Some(dir) = self.trace.parent() {
+            let _ = std::fs::remove_dir(dir);
+        }
+    }
+}
+
+/// A path as a shell reads it.
+fn shell(path: &Path) -> String {
+    let path = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%".contains(c);
+    match path.chars().all(plain) {
+        true => path,
+        false => format!("'{}'", path.replace('\'', r"'\''")),
+    }
+}
+
+/// Where the files are put: a directory that was asked for, or a fresh one, which stays only if the
+/// demo comes to its end.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) dir: PathBuf,
+    fresh: Option<TempDir>,
+}
+
+impl Place {
+    /// Makes it. Nothing that is there is written over.
+    pub(super) fn new(asked: Option<&Path>) -> Result<Self, Failure> {
+        let Some(asked) = asked else {
+            // What a host does is its owner's to know.
+            let private = Permissions::from_mode(0o700);
+            let mut builder = tempfile::Builder::new();
+            let fresh = builder.prefix("perfring-demo-").permissions(private).tempdir();
+            let fresh = fresh.map_err(|error| failed(&std::env::temp_dir(), &error))?;
+            return Ok(Place { dir: whole(fresh.path())?, fresh: Some(fresh) });
+        };
+        std::fs::create_dir_all(asked).map_err(|error| failed(asked, &error))?;
+        let dir = whole(asked)?;
+        let Files { trace, lines } = Files::of(&dir);
+        match [trace, lines].iter().find(|path| path.symlink_metadata().is_ok()) {
+            Some(path) => {
+                let hint = "remove it, or name another directory with --out";
+                Err(Failure::General(format!("{} is there already: {hint}", path.display())))
+            }
+            None => Ok(Place { dir, fresh: None }),
+        }
+    }
+
+    pub(super) fn is_fresh(&self) -> bool {
+        self.fresh.is_some()
+    }
+
+    /// From now on it stays.
+    pub(super) fn keep(&mut self) {
+        let _ = self.fresh.take().map(TempDir::keep);
+    }
+}
+
+fn whole(dir: &Path) -> Result<PathBuf, Failure> {
+    dir.canonicalize().map_err(|error| failed(dir, &error))
+}
+
+fn failed(dir: &Path, error: &io::Error) -> Failure {
+    let hint = "name a directory that you may write to with --out";
+    Failure::General(format!("cannot make a directory in {}: {error}: {hint}", dir.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_gets_the_path_as_it_is() {
+        assert_eq!(shell(Path::new("/tmp/a-1.jsonl")), "/tmp/a-1.jsonl");
+        assert_eq!(shell(Path::new("/it's a/b")), r"'/it'\''s a/b'");
+    }
+}

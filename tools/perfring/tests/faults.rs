@@ -1,0 +1,310 @@
+//! The promise of `perfring sidecar` as a whole: whoever is killed, whatever was committed arrives,
+//! but for what the rings themselves tell as lost; and what arrives twice has the same key.
+//!
+//! Real processes on all sides: writers, the sidecar, `nats-server`. `PERFRING_SEED` repeats a run.
+#![cfg(feature = "nats")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+#[path = "faults/arrived.rs"]
+mod arrived;
+mod command;
+#[allow(dead_code, reason = "it is of the tests of the NATS output, which need more of it")]
+#[path = "../../../crates/export/tests/nats/server.rs"]
+mod server;
+#[path = "faults/writer.rs"]
+mod writer;
+
+use arrived::Arrived;
+use command::{Live, perfring};
+use nix::sys::signal::Signal;
+use perfring_consumer::Stat;
+use perfring_producer::Options;
+use perfring_set::{RingSet, SetOptions};
+use server::{Server, until};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Instant;
+use tempfile::TempDir;
+use writer::Writer;
+
+const RINGS: [&str; 4] = ["one", "two", "three", "four"];
+/// How often each of the two is killed.
+const KILLS: usize = 10;
+/// How often a writer is.
+const WRITERS: usize = 4;
+/// How often the server is stopped, and goes on with what stood in its sockets.
+const FREEZES: usize = 3;
+
+/// Who is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kill {
+    Sidecar,
+    Server,
+    Writer,
+    /// Not killed: the server answers nobody for some time.
+    Freeze,
+}
+
+/// What the server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Is {
+    Up,
+    Frozen,
+    Dead,
+}
+
+/// Numbers from nowhere, the same for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn new() -> Dice {
+        use std::hash::{BuildHasher, Hasher};
+        let seed = std::env::var("PERFRING_SEED").ok().and_then(|text| text.parse().ok());
+        let seed = seed.unwrap_or_else(|| {
+            std::collections::hash_map::RandomState::new().build_hasher().finish()
+        });
+        println!("PERFRING_SEED={seed}");
+        Dice(seed | 1)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+
+    /// All kills, in some order.
+    fn kills(&mut self) -> Vec<Kill> {
+        let mut kills = vec![Kill::Sidecar; KILLS];
+        kills.extend([Kill::Server; KILLS]);
+        kills.extend([Kill::Writer; WRITERS]);
+        kills.extend([Kill::Freeze; FREEZES]);
+        for at in (1..kills.len()).rev() {
+            kills.swap(at, self.below(at as u64 + 1) as usize);
+        }
+        kills
+    }
+}
+
+/// Not a test of its own: the process that [`Writer`] starts from this very file.
+#[test]
+fn a_writer_until_its_stdin_ends() {
+    writer::write();
+}
+
+/// Rings, what reads them, and where it goes.
+struct Stage {
+    place: TempDir,
+    server: Server,
+    server_is: Is,
+    sidecar: Option<Live>,
+    writers: Vec<Writer>,
+}
+
+/// The sums of all rings.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    /// Committed or refused.
+    tried: u64,
+    refused: u64,
+    /// Bytes that the sidecar let go.
+    released: u64,
+}
+
+impl Stage {
+    fn new() -> Option<Stage> {
+        let server = Server::start()?;
+        let place = tempfile::tempdir().unwrap();
+        let path = |name: &str| place.path().join(name);
+        let config = format!(
+            "delay_ms = 5\n\
+             [[input]]\ndir = {:?}\n\
+             [[output]]\ntype = \"json\"\npath = {:?}\nmax_bytes = 1_000_000\nkeep = 0\n\
+             [[output]]\ntype = \"nats\"\nservers = [{:?}]\npayload = \"raw\"\n\
+             ack_timeout_ms = 1000\nretry_ms = 50\n",
+            path("rings"),
+            path("out.jsonl"),
+            server.url(),
+        );
+        fs::write(path("sidecar.toml"), config).unwrap();
+        let rings = path("rings");
+        let mut options = SetOptions::default();
+        // Full after some hundred records: within an outage.
+        options.ring = Options { size: 32 << 10, ..options.ring };
+        let set = RingSet::open_with(&rings, &options).unwrap();
+        RINGS.iter().for_each(|name| drop(set.producer(name).unwrap()));
+        let writers = RINGS.iter().map(|name| Writer::start(&rings.join(name), 1)).collect();
+        Some(Stage { place, server, server_is: Is::Up, sidecar: None, writers })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    fn ring(&self, name: &str) -> PathBuf {
+        self.path("rings").join(name)
+    }
+
+    fn sums(&self) -> Sums {
+        let mut sums = Sums::default();
+        for name in RINGS {
+            let totals = Stat::read(self.ring(name)).unwrap().totals.unwrap();
+            let refused = totals.producer.refused.total().records;
+            sums.tried += totals.producer.written.records + refused;
+            sums.refused += refused;
+            sums.released += totals.tail;
+        }
+        sums
+    }
+
+    fn start_sidecar(&mut self) {
+        if self.sidecar.is_some() {
+            return;
+        }
+        let said = File::options().append(true).create(true).open(self.path("said")).unwrap();
+        let config = self.path("sidecar.toml");
+        let mut command = perfring(&["sidecar", "--config", config.to_str().unwrap()]);
+        command.stderr(Stdio::from(said));
+        self.sidecar = Some(Live::of(command));
+    }
+
+    fn start_server(&mut self) {
+        match self.server_is {
+            Is::Up => {}
+            Is::Frozen => self.server.thaw(),
+            Is::Dead => self.server.up(),
+        }
+        self.server_is = Is::Up;
+    }
+
+    fn kill(&mut self, kill: Kill, dice: &mut Dice) {
+        match kill {
+            Kill::Sidecar => {
+                let mut live = self.sidecar.take().unwrap();
+                let gone = live.child.try_wait().unwrap();
+                assert!(gone.is_none(), "it ended by itself: {}", self.said());
+                live.child.kill().unwrap();
+                live.child.wait().unwrap();
+            }
+            Kill::Server => {
+                self.server.kill();
+                self.server_is = Is::Dead;
+            }
+            Kill::Freeze => {
+                self.server.freeze();
+                self.server_is = Is::Frozen;
+            }
+            Kill::Writer => {
+                let at = dice.below(RINGS.len() as u64) as usize;
+                let life = self.writers[at].kill() + 1;
+                self.writers[at] = Writer::start(&self.ring(RINGS[at]), life);
+            }
+        }
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(self.path("said")).unwrap_or_default()
+    }
+
+    /// The kills, at random moments of the outages of each other and of what goes well.
+    fn storm(&mut self, dice: &mut Dice) {
+        for (at, kill) in dice.kills().into_iter().enumerate() {
+            // What is to be killed is there; the other perhaps.
+            if matches!(kill, Kill::Server | Kill::Freeze) || dice.below(3) > 0 {
+                self.start_server();
+            }
+            if kill == Kill::Sidecar || dice.below(3) > 0 {
+                self.start_sidecar();
+            }
+            if self.server_is == Is::Up && self.sidecar.is_some() && dice.below(4) > 0 {
+                let (before, more) = (self.sums().released, dice.below(100_000));
+                until("some is released", || self.sums().released > before + more);
+            }
+            self.kill(kill, dice);
+            let is_out = self.server_is != Is::Up || self.sidecar.is_none();
+            let before = self.sums();
+            if is_out && (at == 0 || dice.below(3) > 0) {
+                // Of a frozen one the sidecar loses patience, or not.
+                let more = dice.below(if kill == Kill::Freeze { 15_000 } else { 500 });
+                until("rings are full", || self.sums().refused > before.refused + more);
+            } else {
+                let more = dice.below(1000);
+                until("more is written", || self.sums().tried > before.tried + more);
+            }
+        }
+        self.start_server();
+        self.start_sidecar();
+    }
+
+    /// Lets all of it come to rest. How many the last life of each writer committed.
+    fn end(&mut self) -> Vec<(u64, u64)> {
+        let ended: Vec<(u64, u64)> = self.writers.drain(..).map(Writer::end).collect();
+        let is_drained = |name: &str| {
+            let totals = Stat::read(self.ring(name)).unwrap().totals.unwrap();
+            totals.tail == totals.head
+        };
+        until("all is released", || RINGS.iter().all(|name| is_drained(name)));
+        let mut live = self.sidecar.take().unwrap();
+        live.signal(Signal::SIGTERM);
+        assert_eq!(live.child.wait().unwrap().code(), Some(143), "{}", self.said());
+        ended
+    }
+}
+
+#[test]
+fn whoever_is_killed_what_arrives_is_what_was_committed_less_what_the_rings_tell() {
+    let Some(mut stage) = Stage::new() else { return };
+    let mut dice = Dice::new();
+    let began = Instant::now();
+    stage.storm(&mut dice);
+    let ended = stage.end();
+    println!(
+        "{KILLS} kills of each, {WRITERS} of writers, {FREEZES} stops, in {:?}",
+        began.elapsed()
+    );
+
+    let stream = arrived::in_stream(&stage.server.stored());
+    let lines = arrived::in_files(stage.place.path());
+    assert_eq!(stream.doubles, 0, "the server removes doubles by their id");
+    println!("{} lines came twice", lines.doubles);
+    let (mut committed, mut refused) = (0, 0);
+    for (name, (life, count)) in RINGS.iter().zip(ended) {
+        let stat = Stat::read(stage.ring(name)).unwrap();
+        let totals = stat.totals.unwrap();
+        let (wrote, lost) = (totals.producer.written.records, totals.producer.refused.total());
+        assert_eq!(totals.untold().records, 0, "{name}: the last record tells all before it");
+        for (place, arrived) in [("stream", &stream), ("lines", &lines)] {
+            let of = format!("{name} in the {place}");
+            let lives = arrived.lives(name);
+            println!("{of}: {lives:?}, told as lost {}", arrived.lost(name));
+            assert_eq!(lives.values().sum::<u64>(), wrote, "{of}: records arrived, committed");
+            assert_eq!(lives.get(&life), Some(&count), "{of}: of the last writer");
+            assert_eq!(arrived.lost(name), lost.records, "{of}: told as lost, refused");
+        }
+        committed += wrote;
+        refused += lost.records;
+    }
+    same(&stream, &lines);
+    println!("{committed} records committed, {refused} refused");
+    assert!(refused > 0, "no outage was felt");
+    assert!(!has_left_overs(stage.place.path()), "half a line was left");
+}
+
+/// Both have the same, under the same keys.
+fn same(stream: &Arrived, lines: &Arrived) {
+    let only = |one: &Arrived, other: &Arrived| {
+        one.records
+            .iter()
+            .find(|(key, text)| other.records.get(*key) != Some(text))
+            .map(|(k, _)| k.clone())
+    };
+    assert_eq!(only(stream, lines), None, "in the stream, and not in the lines");
+    assert_eq!(only(lines, stream), None, "in the lines, and not in the stream");
+    assert_eq!(stream.losses, lines.losses);
+}
+
+fn has_left_overs(dir: &Path) -> bool {
+    arrived::files(dir).iter().any(|file| !fs::read(file).unwrap().ends_with(b"\n"))
+}

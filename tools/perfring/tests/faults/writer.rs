@@ -1,0 +1,106 @@
+//! Writers: processes that publish numbered records until they are killed or told to end.
+
+use crate::command::Live;
+use perfring_producer::{Producer, RecordType};
+use std::path::Path;
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const RING: &str = "PERFRING_TEST_RING";
+const LIFE: &str = "PERFRING_TEST_LIFE";
+
+/// So many records, then a pause: more than a ring holds within an outage, and few enough for all of
+/// them to be read back within seconds.
+const BURST: u64 = 10;
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// What a record says: whose it is, its number among those that were committed, and some more, so
+/// that records are of many lengths.
+pub(crate) fn text(life: u64, number: u64) -> String {
+    format!("{life} {number} {}", "x".repeat(number as usize % 41))
+}
+
+/// The two numbers of a record, if it is one of a writer's, whole.
+pub(crate) fn parse(record: &str) -> (u64, u64) {
+    let mut words = record.split(' ').map(|word| word.parse().ok());
+    let (Some(Some(life)), Some(Some(number))) = (words.next(), words.next()) else {
+        panic!("no writer's: {record:?}")
+    };
+    assert_eq!(record, text(life, number), "not as it was written");
+    (life, number)
+}
+
+/// What a writer's process does.
+pub(crate) fn write() {
+    let Some(ring) = std::env::var_os(RING) else { return };
+    let life: u64 = std::env::var(LIFE).unwrap().parse().unwrap();
+    let mut producer = Producer::attach(Path::new(&ring)).unwrap();
+    let end = AtomicBool::new(false);
+    let mut number = 0;
+    let mut publish = |number: &mut u64| {
+        let done = producer.publish(RecordType::BYTES, text(life, *number).as_bytes()).is_ok();
+        *number += u64::from(done);
+        done
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::io::stdin().lines().for_each(drop);
+            end.store(true, Ordering::Relaxed);
+        });
+        println!("\nbegun");
+        while !end.load(Ordering::Relaxed) {
+            for _ in 0..BURST {
+                publish(&mut number);
+            }
+            std::thread::sleep(PAUSE);
+        }
+    });
+    // Before the last record stands what had no room.
+    while !publish(&mut number) {
+        std::thread::sleep(PAUSE);
+    }
+    println!("\ncommitted {number}");
+}
+
+/// A writer's process.
+pub(crate) struct Writer {
+    live: Live,
+    stdin: ChildStdin,
+    life: u64,
+}
+
+impl Writer {
+    pub(crate) fn start(ring: &Path, life: u64) -> Writer {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--exact", "a_writer_until_its_stdin_ends", "--nocapture"])
+            .env(RING, ring)
+            .env(LIFE, life.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut live = Live::of(command);
+        let stdin = live.child.stdin.take().unwrap();
+        while live.line_or_end().unwrap() != "begun" {}
+        Writer { live, stdin, life }
+    }
+
+    /// SIGKILL. Which life that was.
+    pub(crate) fn kill(&mut self) -> u64 {
+        self.live.child.kill().unwrap();
+        self.live.child.wait().unwrap();
+        self.life
+    }
+
+    /// Its life, and how many records it committed.
+    pub(crate) fn end(self) -> (u64, u64) {
+        let Writer { mut live, stdin, life } = self;
+        drop(stdin);
+        loop {
+            let line = live.line_or_end().expect("a writer says how many it committed");
+            if let Some(number) = line.strip_prefix("committed ") {
+                return (life, number.parse().unwrap());
+            }
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! `perfring export`.
+
+use crate::command::{self, Live, Place, json_lines, perfring, publish, run, until};
+use crate::{exported, has, kinds, text, texts, timed};
+use nix::sys::signal::Signal;
+use perfring_producer::{Producer, RecordType};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+#[test]
+fn what_is_not_asked_for_is_left_out() {
+    let place = Place::new();
+    let ring = kinds::all_kinds_in(place.ring(&["--time"]));
+    let (file, some) = (text(&place.path("file")), text(&place.path("some")));
+    assert_eq!(run(&["record", &ring, "--for", "10ms", "-o", &file], b"").code(), 0);
+    let all = exported(&file, &[]);
+    let of =
+        |lines: &[Value], name: &str| lines.iter().filter(|line| line["type_name"] == name).count();
+    let orders = of(&all, "demo.Order");
+    assert!(orders > 0 && orders < all.len());
+    let chosen = exported(&file, &["--type", "demo.Order"]);
+    assert_eq!((chosen.len(), of(&chosen, "demo.Order")), (orders, orders));
+    let done = run(&["record", &ring, "--for", "10ms", "-o", &some, "--type", "demo.Order"], b"");
+    assert_eq!(done.code(), 0);
+    let left = all.len() - orders;
+    assert!(done.err().contains(&format!("{left} others were not asked for")), "{}", done.err());
+    assert_eq!(exported(&some, &[]), chosen);
+    assert_eq!(
+        exported(&file, &["--where", "severity_number>=13"]).len(),
+        of(&all, "demo.checkout")
+    );
+    assert_eq!(exported(&file, &["--since", "1h"]), all);
+    assert_eq!(exported(&file, &["--since", "2000-01-01T00:00:00Z"]), all);
+    assert_eq!(exported(&file, &["--since", "2200-01-01T00:00:00Z"]).len(), 0);
+    let newest = exported(&file, &["--since", "0s"]);
+    assert_eq!(newest.last(), all.last());
+    let bare = place.path("bare");
+    publish(&place_ring(&bare), b"1\n");
+    let done = run(&["export", &text(&bare), "--to", "json", "--since", "5s"], b"");
+    done.refuses(2, "time stamp");
+}
+
+fn place_ring(path: &Path) -> String {
+    let path = text(path);
+    assert_eq!(run(&["create", &path], b"").code(), 0);
+    path
+}
+
+#[test]
+fn rings_are_exported_without_a_recording_dead_or_alive() {
+    let place = Place::new();
+    let dir = place.path("rings");
+    fs::create_dir(&dir).unwrap();
+    let mut producers = ["a", "b"].map(|name| Producer::create(dir.join(name), &timed()).unwrap());
+    for n in 0..100 {
+        producers[n % 3 % 2].publish(RecordType::BYTES, n.to_string().as_bytes()).unwrap();
+    }
+    let [alive, dead] = producers;
+    std::mem::forget(dead);
+    let before = [fs::read(dir.join("a")).unwrap(), fs::read(dir.join("b")).unwrap()];
+    let lines = exported(&text(&dir), &[]);
+    let wanted: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+    assert_eq!(texts(&lines), wanted);
+    let both = [text(&dir.join("a")), text(&dir.join("b"))];
+    let done = run(&["export", &both[0], &both[1], "--to", "json"], b"");
+    assert_eq!(json_lines(&done.out()), lines);
+    assert!([fs::read(&both[0]).unwrap(), fs::read(&both[1]).unwrap()] == before);
+    drop(alive);
+    fs::write(dir.join("note"), "no ring").unwrap();
+    let done = run(&["export", &text(&dir), "--to", "json"], b"");
+    assert!(done.err().contains("note is left out"), "{}", done.err());
+    assert_eq!(json_lines(&done.out()), lines);
+}
+
+#[test]
+fn a_recording_that_was_cut_off_or_damaged_is_used_up_to_there() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    publish(&ring, b"1\n2\n3\n");
+    let file = text(&place.path("file"));
+    assert_eq!(run(&["record", &ring, "-n", "3", "-o", &file], b"").code(), 0);
+    let whole = fs::read(&file).unwrap();
+    fs::write(&file, &whole[..whole.len() - 1]).unwrap();
+    let again = text(&place.path("again"));
+    for (name, wanted) in [("export", ""), ("replay", "")] {
+        let args: Vec<&str> = match name {
+            "export" => vec!["export", &file, "--to", "json"],
+            _ => vec!["replay", &file, &again],
+        };
+        let done = run(&args, b"");
+        assert_eq!(done.code(), 4, "{}", done.err());
+        assert!(done.err().contains("no end"), "{}", done.err());
+        assert!(done.out().contains(wanted));
+    }
+    // As a recorder leaves it that was killed, or is still at it: what it wrote is there.
+    let live = Live::start(&["record", &ring, "--force", "-o", &file]);
+    until("it has written", || fs::read(&file).is_ok_and(|bytes| bytes.len() >= whole.len() - 60));
+    live.signal(Signal::SIGKILL);
+    live.end();
+    let done = run(&["export", &file, "--to", "json"], b"");
+    assert_eq!((done.code(), texts(&json_lines(&done.out()))), (4, vec!["1", "2", "3"]));
+    let mut damaged = whole.clone();
+    damaged[100] ^= 1;
+    fs::write(&file, damaged).unwrap();
+    run(&["export", &file, "--to", "json"], b"").refuses(4, "damaged at byte 16");
+    fs::write(&file, &whole[..20]).unwrap();
+    run(&["export", &file, "--to", "json"], b"").refuses(4, "cut off");
+}
+
+#[test]
+fn commands_for_rings_say_what_a_recording_is() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    publish(&ring, b"1\n");
+    let file = text(&place.path("file"));
+    assert_eq!(run(&["record", &ring, "-n", "1", "-o", &file], b"").code(), 0);
+    for command in ["dump", "types", "stat", "tail", "consume"] {
+        run(&[command, &file], b"").refuses(4, "is a recording");
+    }
+    run(&["record", &file, "-o", &text(&place.path("x"))], b"").refuses(2, "is a recording");
+    run(&["export", &file, &ring, "--to", "json"], b"").refuses(2, "by itself");
+    run(&["replay", &ring, &ring], b"").refuses(4, "no recording");
+    let missing = text(&place.path("missing"));
+    run(&["replay", &missing, &ring], b"").refuses(3, "No such file");
+    run(&["export", &missing, "--to", "json"], b"").refuses(3, "does not exist");
+}
+
+#[test]
+fn pipes_that_close_and_disks_that_are_full() {
+    let place = Place::new();
+    let ring = place.ring(&["--size", "4M"]);
+    publish(&ring, &b"a line that is not short\n".repeat(50_000));
+    let file = text(&place.path("file"));
+    assert_eq!(run(&["record", &ring, "-n", "50000", "-o", &file], b"").code(), 0);
+    // Whoever reads goes away: no error, as of head.
+    for to in ["json", "recording"] {
+        let mut child = perfring(&["export", &file, "--to", to]).spawn().unwrap();
+        drop(child.stdout.take());
+        let done = command::Done(child.wait_with_output().unwrap());
+        assert_eq!((done.code(), done.err().as_str()), (0, ""), "{to}");
+    }
+    // Nobody reads: Ctrl-C ends it.
+    let child = perfring(&["export", &file, "--to", "json"]).spawn().unwrap();
+    let live = Live { out: std::io::BufReader::new(dup(&child)), child };
+    until("the pipe is full", || state(live.child.id()) == Some('S'));
+    live.signal(Signal::SIGINT);
+    until("it has ended", || matches!(state(live.child.id()), Some('Z') | None));
+    let full =
+        |to: &str| run(&["export", &file, "--to", to, "-o", "/dev/full", "--patience", "0.2"], b"");
+    for to in ["recording", "json"] {
+        let done = full(to);
+        assert_eq!(done.code(), 1, "{to}: {}", done.err());
+        assert!(done.err().contains("No space left"), "{to}: {}", done.err());
+    }
+    run(&["export", &file, "--to", "perfetto"], b"").refuses(2, "-o OUT");
+    run(&["export", &file, "--to", "perfetto", "-o", "-"], b"").refuses(2, "no stream");
+    run(&["export", &file, "--to", "json", "--option", "pth=1"], b"").refuses(2, "unknown field");
+}
+
+/// A second descriptor of its stdout, which keeps the pipe open.
+fn dup(child: &std::process::Child) -> std::process::ChildStdout {
+    use std::os::fd::AsFd;
+    child.stdout.as_ref().unwrap().as_fd().try_clone_to_owned().unwrap().into()
+}
+
+/// What the kernel says a process does.
+fn state(pid: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(')').next()?.trim().chars().next()
+}
+
+#[test]
+fn a_collector_that_is_not_there_is_told_of() {
+    let place = Place::new();
+    let ring = kinds::all_kinds_in(place.ring(&["--time"]));
+    let args = ["export", &ring, "--to", "otlp", "-o", "http://127.0.0.1:9", "--patience", "0.3"];
+    let done = run(&args, b"");
+    if done.code() == 2 {
+        assert!(done.err().contains("--features otlp"), "{}", done.err());
+        println!("SKIPPED: built without otlp");
+        return;
+    }
+    assert_eq!(done.code(), 1, "{}", done.err());
+    println!("{}", done.err());
+}
+
+/// Runs a reader of others; `None` if there is none here.
+fn reader(program: &str, args: &[&str]) -> Option<String> {
+    let Ok(read) = Command::new(program).args(args).stdin(Stdio::null()).output() else {
+        assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "there is no {program}");
+        println!("SKIPPED: there is no {program}");
+        return None;
+    };
+    let err = String::from_utf8_lossy(&read.stderr);
+    assert!(read.status.success(), "{program}: {err}");
+    Some(String::from_utf8(read.stdout).unwrap())
+}
+
+#[test]
+fn every_format_says_how_it_is_opened_and_can_be() {
+    let place = Place::new();
+    let ring = kinds::all_kinds_in(place.ring(&["--time"]));
+    let file = text(&place.path("file"));
+    assert_eq!(run(&["record", &ring, "--for", "10ms", "-o", &file], b"").code(), 0);
+    let records = exported(&file, &[]).len();
+    for (format, how) in [
+        ("perfetto", "ui.perfetto.dev"),
+        ("ctf", "babeltrace2"),
+        ("parquet", "pyarrow"),
+        ("perf-data", "perf script"),
+        ("recording", "perfring export"),
+    ] {
+        let out = text(&place.path(format));
+        let done = run(&["export", &file, "--to", format, "-o", &out], b"");
+        if format == "parquet" && done.code() == 2 {
+            assert!(done.err().contains("--features parquet"), "{}", done.err());
+            println!("SKIPPED: built without parquet");
+            continue;
+        }
+        assert_eq!(done.code(), 0, "{format}: {}", done.err());
+        let said = done.err();
+        assert!(
+            said.contains(how) && said.contains(&format!("exported {records} records")),
+            "{said}"
+        );
+        // Not twice without being told.
+        let again = run(&["export", &file, "--to", format, "-o", &out], b"");
+        again.refuses(1, "--force");
+        let again = run(&["export", &file, "--to", format, "-o", &out, "--force"], b"");
+        assert_eq!(again.code(), 0, "{format}: {}", again.err());
+        let of = |needle: &str, text: String| text.matches(needle).count();
+        match format {
+            "perfetto" => assert!(has(&fs::read(&out).unwrap(), b"demo.Order")),
+            "ctf" => {
+                let shown = reader("babeltrace2", &[&out]);
+                assert!(shown.is_none_or(|shown| of("demo.Order", shown) >= 2));
+            }
+            "perf-data" => {
+                let shown = reader("perf", &["script", "-i", &out]);
+                assert!(shown.is_none_or(|shown| of("demo:Order", shown) >= 2));
+            }
+            "parquet" => assert!(fs::read_dir(&out).unwrap().count() > 1),
+            _ => assert_eq!(exported(&out, &[]), exported(&file, &[])),
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! `perfring record`.
+
+use crate::command::{Live, Place, json_lines, publish, run, until};
+use crate::{exported, has, text, texts, timed};
+use nix::sys::signal::Signal;
+use perfring_consumer::{Consumer, Stat};
+use perfring_producer::{Producer, RecordType};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+#[test]
+fn live_producers_are_recorded_in_the_order_of_time_until_ctrl_c() {
+    const EACH: u64 = 2000;
+    let place = Place::new();
+    let (dir, file) = (place.path("rings"), text(&place.path("run.perfrec")));
+    fs::create_dir(&dir).unwrap();
+    let producer = |name: &str| Producer::create(dir.join(name), &timed()).unwrap();
+    let mut early = [producer("a"), producer("b")];
+    early[0].publish(RecordType::BYTES, b"before").unwrap();
+    let live = Live::start(&["record", &text(&dir), "-o", &file]);
+    until("the file is there", || Path::new(&file).is_file());
+    // Two that are there, and one that comes later.
+    let mut late = producer("c");
+    std::thread::scope(|scope| {
+        for producer in early.iter_mut().chain([&mut late]) {
+            scope.spawn(|| {
+                for n in 0..EACH {
+                    producer.publish(RecordType::BYTES, n.to_string().as_bytes()).unwrap();
+                }
+            });
+        }
+    });
+    // It has come to the last ring, which it finds by itself; what was published is there then.
+    until("all rings are found", || fs::read(&file).is_ok_and(|file| has(&file, b"/rings/c")));
+    live.signal(Signal::SIGINT);
+    let (out, err, code) = live.end();
+    assert_eq!((out.as_str(), code), ("", 130), "{err}");
+    assert!(err.contains("recorded 6001 records, lost 0, of 3 rings"), "{err}");
+
+    let lines = exported(&file, &[]);
+    let times: Vec<u64> = lines.iter().map(|line| line["time_ns"].as_u64().unwrap()).collect();
+    let late: Vec<&Value> = lines.iter().filter(|line| line.get("late_ns").is_some()).collect();
+    println!("{} records, {} of them late", lines.len(), late.len());
+    assert!(times.is_sorted() || !late.is_empty());
+    for ring in ["a", "b", "c"] {
+        let of: Vec<&str> = texts(&lines)
+            .into_iter()
+            .zip(&lines)
+            .filter(|(_, line)| line["ring"] == ring)
+            .map(|(text, _)| text)
+            .collect();
+        let mut wanted: Vec<String> = (0..EACH).map(|n| n.to_string()).collect();
+        if ring == "a" {
+            wanted.insert(0, "before".to_owned());
+        }
+        assert_eq!(of, wanted, "{ring}");
+    }
+    // Nobody can tell that they were observed.
+    let stat = Stat::read(dir.join("a")).unwrap();
+    assert_eq!((stat.consumer.who.epoch, stat.totals.unwrap().consumer.read.records), (0, 0));
+}
+
+#[test]
+fn a_recording_ends_with_its_rings_with_its_time_or_with_its_records() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    publish(&ring, b"1\n2\n3\n");
+    let file = |name: &str| text(&place.path(name));
+    let done = run(&["record", &ring, "-n", "2", "-o", &file("n")], b"");
+    assert_eq!(
+        (done.code(), texts(&exported(&file("n"), &[]))),
+        (0, vec!["1", "2"]),
+        "{}",
+        done.err()
+    );
+    let done = run(&["record", &ring, "--for", "10ms", "-o", &file("for")], b"");
+    assert_eq!(done.code(), 0, "{}", done.err());
+    assert_eq!(texts(&exported(&file("for"), &[])), ["1", "2", "3"]);
+    let live = Live::start(&["record", &ring, "-o", &file("gone")]);
+    until("it records", || Path::new(&file("gone")).is_file());
+    assert_eq!(run(&["rm", &ring], b"").code(), 0);
+    let (_, err, code) = live.end();
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("all rings were removed"), "{err}");
+    assert_eq!(texts(&exported(&file("gone"), &[])), ["1", "2", "3"]);
+    run(&["record", &ring, "-o", &file("none")], b"").refuses(3, "perfring create");
+    assert!(!Path::new(&file("none")).exists());
+}
+
+#[test]
+fn a_file_that_is_there_is_refused_unless_it_may_go_or_be_gone_on_with() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    publish(&ring, b"1\n");
+    let file = text(&place.path("file"));
+    let record =
+        |more: &[&str]| run(&[&["record", &ring, "-n", "1", "-o", &file], more].concat(), b"");
+    assert_eq!(record(&[]).code(), 0);
+    let before = fs::read(&file).unwrap();
+    record(&[]).refuses(1, "--force");
+    assert_eq!(fs::read(&file).unwrap(), before);
+    assert_eq!(record(&["--append"]).code(), 0);
+    assert_eq!(texts(&exported(&file, &[])), ["1", "1"]);
+    assert_eq!(record(&["--force"]).code(), 0);
+    assert_eq!(texts(&exported(&file, &[])), ["1"]);
+
+    let out = text(&place.path("out"));
+    for format in ["json", "perfetto", "perf-data", "recording"] {
+        fs::write(&out, "mine").unwrap();
+        run(&["export", &file, "--to", format, "-o", &out], b"").refuses(1, "--force");
+        assert_eq!(fs::read(&out).unwrap(), b"mine", "{format}");
+        let done = run(&["export", &file, "--to", format, "-o", &out, "--force"], b"");
+        assert_eq!(done.code(), 0, "{}", done.err());
+        assert!(fs::read(&out).unwrap() != b"mine", "{format}");
+    }
+}
+
+#[test]
+fn a_consumer_takes_what_is_in_the_file_and_nothing_else() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    publish(&ring, b"1\n2\n3\n");
+    let file = text(&place.path("file"));
+    // A disk that is full takes nothing, and nothing is gone.
+    let done = run(&["record", &ring, "--consume", "-o", "/dev/full"], b"");
+    done.refuses(1, "No space left");
+    assert_eq!(run(&["dump", &ring], b"").out(), "1\n2\n3\n");
+    let done = run(&["record", &ring, "--consume", "-n", "2", "-o", &file], b"");
+    assert_eq!(done.code(), 0, "{}", done.err());
+    assert_eq!(texts(&exported(&file, &[])), ["1", "2"]);
+    assert_eq!(run(&["consume", &ring], b"").out(), "3\n");
+    // A ring has one consumer.
+    let _mine = Consumer::attach(Path::new(&ring)).unwrap();
+    let done = run(&["record", &ring, "--consume", "-o", &text(&place.path("other"))], b"");
+    done.refuses(1, "consumer");
+}
+
+#[test]
+fn what_a_disk_did_not_take_stays_in_the_ring() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    publish(&ring, &b"a line of this length or so\n".repeat(500));
+    let file = text(&place.path("file"));
+    // The system refuses what goes beyond 4 KiB, as a full disk does.
+    let said = format!(
+        "trap '' XFSZ; ulimit -f 8; exec {} record --consume {ring} -o {file}",
+        env!("CARGO_BIN_EXE_perfring")
+    );
+    let ended = Command::new("sh").args(["-c", &said]).stdin(Stdio::null()).output().unwrap();
+    let err = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{err}");
+    assert!(err.contains("cannot write") && err.contains("first 0 records are whole"), "{err}");
+    assert_eq!(run(&["consume", &ring], b"").out().lines().count(), 500);
+    let done = run(&["export", &file, "--to", "json"], b"");
+    assert_eq!((done.code(), done.out().as_str()), (4, ""), "{}", done.err());
+}
+
+#[test]
+fn a_damaged_ring_is_used_up_to_there_and_the_others_go_on() {
+    let place = Place::new();
+    let dir = place.path("rings");
+    fs::create_dir(&dir).unwrap();
+    for name in ["bad", "good"] {
+        let mut producer = Producer::create(dir.join(name), &timed()).unwrap();
+        (0..100u8).for_each(|n| producer.publish(RecordType::BYTES, &[n; 8]).unwrap());
+    }
+    let bad = fs::File::options().write(true).open(dir.join("bad")).unwrap();
+    bad.write_all_at(&[0xff; 8], 4096 + 24 * 50).unwrap();
+    let file = text(&place.path("file"));
+    let done = run(&["record", &text(&dir), "--for", "50ms", "-o", &file], b"");
+    assert_eq!(done.code(), 4, "{}", done.err());
+    assert!(done.err().contains("damaged at position 1200"), "{}", done.err());
+    assert!(done.err().contains("recorded 150 records"), "{}", done.err());
+    assert_eq!(exported(&file, &[]).len(), 150);
+    let done = run(&["export", &text(&dir), "--to", "json"], b"");
+    assert_eq!((done.code(), done.out().lines().count()), (4, 150), "{}", done.err());
+    assert!(done.err().contains("damaged at position 1200"), "{}", done.err());
+}
+
+#[test]
+fn losses_are_told_by_cause_from_end_to_end() {
+    let place = Place::new();
+    let ring = place.ring(&["--size", "4K"]);
+    let path = Path::new(&ring);
+    let mut producer = Producer::attach(path).unwrap();
+    while producer.publish(RecordType::BYTES, &[b'x'; 100]).is_ok() {}
+    for _ in 0..2 {
+        producer.publish(RecordType::BYTES, &[b'x'; 100]).unwrap_err();
+    }
+    let mut consumer = Consumer::attach(path).unwrap();
+    (0..8).for_each(|_| assert!(consumer.read().unwrap().is_some()));
+    consumer.release();
+    drop(consumer);
+    producer.publish(RecordType::BYTES, b"told").unwrap();
+    let told = Stat::read(path).unwrap().totals.unwrap().producer.told.full.records;
+    assert!(told >= 3);
+
+    let file = text(&place.path("file"));
+    let done = run(&["record", &ring, "--for", "10ms", "-o", &file, "--fail-on-loss"], b"");
+    assert_eq!(done.code(), 5, "{}", done.err());
+    assert!(done.err().contains(&format!("lost {told}: full {told}")), "{}", done.err());
+    for input in [&file, &ring] {
+        let done = run(&["export", input, "--to", "json", "--fail-on-loss"], b"");
+        assert_eq!(done.code(), 5, "{}", done.err());
+        assert!(done.err().contains(&format!("lost {told}: full {told}")), "{}", done.err());
+        let lines = json_lines(&done.out());
+        let lost: Vec<&Value> = lines.iter().filter_map(|line| line.get("lost")).collect();
+        assert_eq!(lost.len(), 1);
+        assert_eq!((&lost[0]["records"], &lost[0]["cause"]), (&told.into(), &"full".into()));
+    }
+    // Those that the stream does not tell yet are told beside it.
+    while producer.publish(RecordType::BYTES, &[b'x'; 100]).is_ok() {}
+    let untold = Stat::read(path).unwrap().totals.unwrap().untold().records;
+    let done =
+        run(&["record", &ring, "--for", "10ms", "-o", &file, "--force", "--fail-on-loss"], b"");
+    assert_eq!(done.code(), 5, "{}", done.err());
+    assert!(done.err().contains(&format!("; {untold} more that are lost")), "{}", done.err());
+}
+
+#[test]
+fn a_terminal_shows_how_far_it_is_on_one_line_however_narrow() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    publish(&ring, b"1\n2\n3\n");
+    let file = text(&place.path("file"));
+    let binary = env!("CARGO_BIN_EXE_perfring");
+    for columns in [20, 80] {
+        // A terminal of its own.
+        let said = format!(
+            "stty cols {columns} rows 24; exec {binary} record {ring} -o {file} --force --for 500ms"
+        );
+        let shown =
+            Command::new("script").args(["-qec", &said, "/dev/null"]).stdin(Stdio::null()).output();
+        let Ok(shown) = shown else {
+            assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "there is no script(1)");
+            println!("SKIPPED: there is no script(1)");
+            return;
+        };
+        let shown = String::from_utf8(shown.stdout).unwrap();
+        let lines: Vec<&str> = shown.split(['\r', '\n']).collect();
+        let progress: Vec<String> = lines.iter().map(|line| plain(line)).collect();
+        assert!(progress.iter().any(|line| line.contains("3 rec")), "{shown:?}");
+        for line in progress.iter().filter(|line| !line.starts_with("perfring:")) {
+            assert!(line.chars().count() <= columns, "{columns}: {line:?}");
+        }
+        assert!(shown.contains("recorded 3 records"), "{shown:?}");
+    }
+    // Nothing of it where nobody looks.
+    let done = run(&["record", &ring, "-o", &file, "--force", "--for", "300ms"], b"");
+    assert_eq!(done.err().lines().count(), 1, "{}", done.err());
+}
+
+/// A line without what steers a terminal.
+fn plain(line: &str) -> String {
+    let mut plain = String::new();
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        if c == '\u{1b}' {
+            chars.by_ref().skip(1).find(char::is_ascii_alphabetic);
+        } else {
+            plain.push(c);
+        }
+    }
+    plain
+}

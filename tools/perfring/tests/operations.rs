@@ -1,0 +1,242 @@
+//! What stands under `tools/kubernetes` and `tools/systemd` is right: the configurations can be
+//! read, the units too, and rings between containers work as it is written there.
+#![cfg(all(feature = "otlp", feature = "prometheus"))]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod command;
+#[path = "operations/container.rs"]
+mod container;
+
+use command::{json_lines, run, until};
+use container::{APP, Container, GROUP, Pod, SIDECAR, skipped};
+use nix::sys::signal::Signal;
+use perfring_consumer::Policy;
+use perfring_producer::{Options, Producer, RecordType};
+use perfring_set::{RingSet, SetOptions, Trust};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::SystemTime;
+
+const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+fn tools(path: &str) -> String {
+    format!("{TOOLS}/{path}")
+}
+
+/// The text of `sidecar.toml` in the ConfigMap: the lines under its key, as far as they stand in.
+fn config_map() -> String {
+    let pod = fs::read_to_string(tools("kubernetes/pod.yaml")).unwrap();
+    let mut lines = pod.lines().skip_while(|line| line.trim() != "sidecar.toml: |");
+    let key = lines.next().expect("pod.yaml has a ConfigMap with a sidecar.toml");
+    let depth = key.len() - key.trim_start().len();
+    let is_in =
+        |line: &&str| line.trim().is_empty() || line.len() - line.trim_start().len() > depth;
+    let text: Vec<&str> = lines.take_while(is_in).map(|line| line.trim()).collect();
+    assert!(text.len() > 5, "{text:?}");
+    text.join("\n") + "\n"
+}
+
+#[track_caller]
+fn is_right(args: &[&str], says: &[&str]) {
+    let done = run(args, b"");
+    assert_eq!(done.code(), 0, "{}", done.err());
+    for says in says {
+        assert!(done.err().contains(says), "{says:?} is not in {}", done.err());
+    }
+}
+
+#[test]
+fn the_config_map_is_a_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sidecar.toml");
+    fs::write(&path, config_map()).unwrap();
+    let says =
+        ["reads all rings in /rings", "; removed ", "writes to otlp", "writes to prometheus"];
+    is_right(&["sidecar", "--config", path.to_str().unwrap(), "--check"], &says);
+}
+
+#[test]
+fn what_the_unit_starts_is_a_command_with_the_example_as_its_configuration() {
+    let unit = fs::read_to_string(tools("systemd/perfring-sidecar.service")).unwrap();
+    let example = tools("sidecar.toml");
+    let (mut checked, mut commands) = (0, 0);
+    for line in unit.lines().filter(|line| line.starts_with("Exec")) {
+        let Some((_, args)) = line.split_once("=/usr/bin/perfring ") else { continue };
+        commands += 1;
+        let args = args.replace("/etc/perfring/sidecar.toml", &example);
+        let args: Vec<&str> = args.split(' ').collect();
+        let says = ["reads all rings in"];
+        if args.contains(&"--check") {
+            is_right(&args, &says);
+            checked += 1;
+        } else {
+            is_right(&[&args[..], &["--check"]].concat(), &says);
+        }
+    }
+    assert_eq!((checked, commands), (2, 3), "before the start, and before a reload");
+}
+
+#[test]
+fn systemd_reads_the_units() {
+    let units = ["systemd/perfring-sidecar.service", "systemd/shop.service"].map(tools);
+    let done = match Command::new("systemd-analyze").arg("verify").args(units).output() {
+        Ok(done) => done,
+        Err(error) => return skipped(&format!("there is no systemd-analyze: {error}")),
+    };
+    let err = String::from_utf8(done.stderr).unwrap();
+    // The programs are not installed here; nor need the manual be.
+    let missing = |line: &&str| !line.ends_with("is not executable: No such file or directory");
+    let wrong: Vec<&str> = err.lines().filter(missing).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(err.contains("/usr/bin/perfring is not executable") || done.status.success(), "{err}");
+}
+
+#[test]
+fn systemd_makes_the_directory_as_its_readme_says() {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir(root.path().join("etc")).unwrap();
+    fs::write(root.path().join("etc/passwd"), "root:x:0:0::/:/bin/sh\n").unwrap();
+    fs::write(root.path().join("etc/group"), format!("perfring:x:{GROUP}:\n")).unwrap();
+    if !nix::unistd::Uid::effective().is_root() {
+        return skipped("only root may give a directory to a group");
+    }
+    let mut command = Command::new("systemd-tmpfiles");
+    command.arg("--root").arg(root.path()).arg("--create");
+    match command.arg(tools("systemd/perfring.tmpfiles.conf")).output() {
+        Ok(done) => assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr)),
+        Err(error) => return skipped(&format!("there is no systemd-tmpfiles: {error}")),
+    }
+    let made = fs::metadata(root.path().join("run/perfring")).unwrap();
+    assert_eq!((made.mode() & 0o7777, made.gid()), (0o2770, GROUP));
+}
+
+/// The environment variable with the directory of [`an_application_in_a_container`].
+const RINGS: &str = "PERFRING_DIR";
+
+/// Not a test of its own: the application, which makes its rings as the README says, and publishes
+/// as many records as each line of its stdin says.
+#[test]
+fn an_application_in_a_container() {
+    let Some(dir) = std::env::var_os(RINGS) else { return };
+    let mut options = SetOptions { trust: Trust::Anybody, ..SetOptions::default() };
+    options.ring = Options { mode: 0o660, size: 64 << 10, ..options.ring };
+    let set = RingSet::open_with(&dir, &options).unwrap();
+    let flight = Options { policy: Policy::Overwrite, ..options.ring };
+    let (mut shop, mut flight) =
+        (set.producer("shop").unwrap(), set.producer_with("flight", &flight).unwrap());
+    let mut number = 0_u64;
+    println!("\ndone");
+    for line in std::io::stdin().lines() {
+        for _ in 0..line.unwrap().parse().unwrap() {
+            publish(&mut shop, number);
+            publish(&mut flight, number);
+            number += 1;
+        }
+        println!("\ndone");
+    }
+}
+
+fn publish(producer: &mut Producer, number: u64) {
+    producer.publish(RecordType::BYTES, number.to_string().as_bytes()).unwrap();
+}
+
+/// The numbers that came of each ring, each of which came once; and that their times are right.
+fn arrived(pod: &Pod, since: u64) -> BTreeMap<String, Vec<u64>> {
+    let text = fs::read_to_string(pod.path("out/out.jsonl")).unwrap_or_default();
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let now = unix_ns() + 1_000_000_000;
+    let mut rings: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for line in json_lines(whole) {
+        assert_eq!(line["lost"], Value::Null, "{line}");
+        assert_eq!(line["late_ns"], Value::Null, "{line}");
+        let time = line["time_unix_ns"].as_u64().unwrap();
+        assert!(since <= time && time <= now, "{since} .. {now}: {line}");
+        let ring = line["ring"].as_str().unwrap().to_owned();
+        rings.entry(ring).or_default().push(line["text"].as_str().unwrap().parse().unwrap());
+    }
+    rings
+}
+
+fn unix_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    since.as_nanos() as u64
+}
+
+fn start_sidecar(pod: &Pod, offset: &str) -> Container {
+    let config = pod.path("sidecar.toml");
+    let args = ["sidecar", "--config", config.to_str().unwrap()];
+    pod.start(&pod.perfring, &args, SIDECAR, offset)
+}
+
+#[test]
+fn an_application_and_a_sidecar_in_containers_of_their_own() {
+    let Some(pod) = Pod::new() else { return };
+    // As in the pod, but for the place of the volume, where records go, and the time to wait.
+    let config = config_map().replace("/rings", pod.rings().to_str().unwrap());
+    let (config, _) = config.split_once("[[output]]").unwrap();
+    let (before, after) = config.split_once("prune_after_seconds = ").unwrap();
+    let after = after.trim_start_matches(|c: char| c.is_ascii_digit());
+    let out = pod.path("out/out.jsonl");
+    let config = format!(
+        "{before}prune_after_seconds = 0{after}\n[[output]]\ntype = \"json\"\npath = {out:?}\n"
+    );
+    fs::write(pod.path("sidecar.toml"), config).unwrap();
+    // A second less: clocks are set.
+    let since = unix_ns() - 1_000_000_000;
+
+    // Native sidecars are there before the application.
+    let sidecar = start_sidecar(&pod, "5000");
+    let name = ["--exact", "an_application_in_a_container", "--nocapture"];
+    let mut app = pod.start(&pod.app, &name, APP, "70000");
+    app.wait_for("done");
+    app.tell("300");
+    let all = |count: u64| {
+        let ring = |name: &str| (name.to_owned(), (0..count).collect::<Vec<u64>>());
+        BTreeMap::from([ring("flight"), ring("shop")])
+    };
+    until("all have come", || {
+        assert!(sidecar.is_there(), "{}", pod.said());
+        arrived(&pod, since) == all(300)
+    });
+    let ring = pod.rings().join("shop");
+    let meta = fs::metadata(&ring).unwrap();
+    assert_eq!((meta.uid(), meta.gid(), meta.mode() & 0o7777), (APP, GROUP, 0o660));
+
+    // Who is alive is seen across namespaces of pids.
+    let dir = pod.rings();
+    let dir = dir.to_str().unwrap();
+    let seen = pod.run(&["ls", "--format", "json", dir], SIDECAR, true);
+    assert_eq!(seen.code(), 0, "{}", seen.err());
+    let rows = json_lines(&seen.out());
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    for row in &rows {
+        assert_eq!(row["producer"]["alive"], true, "{row}");
+    }
+    let other = pod.run(&["ls", dir], 10_003, false);
+    let err = other.err();
+    assert!(other.code() != 0 && err.lines().count() == 1, "{err}");
+    assert!(err.starts_with("perfring: ") && err.contains("ermission"), "{err}");
+
+    // The sidecar ends, the application goes on and is killed: the next sidecar finds a ring whose
+    // producer is dead.
+    sidecar.signal(Signal::SIGTERM);
+    assert_eq!(sidecar.end(), Some(143), "{}", pod.said());
+    app.tell("200");
+    app.signal(Signal::SIGKILL);
+    app.end();
+    let sidecar = start_sidecar(&pod, "90000");
+    until("the ring is read and removed", || {
+        assert!(sidecar.is_there(), "{}", pod.said());
+        !Path::exists(&ring)
+    });
+    until("all have come", || arrived(&pod, since) == all(500));
+    // Somebody's last words stay.
+    assert!(pod.rings().join("flight").exists());
+    sidecar.signal(Signal::SIGTERM);
+    assert_eq!(sidecar.end(), Some(143), "{}", pod.said());
+    assert_eq!(arrived(&pod, since), all(500), "each once");
+}
