@@ -79,7 +79,12 @@ impl Rings {
             .filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with(stem))
             .collect();
         files.sort();
-        files.iter().flat_map(|path| json_lines(&fs::read_to_string(path).unwrap())).collect()
+        let whole = |path: &PathBuf| {
+            // The last line may be being written.
+            let text = fs::read_to_string(path).unwrap();
+            json_lines(text.rsplit_once('\n').map_or("", |(whole, _)| whole))
+        };
+        files.iter().flat_map(whole).collect()
     }
 }
 
@@ -341,14 +346,22 @@ fn a_slow_reader_of_stdout_keeps_nobody_from_ending() {
     let rings = Rings::new();
     let mut producer = rings.ring("one", Policy::Drop);
     let config = rings.path("sidecar.toml");
-    fs::write(&config, "shutdown_seconds = 0\n[[output]]\ntype = \"json\"\n").unwrap();
+    let status = rings.path("status");
+    let says = format!(
+        "shutdown_seconds = 0\nstatus = {status:?}\nstatus_interval_seconds = 0\n\
+         [[output]]\ntype = \"json\"\n"
+    );
+    fs::write(&config, says).unwrap();
     let path = rings.place.path("rings").join("one");
     let live = rings.sidecar(&["--config", &config]);
     // More than a pipe holds, and nobody reads it.
-    publish(&mut producer, 0, 1500);
-    until("it has written what fits", || {
-        let totals = Stat::read(path.clone()).unwrap().totals.unwrap();
-        totals.tail > 0 && totals.present.records > 0
+    publish(&mut producer, 0, 10);
+    until("the first are delivered", || Stat::read(path.clone()).unwrap().totals.unwrap().tail > 0);
+    publish(&mut producer, 10, 1500);
+    until("all are read", || {
+        let status = fs::read_to_string(&status).unwrap_or_default();
+        let status: Value = serde_json::from_str(&status).unwrap_or_default();
+        status["rings"][0]["records"] == 1500
     });
     live.signal(Signal::SIGTERM);
     let Live { child, .. } = &mut { live };
