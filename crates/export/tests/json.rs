@@ -67,7 +67,7 @@ fn a_line_has_what_the_record_is_and_where_it_is_from() {
         assert!(line["late_ns"].is_null());
     }
     assert_eq!(lines[0]["fields"], json!({"count": 7, "share": 0.5}));
-    assert_eq!((&lines[0]["type_name"], &lines[0]["len"]), (&json!("json.Tick"), &json!(16)));
+    assert_eq!((&lines[0]["type_name"], &lines[0]["len"]), (&json!("perfring-export.Tick"), &json!(16)));
     assert_eq!(lines[1]["fields"]["share"], "NaN");
     assert_eq!(lines[2]["text"], "a \"text\"\n\u{1f600}");
     assert_eq!((&lines[3]["base64"], &lines[3]["text"]), (&json!("/wA="), &Value::Null));
@@ -141,9 +141,7 @@ fn a_torn_line_is_taken_away_and_a_file_has_one_writer() {
     let mut lines = JsonLines::open("json", &options(&path)).unwrap();
     let error = JsonLines::open("json", &options(&path)).unwrap_err().to_string();
     assert!(error.contains("another process writes to"), "{error}");
-    each(&snapshot, &shapes, |event| {
-        lines.take(event).unwrap();
-    });
+    each(&snapshot, &shapes, |event| assert_eq!(lines.take(event).unwrap(), Took::Yes));
     lines.close(Instant::now()).unwrap();
     drop(lines);
     let all = text(&path);
@@ -165,8 +163,47 @@ fn what_cannot_be_a_file_is_refused_in_a_sentence() {
         let error = JsonLines::open("json", &options(path)).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
     }
+}
+
+#[test]
+fn a_device_is_written_to_and_never_renamed() {
+    // One of our own, so that a failure costs nobody else anything.
+    let dir = tempfile::tempdir().unwrap();
+    let device = dir.path().join("null");
+    let made = std::process::Command::new("mknod").arg(&device).args(["c", "1", "3"]).status();
+    let usable = fs::OpenOptions::new().append(true).open(&device).is_ok();
+    if !made.is_ok_and(|made| made.success()) || !usable {
+        let why = "only root may make devices, and not everywhere";
+        assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "{why}");
+        eprintln!("SKIPPED: {why}");
+        return;
+    }
+    let (snapshot, shapes) = ring(dir.path());
+    let options = Options { max_bytes: 100, max_age_seconds: 1, keep: 1, ..options(&device) };
     // Anybody may have it at a time.
-    let null = options(Path::new("/dev/null"));
-    let both = (JsonLines::open("a", &null), JsonLines::open("b", &null));
-    assert!(both.0.is_ok() && both.1.is_ok());
+    let mut both = [(); 2].map(|()| JsonLines::open("json", &options).unwrap());
+    for lines in &mut both {
+        for _ in 0..10 {
+            each(&snapshot, &shapes, |event| assert_eq!(lines.take(event).unwrap(), Took::Yes));
+            lines.flush().unwrap();
+            assert_eq!(lines.undelivered(), None);
+        }
+    }
+    assert!(!fs::metadata(&device).unwrap().is_file());
+    let names = fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(names, 2, "the device and the ring");
+}
+
+#[test]
+fn what_took_the_name_of_a_file_is_not_renamed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (snapshot, shapes) = ring(dir.path());
+    let path = dir.path().join("out.jsonl");
+    let options = Options { max_bytes: 100, ..options(&path) };
+    let mut lines = JsonLines::open("json", &options).unwrap();
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    each(&snapshot, &shapes, |event| assert_eq!(lines.take(event).unwrap(), Took::Yes));
+    lines.flush().unwrap();
+    assert!(path.is_dir() && lines.figures().trouble.unwrap().contains("something else"));
 }

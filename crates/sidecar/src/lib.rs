@@ -39,6 +39,7 @@ mod outlet;
 mod own;
 mod places;
 mod recorder;
+mod replace;
 mod ring;
 mod rule;
 mod run;

@@ -1,10 +1,11 @@
 //! Places in observed rings, saved in a file.
 
+use crate::replace::{beside, replace};
 use perfring_consumer::{Count, Saved};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use thiserror::Error;
@@ -140,13 +141,11 @@ impl Places {
             let oldest = times.get(times.len() - MAX).copied().unwrap_or(0);
             self.saved.retain(|_, place| place.at >= oldest);
         }
-        let draft = beside(path, ".new");
         let write = || -> io::Result<()> {
             let saves = Saves { version: 1, rings: self.saved.clone() };
             let mut text = serde_json::to_vec(&saves)?;
             text.push(b'\n');
-            File::create(&draft)?.write_all(&text)?;
-            fs::rename(&draft, path)
+            replace(path, &text)
         };
         write().map_err(|source| PlacesError::Io { path: path.clone(), source })?;
         self.dirty = false;
@@ -164,12 +163,6 @@ fn read(text: &[u8]) -> Result<BTreeMap<Uuid, Place>, String> {
 
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
-}
-
-fn beside(path: &Path, more: &str) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(more);
-    path.with_file_name(name)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::inputs::Inputs;
 use crate::own::{self, Opened, Own};
 use crate::places::{Places, PlacesError};
 use crate::recorder::Recorder;
+use crate::replace::replace;
 use crate::signals::Signals;
 use crate::status;
 use perfring_consumer::ClockError;
@@ -274,12 +275,10 @@ impl Sidecar {
 
     fn write_status(&self, say: &mut dyn FnMut(&str)) {
         let Some(path) = &self.config.settings.status else { return };
-        let draft = path.with_extension("new");
         let write = || -> io::Result<()> {
             let mut text = serde_json::to_vec(&status::json(&self.engine, self.since.elapsed()))?;
             text.push(b'\n');
-            std::fs::write(&draft, text)?;
-            std::fs::rename(&draft, path)
+            replace(path, &text)
         };
         if let Err(error) = write() {
             say(&format!("cannot write the status to {}: {error}", path.display()));

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 pub(super) struct File {
     options: Options,
     file: fs::File,
+    /// A regular one, and no device: only such are finished, renamed and removed.
+    is_regular: bool,
     len: u64,
     /// When its first line was written, as far as this process knows.
     since: Option<Instant>,
@@ -36,18 +38,27 @@ impl File {
                 ));
             }
         };
+        let regular = file.metadata().map(|meta| meta.is_file());
+        let is_regular =
+            regular.map_err(|error| format!("cannot look at {}: {error}", path.display()))?;
         let since = (len > 0).then(Instant::now);
-        Ok(File { options: options.clone(), file, len, since })
+        Ok(File { options: options.clone(), file, is_regular, len, since })
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.options.path
     }
 
+    /// Whether what is written counts only once it is on the disk.
+    pub(super) fn syncs(&self) -> bool {
+        self.options.sync
+    }
+
     /// Writes on from `written`, which is kept up to date, to its end. `true` once it is delivered.
     pub(super) fn write(&mut self, lines: &[u8], written: &mut usize) -> io::Result<bool> {
         while let Some(rest) = lines.get(*written..).filter(|rest| !rest.is_empty()) {
             let room = match self.options.max_bytes {
+                _ if !self.is_regular => usize::MAX,
                 0 => usize::MAX,
                 max => usize::try_from(max.saturating_sub(self.len)).unwrap_or(usize::MAX),
             };
@@ -69,7 +80,7 @@ impl File {
                 Err(error) => return Err(error),
             }
         }
-        if self.options.sync {
+        if self.options.sync && self.is_regular {
             self.file.sync_data()?;
         }
         Ok(true)
@@ -82,7 +93,7 @@ impl File {
 
     fn is_old(&self) -> bool {
         let max = Duration::from_secs(self.options.max_age_seconds);
-        !max.is_zero() && self.since.is_some_and(|since| since.elapsed() >= max)
+        self.is_regular && !max.is_zero() && self.since.is_some_and(|since| since.elapsed() >= max)
     }
 
     /// Gives the file the name of a finished one, and begins another.
@@ -91,6 +102,11 @@ impl File {
             self.file.sync_data()?;
         }
         let path = &self.options.path;
+        // Somebody may have put something else in its place: that is not ours to rename.
+        if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
+            let why = "something else has its name: remove that, or choose another file";
+            return Err(io::Error::other(why));
+        }
         let finished = finished(path)?;
         let next = finished.last().map_or(1, |(number, _)| number.saturating_add(1));
         match fs::rename(path, numbered(path, next)) {

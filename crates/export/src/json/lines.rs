@@ -4,6 +4,7 @@ use super::file::File;
 use super::pipe::Pipe;
 use crate::{Event, Figures, Output, OutputError, Took, What};
 use serde::Deserialize;
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -43,6 +44,8 @@ impl Default for Options {
 const CHUNK: usize = 256 << 10;
 /// As much is held while it cannot be written. The last line may go beyond.
 const FULL: usize = 4 << 20;
+/// As much is delivered in one piece, or a line more.
+const PIECE: usize = 16 << 10;
 /// The pauses between tries to write to what takes nothing.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
@@ -73,13 +76,12 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_
 pub struct JsonLines {
     name: String,
     to: To,
-    /// Lines that are not written. Only the first may be in part.
+    /// Lines that are not all written.
     held: Vec<u8>,
     /// Bytes of them that are.
     written: usize,
-    /// The oldest event and how many records are held.
-    oldest: Option<u64>,
-    records: u64,
+    /// Which events they are of, in pieces.
+    pieces: VecDeque<Piece>,
     tries: Tries,
     figures: Figures,
 }
@@ -88,6 +90,17 @@ pub struct JsonLines {
 enum To {
     Pipe(Pipe),
     File(Box<File>),
+}
+
+/// Some lines: delivered together.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    /// The first event.
+    seq: u64,
+    records: u64,
+    /// Where they stand in what is held.
+    start: usize,
+    end: usize,
 }
 
 /// When to try again to write.
@@ -118,8 +131,7 @@ impl JsonLines {
             to,
             held: Vec::with_capacity(CHUNK + (64 << 10)),
             written: 0,
-            oldest: None,
-            records: 0,
+            pieces: VecDeque::new(),
             tries: Tries::default(),
             figures: Figures::default(),
         })
@@ -127,27 +139,45 @@ impl JsonLines {
 
     /// Writes what is held, as far as that is possible now.
     fn write(&mut self) -> Result<(), OutputError> {
-        if self.oldest.is_none() || !self.tries.is_due() {
+        if self.pieces.is_empty() || !self.tries.is_due() {
             return Ok(());
         }
-        let held = &self.held;
+        let before = self.written;
         let written = match &mut self.to {
-            To::Pipe(pipe) => pipe.write(held, &mut self.written),
-            To::File(file) => file.write(held, &mut self.written),
+            To::Pipe(pipe) => pipe.write(&self.held, &mut self.written),
+            To::File(file) => file.write(&self.held, &mut self.written),
         };
+        self.figures.bytes += (self.written - before) as u64;
+        // A file that is to be on the disk is there only after the last of the writes.
+        let safe = match (&written, &self.to) {
+            (Ok(true), _) | (_, To::Pipe(_)) => self.written,
+            (_, To::File(file)) if !file.syncs() => self.written,
+            _ => 0,
+        };
+        while let Some(piece) = self.pieces.front().filter(|piece| piece.end <= safe) {
+            self.figures.delivered += piece.records;
+            self.pieces.pop_front();
+        }
+        if self.pieces.is_empty() {
+            self.held.clear();
+            // What a bad time took is given back.
+            self.held.shrink_to(2 * CHUNK);
+            self.written = 0;
+        } else if safe >= CHUNK {
+            self.held.drain(..safe);
+            self.written -= safe;
+            for piece in &mut self.pieces {
+                piece.start = piece.start.saturating_sub(safe);
+                piece.end -= safe;
+            }
+        }
         match written {
-            Ok(true) => {
-                self.figures.delivered += self.records;
-                self.figures.bytes += self.held.len() as u64;
+            Ok(_) => {
+                // Not all: a pipe whose reader is slow, and that is no trouble.
                 self.figures.trouble = None;
                 self.tries = Tries::default();
-                self.held.clear();
-                // What a bad time took is given back.
-                self.held.shrink_to(2 * CHUNK);
-                (self.written, self.records, self.oldest) = (0, 0, None);
                 Ok(())
             }
-            Ok(false) => Ok(()), // a pipe whose reader is slow: that is no trouble
             Err(error) => self.failed(&error),
         }
     }
@@ -194,14 +224,20 @@ impl Output for JsonLines {
                 return Ok(Took::Busy);
             }
         }
+        let start = self.held.len();
         if !super::encode(event, &mut self.held) {
             return Ok(Took::Yes);
         }
         self.held.push(b'\n');
-        self.oldest.get_or_insert(event.seq);
-        if matches!(event.what, What::Record(_)) {
-            self.records += 1;
-            self.figures.taken += 1;
+        let end = self.held.len();
+        let records = u64::from(matches!(event.what, What::Record(_)));
+        self.figures.taken += records;
+        match self.pieces.back_mut().filter(|piece| piece.end - piece.start < PIECE) {
+            Some(piece) => {
+                piece.records += records;
+                piece.end = end;
+            }
+            None => self.pieces.push_back(Piece { seq: event.seq, records, start, end }),
         }
         if self.held.len() >= CHUNK {
             self.write()?;
@@ -211,7 +247,7 @@ impl Output for JsonLines {
 
     fn flush(&mut self) -> Result<(), OutputError> {
         self.write()?;
-        if self.oldest.is_some() {
+        if !self.pieces.is_empty() {
             return Ok(());
         }
         let kept = match &mut self.to {
@@ -223,14 +259,14 @@ impl Output for JsonLines {
     }
 
     fn undelivered(&mut self) -> Option<u64> {
-        self.oldest
+        self.pieces.front().map(|piece| piece.seq)
     }
 
     fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
         loop {
             self.tries.next = None;
             self.write()?;
-            if self.oldest.is_none() {
+            if self.pieces.is_empty() {
                 return Ok(());
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -243,7 +279,7 @@ impl Output for JsonLines {
             }
         }
         let why = self.figures.trouble.clone().unwrap_or_else(|| "its reader is slow".to_owned());
-        let records = self.records;
+        let records: u64 = self.pieces.iter().map(|piece| piece.records).sum();
         let what = format!("{records} records could not be written before the deadline: {why}");
         Err(OutputError::new(&*self.name, what))
     }
