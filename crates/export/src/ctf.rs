@@ -47,7 +47,7 @@ pub struct CtfOptions {
 /// | a loss | the packets' count of discarded events, and an event `perfring.lost` with the cause |
 ///
 /// Stamps are of the clock `boottime`, whose offset makes wall-clock times of them. A record without
-/// a stamp has the time of the one before it; within a ring time never goes back, also if the machine
+/// a stamp, or with one of the future, has the time of the one before it; within a ring time never goes back, also if the machine
 /// was started anew. All that is flushed can be read at any time. A packet that did not fit is taken
 /// back; but one that `kill -9` or a crash of the machine cut stays, and readers refuse it: cut that
 /// `ring-` file at the end of its last whole packet, with `truncate -s`. Each packet's length in
@@ -294,7 +294,8 @@ mod tests {
     #[test]
     #[allow(clippy::unwrap_used, reason = "a test")]
     fn a_packet_that_is_written_in_part_is_taken_back() {
-        let mut file = tempfile::tempfile().unwrap();
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(b"whole").unwrap();
         let full = whole(&file, |mut file| {
             file.write_all(b"pa")?;
