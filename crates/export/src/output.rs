@@ -71,6 +71,10 @@ pub trait Output {
     /// [`OutputError`] if it cannot go on at all.
     fn flush(&mut self) -> Result<(), OutputError>;
 
+    /// Waits no longer for what would make more of what it took: called while some ring is a quarter
+    /// full of what is not delivered, whichever ring that is. Does nothing where that changes nothing.
+    fn hurry(&mut self) {}
+
     /// The number of the oldest event that it took and that is not delivered; `None` if all are. What
     /// stands before it may leave its ring.
     fn undelivered(&mut self) -> Option<u64>;
