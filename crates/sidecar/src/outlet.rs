@@ -244,6 +244,13 @@ impl Outlet {
         }
     }
 
+    /// Some ring is filling up with what is not delivered.
+    pub(crate) fn hurry(&mut self) {
+        if self.failed.is_none() && !self.closed {
+            self.output.hurry();
+        }
+    }
+
     /// The oldest event that this output must deliver before anything after it leaves its ring.
     pub(crate) fn undelivered(&mut self) -> Option<u64> {
         if !self.is_required() {

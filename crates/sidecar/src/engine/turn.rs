@@ -29,6 +29,9 @@ enum Kept {
     Lost(Loss),
 }
 
+/// Turns between two looks whether a ring is a quarter full of what is not delivered.
+const PRESSED_TURNS: u64 = 8;
+
 enum Step {
     On,
     Empty,
@@ -202,6 +205,13 @@ impl Engine {
                 None => self.merge.release(id, &mark),
             }
             ring.released = Some(mark);
+        }
+        // What an output keeps for the sake of one ring keeps the records of all.
+        if self.turn.is_multiple_of(PRESSED_TURNS) && !self.checkpoints.is_empty() {
+            let fill = |id| self.merge.source(id).map(|source| source.fill()).unwrap_or_default();
+            if self.rings.keys().map(|id| fill(*id)).any(|fill| 4 * fill.held >= fill.size.max(1)) {
+                self.outlets.iter_mut().flatten().for_each(Outlet::hurry);
+            }
         }
     }
 
