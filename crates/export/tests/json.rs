@@ -67,7 +67,10 @@ fn a_line_has_what_the_record_is_and_where_it_is_from() {
         assert!(line["late_ns"].is_null());
     }
     assert_eq!(lines[0]["fields"], json!({"count": 7, "share": 0.5}));
-    assert_eq!((&lines[0]["type_name"], &lines[0]["len"]), (&json!("perfring-export.Tick"), &json!(16)));
+    assert_eq!(
+        (&lines[0]["type_name"], &lines[0]["len"]),
+        (&json!("perfring-export.Tick"), &json!(16))
+    );
     assert_eq!(lines[1]["fields"]["share"], "NaN");
     assert_eq!(lines[2]["text"], "a \"text\"\n\u{1f600}");
     assert_eq!((&lines[3]["base64"], &lines[3]["text"]), (&json!("/wA="), &Value::Null));
