@@ -287,27 +287,6 @@ fn whole(file: &File, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result
     written
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    #[allow(clippy::unwrap_used, reason = "a test")]
-    fn a_packet_that_is_written_in_part_is_taken_back() {
-        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
-        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
-        file.write_all(b"whole").unwrap();
-        let full = whole(&file, |mut file| {
-            file.write_all(b"pa")?;
-            Err(io::ErrorKind::StorageFull.into())
-        });
-        assert_eq!(full.unwrap_err().kind(), io::ErrorKind::StorageFull);
-        assert_eq!(file.metadata().unwrap().len(), 5);
-        whole(&file, |mut file| file.write_all(b"more")).unwrap();
-        assert_eq!(file.metadata().unwrap().len(), 9);
-    }
-}
-
 impl Output for Ctf {
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
         self.unflushed.get_or_insert(event.seq);
@@ -351,5 +330,26 @@ impl Output for Ctf {
 
     fn figures(&self) -> Figures {
         self.figures.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[allow(clippy::unwrap_used, reason = "a test")]
+    fn a_packet_that_is_written_in_part_is_taken_back() {
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(b"whole").unwrap();
+        let full = whole(&file, |mut file| {
+            file.write_all(b"pa")?;
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        assert_eq!(full.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(file.metadata().unwrap().len(), 5);
+        whole(&file, |mut file| file.write_all(b"more")).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 9);
     }
 }

@@ -277,7 +277,9 @@ fn nothing_is_delivered_before_its_file_is_finished() {
     let path = dir.path().join("files");
     let ring = full_ring(&dir.path().join("full"), 1);
     let mut out = Parquet::open("parquet", &ParquetOptions::new(&path)).unwrap();
-    ring.events(7, |event| drop(out.take(event).unwrap()));
+    ring.events(7, |event| {
+        out.take(event).unwrap();
+    });
     out.flush().unwrap();
     assert_eq!(out.undelivered(), Some(8)); // but that it began
     assert_eq!(out.figures().delivered, 0);
