@@ -46,20 +46,29 @@ pub struct Rec<'a> {
     /// By how many ns it came too late for its place in the order of time; 0 if it did not.
     pub late: u64,
     kind_of: Option<&'a Type>,
-    value: OnceCell<Result<Value, BadPayload>>,
+    /// In a box, as a record is moved about more often than it is decoded.
+    value: OnceCell<Box<Result<Value, BadPayload>>>,
 }
 
 impl<'a> Rec<'a> {
     /// A record of this origin, as a reader gave it.
     #[must_use]
+    #[inline(always)]
     pub fn new(record: perfring_consumer::Record<'a>, origin: &'a Origin) -> Self {
+        Self::new_late(record, origin, 0)
+    }
+
+    /// As [`Rec::new`], of one that came by so many ns too late.
+    #[must_use]
+    #[inline(always)]
+    pub fn new_late(record: perfring_consumer::Record<'a>, origin: &'a Origin, late: u64) -> Self {
         Rec {
             pos: record.pos,
             kind: record.kind,
             bytes: record.bytes,
             time: record.time,
             wall: record.wall(&origin.anchors),
-            late: 0,
+            late,
             kind_of: RecordType::new(record.kind).and_then(|kind| origin.types.get(kind)),
             value: OnceCell::new(),
         }
@@ -74,7 +83,7 @@ impl<'a> Rec<'a> {
     /// What it holds by its type: decoded at the first call, for all outputs. `None` without a type.
     pub fn value(&self) -> Option<&Result<Value, BadPayload>> {
         let kind = self.kind_of?;
-        Some(self.value.get_or_init(|| kind.decode(self.bytes)))
+        Some(self.value.get_or_init(|| Box::new(kind.decode(self.bytes))))
     }
 }
 

@@ -89,16 +89,11 @@ impl Engine {
                 ring.shapes.prepare(&record);
                 ring.figures.records += 1;
                 ring.figures.bytes += record.bytes.len() as u64;
-                let mut rec = Rec::new(record, ring.shapes.origin());
                 if merged.late > 0 {
-                    rec.late = merged.late;
                     ring.figures.late += 1;
                     ring.figures.late_most = ring.figures.late_most.max(merged.late);
                 }
-                for (at, rule) in self.rules.iter().enumerate() {
-                    self.met |= u64::from(rule.is_met_by(&rec)) << at.min(63);
-                }
-                What::Record(rec)
+                What::Record(Rec::new_late(record, ring.shapes.origin(), merged.late))
             }
             Item::Lost(lost) => {
                 ring.figures.lost(&lost);
@@ -115,6 +110,11 @@ impl Engine {
             }
         };
         let mut event = Event { seq: 0, origin: ring.shapes.origin(), what };
+        if let What::Record(rec) = &event.what {
+            for (at, rule) in self.rules.iter().enumerate() {
+                self.met |= u64::from(rule.is_met_by(rec)) << at.min(63);
+            }
+        }
         let mut done = 0;
         let (began, seq) = (&mut ring.began, &mut self.seq);
         match hand(&mut self.outlets, self.all, seq, began, &mut event, &mut done) {
@@ -145,9 +145,7 @@ impl Engine {
         let what = match &pending.kept {
             Kept::Record { pos, kind, bytes, time, late } => {
                 let record = Record { pos: *pos, kind: *kind, bytes, time: *time };
-                let mut rec = Rec::new(record, origin);
-                rec.late = *late;
-                What::Record(rec)
+                What::Record(Rec::new_late(record, origin, *late))
             }
             Kept::Lost(loss) => What::Lost(*loss),
         };
