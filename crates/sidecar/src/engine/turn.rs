@@ -252,6 +252,7 @@ impl Engine {
             match stage {
                 Stage::Leaving(seq) if self.undelivered() >= seq => {
                     self.let_go();
+                    self.kernel.retain(|kernel| *kernel != id);
                     if let Some(ring) = self.rings.remove(&id) {
                         let (uuid, figures) = (ring.uuid(), ring.figures.clone());
                         if self.by_uuid.get(&uuid) == Some(&id) {
