@@ -90,7 +90,8 @@ impl Consumer {
         self.inner.fill()
     }
 
-    /// Whether a producer is attached, so that there may be more.
+    /// Whether a producer is attached, so that there may be more; or was, and left a reservation open
+    /// that [`Consumer::tend`] is still to end.
     ///
     /// # Errors
     /// [`AttachError::Io`] where the file system has no locks.

@@ -316,3 +316,31 @@ fn the_tail_moves_to_the_end_of_a_published_record_and_nowhere_else() {
     let _producer = Producer::create(other.ring(), &options).unwrap();
     assert!(Consumer::attach(other.ring()).unwrap().raw().is_none());
 }
+
+#[test]
+fn holes_at_the_end_go_back_though_nobody_takes_them() {
+    let place = Place::new();
+    let options = Options { producers: perfring_producer::Producers::Many, ..small() };
+    perfring_producer::create(place.ring(), &options).unwrap();
+    let producer = SharedProducer::attach(place.ring()).unwrap();
+    let mut consumer = Consumer::attach(place.ring()).unwrap();
+    consumer.hold();
+    producer.publish(BYTES, &[1; 8]).unwrap();
+    // Many rings' worth of nothing but holes.
+    for _ in 0..100 {
+        for _ in 0..20 {
+            producer.reserve(BYTES, 40).unwrap().discard();
+        }
+        if consumer.look().unwrap() != Front::Empty {
+            // The record stays until its mark is released, and the holes behind it with it.
+            assert!(consumer.take().unwrap().is_some());
+            assert_eq!(consumer.look().unwrap(), Front::Empty);
+            balance(&place, 1, 0);
+            let mark = consumer.mark();
+            consumer.release_to(&mark);
+        }
+        let totals = Stat::read(place.ring()).unwrap().totals.unwrap();
+        assert_eq!((totals.tail, consumer.position()), (totals.head, totals.head));
+    }
+    balance(&place, 1, 1);
+}

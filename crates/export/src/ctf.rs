@@ -11,7 +11,7 @@ use metadata::{LOST, Metadata, OTHER, Shown};
 use perfring_types::read::Value;
 use serde::Deserialize;
 use std::collections::HashMap;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -47,8 +47,11 @@ pub struct CtfOptions {
 /// | a loss | the packets' count of discarded events, and an event `perfring.lost` with the cause |
 ///
 /// Stamps are of the clock `boottime`, whose offset makes wall-clock times of them. A record without
-/// a stamp has the time of the one before it; within a ring time never goes back, also if the machine
-/// was started anew. All that is flushed can be read at any time, also after a crash.
+/// a stamp, or with one of the future, has the time of the one before it; within a ring time never goes back, also if the machine
+/// was started anew. All that is flushed can be read at any time. A packet that did not fit is taken
+/// back; but one that `kill -9` or a crash of the machine cut stays, and readers refuse it: cut that
+/// `ring-` file at the end of its last whole packet, with `truncate -s`. Each packet's length in
+/// bits, 64 bits from byte 48 of it on, tells where the next one begins.
 ///
 /// ```
 /// use perfring_export::{Ctf, CtfOptions, Output};
@@ -270,7 +273,18 @@ impl Ctf {
 }
 
 fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    OpenOptions::new().create(true).append(true).open(path)?.write_all(bytes)
+    let file = OpenOptions::new().create(true).append(true).open(path)?;
+    whole(&file, |mut file| file.write_all(bytes))
+}
+
+/// Appends all or nothing: readers take no stream that ends within a packet.
+fn whole(file: &File, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+    let before = file.metadata()?.len();
+    let written = write(file);
+    if written.is_err() {
+        file.set_len(before)?;
+    }
+    written
 }
 
 impl Output for Ctf {
@@ -316,5 +330,26 @@ impl Output for Ctf {
 
     fn figures(&self) -> Figures {
         self.figures.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[allow(clippy::unwrap_used, reason = "a test")]
+    fn a_packet_that_is_written_in_part_is_taken_back() {
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(b"whole").unwrap();
+        let full = whole(&file, |mut file| {
+            file.write_all(b"pa")?;
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        assert_eq!(full.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(file.metadata().unwrap().len(), 5);
+        whole(&file, |mut file| file.write_all(b"more")).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 9);
     }
 }

@@ -17,7 +17,7 @@ pub enum Took {
 ///
 /// Being unreachable is no such thing: an output then tries again, with pauses that grow, and is
 /// [`Took::Busy`] once its bounded memory is full.
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, Error)]
 #[error("{output}: {sentence}")]
 pub struct OutputError {
     /// The output's name.
@@ -70,6 +70,10 @@ pub trait Output {
     /// # Errors
     /// [`OutputError`] if it cannot go on at all.
     fn flush(&mut self) -> Result<(), OutputError>;
+
+    /// Waits no longer for what would make more of what it took: called while some ring is a quarter
+    /// full of what is not delivered, whichever ring that is. Does nothing where that changes nothing.
+    fn hurry(&mut self) {}
 
     /// The number of the oldest event that it took and that is not delivered; `None` if all are. What
     /// stands before it may leave its ring.

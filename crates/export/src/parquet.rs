@@ -63,7 +63,7 @@ pub struct ParquetOptions {
     #[serde(default = "memory")]
     pub memory: usize,
     /// Rows after which a file is finished and the next begins, `TYPE-2.parquet`; 0 for never.
-    /// What is not finished is lost in a crash. Default 0.
+    /// What is not finished is lost in a crash, and not delivered yet. Default 0.
     #[serde(default)]
     pub rows: u64,
 }
@@ -101,8 +101,11 @@ impl ParquetOptions {
 /// their bytes. `losses.parquet` has `time`, `boottime`, `ring`, `ring_uuid`, `pos`, `cause`,
 /// `records`, `bytes`.
 ///
-/// Files get their names when they are finished; of one that never is, nothing is left. So this output
-/// promises no delivery across a crash: what it took counts as delivered.
+/// Files get their names when they are finished, and nothing can be read of them before: a crash or
+/// `kill -9` loses that. So what they have counts as delivered when they are finished, by `rows` or
+/// in the end, and an output that rings wait for holds them back until then, as far as they have
+/// room. For more than a ring holds let none wait (`best_effort`), or take a recording and
+/// `perfring export` it.
 ///
 /// ```
 /// use perfring_export::{Output, Parquet, ParquetOptions};
@@ -200,12 +203,13 @@ impl Parquet {
         slot.used = seq;
         if slot.columns().is_none() {
             self.waiting += bytes;
+            slot.early_oldest.get_or_insert(seq);
             if slot.keep((common_cells, value.into_owned()), bytes) {
                 self.found(at, common)?;
             }
         } else {
             self.start(at)?;
-            self.add_to_open(at, &common_cells, &value)?;
+            self.add_to_open(at, &common_cells, &value, seq)?;
         }
         while self.waiting > self.options.memory {
             let largest = (0..self.slots.len()).max_by_key(|at| self.held(*at));
@@ -241,10 +245,17 @@ impl Parquet {
     fn found(&mut self, at: usize, common: &[(&str, Of)]) -> Result<(), OutputError> {
         let held = self.held(at);
         let Some(slot) = self.slots.get_mut(at) else { return Ok(()) };
+        let seq = slot.early_oldest.unwrap_or_default();
         let rows = slot.find(common);
         self.waiting -= held.min(self.waiting);
-        self.start(at)?;
-        rows.iter().try_for_each(|(common, value)| self.add_to_open(at, common, value))
+        for (common, value) in &rows {
+            self.start(at)?; // one before may have finished the file
+            self.add_to_open(at, common, value, seq)?;
+        }
+        if let Some(slot) = self.slots.get_mut(at) {
+            slot.early_oldest = None;
+        }
+        Ok(())
     }
 
     fn add_to_open(
@@ -252,11 +263,14 @@ impl Parquet {
         at: usize,
         common: &[Value],
         value: &Value,
+        seq: u64,
     ) -> Result<(), OutputError> {
         let rows = self.options.rows;
         let before = self.held(at);
         let Some(slot) = self.slots.get_mut(at) else { return Ok(()) };
         slot.add(common, value);
+        slot.oldest.get_or_insert(seq);
+        slot.unfinished += u64::from(at != LOSSES);
         let table = slot.table.as_ref();
         let (waiting, all) = table.map_or((0, 0), |table| (table.waiting, table.written));
         self.waiting += self.held(at) - before;
@@ -300,6 +314,10 @@ impl Parquet {
         self.waiting -= held.min(self.waiting);
         let mut draft = table.close().map_err(|error| self.trouble(&error))?;
         draft.finish()?;
+        if let Some(slot) = self.slots.get_mut(at) {
+            slot.oldest = None;
+            self.figures.delivered += std::mem::take(&mut slot.unfinished);
+        }
         self.finished_bytes += draft.written();
         self.figures.bytes = self.finished_bytes;
         Ok(())
@@ -372,9 +390,8 @@ impl Output for Parquet {
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
         match &event.what {
             What::Record(record) => {
-                self.record(event, record)?;
                 self.figures.taken += 1;
-                self.figures.delivered += 1;
+                self.record(event, record)?;
             }
             What::Lost(loss) => self.loss(event, loss)?,
             What::Ended => self.known.retain(|(ring, _), _| *ring != event.origin.id),
@@ -388,7 +405,7 @@ impl Output for Parquet {
     }
 
     fn undelivered(&mut self) -> Option<u64> {
-        None
+        self.slots.iter().flat_map(|slot| [slot.oldest, slot.early_oldest]).flatten().min()
     }
 
     fn close(&mut self, _deadline: Instant) -> Result<(), OutputError> {

@@ -26,7 +26,8 @@ const TOLD: usize = 1 << 16;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PerfDataOptions {
-    /// The file, by custom `perf.data`.
+    /// The file, by custom `perf.data`. It is there, and what is in it delivered, once the output is
+    /// closed.
     pub path: PathBuf,
     /// Whether a file that is there already may be written over. Default no.
     #[serde(default)]
@@ -42,8 +43,12 @@ pub struct PerfDataOptions {
 /// | a producer, a resource's `service.name` | `PERF_RECORD_COMM`: the first 15 bytes |
 /// | a loss | `PERF_RECORD_LOST`, and a sample of `perfring:lost` with its cause |
 ///
-/// A record without a stamp has the time of the one before it. The file gets its name when it is
-/// closed; if it never is, nothing is left of it.
+/// A record without a stamp has the time of the one before it.
+///
+/// The file gets its name when it is closed, and nothing can be read of it before: a crash or
+/// `kill -9` loses all. So nothing counts as delivered before, and an output that rings wait for
+/// holds them back until then, as far as they have room. For more than a ring holds let none wait
+/// (`best_effort`), or take a recording and `perfring export` it.
 ///
 /// ```
 /// use perfring_export::{Output, PerfData, PerfDataOptions};
@@ -70,7 +75,9 @@ pub struct PerfData {
     record: Vec<u8>,
     raw: Vec<u8>,
     text: String,
-    unflushed: Option<u64>,
+    /// The oldest event: nothing is readable before the end.
+    oldest: Option<u64>,
+    is_closed: bool,
     figures: Figures,
 }
 
@@ -95,7 +102,8 @@ impl PerfData {
             record: Vec::new(),
             raw: Vec::new(),
             text: String::new(),
-            unflushed: None,
+            oldest: None,
+            is_closed: false,
             figures: Figures::default(),
         })
     }
@@ -199,7 +207,7 @@ fn producer(origin: &Origin) -> u32 {
 
 impl Output for PerfData {
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
-        self.unflushed.get_or_insert(event.seq);
+        self.oldest.get_or_insert(event.seq);
         let (origin, time) = (event.origin, self.timeline.place(event));
         if self.clocks.is_none() {
             let newest = origin.anchors.all().last();
@@ -218,17 +226,18 @@ impl Output for PerfData {
     }
 
     fn flush(&mut self) -> Result<(), OutputError> {
-        self.draft.flush()?;
-        self.unflushed = None;
-        self.figures.delivered = self.figures.taken;
-        Ok(())
+        self.draft.flush()
     }
 
     fn undelivered(&mut self) -> Option<u64> {
-        self.unflushed
+        self.oldest
     }
 
     fn close(&mut self, _deadline: Instant) -> Result<(), OutputError> {
+        if self.is_closed {
+            return Ok(());
+        }
+        self.is_closed = true; // also if it fails: what is written by half is no file to go on with
         if self.draft.written() == format::HEADER {
             format::finished_round(&mut self.record); // perf takes no file without a record
             self.put()?;
@@ -243,7 +252,7 @@ impl Output for PerfData {
         self.draft.put(&tail)?;
         self.draft.put_at_start(&head)?;
         self.draft.finish()?;
-        self.unflushed = None;
+        self.oldest = None;
         self.figures.delivered = self.figures.taken;
         self.figures.bytes = self.draft.written();
         Ok(())
@@ -251,5 +260,14 @@ impl Output for PerfData {
 
     fn figures(&self) -> Figures {
         self.figures.clone()
+    }
+}
+
+impl Drop for PerfData {
+    /// What was taken and never closed is finished, if that can be done.
+    fn drop(&mut self) {
+        if self.oldest.is_some() {
+            let _ = self.close(Instant::now());
+        }
     }
 }

@@ -3,7 +3,7 @@
 use crate::{Origin, Rec};
 use perfring_consumer::{
     Anchors, AttachError, Corrupt, Home, Layout, Observer, Record, RecordType, Snapshot, Start,
-    Types, Who,
+    Totals, Types, Who,
 };
 use perfring_types::Entries;
 use perfring_types::read::TypeTable;
@@ -198,6 +198,12 @@ impl Shapes {
     pub fn has_producer(&self) -> bool {
         let told = self.source.as_ref().map(|source| source.has_producer().unwrap_or(true));
         told.unwrap_or(false)
+    }
+
+    /// The ring's books, if it is a ring and they are whole.
+    #[must_use]
+    pub fn totals(&self) -> Option<Totals> {
+        self.source.as_ref()?.stat().ok()?.totals
     }
 
     /// A copy of all that the ring holds now, if it is a ring.

@@ -1,28 +1,65 @@
 //! Where events stand in time.
 
 use crate::{Event, What};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+const SECOND: u64 = 1_000_000_000;
+const DAY: u64 = 24 * 60 * 60 * SECOND;
+/// A stamp may be so far ahead of this machine's clock.
+const AHEAD: u64 = SECOND;
+/// The wall-clock times of another machine may be so far ahead of this one's.
+const WALL_AHEAD: u64 = 60 * SECOND;
+/// A stamp that no clock says anything of may be so far after the newest.
+const GAP: u64 = 30 * DAY;
+/// No machine runs for so long.
+const LONGEST: u64 = 3650 * DAY;
 
 /// Gives each event a place on the stamps' clock: that of its stamp, or else the newest before it,
 /// as events come in the order of time.
+///
+/// A stamp of the future is none: what a ring says is not trusted, and one such stamp would drag
+/// others there.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
     newest: u64,
+    /// The machine's clock when it was last looked at.
+    now: u64,
 }
 
 impl Timeline {
     /// The event's place, ns of `CLOCK_BOOTTIME`; 0 before the first stamp.
     pub(crate) fn place(&mut self, event: &Event<'_>) -> u64 {
-        let stamp = match &event.what {
-            What::Record(record) => record.time,
-            What::Lost(loss) => loss.time,
-            What::Began | What::Ended => None,
+        let (stamp, wall) = match &event.what {
+            What::Record(record) => (record.time, record.wall),
+            What::Lost(loss) => (loss.time, loss.wall),
+            What::Began | What::Ended => (None, None),
         };
         match stamp {
-            Some(stamp) => {
+            Some(stamp) if self.can_be(stamp, wall) => {
                 self.newest = self.newest.max(stamp);
                 stamp
             }
-            None => self.newest,
+            _ => self.newest,
         }
     }
+
+    fn can_be(&mut self, stamp: u64, wall: Option<u64>) -> bool {
+        if stamp <= self.now.saturating_add(AHEAD) {
+            return true;
+        }
+        self.now = nanos(clock_gettime(ClockId::Boottime));
+        if stamp <= self.now.saturating_add(AHEAD) {
+            return true;
+        }
+        // It may be of a recording, by a machine that ran for longer.
+        match wall {
+            _ if stamp > LONGEST => false,
+            Some(wall) => wall <= nanos(clock_gettime(ClockId::Realtime)) + WALL_AHEAD,
+            None => self.newest == 0 || stamp <= self.newest.saturating_add(GAP),
+        }
+    }
+}
+
+fn nanos(time: Timespec) -> u64 {
+    (time.tv_sec as u64).saturating_mul(SECOND).saturating_add(time.tv_nsec as u64)
 }

@@ -5,7 +5,7 @@ mod common;
 
 use common::pretty::{self, Pretty};
 use common::shapes::{full_ring, lapped_ring, publish};
-use common::{Followed, close, run, skip};
+use common::{Followed, Kept, close, run, skip};
 use perfring_consumer::{Cause, RecordType};
 use perfring_export::{Ctf, CtfOptions, LossCause, Output, What};
 use perfring_producer::{Options, Producer};
@@ -395,5 +395,36 @@ proptest! {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn a_stamp_of_the_future_spoils_no_trace_and_drags_nobody_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trace");
+    let mut ring = full_ring(&dir.path().join("full"), 1);
+    let real: Vec<Option<u64>> = ring.records().iter().map(|record| record.time).collect();
+    let hour = 3_600_000_000_000;
+    let bad = [u64::MAX, i64::MAX as u64, real[0].unwrap() + hour];
+    let mut nth = 0;
+    for item in &mut ring.items {
+        if let Kept::Record { time, .. } = item {
+            // The first, and every other: the bad ones never come to an end.
+            if nth % 2 == 0 {
+                *time = Some(bad[nth / 2 % bad.len()]);
+            }
+            nth += 1;
+        }
+    }
+    assert!(nth > 6);
+    let mut out = Ctf::open("ctf", &options_of(&path)).unwrap();
+    ring.export(&mut out);
+    close(out);
+    let Some((shown, _)) = read(&path) else { return };
+    let shown: Vec<_> = shown.iter().filter(|shown| shown.name != "perfring.lost").collect();
+    assert_eq!(shown.len(), nth);
+    for record in ring.records().iter().skip(1).step_by(2) {
+        let shown = shown.iter().find(|shown| shown.pos == record.pos).unwrap();
+        assert!(shown.time.abs_diff(record.wall.unwrap()) < 20_000, "{} {record:?}", shown.time);
     }
 }

@@ -5,9 +5,9 @@
 mod common;
 
 use common::shapes::{JSON, TAGGED, full_ring, lapped_ring, publish, tagged};
-use common::{Followed, close, python, skip};
+use common::{Followed, close_at_once, python, skip};
 use perfring_consumer::RecordType;
-use perfring_export::{Parquet, ParquetOptions};
+use perfring_export::{Output, Parquet, ParquetOptions};
 use perfring_producer::{Options, Producer};
 use perfring_types::read::Value;
 use perfring_types::{Encoding, Schema};
@@ -137,7 +137,7 @@ fn pyarrow_reads_every_record_and_every_loss() {
         [full_ring(&dir.path().join("full"), 1), lapped_ring(&dir.path().join("lapped"), 2)];
     let mut out = Parquet::open("parquet", &ParquetOptions::new(&path)).unwrap();
     rings.iter().for_each(|ring| ring.export(&mut out));
-    close(out);
+    close_at_once(out);
     let Some(files) = read(&path) else { return };
     let counts = rings.each_ref().map(|ring| check(&files, ring));
     println!("{counts:?} records and losses");
@@ -173,7 +173,7 @@ fn little_memory_and_short_files_change_nothing_but_their_number() {
     let options = ParquetOptions { memory: 20_000, rows: 100, ..ParquetOptions::new(&path) };
     let mut out = Parquet::open("parquet", &options).unwrap();
     ring.export(&mut out);
-    close(out);
+    close_at_once(out);
     let Some(files) = read(&path) else { return };
     check(&files, &ring);
     let plain = |at: &str| &files[&format!("perfring-export.Plain{at}.parquet")];
@@ -201,7 +201,7 @@ fn what_has_no_column_is_in_more() {
     }
     let mut out = Parquet::open("parquet", &ParquetOptions::new(&path)).unwrap();
     followed.read().export(&mut out);
-    close(out);
+    close_at_once(out);
     let Some(files) = read(&path) else { return };
     let file = &files["demo.Json.parquet"];
     let own = |row: &Json| {
@@ -241,7 +241,7 @@ fn types_of_one_name_share_a_file_if_they_have_the_same_columns() {
         followed.read().export(&mut out);
         rings.push(followed);
     }
-    close(out);
+    close_at_once(out);
     let Some(files) = read(&path) else { return };
     rings.iter().for_each(|ring| assert_eq!(check(&files, ring).0, 2));
     let mut names: Vec<_> = files.keys().map(String::as_str).collect();
@@ -269,4 +269,31 @@ fn a_directory_of_something_else_is_left_alone_and_what_is_not_finished_leaves_n
     let refused = Parquet::open("parquet", &overwrite).unwrap_err();
     assert!(refused.to_string().contains("exists already"), "{refused}");
     assert!(path.join("thesis.tex").exists());
+}
+
+#[test]
+fn nothing_is_delivered_before_its_file_is_finished() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("files");
+    let ring = full_ring(&dir.path().join("full"), 1);
+    let mut out = Parquet::open("parquet", &ParquetOptions::new(&path)).unwrap();
+    ring.events(7, |event| {
+        out.take(event).unwrap();
+    });
+    out.flush().unwrap();
+    assert_eq!(out.undelivered(), Some(8)); // but that it began
+    assert_eq!(out.figures().delivered, 0);
+    close_at_once(out);
+
+    // With one row in each file all is delivered at once, but for rows that wait for their columns;
+    // and those are all there in the end.
+    let path = dir.path().join("rows");
+    let options = ParquetOptions { rows: 1, ..ParquetOptions::new(&path) };
+    let mut out = Parquet::open("parquet", &options).unwrap();
+    ring.export(&mut out);
+    assert!(out.figures().delivered > 0);
+    close_at_once(out);
+    let Some(files) = read(&path) else { return };
+    let rows = files.iter().filter(|(name, _)| *name != "losses.parquet");
+    assert_eq!(rows.map(|(_, file)| file.rows.len()).sum::<usize>(), ring.records().len());
 }

@@ -4,7 +4,7 @@
 mod common;
 
 use common::shapes::{BYTES, TEXT, full_ring, kernel_ring, lapped_ring};
-use common::{Followed, Kept, close, run, skip};
+use common::{Followed, Kept, close_at_once, run, skip};
 use perfring_export::{Output, PerfData, PerfDataOptions};
 use perfring_producer::{Options, Producer};
 use perfring_telemetry::{Log, Resource, Sink, options};
@@ -78,7 +78,7 @@ fn perf_script_shows_every_record_and_every_loss() {
     let mut out = PerfData::open("perf", &options_of(&path)).unwrap();
     rings.iter().for_each(|ring| ring.export(&mut out));
     assert!(!path.exists(), "it has no header yet");
-    close(out);
+    close_at_once(out);
     let own: Vec<_> =
         dir.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(own.len(), 3, "{own:?}"); // no other file is left
@@ -133,7 +133,7 @@ fn processes_have_their_names() {
     let mut followed = Followed::open(&ring, 1);
     let mut out = PerfData::open("perf", &options_of(&path)).unwrap();
     followed.read().export(&mut out);
-    close(out);
+    close_at_once(out);
     let Some(shown) = perf(&["script", "-F", "trace:comm,event,trace"], &path) else { return };
     let last: Vec<_> = shown.lines().last().unwrap().split_whitespace().collect();
     let last = last.join(" ");
@@ -148,7 +148,7 @@ fn the_kernels_records_are_of_their_threads() {
     let path = dir.path().join("perf.data");
     let mut out = PerfData::open("perf", &options_of(&path)).unwrap();
     kernel_ring(&dir.path().join("ring"), 1).export(&mut out);
-    close(out);
+    close_at_once(out);
     let Some(shown) = perf(&["script", "-F", "trace:pid,tid,event"], &path) else { return };
     let tids: Vec<_> = shown.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
     assert_eq!(tids, ["10/11", "10/12", "10/11"]);
@@ -189,7 +189,7 @@ fn payloads_are_whole_as_far_as_a_sample_can_hold_them() {
     producer.publish(TEXT.id, "é".repeat(30_000).as_bytes()).unwrap();
     let mut out = PerfData::open("perf", &options_of(&path)).unwrap();
     followed.read().export(&mut out);
-    close(out);
+    close_at_once(out);
 
     let file = std::fs::read(&path).unwrap();
     let raws = raws(&file);
@@ -227,4 +227,20 @@ fn what_is_not_finished_leaves_nothing_and_what_is_there_is_left_alone() {
     assert!(std::fs::read(&path).unwrap().starts_with(b"PERFILE2"));
     let Some(shown) = perf(&["script"], &path) else { return };
     assert_eq!(shown, "");
+}
+
+#[test]
+fn nothing_is_delivered_before_the_end_and_a_dropped_one_is_finished() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("perf.data");
+    let ring = full_ring(&dir.path().join("full"), 1);
+    let mut out = PerfData::open("perf", &options_of(&path)).unwrap();
+    ring.events(7, |event| assert_eq!(out.take(event).unwrap(), perfring_export::Took::Yes));
+    out.flush().unwrap();
+    assert_eq!((out.undelivered(), out.figures().delivered), (Some(7), 0));
+    drop(out);
+    let bytes = std::fs::read(&path).unwrap();
+    assert_eq!(bytes[..8], *b"PERFILE2");
+    let Some(shown) = perf(&["script", "-F", "event"], &path) else { return };
+    assert_eq!(shown.lines().count(), lines(&ring).len());
 }

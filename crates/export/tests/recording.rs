@@ -282,6 +282,10 @@ fn a_file_that_is_there_is_refused_or_replaced() {
     drop(busy);
     let error = record_some(dir.path(), Existing::Append).unwrap_err();
     assert!(error.contains("directory"), "{error}");
+    let fifo = dir.path().join("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let error = record_some(&fifo, Existing::Replace).unwrap_err();
+    assert!(error.contains("is a pipe"), "{error}");
 }
 
 #[test]
@@ -311,6 +315,16 @@ fn one_is_gone_on_with_whatever_a_crash_left_at_its_end() {
     let there = read(&damaged).0;
     record_some(&path, Existing::Append).unwrap();
     assert_eq!(read(&fs::read(&path).unwrap()).0, [there, seen.clone()].concat());
+
+    // A header in the middle is: what follows it is not cut off.
+    let starts = blocks(&once);
+    assert!(starts.len() > 2);
+    let mut damaged = once.clone();
+    damaged[starts[1].0 + 8] ^= 1;
+    fs::write(&path, &damaged).unwrap();
+    let error = record_some(&path, Existing::Append).unwrap_err();
+    assert!(error.contains("records follow"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), damaged);
 
     // Half a block that is longer than what comes.
     let mut half = once.clone();

@@ -210,6 +210,11 @@ impl KernelRing {
         }
     }
 
+    /// Whether it is over, and all of it was told or is the next to be.
+    pub(crate) fn is_told(&self) -> bool {
+        self.is_told
+    }
+
     fn front(&self) -> Front {
         match &self.next {
             None => Front::Empty,

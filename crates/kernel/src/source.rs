@@ -57,6 +57,7 @@ impl Source for KernelRing {
     }
 
     fn has_producer(&self) -> bool {
-        !self.is_over()
+        // Until its last loss is told, too: whether it is over is asked now and then alone.
+        !self.is_told()
     }
 }

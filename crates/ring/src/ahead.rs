@@ -105,6 +105,31 @@ impl Reader {
         self.front_beyond(ring)
     }
 
+    /// As [`Reader::front`], after a look at how far the producer is. The second value says whether the
+    /// caller owes a waiting producer a wake.
+    ///
+    /// Holes at the end are passed, as nobody takes them, and released if nothing else is held: a ring
+    /// that is full of them would never have room again.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    #[inline]
+    pub fn look_held(&mut self, ring: Ring<'_>) -> Result<(Front, bool), Corrupt> {
+        self.refresh(ring)?;
+        match self.front(ring)? {
+            Front::Empty => Ok((Front::Empty, self.pass_holes(ring)?)),
+            front => Ok((front, false)),
+        }
+    }
+
+    #[cold]
+    fn pass_holes(&mut self, ring: Ring<'_>) -> Result<bool, Corrupt> {
+        self.pass(self.cursor() + self.known(), Count::default());
+        let holes =
+            self.held() > 0 && step(ring, self.timed, self.released, self.cursor())?.is_none();
+        Ok(holes && self.hand_back(ring, &self.mark().book()))
+    }
+
     #[cold]
     fn front_beyond(&self, ring: Ring<'_>) -> Result<Front, Corrupt> {
         Ok(match self.peek(ring, self.cursor())? {

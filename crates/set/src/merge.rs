@@ -305,12 +305,14 @@ impl Merge {
                 return true;
             }
             let now = self.now();
-            if self.look_around(now) || self.is_pressed(now) {
-                continue;
-            }
+            let looked = self.look_around(now) || self.is_pressed(now);
+            // Also if there is always something to look at, as with very many rings.
             let left = timeout.saturating_sub(since.elapsed());
             if left.is_zero() {
-                return false;
+                return self.is_ready();
+            }
+            if looked {
+                continue;
             }
             std::thread::sleep(self.due_at(now).map_or(left, |due| due.min(left)));
         }

@@ -81,8 +81,8 @@ impl Source for Consumer {
         self.hold();
         let front = Consumer::look(self)?;
         // Nobody may be there but this reader to end what a dead producer left open.
-        if front == Front::Empty && self.layout().producers == Producers::Many {
-            self.tend();
+        if front == Front::Empty && self.layout().producers == Producers::Many && self.tend() {
+            return Ok(Consumer::look(self)?);
         }
         Ok(front)
     }

@@ -36,8 +36,11 @@ impl MappedReader {
         let ring = self.map.ring();
         match &mut self.cursor {
             Cursor::Pinned(reader) => {
-                reader.refresh(ring)?;
-                reader.front(ring)
+                let (front, owed) = reader.look_held(ring)?;
+                if owed {
+                    futex::wake(ring.space_word());
+                }
+                Ok(front)
             }
             Cursor::Copied { observer, .. } => observer.look(ring),
         }
@@ -151,7 +154,9 @@ impl MappedReader {
     /// # Errors
     /// [`AttachError::Io`] where the file system has no locks.
     pub fn has_producer(&self) -> Result<bool, AttachError> {
-        has_producer(&self.ring)
+        // What a dead one left open comes once it is recovered, see `tend`.
+        let many = self.ring.layout.producers == Producers::Many;
+        Ok(has_producer(&self.ring)? || (many && self.map.shared().lags()))
     }
 }
 

@@ -69,7 +69,7 @@ pub struct Settings {
     pub shutdown_seconds: u64,
     /// The file in which the places in observed rings are saved, so that the next run goes on
     /// there. Without it, it begins at their oldest records again. (A ring that is consumed has its
-    /// place in itself.)
+    /// place in itself.) Its directory is made if it is not there.
     pub state: Option<PathBuf>,
     /// Milliseconds between two savings.
     pub state_interval_ms: u64,

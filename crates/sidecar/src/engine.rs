@@ -19,6 +19,8 @@ use turn::Pending;
 
 /// As many outputs there can be: a bit each.
 const OUTPUTS_MAX: usize = 64;
+/// Between two tries to hand the event that is held to an output that is to go.
+const PENDING_PAUSE: Duration = Duration::from_millis(1);
 /// As many rings wait at most until an output that need not have everything is told of their end.
 const LEAVING_MAX: usize = 1024;
 
@@ -56,6 +58,10 @@ pub enum Note {
         uuid: [u8; 16],
         /// What it gave.
         figures: RingFigures,
+        /// Its file is gone, too, and nobody reads another of its names.
+        vanished: bool,
+        /// The place where an observer goes on, if it stays and is read by nobody else.
+        saved: Option<Saved>,
     },
 }
 
@@ -199,7 +205,7 @@ impl Engine {
         self.all |= 1 << at;
         self.rings.values_mut().for_each(|ring| ring.began &= !(1 << at));
         if let Some(pending) = &mut self.pending {
-            // It has a number already: this output begins after it.
+            // It is older than this output, which begins after it.
             pending.done |= 1 << at;
         }
         Ok(())
@@ -207,15 +213,45 @@ impl Engine {
 
     /// Takes an output out, after it has delivered what it has.
     ///
+    /// One that must have everything stays as it is if it has no room for a record that is offered to
+    /// it. If it could not deliver what it has, it has failed: it gets nothing more, and keeps in the
+    /// rings what it did not deliver. Whoever reads them next reads that again.
+    ///
     /// # Errors
     /// [`OutputError`] if it could not, until the deadline.
     pub fn remove_output(&mut self, name: &str, deadline: Instant) -> Result<(), OutputError> {
-        let found = self.outlets.iter_mut().enumerate().find_map(|(at, outlet)| {
-            outlet.take_if(|outlet| outlet.name == name).map(|outlet| (at, outlet))
-        });
-        let Some((at, mut outlet)) = found else { return Ok(()) };
+        let is_it = |outlet: &Option<Outlet>| outlet.as_ref().is_some_and(|of| of.name == name);
+        let Some(at) = self.outlets.iter().position(is_it) else { return Ok(()) };
+        let must = |engine: &Self| {
+            engine.outlets.get(at).and_then(Option::as_ref).is_some_and(Outlet::is_required)
+        };
+        let lacks = |engine: &Self| {
+            engine.pending.as_ref().is_some_and(|pending| pending.done & (1 << at) == 0)
+        };
+        // The event that is held is none of its successor's.
+        while must(self) && lacks(self) && !self.try_pending() && lacks(self) {
+            self.flush();
+            self.undelivered();
+            if Instant::now() >= deadline {
+                break;
+            }
+            std::thread::sleep(PENDING_PAUSE);
+        }
+        if must(self) && lacks(self) {
+            return Err(OutputError::new(name, "it has no room for the record that waits for it"));
+        }
+        let Some(place) = self.outlets.get_mut(at) else { return Ok(()) };
+        let Some(outlet) = place else { return Ok(()) };
+        let closed = outlet.close(deadline);
+        if let Err(error) = &closed
+            && outlet.is_required()
+        {
+            outlet.failed = Some(error.clone());
+            return closed;
+        }
+        *place = None;
         self.all &= !(1 << at);
-        outlet.close(deadline)
+        closed
     }
 
     /// Sets the rules by which records ask for snapshots.
@@ -273,7 +309,7 @@ impl Engine {
     }
 
     fn insert(&mut self, mut ring: Ring, source: Box<dyn Source>) -> SourceId {
-        ring.first = source.mark().pos;
+        ring.first = source.mark();
         self.id = self.id.wrapping_add(1);
         let id = self.merge.add(source);
         self.by_uuid.insert(ring.uuid(), id);
@@ -301,13 +337,15 @@ impl Engine {
         }
     }
 
-    /// A ring that is read has a file again, of this name. Whether it is read.
+    /// A ring that is read has a file again, of this name; while it has one, another of the same id
+    /// is a copy. Whether it is read.
     pub fn reappear(&mut self, uuid: &[u8; 16], home: &Home) -> bool {
         let Some(id) = self.by_uuid.get(uuid) else { return false };
         let Some(ring) = self.rings.get_mut(id) else { return false };
         if ring.stage == Stage::Reading {
-            ring.vanished = false;
-            ring.home = Some(home.clone());
+            if std::mem::take(&mut ring.vanished) {
+                ring.home = Some(home.clone());
+            }
             self.leaving.retain(|leaving| leaving != id);
         }
         ring.stage == Stage::Reading
@@ -362,15 +400,12 @@ impl Engine {
 
     /// The rings.
     pub fn rings(&self) -> impl Iterator<Item = RingStatus<'_>> {
-        self.rings.values().map(|ring| RingStatus {
+        self.rings.values().filter(|ring| ring.stage != Stage::Gone).map(|ring| RingStatus {
             origin: ring.shapes.origin(),
             figures: &ring.figures,
             observed: ring.observed,
             vanished: ring.vanished,
-            lag: {
-                let delivered = ring.released.map_or(ring.first, |mark| mark.pos);
-                ring.shapes.head().saturating_sub(delivered)
-            },
+            lag: ring.shapes.head().saturating_sub(ring.delivered().pos),
         })
     }
 
@@ -419,8 +454,9 @@ impl Engine {
 
     /// The places in observed rings up to which all is delivered.
     pub fn saved(&self) -> HashMap<[u8; 16], Saved> {
-        let observed = self.rings.values().filter(|ring| ring.observed);
-        observed.filter_map(|ring| Some((ring.uuid(), ring.released?.saved()))).collect()
+        let newest = self.by_uuid.iter().filter_map(|(uuid, id)| Some((uuid, self.rings.get(id)?)));
+        let observed = newest.filter(|(_, ring)| ring.observed);
+        observed.map(|(uuid, ring)| (*uuid, ring.delivered().saved())).collect()
     }
 
     /// Whether all that was there at the call of [`Engine::heads`] is read.

@@ -4,7 +4,7 @@ use crate::config::{Input, Place};
 use crate::engine::Engine;
 use crate::places::Places;
 use crate::ring::AttachFailure;
-use perfring_consumer::{AttachError, Home, Idle, RingFile};
+use perfring_consumer::{AttachError, Home, Idle, RingFile, Totals};
 use perfring_kernel::Target;
 use perfring_set::{Change, Follower};
 use std::collections::HashSet;
@@ -30,8 +30,6 @@ pub(crate) struct Inputs {
     kernel: Vec<Kernel>,
     /// Rings that could not be attached to, and may be later.
     waiting: Vec<Waiting>,
-    /// Rings that are to be removed, once they are not read any more.
-    pruning: Vec<Waiting>,
     /// Damaged ones.
     aside: HashSet<[u8; 16]>,
     again: Option<Instant>,
@@ -146,8 +144,8 @@ impl Inputs {
         all
     }
 
-    /// Stops reading rings that nobody needs any more, to remove them.
-    pub(crate) fn prune(&mut self, engine: &mut Engine) {
+    /// Removes rings that nobody needs any more.
+    pub(crate) fn prune(&mut self, engine: &mut Engine, say: Say<'_>) {
         let now = Instant::now();
         if self.prune.is_some_and(|next| now < next)
             || !self.dirs.iter().any(|dir| dir.input.prune_after_seconds.is_some())
@@ -157,36 +155,41 @@ impl Inputs {
         self.prune = now.checked_add(PRUNE);
         for (id, ring) in engine.idle(now) {
             let crate::engine::Idle { home, input, uuid } = ring;
-            self.pruning.push(Waiting { input, home, uuid, told: String::new() });
-            engine.detach(id);
-        }
-    }
-
-    /// A ring is not read any more.
-    pub(crate) fn ended(&mut self, uuid: &[u8; 16], say: Say<'_>) {
-        let Some(at) = self.pruning.iter().position(|ring| ring.uuid == *uuid) else { return };
-        let ring = self.pruning.swap_remove(at);
-        match remove(&ring.home, uuid) {
-            Ok(true) => say(&format!("{} was read and left: removed", ring.home)),
-            // A producer came back, or the file went.
-            Ok(false) => self.waiting.push(ring),
-            Err(error) => say(&format!("{} cannot be removed: {error}", ring.home)),
+            engine.let_loose(id);
+            // Only when it is gone for good is told what no producer will tell any more.
+            match remove(&home, &uuid) {
+                Ok(Some(totals)) => {
+                    engine.removed(id, &totals);
+                    say(&format!("{home} was read and left: removed"));
+                }
+                // A producer came back, or the file went.
+                Ok(None) => {
+                    engine.detach(id);
+                    self.waiting.push(Waiting { input, home, uuid, told: String::new() });
+                }
+                Err(error) => {
+                    engine.detach(id);
+                    say(&format!("{home} cannot be removed: {error}"));
+                }
+            }
         }
     }
 }
 
-/// Removes a ring that is read to its end and that nobody holds. Whether it did.
-fn remove(home: &Home, uuid: &[u8; 16]) -> Result<bool, AttachError> {
+/// Removes a ring that is read to its end and that nobody holds. Its books, if it did.
+fn remove(home: &Home, uuid: &[u8; 16]) -> Result<Option<Totals>, AttachError> {
     let idle = match Idle::hold(home.clone()) {
-        Err(AttachError::Busy { .. } | AttachError::NotFound { .. }) => return Ok(false),
+        Err(AttachError::Busy { .. } | AttachError::NotFound { .. }) => return Ok(None),
         held => held?,
     };
-    let whole = idle.file().identity()?.uuid == *uuid
-        && idle
-            .file()
-            .totals()?
-            .is_some_and(|totals| totals.tail == totals.head && totals.stranded.records == 0);
-    if whole {
+    if idle.file().identity()?.uuid != *uuid {
+        return Ok(None);
+    }
+    let whole = idle
+        .file()
+        .totals()?
+        .filter(|totals| totals.tail == totals.head && totals.stranded.records == 0);
+    if whole.is_some() {
         idle.remove()?;
     }
     Ok(whole)

@@ -33,6 +33,9 @@ pub(crate) struct Outlet {
     owed: BTreeMap<u32, Owed>,
     /// Why it gets nothing any more.
     pub(crate) failed: Option<OutputError>,
+    /// What it still had to deliver when it could not be closed: that stays in its rings.
+    pinned: Option<u64>,
+    closed: bool,
     pub(crate) dropped: Dropped,
 }
 
@@ -76,6 +79,8 @@ impl Outlet {
             output,
             owed: BTreeMap::new(),
             failed: None,
+            pinned: None,
+            closed: false,
             dropped: Dropped::default(),
         }
     }
@@ -111,7 +116,7 @@ impl Outlet {
 
     #[inline]
     fn take(&mut self, event: &Event<'_>) -> Took {
-        if self.failed.is_some() {
+        if self.failed.is_some() || self.closed {
             return Took::Busy;
         }
         match self.output.take(event) {
@@ -146,7 +151,8 @@ impl Outlet {
             && self.take(&Event { seq: seq.next(), origin, what: What::Ended }) == Took::Yes
     }
 
-    fn owe(&mut self, event: &Event<'_>) {
+    /// It is told of this before the next event of the ring that it takes.
+    pub(crate) fn owe(&mut self, event: &Event<'_>) {
         let owed = self.owed.entry(event.origin.id).or_default();
         match &event.what {
             What::Record(record) => {
@@ -231,22 +237,44 @@ impl Outlet {
     /// Hands on what the output holds back for want of more.
     pub(crate) fn flush(&mut self) {
         if self.failed.is_none()
+            && !self.closed
             && let Err(error) = self.output.flush()
         {
             self.failed = Some(error);
         }
     }
 
+    /// Some ring is filling up with what is not delivered.
+    pub(crate) fn hurry(&mut self) {
+        if self.failed.is_none() && !self.closed {
+            self.output.hurry();
+        }
+    }
+
     /// The oldest event that this output must deliver before anything after it leaves its ring.
     pub(crate) fn undelivered(&mut self) -> Option<u64> {
-        if self.is_required() { self.output.undelivered() } else { None }
+        if !self.is_required() {
+            return None;
+        }
+        match (self.output.undelivered(), self.pinned) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
     }
 
     pub(crate) fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
-        match self.failed.take() {
+        let before = self.output.undelivered();
+        self.closed = true;
+        let closed = match self.failed.take() {
             Some(error) => Err(error),
             None => self.output.close(deadline),
+        };
+        if closed.is_err() {
+            // Whatever it says of itself from now on. Without a word on events it may lack any.
+            let left = self.output.undelivered().or(before);
+            self.pinned = [self.pinned, left].into_iter().flatten().min();
         }
+        closed
     }
 
     pub(crate) fn figures(&self) -> Figures {

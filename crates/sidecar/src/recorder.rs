@@ -84,7 +84,7 @@ fn keep(
         return Ok(None);
     }
     fs::create_dir_all(&rule.dir).map_err(|error| error.to_string())?;
-    let path = rule.dir.join(name(reason));
+    let path = rule.dir.join(name(&rule.reason(), reason));
     // Under its name only when it is whole.
     let draft = path.with_extension("new");
     let records = write(&draft, &rings).map_err(|error| error.to_string());
@@ -162,24 +162,75 @@ fn time_of(item: &Result<Item<'_>, perfring_consumer::Corrupt>, last: u64) -> u6
     }
 }
 
-/// `20260701T120000.123456Z-severity-17.perfrec`: names are in the order of time.
-fn name(reason: &str) -> String {
+/// `20260701T120000.123456789Z-severity-17.perfrec`: names are in the order of time. Whoever asked is
+/// named behind the rule, if it was not the rule.
+fn name(rule: &str, reason: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let time = perfring_export::json::utc(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
     let time: String = time.chars().filter(|c| !matches!(c, '-' | ':')).collect();
-    let reason: String =
-        reason.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-    let reason: String = reason.chars().take(100).collect();
-    format!("{time}-{reason}.{ENDING}")
+    let asked = if rule == reason { String::new() } else { format!("-by-{}", plain(reason)) };
+    format!("{time}-{}{asked}.{ENDING}", plain(rule))
+}
+
+fn plain(reason: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    reason.chars().map(plain).take(100).collect()
+}
+
+/// Whether [`name`] makes such a name for this rule. Nothing else in the directory is its own.
+fn is_own(name: &str, rule: &str) -> bool {
+    let Some((time, rest)) = name.split_once('-') else { return false };
+    let time_is_own = time.strip_suffix('Z').is_some_and(|time| {
+        let (date, time) = time.split_once('T').unwrap_or_default();
+        let digits = |text: &str| text.bytes().all(|c| c.is_ascii_digit());
+        let (seconds, part) = time.split_once('.').unwrap_or((time, ""));
+        date.len() == 8 && seconds.len() == 6 && digits(date) && digits(seconds) && digits(part)
+    });
+    let own = plain(rule);
+    let rule = rest.strip_suffix(ENDING).and_then(|rest| rest.strip_suffix('.'));
+    let rule = rule.map(|rule| rule.strip_suffix("-by-signal").unwrap_or(rule));
+    time_is_own && rule == Some(&own)
 }
 
 /// Removes the oldest, if there are more than the rule keeps.
 fn tidy(rule: &Rule) -> io::Result<()> {
+    let reason = rule.reason();
+    let is_own = |path: &PathBuf| {
+        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| is_own(name, &reason))
+    };
     let mut all: Vec<PathBuf> = fs::read_dir(&rule.dir)?
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|ending| ending == ENDING))
+        .filter(is_own)
         .collect();
     all.sort();
     let old = all.len().saturating_sub(rule.keep.max(1));
     all.iter().take(old).try_for_each(fs::remove_file)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+    use super::*;
+
+    #[test]
+    fn a_rule_removes_the_oldest_of_its_own_snapshots_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let rule = Rule { keep: 2, ..Rule::on_signal(dir.path().to_owned()) };
+        let others = [
+            "20260701T120000.123456789Z-severity-17.perfrec",
+            "20260701T120000.123456789Z-signal.txt",
+            "0-signal.perfrec",
+            "incident.perfrec",
+            "20260701T120000.123456789Z-severity-17-by-signal.perfrec",
+        ];
+        others.iter().for_each(|name| fs::write(dir.path().join(name), "").unwrap());
+        let own: Vec<String> = (0..4).map(|_| name(&rule.reason(), "signal")).collect();
+        own.iter().for_each(|name| fs::write(dir.path().join(name), "").unwrap());
+        tidy(&rule).unwrap();
+        let is_there = |name: &&String| dir.path().join(name).exists();
+        assert_eq!(own.iter().filter(is_there).collect::<Vec<_>>(), [&own[2], &own[3]]);
+        assert!(others.iter().all(|name| dir.path().join(name).exists()));
+        assert!(is_own(&name("severity 17", "signal"), "severity 17"));
+        assert!(is_own(&name("type a.b", "type a.b"), "type a.b"));
+    }
 }

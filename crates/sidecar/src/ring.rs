@@ -70,8 +70,10 @@ pub(crate) enum Stage {
     Reading,
     /// All was read; its end is to be told.
     Ending,
-    /// Its end was told: it goes once all before this event is delivered.
+    /// Its end was told to those that must know: it goes once all before this event is delivered.
     Leaving(u64),
+    /// It is let go. Some that need not know are still to be told.
+    Gone,
 }
 
 /// A ring that is read.
@@ -85,7 +87,7 @@ pub(crate) struct Ring {
     /// It is looked at only: its place is to be saved by who reads.
     pub(crate) observed: bool,
     /// Where reading began.
-    pub(crate) first: u64,
+    pub(crate) first: Mark,
     /// The place up to which all is delivered.
     pub(crate) released: Option<Mark>,
     /// Which outputs know that it begins, a bit each.
@@ -147,7 +149,7 @@ impl Ring {
             home,
             input,
             observed,
-            first: 0,
+            first: Mark::default(),
             released: None,
             began: 0,
             turn: 0,
@@ -169,9 +171,14 @@ impl Ring {
         let idle = !self.observed
             && self.stage == Stage::Reading
             && !self.shapes.has_producer()
-            && self.released.map_or(self.first, |mark| mark.pos) == self.shapes.head();
+            && self.delivered().pos == self.shapes.head();
         self.idle = idle.then(|| self.idle.unwrap_or(now));
         self.idle
+    }
+
+    /// The place up to which all is delivered: at first, where reading began.
+    pub(crate) fn delivered(&self) -> Mark {
+        self.released.unwrap_or(self.first)
     }
 
     pub(crate) fn id(&self) -> u32 {

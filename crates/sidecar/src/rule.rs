@@ -26,7 +26,7 @@ pub enum On {
     Type(String),
     /// A record with at least this severity.
     Severity(u64),
-    /// The death of a producer that had not detached.
+    /// A ring has no producer any more that had one: it died, or left. A ring does not say which.
     ProducerDeath,
     /// SIGUSR2 alone.
     Signal,

@@ -98,6 +98,8 @@ pub struct Sidecar {
     troubles: HashMap<String, String>,
     /// Outputs that show the sidecar's own figures, by name.
     own: HashMap<String, Own>,
+    /// Why it cannot go on with the outputs that it has, after a reload that went wrong half way.
+    broken: Option<OutputError>,
 }
 
 /// When things are due.
@@ -141,6 +143,7 @@ impl Sidecar {
             timers: Timers { look: now, places: now, status: now, log, deaths: now, own: now },
             troubles: HashMap::new(),
             own,
+            broken: None,
         })
     }
 
@@ -188,6 +191,10 @@ impl Sidecar {
 
     fn work(&mut self, signals: &Signals, reload: Reload<'_>, say: &mut dyn FnMut(&str)) -> End {
         let mut pause = STALLED.0;
+        // All that is there at the start is merged from the start, however many rings there are.
+        while signals.stopped().is_none() && !self.inputs.look(&mut self.engine, &self.places, say)
+        {
+        }
         // What is there at the first look is what there is to be read once.
         let mut heads = None;
         loop {
@@ -231,9 +238,10 @@ impl Sidecar {
             self.reload(reload(), say);
         }
         let all = self.inputs.look(&mut self.engine, &self.places, say);
-        self.inputs.prune(&mut self.engine);
+        self.inputs.prune(&mut self.engine, say);
         self.engine.flush();
         self.engine.let_go();
+        self.engine.see_off(); // also where turns are always full
         self.look_at_notes(say);
         self.tell_troubles(say);
         self.look_at_rules(signals, now, say);
@@ -284,10 +292,15 @@ impl Sidecar {
                     say(&format!("{ring}: {why}; it is set aside, and the others go on"));
                     self.inputs.set_aside(uuid);
                 }
-                Note::Ended { ring, uuid, .. } => {
+                Note::Ended { ring, uuid, vanished, saved, .. } => {
                     self.own.values().for_each(|figures| own::forget(figures, &ring));
-                    self.places.forget(&uuid);
-                    self.inputs.ended(&uuid, say);
+                    // A ring that stays may be read again, by another configuration.
+                    if let Some(saved) = saved {
+                        self.places.update([(uuid, saved)].into());
+                    }
+                    if vanished {
+                        self.places.forget(&uuid);
+                    }
                 }
             }
         }
@@ -335,7 +348,8 @@ impl Sidecar {
 
     /// An output that must have everything and cannot go on.
     fn failed(&mut self) -> Option<End> {
-        self.engine.take_failed().map(|error| match error.closed_pipe {
+        let failed = self.engine.take_failed();
+        failed.or_else(|| self.broken.take()).map(|error| match error.closed_pipe {
             true => End::ClosedPipe,
             false => End::Failed(error),
         })
@@ -349,8 +363,15 @@ impl Sidecar {
             Err(error) => return say(&format!("{error}; the old configuration stays")),
         };
         if let Err(error) = self.change_outputs(&config, say) {
-            return say(&format!("{error}; the old configuration stays"));
+            return match &self.broken {
+                None => say(&format!("{error}; the old configuration stays")),
+                Some(why) => say(&format!(
+                    "{why}; the sidecar ends, and keeps in the rings what is not delivered: start \
+                     it again"
+                )),
+            };
         }
+        self.places.update(self.engine.saved());
         for input in self.config.inputs.iter().filter(|input| !config.inputs.contains(input)) {
             self.engine.drop_input(input);
             self.inputs.remove(input);
@@ -396,32 +417,64 @@ impl Sidecar {
             opened.push((output, output.open()?));
         }
         let deadline = Instant::now() + self.config.settings.shutdown();
-        let close = |engine: &mut Engine, name: &str, say: &mut dyn FnMut(&str)| {
-            if let Err(error) = engine.remove_output(name, deadline) {
-                say(&error.to_string());
-            }
-        };
-        for output in same_name {
-            close(&mut self.engine, &output.name, say);
-            self.own.remove(&output.name);
-            if let Err(error) = add(&mut self.engine, &mut self.own, output) {
-                // Back to what was there.
-                for old in gone.iter().filter(|old| old.name == output.name) {
-                    add(&mut self.engine, &mut self.own, old)?;
+        for (at, old) in gone.iter().enumerate() {
+            let mut changed = self.close_output(&old.name, deadline, say);
+            let new = same_name.iter().find(|new| new.name == old.name);
+            if let Some(new) = new
+                && changed.is_ok()
+            {
+                changed = add(&mut self.engine, &mut self.own, new);
+                if changed.is_err() {
+                    self.back_to(gone.get(at..=at).unwrap_or_default(), deadline, say);
                 }
+            }
+            if let Err(error) = changed {
+                self.back_to(gone.get(..at).unwrap_or_default(), deadline, say);
                 return Err(error);
             }
         }
-        for output in &gone {
-            if !config.outputs.iter().any(|other| other.name == output.name) {
-                close(&mut self.engine, &output.name, say);
-                self.own.remove(&output.name);
+        for (config, output) in opened {
+            if let Err(error) = insert(&mut self.engine, &mut self.own, config, output) {
+                self.broken = Some(error.clone());
+                return Err(error);
             }
         }
-        for (config, output) in opened {
-            insert(&mut self.engine, &mut self.own, config, output)?;
-        }
         Ok(())
+    }
+
+    /// Closes an output that is to go. What it does not deliver is told; if it must deliver all,
+    /// the sidecar cannot go on.
+    fn close_output(
+        &mut self,
+        name: &str,
+        deadline: Instant,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(), OutputError> {
+        let closed = self.engine.remove_output(name, deadline);
+        if let Err(error) = closed {
+            let kept = self.engine.outputs().find(|output| output.name == name);
+            if let Some(kept) = kept {
+                if kept.failed.is_some() {
+                    self.broken = Some(error.clone());
+                }
+                return Err(error);
+            }
+            say(&error.to_string());
+        }
+        self.own.remove(name);
+        Ok(())
+    }
+
+    /// Puts back these, in the place of what came for them.
+    fn back_to(&mut self, old: &[&OutputConfig], deadline: Instant, say: &mut dyn FnMut(&str)) {
+        for old in old {
+            let back = self.close_output(&old.name, deadline, say);
+            let back = back.and_then(|()| add(&mut self.engine, &mut self.own, old));
+            if let Err(error) = back {
+                // Not one output less than was asked for.
+                self.broken.get_or_insert(error);
+            }
+        }
     }
 }
 

@@ -5,7 +5,7 @@ mod scripted;
 
 use perfring_consumer::{Consumer, Home, Item, Stat};
 use perfring_producer::{Policy, RecordType};
-use perfring_sidecar::config::{Config, Delivery, Input, Place};
+use perfring_sidecar::config::{Config, Delivery, From, Input, Place};
 use perfring_sidecar::{Engine, Note};
 use scripted::{Scripted, Told, publish, ring, until};
 use std::path::Path;
@@ -310,4 +310,155 @@ fn a_new_output_is_told_of_all_rings_and_an_old_one_goes_without_the_others_noti
     assert!(old.0.borrow().closed && !stays.0.borrow().closed);
     let begins = stays.told().iter().filter(|told| matches!(told, Told::Began(_))).count();
     assert_eq!(begins, 1);
+}
+
+#[test]
+fn an_output_that_must_deliver_and_cannot_be_closed_keeps_its_records_in_the_ring() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut producer = ring(dir.path(), "one", Policy::Drop);
+    let path = dir.path().join("one");
+    let (stays, goes) = (Scripted::ready(), Scripted::ready());
+    let mut engine =
+        engine(&[("stays", Delivery::Required, &stays), ("goes", Delivery::Required, &goes)]);
+    attach(&mut engine, &path);
+    publish(&mut producer, 0..3);
+    until(&mut engine, "three are delivered", |engine| {
+        goes.records().len() == 3 && engine.is_settled()
+    });
+    goes.set(|script| (script.prompt, script.loses) = (false, true));
+    publish(&mut producer, 3..6);
+    until(&mut engine, "six came", |_| goes.records().len() == 6);
+    let error = engine.remove_output("goes", Instant::now()).unwrap_err();
+    assert!(error.to_string().contains("cannot deliver"), "{error}");
+    for _ in 0..3 {
+        engine.turn();
+    }
+    assert_eq!(engine.outputs().count(), 2, "it is not forgotten");
+    assert_eq!(engine.close(Instant::now()).len(), 1);
+    drop(engine);
+    assert_eq!(next(&path), Some(3));
+}
+
+#[test]
+fn the_record_that_an_output_had_no_room_for_is_not_skipped_by_its_successor() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut producer = ring(dir.path(), "one", Policy::Drop);
+    let path = dir.path().join("one");
+    let (first, old) = (Scripted::ready(), Scripted::ready());
+    old.set(|script| script.room = 3); // the beginning and two records
+    let mut engine =
+        engine(&[("first", Delivery::Required, &first), ("old", Delivery::Required, &old)]);
+    attach(&mut engine, &path);
+    publish(&mut producer, 0..5);
+    until(&mut engine, "the third is held", |_| first.records().len() == 3);
+    // With no room until the deadline it stays as it is; with room it gets that record first.
+    assert!(engine.remove_output("old", Instant::now()).is_err() && !old.0.borrow().closed);
+    old.set(|script| script.room = 1);
+    engine.remove_output("old", Instant::now() + Duration::from_secs(60)).unwrap();
+    let new = Scripted::ready();
+    engine.add_output("new", Delivery::Required, Default::default(), new.boxed()).unwrap();
+    until(&mut engine, "the rest came", |_| new.records().len() == 2);
+    assert_eq!((old.records(), new.records()), (vec![0, 1, 2], vec![3, 4]));
+}
+
+#[test]
+fn an_output_that_need_not_have_everything_keeps_no_ring_from_going() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("one");
+    let mut producer = ring(dir.path(), "one", Policy::Drop);
+    let (all, down, bad) = (Scripted::ready(), Scripted::ready(), Scripted::ready());
+    let mut engine = engine(&[
+        ("all", Delivery::Required, &all),
+        ("down", Delivery::BestEffort, &down),
+        ("bad", Delivery::BestEffort, &bad),
+    ]);
+    attach(&mut engine, &path);
+    let uuid = engine.rings().next().unwrap().origin.uuid;
+    down.set(|script| script.room = 0);
+    bad.set(|script| script.fails = true);
+    publish(&mut producer, 0..3);
+    drop(producer);
+    engine.vanish(&uuid);
+    until(&mut engine, "it is gone", |engine| engine.rings().count() == 0);
+    assert!(matches!(&engine.notes()[..], [Note::Ended { .. }]));
+    // Its lock is free, although one is still to be told.
+    assert!(Consumer::attach(path).is_ok());
+    assert!(!down.told().contains(&Told::Ended("one".into())));
+    down.set(|script| script.room = usize::MAX);
+    until(&mut engine, "it is told", |_| down.told().contains(&Told::Ended("one".into())));
+    assert_eq!(down.lost("output busy"), 3);
+}
+
+#[test]
+fn the_place_in_an_observed_ring_is_there_from_the_first_moment_and_outlives_its_input() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut producer = ring(dir.path(), "flight", Policy::Overwrite);
+    let path = dir.path().join("flight");
+    let home = Home::from(path);
+    let input = Input { from: From::Latest, ..Input::new(Place::Ring(home.clone())) };
+    publish(&mut producer, 0..10);
+    let output = Scripted::ready();
+    let mut first = engine(&[("output", Delivery::Required, &output)]);
+    first.attach(&home, &input, None, |_| None).unwrap();
+    // It ends before anything came: what comes meanwhile is not passed over.
+    let saved = first.saved();
+    drop(first);
+    publish(&mut producer, 10..13);
+    let output = Scripted::ready();
+    let mut second = engine(&[("output", Delivery::Required, &output)]);
+    second.attach(&home, &input, None, |uuid| saved.get(uuid).copied()).unwrap();
+    until(&mut second, "three came", |engine| {
+        output.records() == [10, 11, 12] && engine.is_settled()
+    });
+    let places = second.saved();
+    second.drop_input(&input);
+    until(&mut second, "it is gone", |engine| engine.rings().count() == 0);
+    let notes = second.notes();
+    let [Note::Ended { uuid, vanished: false, saved: Some(saved), .. }] = &notes[..] else {
+        panic!("{notes:?}");
+    };
+    assert_eq!(places.get(uuid), Some(saved));
+    let input = Input::new(Place::Ring(home.clone()));
+    second.attach(&home, &input, None, |_| Some(*saved)).unwrap();
+    second.vanish(uuid);
+    drop(producer);
+    until(&mut second, "it is gone", |engine| engine.rings().count() == 0);
+    let notes = second.notes();
+    assert!(matches!(&notes[..], [Note::Ended { vanished: true, saved: None, .. }]), "{notes:?}");
+}
+
+#[test]
+fn what_a_dead_producer_refused_and_never_told_is_told_before_the_end_of_its_ring() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut producer = ring(dir.path(), "one", Policy::Drop);
+    let path = dir.path().join("one");
+    let (all, some) = (Scripted::ready(), Scripted::ready());
+    let written = publish(&mut producer, 0..10_000);
+    drop(producer);
+    let untold = Stat::read(path.clone()).unwrap().totals.unwrap().untold().records;
+    assert_eq!(untold, 10_000 - written);
+    let mut first = engine(&[("all", Delivery::Required, &all)]);
+    attach(&mut first, &path);
+    let input = first.rings().next().unwrap().origin.home.clone();
+    let input = Input::new(Place::Ring(Home::from(&*input)));
+    until(&mut first, "all came", |engine| {
+        all.records().len() as u64 == written && engine.is_settled()
+    });
+    // It stays, and another producer may come and tell.
+    first.drop_input(&input);
+    until(&mut first, "it is gone", |engine| engine.rings().count() == 0);
+    assert_eq!(all.lost("full"), 0);
+    drop(first);
+    let all = Scripted::ready();
+    let mut second =
+        engine(&[("all", Delivery::Required, &all), ("some", Delivery::BestEffort, &some)]);
+    attach(&mut second, &path);
+    let uuid = second.rings().next().unwrap().origin.uuid;
+    std::fs::remove_file(&path).unwrap();
+    second.vanish(&uuid);
+    until(&mut second, "it is gone", |engine| engine.rings().count() == 0);
+    for output in [&all, &some] {
+        assert_eq!(output.lost("full"), untold);
+        assert_eq!(output.told().last(), Some(&Told::Ended("one".into())));
+    }
 }

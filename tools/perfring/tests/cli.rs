@@ -3,7 +3,7 @@
 
 mod command;
 
-use command::{Done, Live, Place, close_and_wait, json_lines, perfring, publish, run, until};
+use command::{Live, Place, close_and_wait, json_lines, perfring, publish, run, until};
 use nix::sys::signal::Signal;
 use perfring_consumer::{Consumer, Stat};
 use perfring_producer::{Producer, RecordType};
@@ -13,9 +13,8 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 const LINES: &[u8] = b"one\n\ntab\there\ngr\xc3\xbc\xc3\x9fe\nbytes \xff\x00\x1b\nno end";
 

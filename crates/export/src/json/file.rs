@@ -56,6 +56,19 @@ impl File {
 
     /// Writes on from `written`, which is kept up to date, to its end. `true` once it is delivered.
     pub(super) fn write(&mut self, lines: &[u8], written: &mut usize) -> io::Result<bool> {
+        self.write_on(lines, written)?;
+        if self.options.sync
+            && self.is_regular
+            && let Err(error) = self.file.sync_data()
+        {
+            // The kernel tells once that it lost what was written, and the next sync succeeds.
+            *written = 0;
+            return Err(error);
+        }
+        Ok(true)
+    }
+
+    fn write_on(&mut self, lines: &[u8], written: &mut usize) -> io::Result<()> {
         while let Some(rest) = lines.get(*written..).filter(|rest| !rest.is_empty()) {
             let room = match self.options.max_bytes {
                 _ if !self.is_regular => usize::MAX,
@@ -65,6 +78,12 @@ impl File {
             // Also where a line was written in part: it ends in the file that it began in.
             let at_start = *written == 0 || lines.get(*written - 1) == Some(&b'\n');
             if at_start && self.len > 0 && (room == 0 || self.is_old()) {
+                if self.options.sync
+                    && let Err(error) = self.file.sync_data()
+                {
+                    *written = 0;
+                    return Err(error);
+                }
                 self.rotate()?;
                 continue;
             }
@@ -80,10 +99,7 @@ impl File {
                 Err(error) => return Err(error),
             }
         }
-        if self.options.sync && self.is_regular {
-            self.file.sync_data()?;
-        }
-        Ok(true)
+        Ok(())
     }
 
     /// Finishes a file whose time is over, when all lines are whole.
@@ -98,9 +114,6 @@ impl File {
 
     /// Gives the file the name of a finished one, and begins another.
     fn rotate(&mut self) -> io::Result<()> {
-        if self.options.sync {
-            self.file.sync_data()?;
-        }
         let path = &self.options.path;
         // Somebody may have put something else in its place: that is not ours to rename.
         if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {

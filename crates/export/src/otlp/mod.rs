@@ -354,6 +354,12 @@ impl Output for Otlp {
         Ok(())
     }
 
+    fn hurry(&mut self) {
+        if !self.closed {
+            self.let_go_all(Instant::now());
+        }
+    }
+
     fn undelivered(&mut self) -> Option<u64> {
         let waiting = self.waiting.first_key_value().map(|(seq, _)| *seq);
         let gathered = [self.logs.oldest(), self.metrics.oldest(), self.traces.oldest()];

@@ -153,6 +153,12 @@ impl Spans {
         }
     }
 
+    /// Lets go what is held in any ring.
+    pub(super) fn let_go_all(&mut self, out: &mut Vec<Made>) {
+        let rings: Vec<u32> = self.rings.keys().copied().collect();
+        rings.into_iter().for_each(|ring| self.let_go(ring, u64::MAX, out));
+    }
+
     /// What time asks for.
     pub(super) fn tend(&mut self, now: Instant, out: &mut Vec<Made>) {
         while let Some((due, key)) = self.due.first().copied()

@@ -31,6 +31,11 @@ pub(super) struct Slot {
     pub(super) files: u32,
     /// When it was last used: the event's number.
     pub(super) used: u64,
+    /// The oldest event of the rows that are kept.
+    pub(super) early_oldest: Option<u64>,
+    /// The oldest event of the open file, and how many rows it has.
+    pub(super) oldest: Option<u64>,
+    pub(super) unfinished: u64,
 }
 
 #[derive(Debug)]
@@ -51,7 +56,19 @@ impl Slot {
         };
         let (table, early) = (None, Vec::new());
         let common = common.len();
-        Slot { name, table, common, columns, early, early_bytes: 0, files: 0, used: 0 }
+        Slot {
+            name,
+            table,
+            common,
+            columns,
+            early,
+            early_bytes: 0,
+            files: 0,
+            used: 0,
+            early_oldest: None,
+            oldest: None,
+            unfinished: 0,
+        }
     }
 
     /// The columns, if they are known.

@@ -25,7 +25,18 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A thread that serves until this is dropped.
 #[derive(Debug)]
 pub(super) struct Server {
-    _stop: oneshot::Sender<Infallible>,
+    stop: Option<oneshot::Sender<Infallible>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Drop for Server {
+    /// The port is free after this.
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
 }
 
 impl Server {
@@ -46,8 +57,8 @@ impl Server {
             runtime.spawn(accept(listener, path.into(), timeout, shared));
             let _ = runtime.block_on(stopped);
         };
-        std::thread::Builder::new().name("prometheus".into()).spawn(serve)?;
-        Ok(Server { _stop: stop })
+        let thread = std::thread::Builder::new().name("prometheus".into()).spawn(serve)?;
+        Ok(Server { stop: Some(stop), thread: Some(thread) })
     }
 }
 

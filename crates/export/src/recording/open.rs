@@ -1,10 +1,11 @@
 //! The file that is written to: a new one, or one that is there.
 
-use super::block::{BLOCK_HEAD, BlockHead, fill};
+use super::block::{BLOCK_HEAD, BlockHead, fill, survey};
+use super::error::Missing;
 use super::{Existing, HEAD, MAGIC, Options, VERSION};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt};
 
 /// Opens the file, as the options say.
 pub(super) fn open(options: &Options) -> Result<Opened, Refused> {
@@ -16,6 +17,11 @@ pub(super) fn open(options: &Options) -> Result<Opened, Refused> {
         (None, _) => Ok(Opened::New(create(options)?)),
         (Some(meta), _) if meta.is_dir() => {
             Err(Refused::Is("is a directory: name a file in it".to_owned()))
+        }
+        // Opening one waits for a reader, and whoever reads half has no recording.
+        (Some(meta), _) if meta.file_type().is_fifo() => {
+            let what = "is a pipe: write to stdout, with -, and redirect that";
+            Err(Refused::Is(what.to_owned()))
         }
         (Some(meta), _) if !meta.is_file() => {
             Ok(Opened::Other(File::options().write(true).open(&options.path)?))
@@ -72,7 +78,8 @@ fn lock(file: &File) -> Result<(), Refused> {
     }
 }
 
-/// The end of a recording that is there: after its last whole block.
+/// The end of a recording that is there: after its last whole block. It is not cut where whole
+/// blocks follow a damage: they can still be read.
 fn go_on(options: &Options) -> Result<Opened, Refused> {
     let mut file = File::options().read(true).write(true).open(&options.path)?;
     lock(&file)?;
@@ -96,7 +103,17 @@ fn go_on(options: &Options) -> Result<Opened, Refused> {
         if fill(&mut file, &mut bytes)? < BLOCK_HEAD {
             break;
         }
-        let Some(head) = BlockHead::parse(&bytes, at) else { break };
+        let Some(head) = BlockHead::parse(&bytes, at) else {
+            file.seek(SeekFrom::Start(at))?;
+            let (_, missing) = survey(&mut file, at, None, 0)?;
+            if missing != Missing::Unknown {
+                return Err(Refused::Is(format!(
+                    "is damaged at byte {at}, and records follow that: take another name, or \
+                     `perfring export` what it holds and say that it may go"
+                )));
+            }
+            break;
+        };
         let end = at + (BLOCK_HEAD + head.len as usize) as u64;
         if end > size {
             break;

@@ -34,7 +34,7 @@ pub enum Existing {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// The file. What is no file, as a pipe, is written to as it is.
+    /// The file. A device is written to as it is; a pipe is refused.
     pub path: PathBuf,
     /// What to do if it is there.
     pub existing: Existing,

@@ -137,7 +137,13 @@ pub struct Shown {
 pub fn close(mut output: impl Output) {
     output.flush().unwrap();
     assert_eq!(output.undelivered(), None);
+    close_at_once(output);
+}
+
+/// Ends an output of which nothing is readable before.
+pub fn close_at_once(mut output: impl Output) {
     output.close(Instant::now()).unwrap();
+    assert_eq!(output.undelivered(), None);
     let figures = output.figures();
     assert_eq!((figures.taken, figures.refused), (figures.delivered, 0));
     assert!(figures.bytes > 0);

@@ -134,7 +134,7 @@ fn losses_are_a_log_record_and_counts() {
     assert_eq!(find(&log.attributes, "perfring.lost.cause"), s("full"));
     assert_eq!(
         find(&log.attributes, "perfring.key"),
-        s("07070707070707070707070707070701-64-lost")
+        s("07070707070707070707070707070701-64-lost-full")
     );
     let all = metrics(&server);
     let (_, _, lost) = all.iter().find(|row| row.2.name == "perfring.lost_records").unwrap();

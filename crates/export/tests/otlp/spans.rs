@@ -219,3 +219,32 @@ fn too_many_open_spans_are_told_oldest_first() {
     }
     close(otlp);
 }
+
+#[test]
+fn in_a_hurry_nothing_is_held_back_in_any_ring() {
+    let (server, mut seqs) = (Server::start(), Numbers::default());
+    let mut feed = Feed::new(1, "ring");
+    let hour = 3_600_000;
+    let options = perfring_export::otlp::Options {
+        span_wait_ms: hour,
+        resource_wait_ms: hour,
+        metric_interval_ms: hour,
+        batch_delay_ms: hour,
+        ..options(&server)
+    };
+    let mut otlp = Otlp::open("otlp", &options).unwrap();
+    feed.sink.emit(&SpanStart::new(TRACE, SpanId([1; 8]), "s")).unwrap();
+    feed.sink.emit(&Log { body: 1u64.into(), ..Log::default() }).unwrap();
+    let not_resource =
+        |rec: &perfring_export::Rec<'_>| rec.kind_of().unwrap().name != "perfring.Resource";
+    feed.pump_if(&mut seqs, &mut otlp, not_resource);
+    otlp.flush().unwrap();
+    assert!(otlp.undelivered().is_some());
+    otlp.hurry();
+    until("all is sent", || {
+        otlp.flush().unwrap();
+        otlp.undelivered().is_none()
+    });
+    assert_eq!(logs(&server).len(), 2); // one tells that the span began
+    close(otlp);
+}

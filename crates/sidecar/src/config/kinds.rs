@@ -131,6 +131,11 @@ impl OutputConfig {
 
     pub(super) fn describe(&self) -> String {
         let delivery = match self.delivery {
+            // It has no file to read before that, and would hold all rings till the end.
+            Delivery::Required if self.kind == "parquet" => {
+                "records leave their rings once it has taken them, and its files can be read once \
+                 it is closed: a death before that loses what it took"
+            }
             Delivery::Required => "records leave their rings once it has delivered them",
             Delivery::BestEffort => "it gets what it has room for",
         };

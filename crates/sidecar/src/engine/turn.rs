@@ -2,9 +2,9 @@
 
 use super::{Engine, Note, Turn};
 use crate::outlet::{Offered, Outlet, Seq};
-use crate::ring::Stage;
-use perfring_consumer::{Item, Record};
-use perfring_export::{Event, Loss, LossCause, Origin, OutputError, Rec, What};
+use crate::ring::{Ring, Stage};
+use perfring_consumer::{Cause, Count, Item, Lost, Record, Totals, Types};
+use perfring_export::{Event, Loss, LossCause, Origin, OutputError, Rec, Shapes, What};
 use perfring_set::SourceId;
 use std::time::Instant;
 
@@ -28,6 +28,9 @@ enum Kept {
     Record { pos: u64, kind: u32, bytes: Vec<u8>, time: Option<u64>, late: u64 },
     Lost(Loss),
 }
+
+/// Turns between two looks whether a ring is a quarter full of what is not delivered.
+const PRESSED_TURNS: u64 = 8;
 
 enum Step {
     On,
@@ -59,7 +62,7 @@ impl Engine {
             self.flush();
         }
         self.let_go();
-        if self.pending.is_none() && !self.leaving.is_empty() && ended != Turn::More {
+        if ended != Turn::More {
             self.see_off();
         }
         ended
@@ -135,7 +138,7 @@ impl Engine {
     }
 
     /// Offers the event that was held, if any, again. Whether everybody has it now.
-    fn try_pending(&mut self) -> bool {
+    pub(super) fn try_pending(&mut self) -> bool {
         let Some(mut pending) = self.pending.take() else { return true };
         let Some(ring) = self.rings.get_mut(&pending.source) else { return true };
         let origin = ring.shapes.origin();
@@ -203,10 +206,17 @@ impl Engine {
             }
             ring.released = Some(mark);
         }
+        // What an output keeps for the sake of one ring keeps the records of all.
+        if self.turn.is_multiple_of(PRESSED_TURNS) && !self.checkpoints.is_empty() {
+            let fill = |id| self.merge.source(id).map(|source| source.fill()).unwrap_or_default();
+            if self.rings.keys().map(|id| fill(*id)).any(|fill| 4 * fill.held >= fill.size.max(1)) {
+                self.outlets.iter_mut().flatten().for_each(Outlet::hurry);
+            }
+        }
     }
 
     /// All events before this one are delivered.
-    fn undelivered(&mut self) -> u64 {
+    pub(super) fn undelivered(&mut self) -> u64 {
         let outlets = self.outlets.iter_mut().flatten();
         let oldest = outlets.filter_map(Outlet::undelivered).min();
         oldest.unwrap_or(u64::MAX).min(self.seq.coming())
@@ -227,7 +237,10 @@ impl Engine {
     }
 
     /// Ends rings that are gone and read, and takes them out once all of theirs is delivered.
-    fn see_off(&mut self) {
+    pub(crate) fn see_off(&mut self) {
+        if self.pending.is_some() || self.leaving.is_empty() {
+            return;
+        }
         // What an output need not have must not keep ever more rings.
         let crowded = self.leaving.len() > super::LEAVING_MAX;
         for id in std::mem::take(&mut self.leaving) {
@@ -238,33 +251,71 @@ impl Engine {
                 && self.merge.is_drained(id)
             {
                 ring.stage = Stage::Ending;
+                if ring.vanished
+                    && let Some(totals) = ring.shapes.totals()
+                {
+                    owe_untold(&mut self.outlets, ring, &totals);
+                }
             }
             if ring.stage == Stage::Ending {
                 if ring.source.is_none() {
                     // Nothing comes of it any more.
                     ring.source = self.merge.remove(id);
                 }
-                if tell_end(&mut self.outlets, &mut self.seq, ring, crowded) {
+                if tell_end(&mut self.outlets, &mut self.seq, ring, crowded).required {
                     ring.stage = Stage::Leaving(self.seq.coming());
                 }
             }
-            let stage = ring.stage;
-            match stage {
-                Stage::Leaving(seq) if self.undelivered() >= seq => {
-                    self.let_go();
-                    self.kernel.retain(|kernel| *kernel != id);
-                    if let Some(ring) = self.rings.remove(&id) {
-                        let (uuid, figures) = (ring.uuid(), ring.figures.clone());
-                        if self.by_uuid.get(&uuid) == Some(&id) {
-                            self.by_uuid.remove(&uuid);
-                        }
-                        let ring = ring.shapes.origin().name.clone();
-                        self.notes.push(Note::Ended { ring, uuid, figures });
-                    }
-                }
-                _ => self.leaving.push(id),
+            if let Stage::Leaving(seq) = ring.stage
+                && self.undelivered() >= seq
+            {
+                self.let_go();
+                self.part(id);
+            }
+            let Some(ring) = self.rings.get_mut(&id) else { continue };
+            if ring.stage == Stage::Gone
+                && tell_end(&mut self.outlets, &mut self.seq, ring, crowded).all
+            {
+                self.rings.remove(&id);
+            } else {
+                self.leaving.push(id);
             }
         }
+    }
+
+    /// Reads this ring no more, of which all is delivered, so that somebody else can hold it.
+    pub(crate) fn let_loose(&mut self, id: SourceId) {
+        drop(self.merge.remove(id));
+    }
+
+    /// This ring was read to its end and removed; these were its books.
+    pub(crate) fn removed(&mut self, id: SourceId, totals: &Totals) {
+        let Some(ring) = self.rings.get_mut(&id) else { return };
+        ring.vanished = true;
+        if ring.stage == Stage::Reading {
+            ring.stage = Stage::Ending;
+            owe_untold(&mut self.outlets, ring, totals);
+            self.leave(id);
+        }
+    }
+
+    /// Lets a ring go, with its lock and its memory: all of it is delivered to who must have it.
+    fn part(&mut self, id: SourceId) {
+        let Some(ring) = self.rings.get_mut(&id) else { return };
+        self.kernel.retain(|kernel| *kernel != id);
+        ring.stage = Stage::Gone;
+        ring.source = None;
+        let origin = ring.shapes.origin().clone();
+        let (name, uuid) = (origin.name.clone(), origin.uuid);
+        ring.shapes = Shapes::of(origin, Types::default());
+        let last = self.by_uuid.get(&uuid) == Some(&id);
+        if last {
+            self.by_uuid.remove(&uuid);
+        }
+        let vanished = last && ring.vanished;
+        let stays = last && ring.observed && !vanished;
+        let (figures, saved) = (ring.figures.clone(), stays.then(|| ring.delivered().saved()));
+        self.notes.push(Note::Ended { ring: name, uuid, figures, vanished, saved });
     }
 
     /// Delivers what outputs have, until the deadline, and lets go what they did deliver. Nothing is
@@ -274,8 +325,11 @@ impl Engine {
             self.checkpoint();
         }
         self.flush();
-        let outlets = self.outlets.iter_mut().flatten();
-        let errors = outlets.filter_map(|outlet| outlet.close(deadline).err()).collect();
+        // Those that must deliver first: the time is theirs.
+        let mut outlets: Vec<_> = self.outlets.iter_mut().flatten().collect();
+        outlets.sort_by_key(|outlet| !outlet.is_required());
+        let closed = outlets.into_iter().map(|outlet| outlet.close(deadline));
+        let errors = closed.filter_map(Result::err).collect();
         self.let_go();
         errors
     }
@@ -331,14 +385,38 @@ pub(super) fn begin(
     told
 }
 
-/// Tells all outputs that a ring has ended. Whether all are told.
+/// What a dead producer refused and never told, nobody tells once its ring is gone: it is owed to
+/// all, before the ring's end.
+fn owe_untold(outlets: &mut [Option<Outlet>], ring: &mut Ring, totals: &Totals) {
+    let untold = totals.producer.refused.since(totals.producer.told);
+    for (cause, Count { records, bytes }) in Cause::REFUSED.into_iter().zip(untold.all()) {
+        if records == 0 {
+            continue;
+        }
+        let pos = totals.head;
+        ring.figures.lost(&Lost { pos, records, bytes, cause });
+        let cause = LossCause::Ring(cause);
+        let loss = Loss { pos, records, bytes, cause, time: None, wall: None };
+        let event = Event { seq: 0, origin: ring.shapes.origin(), what: What::Lost(loss) };
+        outlets.iter_mut().flatten().for_each(|outlet| outlet.owe(&event));
+    }
+}
+
+/// Who was told of something.
+struct Knows {
+    /// All that must have everything.
+    required: bool,
+    all: bool,
+}
+
+/// Tells all outputs that a ring has ended.
 fn tell_end(
     outlets: &mut [Option<Outlet>],
     seq: &mut Seq,
-    ring: &mut crate::ring::Ring,
+    ring: &mut Ring,
     crowded: bool,
-) -> bool {
-    let mut all = true;
+) -> Knows {
+    let mut knows = Knows { required: true, all: true };
     for (at, outlet) in outlets.iter_mut().enumerate() {
         let Some(outlet) = outlet else { continue };
         let (bit, origin) = (1 << at, ring.shapes.origin());
@@ -349,14 +427,17 @@ fn tell_end(
         } else {
             outlet.end(seq, origin)
         };
+        // Who has failed is told nothing any more.
+        let gives_up = !outlet.is_required() && (crowded || outlet.failed.is_some());
         if done {
             ring.began &= !bit;
-        } else if crowded && !outlet.is_required() {
+        } else if gives_up {
             outlet.forget(origin.id);
             ring.began &= !bit;
         } else {
-            all = false;
+            knows.all = false;
+            knows.required &= !outlet.is_required();
         }
     }
-    all
+    knows
 }

@@ -32,6 +32,8 @@ pub(crate) struct Script {
     pub(crate) held: Vec<u64>,
     pub(crate) last_seq: u64,
     pub(crate) closed: bool,
+    /// It cannot be closed well, and says then that it has nothing.
+    pub(crate) loses: bool,
 }
 
 /// An output with a script that the test keeps.
@@ -117,7 +119,12 @@ impl Output for Scripted {
     }
 
     fn close(&mut self, _: Instant) -> Result<(), OutputError> {
-        self.0.borrow_mut().closed = true;
+        let mut script = self.0.borrow_mut();
+        script.closed = true;
+        if script.loses {
+            script.held.clear();
+            return Err(OutputError::new("scripted", "it cannot deliver, as the script says"));
+        }
         Ok(())
     }
 

@@ -94,10 +94,13 @@ impl Account {
         account
     }
 
-    /// Whether all that is in the ring was read, or told as lost: by the ring's own books.
+    /// Whether all that is in the ring was read, records and losses: by the ring's own books.
     pub(super) fn is_all_read(stat: &Stat, seen: &Seen) -> bool {
-        let written = stat.totals.as_ref().map(|totals| totals.producer.written.records);
-        written.is_none_or(|written| seen.records + seen.lapped.records >= written)
+        let Some(totals) = &stat.totals else { return true };
+        let (read, written) = (seen.records + seen.lapped.records, totals.producer.written.records);
+        // A loss may stand after the last record.
+        let told = seen.full.plus(seen.too_large).plus(totals.untold());
+        read >= written && told.records >= totals.producer.refused.total().records
     }
 
     fn check(&mut self, what: &str, is: u64, must: u64) {

@@ -162,9 +162,11 @@ impl Family {
         self.sidecar.as_mut().map_or(Ok(None), |child| child.try_wait().map_err(failed))
     }
 
+    /// Whether each has its ring, and has said in it who it is: the trace names processes by that.
     fn producers_are_there(&mut self) -> Result<Option<()>, Failure> {
-        for station in &STATIONS {
-            if !Stat::read(self.dir.join(station.name))?.producer.alive {
+        for (name, child) in &self.producers {
+            let producer = Stat::read(self.dir.join(name))?.producer;
+            if !producer.alive || producer.who.pid != child.id() {
                 return Ok(None);
             }
         }

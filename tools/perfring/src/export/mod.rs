@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// How long what the output waits for may take without getting on
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = args::seconds)]
     patience: Duration,
-    /// End with code 5 if records were lost
+    /// End with code 5 if records were lost or could not be written
     #[arg(long)]
     fail_on_loss: bool,
     #[command(flatten)]
@@ -147,10 +147,15 @@ impl Exporter<'_> {
         {
             note(&how);
         }
-        let lost = self.totals.lost();
+        let (lost, refused) = (self.totals.lost(), figures.refused);
         match ended {
             Ok(()) | Err(Failure::Signal(_)) if self.args.fail_on_loss && lost > 0 => {
                 Err(Failure::Loss(format!("{lost} records are lost")))
+            }
+            Ok(()) | Err(Failure::Signal(_)) if refused > 0 => {
+                let what = format!("{refused} records could not be written, and are not there");
+                let is_loss = self.args.fail_on_loss;
+                Err(if is_loss { Failure::Loss(what) } else { Failure::General(what) })
             }
             ended => ended,
         }

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 pub(crate) use json::object;
 pub(crate) use types::TypesUse;
+
+#[cfg(feature = "top")]
 pub(crate) fn counts(
     layout: &perfring_consumer::Layout,
     totals: &Totals,
