@@ -10,9 +10,10 @@ use perfring_sidecar::{Config, Engine, Sidecar, Signals};
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-/// Time that this thread had a core.
+/// Time that the main thread had a core.
 fn busy() -> Duration {
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let stat = format!("/proc/self/task/{}/schedstat", std::process::id());
+    let stat = std::fs::read_to_string(stat).unwrap_or_default();
     Duration::from_nanos(stat.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0))
 }
 
@@ -42,21 +43,26 @@ fn main() -> Result<(), Box<dyn Error>> {
     let asker = signals.clone();
     let feeder = std::thread::spawn(move || {
         let since = Instant::now();
-        while since.elapsed() < Duration::from_secs(10) {
+        let mut idle = None;
+        while since.elapsed() < Duration::from_secs(12) {
+            if idle.is_none() && since.elapsed() > Duration::from_secs(2) {
+                idle = Some((busy(), Instant::now())); // all are attached to
+            }
             for producer in producers.iter_mut().take(10) {
                 let _ = producer.publish(RecordType::BYTES, &[7; 64]);
             }
             std::thread::sleep(Duration::from_millis(10));
+        }
+        if let Some((before, since)) = idle {
+            let share = (busy() - before).as_secs_f64() / since.elapsed().as_secs_f64();
+            println!("idle: {:.2} % of a core", 100.0 * share);
         }
         asker.stop(15);
     });
     config.add_input(Input::new(Place::Dir(dir.path().to_owned())));
     config.add_output("null")?;
     let mut sidecar = Sidecar::start(config)?;
-    let (before, since) = (busy(), Instant::now());
     sidecar.run(&signals, &mut || Ok(Config::default()), &mut |sentence| eprintln!("{sentence}"));
-    let share = (busy() - before).as_secs_f64() / since.elapsed().as_secs_f64();
-    println!("{:.2} % of a core, attaching to all of them once more included", 100.0 * share);
     let _ = feeder.join();
     Ok(())
 }

@@ -62,7 +62,8 @@ pub struct Config {
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
     /// Milliseconds that a record may come later than others and still stand in its place in the
-    /// order of time: as long is each held back, so it is also the least delay of all.
+    /// order of time: as long is each held back. Twice in this time each quiet ring is looked at:
+    /// a thousand of them cost most of a hundredth of a core with 100, and more with less.
     pub delay_ms: u64,
     /// Seconds that outputs have at the end to deliver what they hold.
     pub shutdown_seconds: u64,
@@ -83,7 +84,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            delay_ms: 50,
+            delay_ms: 100,
             shutdown_seconds: 10,
             state: None,
             state_interval_ms: 1000,

@@ -107,6 +107,8 @@ pub struct Engine {
     pending: Option<Pending>,
     /// Rings that are not in [`Stage::Reading`].
     leaving: Vec<SourceId>,
+    /// Rings of the kernel.
+    kernel: Vec<SourceId>,
     /// The number of the next ring.
     id: u32,
     notes: Vec<Note>,
@@ -170,6 +172,7 @@ impl Engine {
             checkpoints: Checkpoints::default(),
             pending: None,
             leaving: Vec::new(),
+            kernel: Vec::new(),
             id: 0,
             notes: Vec::new(),
             met: 0,
@@ -291,14 +294,15 @@ impl Engine {
         };
         let shapes = Shapes::of(origin, source.types());
         let id = self.insert(Ring::new(shapes, None, input.clone(), false), source);
+        self.kernel.push(id);
         self.leave(id);
         id
     }
 
     /// The kernel's rings have no anchors of their own: somebody may have set the clock.
     fn anchor(&mut self) {
-        for (id, ring) in self.rings.iter_mut().filter(|(_, ring)| ring.home.is_none()) {
-            if let Some(source) = self.merge.source(*id) {
+        for id in &self.kernel {
+            if let (Some(ring), Some(source)) = (self.rings.get_mut(id), self.merge.source(*id)) {
                 ring.shapes.origin_mut().anchors = source.anchors();
             }
         }

@@ -300,6 +300,7 @@ impl Engine {
     /// Lets a ring go, with its lock and its memory: all of it is delivered to who must have it.
     fn part(&mut self, id: SourceId) {
         let Some(ring) = self.rings.get_mut(&id) else { return };
+        self.kernel.retain(|kernel| *kernel != id);
         ring.stage = Stage::Gone;
         ring.source = None;
         let origin = ring.shapes.origin().clone();
