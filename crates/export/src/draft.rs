@@ -38,6 +38,11 @@ impl Draft {
         if !overwrite && path.symlink_metadata().is_ok() {
             return Err(trouble(output, "make", path, &ErrorKind::AlreadyExists.into()));
         }
+        // What is no file, as /dev/null, is not for us to put a file in the place of.
+        if path.metadata().is_ok_and(|meta| !meta.is_file()) {
+            let why = "it is no file, and would be replaced by one: name another";
+            return Err(trouble(output, "make", path, &io::Error::other(why)));
+        }
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}.part", std::process::id()));
         let part = path.with_file_name(name);

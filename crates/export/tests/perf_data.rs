@@ -244,3 +244,15 @@ fn nothing_is_delivered_before_the_end_and_a_dropped_one_is_finished() {
     let Some(shown) = perf(&["script", "-F", "event"], &path) else { return };
     assert_eq!(shown.lines().count(), lines(&ring).len());
 }
+
+#[test]
+fn what_is_no_file_is_not_replaced_by_one() {
+    // A socket, as a mistake with a device would spoil the machine of who runs this.
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let options = PerfDataOptions { path: path.clone(), overwrite: true };
+    let error = PerfData::open("perf", &options).unwrap_err().to_string();
+    assert!(error.contains("it is no file"), "{error}");
+    assert!(!path.symlink_metadata().unwrap().is_file());
+}
