@@ -52,6 +52,9 @@ pub struct OutputConfig {
 
 type Open = Rc<dyn Fn(&str) -> Result<Opened, OutputError>>;
 
+/// The kinds that a program may be built without.
+const FEATURES: [&str; 4] = ["nats", "otlp", "parquet", "prometheus"];
+
 /// The kinds that this program has.
 const KINDS: &[&str] = &[
     "json",
@@ -109,11 +112,13 @@ impl OutputConfig {
             return Err(wrong(&format!("an output needs a type: known are {}", KINDS.join(", "))));
         }
         let filter = common.filter().map_err(|message| wrong(&message))?;
-        let unknown = wrong(&format!(
-            "{:?} is no type of output: known are {}",
-            common.r#type,
-            KINDS.join(", ")
-        ));
+        let (kind, known) = (&common.r#type, KINDS.join(", "));
+        let unknown = wrong(&match FEATURES.contains(&&**kind) {
+            true => {
+                format!("this program was built without {kind}: build it with --features {kind}")
+            }
+            false => format!("{kind:?} is no type of output: known are {known}"),
+        });
         let open = open(&common.r#type, table).transpose()?.ok_or(unknown)?;
         let name = match &*common.name {
             "" => free_name(&common.r#type, taken),
