@@ -4,7 +4,7 @@ use perfring_consumer::{Anchors, Policy, Who};
 use perfring_types::read::TypeTable;
 
 /// A ring as outputs know it: one of perfring's, of the kernel's, or of a recording.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Origin {
     /// Its number among all that this process has read, never given to another.
     pub id: u32,

@@ -110,9 +110,12 @@ impl Shapes {
     pub fn open(home: impl Into<Home>, id: u32) -> Result<Self, AttachError> {
         let home = home.into();
         let source = Observer::open(&home, Start::Latest)?;
-        let stat = source.stat()?;
-        let origin =
-            Origin::of(id, &home, source.layout(), stat.epoch(), stat.producer.who.clone());
+        // Hints: where a file system has no locks and so no figures, records can be shown without.
+        let (epoch, producer) = match source.stat() {
+            Ok(stat) => (stat.epoch(), stat.producer.who),
+            Err(_) => Default::default(),
+        };
+        let origin = Origin::of(id, &home, source.layout(), epoch, producer);
         let mut shapes = Self::of(origin, Types::default());
         shapes.source = Some(source);
         shapes.refresh();
