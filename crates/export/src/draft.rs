@@ -147,7 +147,8 @@ pub(crate) fn directory(
 pub(crate) fn trouble(output: &str, act: &str, path: &Path, error: &io::Error) -> OutputError {
     let advice = match error.kind() {
         ErrorKind::AlreadyExists => {
-            "it exists already: name another, or move it away (overwriting it would lose what it has)".into()
+            "it exists already: name another, or move it away (overwritten, what it has is lost)"
+                .into()
         }
         ErrorKind::StorageFull => {
             "the file system is full; free some space, or write elsewhere".into()

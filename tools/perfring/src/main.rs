@@ -42,7 +42,8 @@ use std::process::ExitCode;
 /// stdout, everything else to stderr.
 ///
 /// Exit codes: 0 done, 1 error, 2 wrong usage, 3 no such ring, 4 damaged or no ring at all, 5 data
-/// was lost (with --fail-on-loss), 6 the kernel does not allow it (tail --perf), 124 the time was over, 130 and 143 ended by SIGINT and SIGTERM.
+/// was lost (with --fail-on-loss), 6 the kernel does not allow it (tail --perf), 124 the time was
+/// over, 130 and 143 ended by SIGINT and SIGTERM.
 #[derive(Debug, Parser)]
 #[command(name = "perfring", version, after_help = "Try it: perfring demo")]
 struct Cli {
