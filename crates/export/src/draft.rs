@@ -146,10 +146,7 @@ pub(crate) fn directory(
 /// An error of a file as a sentence.
 pub(crate) fn trouble(output: &str, act: &str, path: &Path, error: &io::Error) -> OutputError {
     let advice = match error.kind() {
-        ErrorKind::AlreadyExists => {
-            "it exists already: name another, or move it away (overwritten, what it has is lost)"
-                .into()
-        }
+        ErrorKind::AlreadyExists => "it exists already: name another, or move it away".into(),
         ErrorKind::StorageFull => {
             "the file system is full; free some space, or write elsewhere".into()
         }
