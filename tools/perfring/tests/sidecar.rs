@@ -7,6 +7,7 @@ use command::{Live, Place, close_and_wait, json_lines, perfring, run, until};
 use nix::sys::signal::Signal;
 use perfring_consumer::Stat;
 use perfring_producer::{Options, Policy, Producer, RecordType};
+use perfring_telemetry::{Gauge, Log, Resource, Severity, Sink, options};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -314,6 +315,42 @@ fn sigusr2_keeps_what_overwrite_rings_hold() {
     texts.sort_unstable();
     let expected: Vec<String> = (0..8).map(text).collect();
     assert_eq!(texts, expected);
+}
+
+#[test]
+fn each_rule_keeps_what_flight_recorders_hold_when_its_time_comes() {
+    let rings = Rings::new();
+    let mut flight = rings.ring("flight", Policy::Overwrite);
+    publish(&mut flight, 0, 5);
+    let rules = [("type perfring.Gauge", "by-type"), ("severity>=17", "by-severity")];
+    let rules = rules.into_iter().chain([("producer death", "by-death")]);
+    let text =
+        rules.map(|(on, dir)| format!("[[snapshot]]\non = {on:?}\ndir = {:?}\n", rings.path(dir)));
+    let config = rings.path("sidecar.toml");
+    fs::write(&config, text.collect::<String>()).unwrap();
+    let kept = || {
+        ["by-type", "by-severity", "by-death"].map(|dir| {
+            let files = fs::read_dir(rings.path(dir)).into_iter().flatten();
+            let names = files.map(|file| file.unwrap().file_name());
+            names.filter(|name| name.to_str().unwrap().ends_with(".perfrec")).count()
+        })
+    };
+    let log = rings.place.path("rings").join("log");
+    let sink = Sink::create(&log, &options(), Resource::default()).unwrap();
+    let say = |severity| sink.emit(&Log { severity: Some(severity), ..Log::default() }).unwrap();
+    let out = format!("json:{}", rings.path("out.jsonl"));
+    let live = rings.sidecar(&["--config", &config, "--output", &out]);
+    say(Severity::Warn);
+    until("the warning is read", || rings.lines("out").len() == 5 + 2); // and its resource
+    assert_eq!(kept(), [0, 0, 0]);
+    sink.emit(&Gauge::new("depth", 1u64)).unwrap();
+    until("the type is seen", || kept() == [1, 0, 0]);
+    say(Severity::Error);
+    until("the error is seen", || kept() == [1, 1, 0]);
+    drop(flight);
+    until("the end is seen", || kept() == [1, 1, 1]);
+    live.signal(Signal::SIGTERM);
+    rings_end(live);
 }
 
 #[test]
