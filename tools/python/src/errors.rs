@@ -1,0 +1,133 @@
+//! Rust's errors as Python's exceptions: what the system refused is an `OSError` of the natural
+//! kind, what a caller got wrong a `ValueError` or `TypeError`, the rest is of `perfring` itself.
+
+use perfring_consumer::{AttachError, Corrupt};
+use perfring_producer::{CreateError, Home, OpenError, ReserveError};
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+use std::io;
+
+/// A class of `perfring._errors`.
+fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let module = MODULE.get_or_try_init(py, || {
+        py.import("perfring._errors").map(Bound::unbind)
+    })?;
+    module.bind(py).getattr(name)
+}
+
+/// An exception of a class of `perfring._errors`.
+pub(crate) fn named(py: Python<'_>, name: &str, args: impl IntoArgs) -> PyErr {
+    let made = class(py, name)
+        .and_then(|class| class.cast_into::<PyType>().map_err(PyErr::from))
+        .and_then(|class| args.call(&class));
+    match made {
+        Ok(error) => PyErr::from_value(error),
+        Err(error) => error,
+    }
+}
+
+/// What an exception is made of.
+pub(crate) trait IntoArgs {
+    fn call<'py>(self, class: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>>;
+}
+
+impl IntoArgs for String {
+    fn call<'py>(self, class: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
+        class.call1((self,))
+    }
+}
+
+impl IntoArgs for &str {
+    fn call<'py>(self, class: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
+        class.call1((self,))
+    }
+}
+
+impl<A> IntoArgs for (String, A)
+where
+    A: for<'py> IntoPyObject<'py>,
+{
+    fn call<'py>(self, class: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
+        class.call1(self)
+    }
+}
+
+fn os(errno: i32, text: String, home: &Home) -> PyErr {
+    PyOSError::new_err((errno, text, home.to_string()))
+}
+
+/// Errors as they are in `linux/errno.h`: the same on all architectures that we know.
+mod errno {
+    pub(super) const NOENT: i32 = 2;
+    pub(super) const IO: i32 = 5;
+    pub(super) const ACCES: i32 = 13;
+    pub(super) const EXIST: i32 = 17;
+    pub(super) const NOSPC: i32 = 28;
+}
+
+fn io(source: &io::Error, text: String, home: &Home) -> PyErr {
+    os(source.raw_os_error().unwrap_or(errno::IO), text, home)
+}
+
+/// A ring could not be made.
+pub(crate) fn create(py: Python<'_>, error: &CreateError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        CreateError::Exists { home } => os(errno::EXIST, text, home),
+        CreateError::NoSpace { home, .. } => os(errno::NOSPC, text, home),
+        CreateError::Io { home, source, .. } => io(source, text, home),
+        CreateError::Clock { .. } => named(py, "PerfringError", text),
+        _ => PyValueError::new_err(text),
+    }
+}
+
+/// A ring could not be attached to.
+pub(crate) fn attach(py: Python<'_>, error: &AttachError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        AttachError::NotFound { home } | AttachError::Removed { home } => {
+            os(errno::NOENT, text, home)
+        }
+        AttachError::Permission { home, .. } => os(errno::ACCES, text, home),
+        AttachError::Io { home, source, .. } => io(source, text, home),
+        AttachError::Corrupt { source, .. } => named(py, "Corrupt", (text, source.pos)),
+        AttachError::Busy { .. } | AttachError::Slots { .. } | AttachError::HeldUp { .. } => {
+            named(py, "Busy", text)
+        }
+        AttachError::Clock { .. } => named(py, "PerfringError", text),
+        _ => named(py, "BadRing", text),
+    }
+}
+
+/// A ring could not be made, or not be attached to.
+pub(crate) fn open(py: Python<'_>, error: &OpenError) -> PyErr {
+    match error {
+        OpenError::Create(error) => create(py, error),
+        OpenError::Attach(error) => attach(py, error),
+        _ => named(py, "PerfringError", error.to_string()),
+    }
+}
+
+/// Damage in the stream.
+pub(crate) fn corrupt(py: Python<'_>, error: Corrupt) -> PyErr {
+    named(py, "Corrupt", (error.to_string(), error.pos))
+}
+
+/// A record was not taken, for a reason that is no want of room.
+pub(crate) fn reserve(py: Python<'_>, error: ReserveError) -> PyErr {
+    let text = error.to_string();
+    let name = match error {
+        ReserveError::Full => return named(py, "Full", (text, "full")),
+        ReserveError::Contended { .. } => return named(py, "Full", (text, "contended")),
+        ReserveError::Pending { .. } => return named(py, "Full", (text, "pending")),
+        ReserveError::Corrupt { tail } => return named(py, "Corrupt", (text, tail)),
+        ReserveError::TooLarge { .. } => "TooLarge",
+        ReserveError::Type(_) => "BadType",
+        ReserveError::Forked => "Forked",
+        _ => "PerfringError",
+    };
+    named(py, name, text)
+}
