@@ -107,6 +107,8 @@ pub(crate) struct Reader {
     home: Home,
     layout: Layout,
     table: Mutex<Arc<TypeTable>>,
+    /// What the ring said last, once the source is gone.
+    last: Mutex<Option<(Types, Anchors)>>,
     /// What sleeps for a consumer, once one has waited; and how many threads do.
     sleeper: Mutex<Option<Arc<Sleeper>>>,
     sleeping: AtomicUsize,
@@ -158,6 +160,7 @@ impl Reader {
             home,
             layout,
             table: Mutex::default(),
+            last: Mutex::default(),
             sleeper: Mutex::default(),
             sleeping: AtomicUsize::new(0),
         })
@@ -254,7 +257,11 @@ impl Reader {
             consumer.release_to(&mark);
         }
         if entries.is_empty() && self.is_closed() {
-            *source = None;
+            // What records that outlive it are asked for later.
+            if let Some(source) = source.take() {
+                let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+                *last = Some((source.types(), source.anchors()));
+            }
         }
     }
 
@@ -484,6 +491,21 @@ impl Reader {
         }
     }
 
+    /// Asks the source, closed or not, or what is left of it.
+    fn ask<T>(
+        &self,
+        py: Python<'_>,
+        now: impl FnOnce(&Source) -> T,
+        then: impl FnOnce(&(Types, Anchors)) -> T,
+    ) -> PyResult<T> {
+        let turn = self.take_turn(py)?;
+        if let Some(source) = turn.source.as_ref().and_then(|source| source.as_ref()) {
+            return Ok(now(source));
+        }
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().map(then).ok_or_else(|| self.closed(py))
+    }
+
     pub(crate) fn lapped(&self, py: Python<'_>) -> PyResult<Count> {
         self.with(py, |source| match source {
             Source::Consumer(consumer) => consumer.lapped(),
@@ -537,18 +559,13 @@ impl Origin for Reader {
     fn table(&self, py: Python<'_>, kind: RecordType) -> PyResult<Arc<TypeTable>> {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if table.get(kind).is_none() {
-            // Also once it is closed, as long as a record holds the mapping.
-            let mut turn = self.take_turn(py)?;
-            if let Some(source) = turn.source.as_mut().and_then(|source| source.as_mut()) {
-                *table = Arc::new(TypeTable::from_words(source.types().words()));
-            }
+            let types = self.ask(py, Source::types, |(types, _)| types.clone())?;
+            *table = Arc::new(TypeTable::from_words(types.words()));
         }
         Ok(Arc::clone(&table))
     }
 
     fn anchors(&self, py: Python<'_>) -> PyResult<Anchors> {
-        let mut turn = self.take_turn(py)?;
-        let source = turn.source.as_mut().and_then(|source| source.as_mut());
-        source.map(|source| source.anchors()).ok_or_else(|| self.closed(py))
+        self.ask(py, Source::anchors, |(_, anchors)| *anchors)
     }
 }

@@ -1,8 +1,6 @@
 """Readers: the consumer and observers."""
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, NoReturn
 
 from . import _native
@@ -98,6 +96,9 @@ async def _items(
     A thread waits, of its own, so that others who use the loop's threads are not held up; a fifth
     of a second at a time, so that it does not stay for long when the task is cancelled.
     """
+    import asyncio  # here: most who read don't need them
+    from concurrent.futures import ThreadPoolExecutor
+
     loop = asyncio.get_running_loop()
     waiting = ThreadPoolExecutor(1, "perfring")
     try:
