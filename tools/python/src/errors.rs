@@ -12,9 +12,7 @@ use std::io;
 /// A class of `perfring._errors`.
 fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
-    let module = MODULE.get_or_try_init(py, || {
-        py.import("perfring._errors").map(Bound::unbind)
-    })?;
+    let module = MODULE.get_or_try_init(py, || py.import("perfring._errors").map(Bound::unbind))?;
     module.bind(py).getattr(name)
 }
 

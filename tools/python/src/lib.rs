@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod errors;
+mod log;
 
 use pyo3::prelude::*;
 
@@ -13,6 +14,9 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = false)]
 mod _native {
     use super::*;
+
+    #[pymodule_export]
+    use crate::log::LogSink;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

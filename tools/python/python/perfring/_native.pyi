@@ -1,6 +1,6 @@
 """The native module. Users import `perfring`, which has all of it."""
 
-from collections.abc import Buffer, Iterator, Mapping
+from collections.abc import Buffer, Iterator, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import Any, Literal, Self, final
@@ -53,3 +53,34 @@ class Record: ...         # buffer; pos, type (int), type_name, time, wall, valu
 class Lost: ...           # pos, records, bytes, cause
 class Batch: ...          # buffer (payloads, one after the other); len, index, iter; numpy(type=None), lost, positions, types, times, offsets; to_arrow(), to_pandas()
 def stat(path: _Path) -> dict[str, Any]: ...
+
+@final
+class _LogSink:
+    def __new__(
+        cls, path: _Path, size: int, policy: str, mode: int, resource: Sequence[tuple[str, str]]
+    ) -> Self: ...
+    def emit(
+        self,
+        severity: int,
+        level: str,
+        body: str,
+        logger: str,
+        file: str,
+        line: int,
+        function: str | None,
+        thread: int | None,
+        thread_name: str | None,
+        created: float,
+        trace_id: bytes | None,
+        span_id: bytes | None,
+        more: dict[str, object] | None,
+        /,
+    ) -> bool: ...
+    @property
+    def dropped(self) -> int: ...
+    @property
+    def max_len(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def policy(self) -> str: ...
