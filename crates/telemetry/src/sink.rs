@@ -12,6 +12,7 @@ use perfring_producer::{
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 /// The shape of a ring for telemetry: shared by many, the oldest records go, each has its time, 4 MiB,
 /// and a type table of 1 MiB, which holds some 1500 types.
@@ -26,6 +27,10 @@ pub fn options() -> Options {
     let (size, policy, types_size) = (4 << 20, Policy::Overwrite, 1 << 20);
     Options { size, policy, types_size, time: true, ..Options::many() }
 }
+
+/// How long a sink of one producer waits for another process that is in its way: some turns of the
+/// scheduler.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Whether the ring stamps records with their time.
 fn is_timed(layout: &Layout) -> bool {
@@ -168,7 +173,8 @@ impl Sink {
 
     /// As [`Sink::attach`], with one producer for all threads of the process, behind a lock, and so one
     /// slot: for those who have a lock already, as Python's `logging` does, or more threads than the
-    /// ring has slots. In a child of `fork(2)` it refuses all, with [`ReserveError::Forked`]: attach
+    /// ring has slots. In a ring that overwrites it does not lose a record because another process was
+    /// interrupted with the ring's lock in its hands: it waits up to 20 ms for that one. In a child of `fork(2)` it refuses all, with [`ReserveError::Forked`]: attach
     /// anew there.
     ///
     /// # Errors
@@ -318,6 +324,10 @@ impl Sink {
         self.ring.max_len
     }
 
+    /// How long a sink of one producer waits for another process that is in its way: some turns of the
+    /// scheduler.
+    const PATIENCE: Duration = Duration::from_millis(20);
+
     /// Whether the ring stamps records with their time: if not, the sink does.
     #[must_use]
     pub fn is_timed(&self) -> bool {
@@ -423,11 +433,27 @@ impl Handle {
     /// Publishes; says how many bytes the sink is to count.
     #[inline]
     fn publish(&self, kind: RecordType, bytes: &[u8], ring: &Ring) -> Result<u64, ReserveError> {
-        self.producer.publish(kind, bytes)?;
+        // Only a ring that never fills: to wait for space would be to wait for a reader.
+        if ring.threads == Threads::Together && ring.layout.policy == Policy::Overwrite {
+            self.publish_patiently(kind, bytes)?;
+        } else {
+            self.producer.publish(kind, bytes)?;
+        }
         let sum = self.bytes.get().saturating_add(ring.layout.record_size(bytes.len()));
         let due = sum >= ring.chunk;
         self.bytes.set(if due { 0 } else { sum });
         Ok(if due { sum } else { 0 })
+    }
+
+    /// Waits for a producer that was interrupted at a bad moment. For one that is stopped it waits
+    /// once, and no more until it goes on.
+    fn publish_patiently(&self, kind: RecordType, bytes: &[u8]) -> Result<(), ReserveError> {
+        let limit = if self.held_up.get() { Duration::ZERO } else { PATIENCE };
+        let done = self.producer.publish_timeout(kind, bytes, limit);
+        let held_up =
+            matches!(done, Err(ReserveError::Contended { .. } | ReserveError::Pending { .. }));
+        self.held_up.set(held_up);
+        done
     }
 }
 

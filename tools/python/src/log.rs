@@ -107,9 +107,9 @@ impl LogSink {
         severity: u64,
         level: &Bound<'_, PyString>,
         body: &Bound<'_, PyString>,
-        logger: &Bound<'_, PyString>,
-        file: &Bound<'_, PyString>,
-        line: u64,
+        logger: Option<&Bound<'_, PyString>>,
+        file: Option<&Bound<'_, PyString>>,
+        line: Option<u64>,
         function: Option<&Bound<'_, PyString>>,
         thread: Option<u64>,
         thread_name: Option<&Bound<'_, PyString>>,
@@ -119,10 +119,15 @@ impl LogSink {
         more: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<bool> {
         // All that may run Python's code comes before the record: that code may log.
-        let (level, body) = (level.to_string_lossy(), body.to_string_lossy());
-        let (logger, file) = (logger.to_string_lossy(), file.to_string_lossy());
-        let function = function.map(|text| text.to_string_lossy());
-        let thread_name = thread_name.map(|text| text.to_string_lossy());
+        let body = body.to_string_lossy();
+        let texts = [
+            (LEVEL, Some(level)),
+            (LOGGER, logger),
+            (FILE, file),
+            (FUNCTION, function),
+            (THREAD_NAME, thread_name),
+        ]
+        .map(|(field, text)| (field, text.map(|text| text.to_string_lossy())));
         let late = lateness(created);
         let mut rest = Vec::new();
         for (name, value) in more.into_iter().flatten() {
@@ -133,29 +138,20 @@ impl LogSink {
             if severity > 0 {
                 writer.u64(key(SEVERITY), severity);
             }
-            let texts = [
-                (LEVEL, Some(&level)),
-                (LOGGER, Some(&logger)),
-                (FILE, Some(&file)),
-                (FUNCTION, function.as_ref()),
-                (THREAD_NAME, thread_name.as_ref()),
-            ];
-            for (field, text) in texts {
-                if let Some(text) = text.filter(|text| !text.is_empty()) {
-                    writer.text(key(field), text);
+            for (field, text) in &texts {
+                if let Some(text) = text.as_ref().filter(|text| !text.is_empty()) {
+                    writer.text(key(*field), text);
                 }
             }
-            writer.u64(key(LINE), line);
-            if let Some(thread) = thread {
-                writer.u64(key(THREAD), thread);
+            for (field, number) in [(LINE, line), (THREAD, thread), (CREATED, late)] {
+                if let Some(number) = number {
+                    writer.u64(key(field), number);
+                }
             }
             for (field, id) in [(TRACE, trace_id), (SPAN, span_id)] {
                 if let Some(id) = id {
                     writer.bytes(key(field), id);
                 }
-            }
-            if let Some(at) = late {
-                writer.u64(key(CREATED), at);
             }
             writer.text(key(BODY), &body);
             for (name, value) in &rest {

@@ -11,9 +11,9 @@
     0
 
 No thread, no queue and nothing to flush stands between the record and the ring: when the call of
-``log.warning`` returns, it is in memory that outlives the process. ``perfring dump RING`` reads it,
-``perfring sidecar`` forwards it, and so does a `perfring.Snapshot`. Put the ring on a tmpfs, such as
-``/dev/shm``: it outlives the process there, not the machine.
+``log.warning`` returns, it is in memory that outlives the process. ``perfring dump RING`` and
+`perfring.Snapshot` read it, ``perfring sidecar`` forwards it. Put the ring on a tmpfs, such as
+``/dev/shm``: what is there outlives the process, not the machine.
 """
 
 import logging
@@ -40,14 +40,14 @@ _AGAIN: Final = 1.0
 class RingHandler(logging.Handler):
     r"""Writes log records into a ring, as OpenTelemetry names their parts.
 
-    The ring is made if it is missing, and else gone on with: after a restart, what the last run said
-    is still there. It is shared: any number of handlers, in up to 64 processes, write into one ring
-    of one order, and each record says by its ``process.pid`` whose it is.
+    The ring is made if it is missing, and else gone on with: after a restart, what the last run
+    said is still there. It is shared: up to 64 handlers, in one process or many, write into one
+    ring of one order, and each record says by its ``process.pid`` whose it is.
 
-    A forked child (a worker of gunicorn's, a ``multiprocessing`` pool) goes on in the same ring, under
-    its own pid, from its first record on: as with a log file, one place has the words of all. With
-    ``{pid}`` in the path each process has a ring of its own instead, and none can push out the last
-    words of another::
+    A forked child (a worker of gunicorn's, a ``multiprocessing`` pool) goes on in the same ring,
+    under its own pid, from its first record on: as with a log file, one place has the words of
+    all. With ``{pid}`` in the path each process has a ring of its own instead, and none can push
+    out the last words of another::
 
         RingHandler("/dev/shm/rings/web.{pid}")
 
@@ -55,9 +55,9 @@ class RingHandler(logging.Handler):
 
     * the message as its body, or what the formatter makes of it if the handler has one,
     * level, logger, file, line, function, thread and asyncio task,
-    * ``extra`` as attributes: text, numbers, truth values, bytes and ``None`` as they are, all else as
-      ``str()`` has it. ``trace_id`` and ``span_id`` (hex digits), and what OpenTelemetry's logging
-      instrumentation adds, become the record's trace and span,
+    * ``extra`` as attributes: text, numbers, truth values, bytes and ``None`` as they are, all else
+      as ``str()`` has it. ``trace_id`` and ``span_id`` (hex digits), and what OpenTelemetry's
+      logging instrumentation adds, become the record's trace and span,
     * ``exception.type``, ``exception.message`` and ``exception.stacktrace``, and of ``stack_info``
       ``code.stacktrace``. What is longer than half a record loses its middle.
 
@@ -96,6 +96,7 @@ class RingHandler(logging.Handler):
                     "resource": {"service.name": "shop"},
                 }
             }
+
     """
 
     def __init__(
@@ -132,8 +133,16 @@ class RingHandler(logging.Handler):
         """
         return self._lost + (self._sink.dropped if self._sink is not None else 0)
 
+    def setFormatter(self, fmt: logging.Formatter | None) -> None:  # noqa: N802
+        """Set what makes the body.
+
+        That of `logging.basicConfig` is none: it says in text what the fields say already.
+        """
+        basic = type(fmt) is logging.Formatter and fmt._fmt == logging.BASIC_FORMAT
+        super().setFormatter(None if basic else fmt)
+
     def emit(self, record: logging.LogRecord) -> None:
-        """Writes a record."""
+        """Write a record."""
         try:
             sink = self._sink
             if sink is None:
@@ -191,8 +200,9 @@ class RingHandler(logging.Handler):
             import warnings
 
             text = (
-                f"{self.path} is there already, of {sink.size} bytes and policy {sink.policy!r}, and "
-                f"stays so: to have {size} bytes and policy {policy!r}, remove it or use another path"
+                f"{self.path} is there already, of {sink.size} bytes and policy {sink.policy!r}, "
+                f"and stays so: to have {size} bytes and policy {policy!r}, remove it or use "
+                "another path"
             )
             warnings.warn(text, RuntimeWarning, stacklevel=3)
 
@@ -285,7 +295,7 @@ def _id(extra: dict[str, object], name: str, size: int) -> bytes | None:
 
 
 def _ends(text: str, longest: int) -> str:
-    """Cut the middle out: a stack's first frames tell how one came there, its last what happened."""
+    """Cut the middle out: of a stack the first frames matter, and the last ones more."""
     if len(text) <= longest:
         return text
     half = longest // 2
@@ -314,7 +324,9 @@ def _size(size: int | str) -> int:
     if size[-1:].upper() in _UNITS:
         digits, unit = size[:-1], _UNITS[size[-1].upper()]
     if not (digits.isascii() and digits.isdigit()):
-        raise ValueError(f"a size is a number of bytes, or text such as '64K' or '1M', not {size!r}")
+        raise ValueError(
+            f"a size is a number of bytes, or text such as '64K' or '1M', not {size!r}"
+        )
     return int(digits) * unit
 
 
