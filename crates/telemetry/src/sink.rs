@@ -324,10 +324,6 @@ impl Sink {
         self.ring.max_len
     }
 
-    /// How long a sink of one producer waits for another process that is in its way: some turns of the
-    /// scheduler.
-    const PATIENCE: Duration = Duration::from_millis(20);
-
     /// Whether the ring stamps records with their time: if not, the sink does.
     #[must_use]
     pub fn is_timed(&self) -> bool {

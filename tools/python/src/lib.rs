@@ -5,8 +5,20 @@
 //! `memory.rs`, the only file with unsafe code.
 #![deny(unsafe_code)]
 
+mod batch;
+mod consumer;
 mod errors;
+mod fork;
+mod kind;
 mod log;
+mod memory;
+mod producer;
+mod reader;
+mod record;
+mod reservation;
+mod snapshot;
+mod stat;
+mod wait;
 
 use pyo3::prelude::*;
 
@@ -16,10 +28,21 @@ mod _native {
     use super::*;
 
     #[pymodule_export]
-    use crate::log::LogSink;
+    use super::{
+        batch::Batch,
+        consumer::{Consumer, Observer},
+        fork::_forked,
+        log::LogSink,
+        producer::Producer,
+        record::{Lost, Record},
+        reservation::{ProducerBatch, Reservation},
+        snapshot::Snapshot,
+        stat::stat,
+    };
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        module.add("__version__", env!("CARGO_PKG_VERSION"))
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("BYTES", perfring_producer::RecordType::BYTES.get())
     }
 }

@@ -1,8 +1,9 @@
 //! Python's log records in a ring: what `perfring.logging` is made on.
 
 use crate::errors;
+use crate::kind::{At, Size};
 use perfring_consumer::{AttachError, Layout, Policy, RingFile};
-use perfring_producer::{CreateError, Options, RecordType, ReserveError, create};
+use perfring_producer::{CreateError, Home, Options, RecordType, ReserveError, create};
 use perfring_telemetry::names::{self, AttributeName};
 use perfring_telemetry::types::tagged::{Key, TaggedWriter};
 use perfring_telemetry::types::{Class, Field, Shape};
@@ -10,7 +11,6 @@ use perfring_telemetry::{FIRST, Log, Resource, Signal, Sink, SinkError, options}
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyString};
-use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 /// How often a ring that is made and removed under our hands is tried again.
@@ -60,6 +60,7 @@ pub(crate) struct LogSink {
     /// The ring's table has had room for the type of [`FIELDS`].
     declared: bool,
     layout: Layout,
+    other_shape: bool,
 }
 
 #[pymethods]
@@ -69,8 +70,8 @@ impl LogSink {
     #[pyo3(signature = (path, size, policy, mode, resource))]
     fn new(
         py: Python<'_>,
-        path: PathBuf,
-        size: u64,
+        path: At,
+        size: Size,
         policy: &str,
         mode: u32,
         resource: Vec<(String, String)>,
@@ -84,12 +85,12 @@ impl LogSink {
             }
         };
         let small = Options::many().types_size;
-        let options = Options { size, policy, mode, types_size: small, ..options() };
+        let options = Options { size: size.0, policy, mode, types_size: small, ..options() };
         let mut told = Resource::here();
         for (name, value) in resource {
             told = told.with(name, value);
         }
-        py.detach(|| open(&path, &options, &told)).map_err(|error| match error {
+        py.detach(|| open(&path.0, &options, &told)).map_err(|error| match error {
             SinkError::Create(error) => errors::create(py, &error),
             SinkError::Attach(error) => errors::attach(py, &error),
             SinkError::First(error) => errors::reserve(py, error),
@@ -192,13 +193,16 @@ impl LogSink {
         self.layout.data_size
     }
 
+    /// Whether the ring was there, and is not such as was asked for.
+    #[getter]
+    fn other_shape(&self) -> bool {
+        self.other_shape
+    }
+
     /// What the ring does when it is full.
     #[getter]
     fn policy(&self) -> &'static str {
-        match self.layout.policy {
-            Policy::Overwrite => "overwrite",
-            _ => "drop",
-        }
+        self.layout.policy.name()
     }
 }
 
@@ -212,29 +216,30 @@ impl LogSink {
     }
 }
 
-fn open(path: &PathBuf, options: &Options, resource: &Resource) -> Result<LogSink, SinkError> {
+fn open(home: &Home, options: &Options, resource: &Resource) -> Result<LogSink, SinkError> {
     let mut tries = 0;
     let sink = loop {
         tries += 1;
-        match Sink::attach_one(path, resource.clone()) {
+        match Sink::attach_one(home.clone(), resource.clone()) {
             Err(SinkError::Attach(AttachError::NotFound { .. } | AttachError::Removed { .. }))
                 if tries < TRIES => {}
             done => break done?,
         }
-        match create(path, options) {
+        match create(home.clone(), options) {
             // Another process was quicker.
             Ok(()) | Err(CreateError::Exists { .. }) => {}
             Err(error) => return Err(SinkError::Create(error)),
         }
     };
-    let layout = *RingFile::look(path).map_err(SinkError::Attach)?.layout();
+    let layout = *RingFile::look(home.clone()).map_err(SinkError::Attach)?.layout();
+    let other_shape = (layout.data_size, layout.policy) != (options.size, options.policy);
     let fields: Vec<_> = FIELDS.iter().map(|name| Field::new(name, 0, Shape::ANY)).collect();
     let help = "a log record of Python's logging";
     let (kind, declared) = match sink.declare(Class::Log, "python.Log", help, &fields) {
         Ok(kind) => (kind, true),
         Err(_) => (Log::SCHEMA.id, false),
     };
-    Ok(LogSink { sink, kind, declared, layout })
+    Ok(LogSink { sink, kind, declared, layout, other_shape })
 }
 
 /// When a record was made that is written much later.

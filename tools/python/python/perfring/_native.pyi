@@ -82,7 +82,12 @@ def stat(path: _Path) -> dict[str, Any]: ...
 @final
 class _LogSink:
     def __new__(
-        cls, path: _Path, size: int, policy: str, mode: int, resource: Sequence[tuple[str, str]]
+        cls,
+        path: _Path,
+        size: int | str,
+        policy: str,
+        mode: int,
+        resource: Sequence[tuple[str, str]],
     ) -> Self: ...
     def emit(
         self,
@@ -107,5 +112,7 @@ class _LogSink:
     def max_len(self) -> int: ...
     @property
     def size(self) -> int: ...
+    @property
+    def other_shape(self) -> bool: ...
     @property
     def policy(self) -> str: ...

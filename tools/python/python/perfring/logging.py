@@ -20,6 +20,7 @@ import logging
 import os
 import sys
 import time
+import warnings
 from collections.abc import Mapping
 from os import PathLike
 from typing import Any, Final, Literal
@@ -111,8 +112,9 @@ class RingHandler(logging.Handler):
     ) -> None:
         super().__init__(level)
         # A child may attach after the program has changed its directory.
-        self._template = os.path.abspath(os.fspath(path))
-        self._shape = (_size(size), policy, mode)
+        at = os.fspath(path)
+        self._template = at if at.startswith("shm:") else os.path.abspath(at)
+        self._shape = (size, policy, mode)
         self._resource = _resource(resource or {})
         self._lost = 0
         self._closed = False
@@ -195,16 +197,13 @@ class RingHandler(logging.Handler):
         return self._sink
 
     def _tell_other_shape(self, sink: _LogSink) -> None:
-        size, policy, _ = self._shape
-        if (sink.size, sink.policy) != (size, policy):
-            import warnings
-
-            text = (
+        if sink.other_shape:
+            warnings.warn(
                 f"{self.path} is there already, of {sink.size} bytes and policy {sink.policy!r}, "
-                f"and stays so: to have {size} bytes and policy {policy!r}, remove it or use "
-                "another path"
+                "and stays so: to have another size or policy, remove it or use another path",
+                RuntimeWarning,
+                stacklevel=3,
             )
-            warnings.warn(text, RuntimeWarning, stacklevel=3)
 
     def __repr__(self) -> str:
         level = logging.getLevelName(self.level)
@@ -312,22 +311,6 @@ def _text_of(error: BaseException) -> str:
         return str(error)
     except Exception:
         return "<its str() failed>"
-
-
-_UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-
-
-def _size(size: int | str) -> int:
-    if isinstance(size, int):
-        return size
-    digits, unit = size, 1
-    if size[-1:].upper() in _UNITS:
-        digits, unit = size[:-1], _UNITS[size[-1].upper()]
-    if not (digits.isascii() and digits.isdigit()):
-        raise ValueError(
-            f"a size is a number of bytes, or text such as '64K' or '1M', not {size!r}"
-        )
-    return int(digits) * unit
 
 
 def _resource(told: Mapping[str, str]) -> list[tuple[str, str]]:
