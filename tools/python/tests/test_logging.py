@@ -353,7 +353,7 @@ def test_what_is_no_ring_is_refused(ring: Path) -> None:
     with pytest.raises(FileNotFoundError):
         RingHandler(ring.parent / "missing" / "ring")
     for size in ("1MB", "", "-1", 1000):
-        with pytest.raises(ValueError, match="size|power of two"):
+        with pytest.raises(ValueError, match=r"size|power of two"):
             RingHandler(ring.parent / "sized", size=size)
     with pytest.raises(ValueError, match="overwrite"):
         RingHandler(ring.parent / "kept", policy="keep")  # type: ignore[arg-type]
