@@ -12,10 +12,12 @@ mod fork;
 mod kind;
 mod log;
 mod memory;
+mod merge;
 mod producer;
 mod reader;
 mod record;
 mod reservation;
+mod set;
 mod snapshot;
 mod stat;
 mod wait;
@@ -33,9 +35,11 @@ mod _native {
         consumer::{Consumer, Observer},
         fork::_forked,
         log::LogSink,
+        merge::{Merge, Merged, RingFailed, RingGone},
         producer::Producer,
         record::{Lost, Record},
         reservation::{ProducerBatch, Reservation},
+        set::RingSet,
         snapshot::Snapshot,
         stat::stat,
     };

@@ -2,13 +2,13 @@
 
 use crate::errors;
 use crate::kind::{At, Size};
-use perfring_consumer::{AttachError, Layout, Policy, RingFile};
+use crate::producer::policy_of;
+use perfring_consumer::{AttachError, Layout, RingFile};
 use perfring_producer::{CreateError, Home, Options, RecordType, ReserveError, create};
 use perfring_telemetry::names::{self, AttributeName};
 use perfring_telemetry::types::tagged::{Key, TaggedWriter};
 use perfring_telemetry::types::{Class, Field, Shape};
 use perfring_telemetry::{FIRST, Log, Resource, Signal, Sink, SinkError, options};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyString};
 use std::time::{Duration, SystemTime};
@@ -76,14 +76,7 @@ impl LogSink {
         mode: u32,
         resource: Vec<(String, String)>,
     ) -> PyResult<Self> {
-        let policy = match policy {
-            "overwrite" => Policy::Overwrite,
-            "drop" => Policy::Drop,
-            other => {
-                let text = format!("policy is \"overwrite\" or \"drop\", not {other:?}");
-                return Err(PyValueError::new_err(text));
-            }
-        };
+        let policy = policy_of(policy)?;
         let small = Options::many().types_size;
         let options = Options { size: size.0, policy, mode, types_size: small, ..options() };
         let mut told = Resource::here();

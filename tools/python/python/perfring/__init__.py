@@ -27,6 +27,7 @@ from ._native import (
     stat,
 )
 from ._producer import Producer
+from ._set import Merge, Merged, Pruned, Ring, RingFailed, RingGone, RingSet
 
 __all__ = [
     "BYTES",
@@ -40,12 +41,19 @@ __all__ = [
     "Forked",
     "Full",
     "Lost",
+    "Merge",
+    "Merged",
     "Observer",
     "PerfringError",
     "Producer",
     "ProducerBatch",
+    "Pruned",
     "Record",
     "Reservation",
+    "Ring",
+    "RingFailed",
+    "RingGone",
+    "RingSet",
     "Saved",
     "Snapshot",
     "TooLarge",
