@@ -189,7 +189,7 @@ impl Merge {
     /// The next item whose time has come, or ``None`` if there is none in so many seconds.
     ///
     /// What was read before is released by this call.
-    #[pyo3(signature = (timeout=Timeout::NOW))]
+    #[pyo3(signature = (timeout=Timeout::NOW), text_signature = "($self, timeout=0.0)")]
     fn read<'py>(&self, py: Python<'py>, timeout: Timeout) -> PyResult<Option<Bound<'py, Merged>>> {
         self.next(py, timeout)
     }
@@ -197,7 +197,7 @@ impl Merge {
     /// Up to ``max`` items whose time has come; waits for the first one only.
     ///
     /// What was read before is released by this call.
-    #[pyo3(signature = (max=None, *, timeout=Timeout::NOW))]
+    #[pyo3(signature = (max=None, *, timeout=Timeout::NOW), text_signature = "($self, max=None, *, timeout=0.0)")]
     fn drain<'py>(
         &self,
         py: Python<'py>,
@@ -222,7 +222,7 @@ impl Merge {
     }
 
     /// Items as they come, until there is none for so many seconds; ``None``: for ever.
-    #[pyo3(signature = (timeout=Timeout::NEVER))]
+    #[pyo3(signature = (timeout=Timeout::NEVER), text_signature = "($self, timeout=None)")]
     fn items(slf: Py<Self>, timeout: Timeout) -> MergeItems {
         MergeItems { merge: slf, timeout }
     }

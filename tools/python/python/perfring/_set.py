@@ -63,8 +63,8 @@ class Merge(_native.Merge):
     As the consumer of each ring, it releases what it gave when the next read begins (``read``,
     ``drain`` or the next turn of an iteration): a process that dies meanwhile leaves it in the
     ring, and whoever reads next gets it again. ``close`` and the end of a ``with`` release it, but
-    for a ``with`` that is left by an exception. With ``observe`` everything stays where it is for others,
-    and what a ring overwrites meanwhile is told as `Lost`.
+    for a ``with`` that is left by an exception. With ``observe`` everything stays where it is for
+    others, and what a ring overwrites meanwhile is told as `Lost`.
 
     Args:
         dir: The directory. It need not be there yet.

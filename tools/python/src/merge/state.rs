@@ -364,7 +364,8 @@ impl Rings {
     }
 
     pub(super) fn names(&self) -> Vec<String> {
-        let mut names: Vec<_> = self.rings.values().map(|ring| ring.name.to_string()).collect();
+        let stay = self.rings.values().filter(|ring| !ring.leaves);
+        let mut names: Vec<_> = stay.map(|ring| ring.name.to_string()).collect();
         names.sort();
         names
     }
