@@ -389,8 +389,8 @@ def test_a_wait_answers_ctrl_c(rings: RingSet) -> None:
         from perfring import Merge
 
         merge = Merge(sys.argv[1])
-        print("waits", flush=True)
         try:
+            print("waits", flush=True)
             merge.read(None)
         except KeyboardInterrupt:
             print("answered", flush=True)
