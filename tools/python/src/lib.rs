@@ -20,6 +20,7 @@ mod reservation;
 mod set;
 mod snapshot;
 mod stat;
+mod types;
 mod wait;
 
 use pyo3::prelude::*;
@@ -42,6 +43,7 @@ mod _native {
         set::RingSet,
         snapshot::Snapshot,
         stat::stat,
+        types::{_describe, RecordType, TypeTable},
     };
 
     #[pymodule_init]
