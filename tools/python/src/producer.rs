@@ -475,16 +475,7 @@ impl Producer {
         mode: u32,
         types_size: Size,
     ) -> PyResult<()> {
-        let policy = match policy {
-            "drop" => Policy::Drop,
-            "overwrite" => Policy::Overwrite,
-            other => return Err(choice("policy", other, "\"drop\" or \"overwrite\"")),
-        };
-        let evict = match evict {
-            "exact" => Evict::Exact,
-            "half" => Evict::Half,
-            other => return Err(choice("evict", other, "\"exact\" or \"half\"")),
-        };
+        let (policy, evict) = (policy_of(policy)?, evict_of(evict)?);
         let options = Options {
             size: size.0,
             policy,
@@ -748,6 +739,22 @@ impl Producer {
         let closed = if self.closed(py) { ", closed" } else { "" };
         let kind = self.shared.layout.producers.name();
         format!("<perfring.Producer {} ({}, {kind}{closed})>", self.path(), self.policy())
+    }
+}
+
+pub(crate) fn policy_of(given: &str) -> PyResult<Policy> {
+    match given {
+        "drop" => Ok(Policy::Drop),
+        "overwrite" => Ok(Policy::Overwrite),
+        other => Err(choice("policy", other, "\"drop\" or \"overwrite\"")),
+    }
+}
+
+pub(crate) fn evict_of(given: &str) -> PyResult<Evict> {
+    match given {
+        "exact" => Ok(Evict::Exact),
+        "half" => Ok(Evict::Half),
+        other => Err(choice("evict", other, "\"exact\" or \"half\"")),
     }
 }
 

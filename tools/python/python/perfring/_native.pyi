@@ -1,6 +1,7 @@
 from builtins import type as _type
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from os import PathLike
+from pathlib import Path
 from types import TracebackType
 from typing import (
     Any,
@@ -283,3 +284,142 @@ class TypeTable:
     def __iter__(self) -> Iterator[RecordType]: ...
 
 def _describe(spec: str) -> RecordType: ...
+
+@final
+class _LogSink:
+    def __new__(
+        cls,
+        path: _Path,
+        size: int | str,
+        policy: str,
+        mode: int,
+        resource: Sequence[tuple[str, str]],
+    ) -> Self: ...
+    def emit(
+        self,
+        severity: int,
+        level: str,
+        body: str,
+        logger: str | None,
+        file: str | None,
+        line: int | None,
+        function: str | None,
+        thread: int | None,
+        thread_name: str | None,
+        created: float,
+        trace_id: bytes | None,
+        span_id: bytes | None,
+        more: dict[str, object] | None,
+        /,
+    ) -> bool: ...
+    @property
+    def dropped(self) -> int: ...
+    @property
+    def max_len(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def other_shape(self) -> bool: ...
+    @property
+    def policy(self) -> str: ...
+
+@final
+class Merged:
+    __match_args__: tuple[Literal["ring"], Literal["item"]]
+    @property
+    def ring(self) -> str: ...
+    @property
+    def item(self) -> Record | Lost | RingGone | RingFailed: ...
+    @property
+    def time(self) -> int: ...
+    @property
+    def late(self) -> int: ...
+
+@final
+class RingGone:
+    __match_args__: tuple[Literal["path"]]
+    @property
+    def path(self) -> str: ...
+    @property
+    def uuid(self) -> str: ...
+
+@final
+class RingFailed:
+    __match_args__: tuple[Literal["path"], Literal["why"]]
+    @property
+    def path(self) -> str: ...
+    @property
+    def why(self) -> str: ...
+    @property
+    def again(self) -> bool: ...
+
+@disjoint_base
+class Merge:
+    def __new__(
+        cls,
+        dir: _Path,
+        delay: float = 0.1,
+        *,
+        observe: bool = False,
+        start: Literal["oldest", "latest"] = "oldest",
+        name: str | None = None,
+    ) -> Self: ...
+    def read(self, timeout: float | None = 0.0) -> Merged | None: ...
+    def drain(self, max: int | None = None, *, timeout: float | None = 0.0) -> list[Merged]: ...
+    def items(self, timeout: float | None = None) -> Iterator[Merged]: ...
+    def __iter__(self) -> Iterator[Merged]: ...
+    @property
+    def rings(self) -> list[str]: ...
+    @property
+    def figures(self) -> dict[str, int]: ...
+    @property
+    def dir(self) -> Path: ...
+    @property
+    def closed(self) -> bool: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        _value: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None: ...
+
+@disjoint_base
+class RingSet:
+    def __new__(
+        cls,
+        dir: _Path | None = None,
+        *,
+        mode: int = 0o700,
+        trust: Literal["mine", "anybody"] = "mine",
+    ) -> Self: ...
+    @staticmethod
+    def default_dir() -> Path: ...
+    @property
+    def dir(self) -> Path: ...
+    def _ready(
+        self,
+        name: str,
+        *,
+        size: int | str,
+        policy: str,
+        shared: bool,
+        slots: int,
+        time: bool,
+        evict: str,
+        mode: int,
+        types_size: int | str,
+    ) -> Path: ...
+    def _list(
+        self,
+    ) -> tuple[list[tuple[str, Path, str, str, bool, int, bool]], list[tuple[Path, str]]]: ...
+    def _prune(
+        self,
+        *,
+        dead_for: float,
+        keep: int,
+        max_bytes: int | str | None,
+        flight_recorders: bool,
+        plan: bool,
+    ) -> list[tuple[str, Path, bool, str, int]]: ...
