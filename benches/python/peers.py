@@ -88,7 +88,9 @@ def table(results: list[Result]) -> None:
 def costs(size: int) -> None:
     """Says what the check is, in the figures."""
     single, batched = cost(size)
-    in_batches = "without numpy nothing in batches" if batched is None else f"{batched:.1f} in numpy"
+    in_batches = (
+        "without numpy nothing in batches" if batched is None else f"{batched:.1f} in numpy"
+    )
     print(f"of it, comparing every byte takes the reader {single:.0f} ns a record, {in_batches}")
 
 
