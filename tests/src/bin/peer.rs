@@ -1,7 +1,8 @@
 //! The other end of a ring of which a program in another language has one end.
 //!
 //! `peer write POLICY TYPE RECORDS RING` makes the ring, says `ready`, waits for a line, publishes
-//! numbered records (in a drop ring it waits for space) and says what it wrote.
+//! numbered records and says what it wrote. In a drop ring it waits for space; in an overwrite ring
+//! it stops half-way, says `half` and waits for a line, so that a reader can be sure to be late.
 //! `peer read POLICY TYPE RECORDS RING` says `ready`, reads until so many records have come or were
 //! told lost, and says how many of each there were, and the sum of the numbers that came.
 //!
@@ -58,9 +59,12 @@ fn write(policy: Policy, pod: bool, records: u64, ring: &str) -> Outcome {
     let options = Options { policy, size: SIZE, ..Options::default() };
     let mut producer = Producer::create(ring, &options)?;
     producer.register(&Quote::SCHEMA)?;
-    say("ready")?;
-    std::io::stdin().read_line(&mut String::new())?;
+    let stop = |what: &str| say(what).and_then(|()| std::io::stdin().read_line(&mut String::new()));
+    stop("ready")?;
     for number in 0..records {
+        if policy == Policy::Overwrite && number == records / 2 {
+            stop("half")?;
+        }
         if pod {
             let quote = Quote::of(number);
             producer.publish_timeout(Quote::SCHEMA.id, bytemuck::bytes_of(&quote), PATIENCE)?;
