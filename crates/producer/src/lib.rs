@@ -272,6 +272,28 @@ impl Producer {
         Ok(())
     }
 
+    /// Waits until a record of `len` bytes fits, for at most `timeout`. Returns whether it does: if
+    /// not, nothing was refused, and nothing is counted. For who waits in slices, to look at
+    /// something else in between.
+    ///
+    /// ```
+    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # use std::time::Duration;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let mut producer = Producer::create(dir.path().join("ring"), &Options { size: 4096, ..Options::default() })?;
+    /// assert!(producer.wait_for_room(4000, Duration::ZERO)?);
+    /// producer.publish(RecordType::BYTES, &[0; 4000])?;
+    /// assert!(!producer.wait_for_room(4000, Duration::from_millis(1))?); // nobody reads
+    /// assert_eq!(producer.book().refused.total().records, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What no waiting mends: see [`ReserveError`]; it is counted.
+    pub fn wait_for_room(&mut self, len: usize, timeout: Duration) -> Result<bool, ReserveError> {
+        self.inner.wait_for_room(len, timeout)
+    }
+
     /// A batch: its records are held back, and published by one store when it ends.
     ///
     /// ```

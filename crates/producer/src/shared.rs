@@ -125,6 +125,33 @@ impl SharedProducer {
         self.inner.reserve_timeout(kind, len, timeout)
     }
 
+    /// As [`SharedProducer::reserve_timeout`], but that there is no space in time is an outcome:
+    /// `None`, and nothing is counted. For who waits in slices, or has another way.
+    ///
+    /// ```
+    /// # use perfring_producer::{Options, RecordType, SharedProducer};
+    /// # use std::time::Duration;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = Options { size: 4096, ..Options::many() };
+    /// # let producer = SharedProducer::create(dir.path().join("ring"), &options)?;
+    /// producer.publish(RecordType::BYTES, &[0; 4000])?;
+    /// let offered = producer.offer_timeout(RecordType::BYTES, 4000, Duration::from_millis(1))?;
+    /// assert!(offered.is_none()); // nobody reads
+    /// assert_eq!(producer.refused().total().records, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What no waiting mends: see [`ReserveError`]; it is counted.
+    pub fn offer_timeout(
+        &self,
+        kind: RecordType,
+        len: usize,
+        timeout: Duration,
+    ) -> Result<Option<SharedReservation<'_>>, ReserveError> {
+        self.inner.offer_timeout(kind, len, timeout)
+    }
+
     /// Publishes one record, waiting as [`SharedProducer::reserve_timeout`] does.
     ///
     /// # Errors
@@ -163,6 +190,15 @@ impl SharedProducer {
     #[inline]
     pub fn batch(&self, bytes: usize) -> Result<SharedBatch<'_>, ReserveError> {
         self.inner.batch(bytes)
+    }
+
+    /// As [`SharedProducer::batch`], but that there is no room now is an outcome: `None`, and nothing
+    /// is counted. For who then publishes the records one by one.
+    ///
+    /// # Errors
+    /// What no waiting mends: see [`ReserveError`]; it is counted.
+    pub fn offer_batch(&self, bytes: usize) -> Result<Option<SharedBatch<'_>>, ReserveError> {
+        self.inner.offer_batch(bytes)
     }
 
     /// What producers in this slot have committed since the ring was made.

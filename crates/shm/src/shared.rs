@@ -246,16 +246,44 @@ impl MappedShared {
         len: usize,
         timeout: Duration,
     ) -> Result<SharedReservation<'_>, ReserveError> {
-        let reserved = self.wait_for(len, timeout, || self.try_reserve(kind, len))?;
+        let reserved = self.wait_for(timeout, len, || self.try_reserve(kind, len));
+        let reserved = reserved.map_err(|refusal| self.refused(refusal, len))?;
         Ok(SharedReservation { owner: self, reserved })
+    }
+
+    /// As [`MappedShared::reserve_timeout`], but that there is no space in time is an outcome:
+    /// `None`, and nothing is counted, as the caller has another way.
+    ///
+    /// # Errors
+    /// What no waiting mends: see [`ReserveError`]; it is counted.
+    pub fn offer_timeout(
+        &self,
+        kind: RecordType,
+        len: usize,
+        timeout: Duration,
+    ) -> Result<Option<SharedReservation<'_>>, ReserveError> {
+        let reserved = self.wait_for(timeout, len, || self.try_reserve(kind, len));
+        let reserved = self.offered(reserved, len)?;
+        Ok(reserved.map(|reserved| SharedReservation { owner: self, reserved }))
+    }
+
+    fn offered<T>(&self, got: Result<T, Refusal>, len: usize) -> Result<Option<T>, ReserveError> {
+        match got {
+            Ok(got) => Ok(Some(got)),
+            Err(refusal @ (Refusal::TooLarge { .. } | Refusal::Corrupt { .. })) => {
+                Err(self.refused(refusal, len))
+            }
+            Err(_) if self.children.forked() => Err(ReserveError::Forked),
+            Err(_) => Ok(None),
+        }
     }
 
     fn wait_for<T>(
         &self,
-        len: usize,
         timeout: Duration,
+        len: usize,
         mut attempt: impl FnMut() -> Result<T, Refusal>,
-    ) -> Result<T, ReserveError> {
+    ) -> Result<T, Refusal> {
         let since = Instant::now();
         let mut nap = NAP;
         loop {
@@ -265,7 +293,7 @@ impl MappedShared {
             };
             let left = timeout.saturating_sub(since.elapsed());
             if left.is_zero() || self.children.forked() {
-                return Err(self.refused(refusal, len));
+                return Err(refusal);
             }
             match refusal {
                 Refusal::Full => self.wait_for_space(len, left),
@@ -273,9 +301,7 @@ impl MappedShared {
                     std::thread::sleep(nap.min(left));
                     nap = (nap * 2).min(futex::SLICE / 10);
                 }
-                Refusal::TooLarge { .. } | Refusal::Corrupt { .. } => {
-                    return Err(self.refused(refusal, len));
-                }
+                Refusal::TooLarge { .. } | Refusal::Corrupt { .. } => return Err(refusal),
             }
         }
     }
@@ -303,17 +329,34 @@ impl MappedShared {
     /// See [`ReserveError`]; the refusal is counted, as one record.
     #[inline]
     pub fn batch(&self, bytes: usize) -> Result<SharedBatch<'_>, ReserveError> {
-        // Of one record that takes so much, stamp and all.
-        let len = bytes.saturating_sub(HEADER_LEN as usize + self.layout().stamp_len());
+        match self.try_reserve_group(bytes) {
+            Ok(group) => Ok(SharedBatch { owner: self, group, wake: Wake::Auto }),
+            Err(refusal) => Err(self.refused(refusal, self.len_of_group(bytes))),
+        }
+    }
+
+    /// As [`MappedShared::batch`], but that there is no room now is an outcome: `None`, and nothing
+    /// is counted, as the caller has another way.
+    ///
+    /// # Errors
+    /// What no waiting mends: see [`ReserveError`]; it is counted.
+    pub fn offer_batch(&self, bytes: usize) -> Result<Option<SharedBatch<'_>>, ReserveError> {
+        let group = self.offered(self.try_reserve_group(bytes), self.len_of_group(bytes))?;
+        Ok(group.map(|group| SharedBatch { owner: self, group, wake: Wake::Auto }))
+    }
+
+    /// The payload of one record that takes so much, stamp and all.
+    fn len_of_group(&self, bytes: usize) -> usize {
+        bytes.saturating_sub(HEADER_LEN as usize + self.layout().stamp_len())
+    }
+
+    #[inline]
+    fn try_reserve_group(&self, bytes: usize) -> Result<Group, Refusal> {
         if self.children.forked() {
-            return Err(ReserveError::Forked);
+            return Err(Refusal::Full); // told apart in `refused`
         }
         let (at, now) = (self.map.shared(), self.now());
-        let group = self.writer.borrow_mut().try_reserve_group(at, &self.peers, bytes as u64, now);
-        match group {
-            Ok(group) => Ok(SharedBatch { owner: self, group, wake: Wake::Auto }),
-            Err(refusal) => Err(self.refused(refusal, len)),
-        }
+        self.writer.borrow_mut().try_reserve_group(at, &self.peers, bytes as u64, now)
     }
 
     /// The stamps' clock, before the lock is taken: who waits for it is stamped as of the time

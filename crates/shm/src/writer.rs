@@ -138,13 +138,7 @@ impl MappedWriter {
         if self.children.forked() {
             return None;
         }
-        let reserved = if len < self.writer.plain_end() {
-            self.writer.try_reserve(self.map.ring(), kind, len)
-        } else {
-            let now = self.now();
-            self.writer.try_reserve_at(self.map.ring(), kind, len, now)
-        };
-        let reserved = reserved.ok()?;
+        let reserved = self.try_any(kind, len).ok()?;
         // SAFETY: the writer is this mirror's and just made the reservation.
         unsafe { self.map.zero_last_word(&reserved) };
         Some(Reservation { owner: self, reserved, head: Head::Publish })
@@ -167,20 +161,33 @@ impl MappedWriter {
         }
         let reserved = loop {
             // Here and not where it waits: what is reserved is then known where it is used.
-            let tried = if len < self.writer.plain_end() {
-                self.writer.try_reserve(self.map.ring(), kind, len)
-            } else {
-                let now = self.now();
-                self.writer.try_reserve_at(self.map.ring(), kind, len, now)
-            };
-            match tried {
+            match self.try_any(kind, len) {
                 Ok(reserved) => break reserved,
-                Err(refusal) => self.wait_to_reserve(refusal, kind, len, timeout)?,
+                Err(refusal) => {
+                    let waited = self.wait_to_reserve(refusal, kind, len, timeout);
+                    waited.map_err(|refusal| self.refused(refusal, len))?;
+                }
             }
         };
         // SAFETY: the writer is this mirror's and just made the reservation.
         unsafe { self.map.zero_last_word(&reserved) };
         Ok(Reservation { owner: self, reserved, head: Head::Publish })
+    }
+
+    /// Waits until a record of `len` bytes fits, for at most `timeout`. Returns whether it does;
+    /// if not, nothing is counted.
+    ///
+    /// # Errors
+    /// What no waiting mends: see [`ReserveError`]; it is counted.
+    pub fn wait_for_room(&mut self, len: usize, timeout: Duration) -> Result<bool, ReserveError> {
+        if self.children.forked() {
+            return Err(ReserveError::Forked);
+        }
+        match self.wait_to_reserve(Refusal::Full, RecordType::BYTES, len, timeout) {
+            Ok(()) => Ok(true),
+            Err(Refusal::Full) => Ok(false),
+            Err(refusal) => Err(self.refused(refusal, len)),
+        }
     }
 
     /// The ring is full: spins for the time that a keen consumer takes, then sleeps. When it
@@ -193,7 +200,7 @@ impl MappedWriter {
         kind: RecordType,
         len: usize,
         timeout: Duration,
-    ) -> Result<(), ReserveError> {
+    ) -> Result<(), Refusal> {
         let since = Instant::now();
         let mut spun = 0;
         while refusal == Refusal::Full {
@@ -215,7 +222,7 @@ impl MappedWriter {
                 Err(again) => refusal = again,
             }
         }
-        Err(self.refused(refusal, len))
+        Err(refusal)
     }
 
     fn wait_for_space(&mut self, len: usize, limit: Duration) {
@@ -238,6 +245,17 @@ impl MappedWriter {
     pub fn batch(&mut self) -> Batch<'_> {
         self.writer.begin_batch(self.map.ring());
         Batch { owner: self, wake: Wake::Auto }
+    }
+
+    /// Space for a record whose last word is still to be zeroed; what is refused is not counted.
+    #[inline(always)]
+    fn try_any(&mut self, kind: RecordType, len: usize) -> Result<Reserved, Refusal> {
+        if len < self.writer.plain_end() {
+            self.writer.try_reserve(self.map.ring(), kind, len)
+        } else {
+            let now = self.now();
+            self.writer.try_reserve_at(self.map.ring(), kind, len, now)
+        }
     }
 
     #[inline(always)]
@@ -485,6 +503,30 @@ impl Batch<'_> {
             self.owner.writer.commit(self.owner.map.ring(), reserved, payload.len());
         }
         Ok(())
+    }
+
+    /// As [`Batch::push`], but a full ring is an outcome: `false`, and nothing is counted, as the
+    /// caller has another way.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the refusal is counted.
+    #[inline]
+    pub fn offer(&mut self, kind: RecordType, payload: &[u8]) -> Result<bool, ReserveError> {
+        if self.owner.children.forked() {
+            return Err(ReserveError::Forked);
+        }
+        match self.owner.try_any(kind, payload.len()) {
+            Ok(reserved) => {
+                // SAFETY: the writer is this mirror's and just made the reservation.
+                unsafe { self.owner.map.zero_last_word(&reserved) };
+                // SAFETY: as above, of this length; it is committed with the payload in.
+                unsafe { self.owner.map.fill(&reserved, payload) };
+                self.owner.writer.commit(self.owner.map.ring(), reserved, payload.len());
+                Ok(true)
+            }
+            Err(Refusal::Full) => Ok(false),
+            Err(refusal) => Err(self.owner.refused(refusal, payload.len())),
+        }
     }
 
     /// Space for one record of the batch, in place.

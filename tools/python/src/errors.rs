@@ -2,7 +2,7 @@
 //! kind, what a caller got wrong a `ValueError` or `TypeError`, the rest is of `perfring` itself.
 
 use perfring_consumer::{AttachError, Corrupt};
-use perfring_producer::{CreateError, Home, OpenError, ReserveError};
+use perfring_producer::{CreateError, Home, ReserveError};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -12,9 +12,7 @@ use std::io;
 /// A class of `perfring._errors`.
 fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
-    let module = MODULE.get_or_try_init(py, || {
-        py.import("perfring._errors").map(Bound::unbind)
-    })?;
+    let module = MODULE.get_or_try_init(py, || py.import("perfring._errors").map(Bound::unbind))?;
     module.bind(py).getattr(name)
 }
 
@@ -99,15 +97,6 @@ pub(crate) fn attach(py: Python<'_>, error: &AttachError) -> PyErr {
         }
         AttachError::Clock { .. } => named(py, "PerfringError", text),
         _ => named(py, "BadRing", text),
-    }
-}
-
-/// A ring could not be made, or not be attached to.
-pub(crate) fn open(py: Python<'_>, error: &OpenError) -> PyErr {
-    match error {
-        OpenError::Create(error) => create(py, error),
-        OpenError::Attach(error) => attach(py, error),
-        _ => named(py, "PerfringError", error.to_string()),
     }
 }
 

@@ -5,7 +5,19 @@
 //! `memory.rs`, the only file with unsafe code.
 #![deny(unsafe_code)]
 
+mod batch;
+mod consumer;
 mod errors;
+mod fork;
+mod kind;
+mod memory;
+mod producer;
+mod reader;
+mod record;
+mod reservation;
+mod snapshot;
+mod stat;
+mod wait;
 
 use pyo3::prelude::*;
 
@@ -14,8 +26,21 @@ use pyo3::prelude::*;
 mod _native {
     use super::*;
 
+    #[pymodule_export]
+    use super::{
+        batch::Batch,
+        consumer::{Consumer, Observer},
+        fork::_forked,
+        producer::Producer,
+        record::{Lost, Record},
+        reservation::{ProducerBatch, Reservation},
+        snapshot::Snapshot,
+        stat::stat,
+    };
+
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        module.add("__version__", env!("CARGO_PKG_VERSION"))
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("BYTES", perfring_producer::RecordType::BYTES.get())
     }
 }

@@ -1,0 +1,107 @@
+"""Readers: the consumer and observers."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import NamedTuple, NoReturn
+
+from . import _native
+
+
+class Saved(NamedTuple):
+    """Where an observer would go on: for `Observer`'s ``start``, also in another process."""
+
+    pos: int
+    """The position of the next record."""
+    records: int
+    """Records that stood before it since the ring was made."""
+    bytes: int
+    """Bytes that these took."""
+
+
+class Consumer(_native.Consumer):
+    """The one consumer of a ring. A new one goes on where the last one was done.
+
+    Of a drop ring, records are borrowed: a `Record` is a view of the ring, and its space goes back
+    to the producer when the record and all that was made of it are gone (a ``memoryview``, an
+    array). Of an overwrite ring they are copies, and the place is saved in the file.
+
+    Iteration waits for ever; ``items(timeout)`` for at most so many seconds for each item, and
+    ``async for`` without holding the event loop up. What is lost is told in its place, as a `Lost`.
+
+    Example:
+        >>> import perfring
+        >>> producer = perfring.Producer.create(tmp / "ring")
+        >>> producer.publish(b"hello")
+        True
+        >>> with perfring.Consumer(tmp / "ring") as consumer:
+        ...     for item in consumer.items(timeout=0):
+        ...         match item:
+        ...             case perfring.Record():
+        ...                 print(bytes(item))
+        ...             case perfring.Lost():
+        ...                 print(item.records, "lost:", item.cause)
+        b'hello'
+    """
+
+    def __aiter__(self) -> AsyncIterator[_native.Record | _native.Lost]:
+        """Items as they come, for ever."""
+        return _items(self)
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse: a consumer belongs to its process."""
+        raise TypeError(
+            "a Consumer belongs to this process: hand the path to the other one, and attach there"
+        )
+
+
+class Observer(_native.Observer):
+    """Watches a ring, read-only, which nobody can tell. Any number at a time.
+
+    Every record is a copy that was checked to be whole. An observer that is too slow is lapped: it
+    gets a `Lost` with the exact number of records, and goes on from the oldest one.
+
+    Example:
+        >>> import perfring
+        >>> producer = perfring.Producer.create(tmp / "ring", policy="overwrite")
+        >>> observer = perfring.Observer(tmp / "ring", "latest")
+        >>> producer.publish(b"news")
+        True
+        >>> bytes(observer.read())
+        b'news'
+        >>> later = perfring.Observer(tmp / "ring", observer.saved)  # goes on there
+        >>> later.read() is None
+        True
+    """
+
+    @property
+    def saved(self) -> Saved:
+        """Where this observer would go on."""
+        return Saved(*self._saved)
+
+    def __aiter__(self) -> AsyncIterator[_native.Record | _native.Lost]:
+        """Items as they come, for ever."""
+        return _items(self)
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse: an observer belongs to its process."""
+        raise TypeError(
+            "an Observer belongs to this process: hand the path to the other one, and open it there"
+        )
+
+
+async def _items(
+    reader: _native.Consumer | _native.Observer,
+) -> AsyncIterator[_native.Record | _native.Lost]:
+    """What comes, while the event loop goes on.
+
+    A thread of the loop's executor waits: a fifth of a second at a time, so that a cancelled task
+    does not leave one behind for long.
+    """
+    loop = asyncio.get_running_loop()
+    while True:
+        item = reader.read()
+        if item is not None:
+            yield item
+            del item  # or its space would stay taken while this waits
+        elif not await loop.run_in_executor(None, reader.wait, 0):
+            await loop.run_in_executor(None, reader.wait, 0.2)

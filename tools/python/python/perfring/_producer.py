@@ -1,0 +1,81 @@
+"""The producer."""
+
+from os import PathLike
+from typing import Literal, NoReturn, Self
+
+from . import _native
+
+
+class Producer(_native.Producer):
+    """Publishes records into a ring.
+
+    ``Producer(path)`` attaches to a ring, `Producer.create` makes one first. The ring says whether
+    it is for one producer at a time or for many; one object does for both, and threads can share
+    it. It is a context manager; `close` frees the place for the next producer.
+
+    Example:
+        >>> import perfring
+        >>> with perfring.Producer.create(tmp / "ticks") as producer:
+        ...     producer.publish(b"copied in")
+        ...     with producer.reserve(8) as view:  # in the ring, in place
+        ...         view[:] = b"in place"
+        True
+        >>> [bytes(record) for record in perfring.Snapshot(tmp / "ticks")]
+        [b'copied in', b'in place']
+    """
+
+    @classmethod
+    def create(
+        cls,
+        path: str | PathLike[str],
+        *,
+        size: int | str = "1M",
+        policy: Literal["drop", "overwrite"] = "drop",
+        shared: bool = False,
+        slots: int = 64,
+        time: bool = False,
+        evict: Literal["exact", "half"] = "exact",
+        mode: int = 0o600,
+        types_size: int | str = "64K",
+        name: str | None = None,
+    ) -> Self:
+        """Make a ring and attach to it.
+
+        Args:
+            path: Where: a file, best on a tmpfs; text that begins with ``shm:`` names a POSIX
+                segment.
+            size: Bytes of the data area, a power of two of at least a page; ``"64K"``, ``"16M"``
+                and ``"1G"`` are understood.
+            policy: What a full ring does: ``"drop"`` refuses the new record, ``"overwrite"`` lets
+                the oldest go (a flight recorder).
+            shared: Whether many producers attach at a time, in any processes.
+            slots: The most producers of a shared ring at a time.
+            time: Whether each record is stamped, in ns of ``CLOCK_BOOTTIME``.
+            evict: How an overwrite ring makes room: record by record, or by halves (cheaper).
+            mode: The file's mode bits, whatever the umask.
+            types_size: Bytes of the table of record types.
+            name: Who attaches, as ``perfring stat`` shows it; the script's name without it.
+
+        Raises:
+            FileExistsError: There is something by this name: attach to it, or remove it.
+            OSError: With ``ENOSPC`` if there is no room for all of the ring; and others.
+            ValueError: A size, a mode or a number that cannot be.
+        """
+        _native.Producer._make(
+            path,
+            size=size,
+            policy=policy,
+            shared=shared,
+            slots=slots,
+            time=time,
+            evict=evict,
+            mode=mode,
+            types_size=types_size,
+        )
+        return cls(path, name=name)
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse: a producer belongs to its process."""
+        raise TypeError(
+            "a Producer belongs to this process: hand the path to the other one, and attach there"
+        )

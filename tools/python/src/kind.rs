@@ -1,0 +1,78 @@
+//! What Python gives for a path, a size, and a record's type.
+
+use perfring_producer::{Home, RecordType};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use std::path::PathBuf;
+
+/// A record's type: a number, or anything with an `id`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kind(pub(crate) RecordType);
+
+impl Kind {
+    pub(crate) const BYTES: Kind = Kind(RecordType::BYTES);
+}
+
+impl<'py> FromPyObject<'_, 'py> for Kind {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let number = match given.extract::<u64>() {
+            Ok(number) => number,
+            Err(_) => given.getattr("id").and_then(|id| id.extract()).map_err(|_| {
+                PyTypeError::new_err(
+                    "a record's type is its number, or something with an `id`: a RecordType, or a \
+                     class made by perfring.record",
+                )
+            })?,
+        };
+        let known = u32::try_from(number).ok().and_then(RecordType::new);
+        known.map(Kind).ok_or_else(|| {
+            PyValueError::new_err(format!(
+                "{number} cannot be a record's type: numbers from 4096 are applications', but for \
+                 0x50460000 to 0x5046ffff"
+            ))
+        })
+    }
+}
+
+/// Where a ring is: `str` or `os.PathLike`; one that begins with `shm:` is a named segment.
+pub(crate) struct At(pub(crate) Home);
+
+impl<'py> FromPyObject<'_, 'py> for At {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(text) = given.extract::<&str>() {
+            return Ok(At(Home::from(text)));
+        }
+        let path: PathBuf = given.extract()?;
+        Ok(At(Home::from(path.as_path())))
+    }
+}
+
+/// Bytes: a number, or text such as `"64K"`, `"16M"`, `"1G"`.
+pub(crate) struct Size(pub(crate) u64);
+
+impl<'py> FromPyObject<'_, 'py> for Size {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(bytes) = given.extract::<u64>() {
+            return Ok(Size(bytes));
+        }
+        let text: &str = given.extract()?;
+        let (digits, shift) = match text.trim().char_indices().next_back() {
+            Some((at, 'K' | 'k')) => (&text.trim()[..at], 10),
+            Some((at, 'M' | 'm')) => (&text.trim()[..at], 20),
+            Some((at, 'G' | 'g')) => (&text.trim()[..at], 30),
+            _ => (text.trim(), 0),
+        };
+        let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+        bytes.map(Size).ok_or_else(|| {
+            PyValueError::new_err(format!(
+                "{text:?} is no size: give bytes, or text such as \"64K\", \"16M\" or \"1G\""
+            ))
+        })
+    }
+}

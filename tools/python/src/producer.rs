@@ -1,0 +1,561 @@
+//! The producer: exclusive or shared, as the ring is.
+
+use crate::errors;
+use crate::fork::Process;
+use crate::kind::{At, Kind, Size};
+use crate::memory::{self, Held, Space, Use};
+use crate::reservation::{ProducerBatch, Reservation};
+use crate::wait::{self, Timeout};
+use perfring_consumer::{Observer, Start};
+use perfring_producer::{
+    Count, Evict, Home, Layout, Options, Policy, Producers, RecordType, Refused, ReserveError,
+};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use pyo3::types::PyDict;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A producer, for itself and for what is open of it.
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    process: Process,
+    home: Home,
+    layout: Layout,
+}
+
+struct State {
+    /// `None` once it is closed and nothing is open.
+    held: Option<Held>,
+    closing: bool,
+}
+
+/// Records to be published, in order.
+pub(crate) trait Records {
+    fn len(&self) -> usize;
+    fn get(&self, nth: usize) -> (RecordType, &[u8]);
+}
+
+/// The most bytes of a shared ring that one batch takes.
+const GROUP_MAX: u64 = 32 << 10;
+
+impl Shared {
+    fn new(held: Held, home: Home, layout: Layout) -> Arc<Self> {
+        let state = State { held: Some(held), closing: false };
+        Arc::new(Shared { state: Mutex::new(state), process: Process::this(), home, layout })
+    }
+
+    fn attach(py: Python<'_>, home: Home, name: Option<&str>) -> PyResult<Arc<Self>> {
+        let failed = |error| errors::attach(py, &error);
+        let name = name.map_or_else(|| program(py), |name| Ok(name.to_owned()))?;
+        // Which kind it is for, told without a trace.
+        let producers = match Observer::open(&home, Start::Latest) {
+            Ok(observer) => observer.layout().producers,
+            Err(_) => Producers::One, // attaching says what is wrong
+        };
+        Ok(match producers {
+            Producers::One => {
+                let producer =
+                    perfring_producer::Producer::attach_as(&home, &name).map_err(failed)?;
+                let layout = *producer.layout();
+                Shared::new(Held::one(producer), home, layout)
+            }
+            Producers::Many => {
+                let producer =
+                    perfring_producer::SharedProducer::attach_as(&home, &name).map_err(failed)?;
+                let layout = *producer.layout();
+                Shared::new(Held::many(producer), home, layout)
+            }
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For a thread with the interpreter's lock.
+    fn take(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, State>> {
+        self.process.check(py)?;
+        Ok(self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Does something with the producer, while nothing of an exclusive one is open.
+    pub(crate) fn with<R>(&self, py: Python<'_>, f: impl FnOnce(Use<'_>) -> R) -> PyResult<R> {
+        let mut state = self.take(py)?;
+        let held = state.usable().ok_or_else(|| self.closed(py))?;
+        held.producer().map(f).map_err(|error| memory::still_open(py, error))
+    }
+
+    fn closed(&self, py: Python<'_>) -> PyErr {
+        errors::named(py, "Closed", format!("the producer of {} was closed", self.home))
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Publishes one record. Returns whether there was room for it in time.
+    fn publish(
+        &self,
+        py: Python<'_>,
+        kind: RecordType,
+        bytes: &[u8],
+        timeout: Timeout,
+    ) -> PyResult<bool> {
+        if !timeout.is_now()
+            && let Some(id) = self.reserve_in_time(py, kind, bytes.len(), timeout)?
+        {
+            let mut state = self.take(py)?;
+            if let Some(held) = &mut state.held {
+                if let Some(space) = held.bytes(id) {
+                    space.copy_from_slice(bytes);
+                }
+                held.end(id, Some(bytes.len()));
+            }
+            state.settle();
+            return Ok(true);
+        }
+        let done = self.with(py, |producer| match producer {
+            Use::One(producer) => producer.publish(kind, bytes),
+            Use::Many(producer) => producer.publish(kind, bytes),
+        })?;
+        taken(py, done)
+    }
+
+    /// Waits for space; `None`, with nothing counted, if there is none in time.
+    fn reserve_in_time(
+        &self,
+        py: Python<'_>,
+        kind: RecordType,
+        len: usize,
+        timeout: Timeout,
+    ) -> PyResult<Option<u64>> {
+        self.process.check(py)?;
+        let reserved = wait::slices(py, timeout, |slice| {
+            let mut state = self.lock();
+            let Some(held) = state.usable() else { return Some(Err(None)) };
+            match held.reserve(kind, len, Some(slice.min(Duration::from_millis(20)))) {
+                Ok(Ok(Some(id))) => Some(Ok(Ok(id))),
+                Ok(Ok(None)) => None,
+                Ok(Err(error)) => Some(Ok(Err(error))),
+                Err(still_open) => Some(Err(Some(still_open))),
+            }
+        })?;
+        match reserved {
+            None => Ok(None),
+            Some(Ok(Ok(id))) => Ok(Some(id)),
+            Some(Ok(Err(error))) => Err(errors::reserve(py, error)),
+            Some(Err(None)) => Err(self.closed(py)),
+            Some(Err(Some(still_open))) => Err(memory::still_open(py, still_open)),
+        }
+    }
+
+    /// Publishes many, as batches; returns how many of them there was room for in time.
+    pub(crate) fn publish_all(
+        &self,
+        py: Python<'_>,
+        records: &impl Records,
+        timeout: Timeout,
+    ) -> PyResult<usize> {
+        let (mut next, mut published) = (0, 0);
+        while next < records.len() {
+            let (from, waits) = (next, !timeout.is_now());
+            let done = self.with(py, |producer| match producer {
+                Use::One(producer) => one(producer, records, &mut next, &mut published, waits),
+                Use::Many(producer) => {
+                    many(producer, &self.layout, records, &mut next, &mut published, waits)
+                }
+            })?;
+            done.map_err(|error| errors::reserve(py, error))?;
+            if next == from {
+                // The ring is full: the next record waits, and if it is in vain, the rest goes
+                // the way of records that wait for nobody.
+                let (kind, bytes) = records.get(next);
+                if !self.publish(py, kind, bytes, timeout)? {
+                    return Ok(published + self.publish_rest(py, records, next + 1)?);
+                }
+                (next, published) = (next + 1, published + 1);
+            }
+        }
+        Ok(published)
+    }
+
+    fn publish_rest(&self, py: Python<'_>, records: &impl Records, from: usize) -> PyResult<usize> {
+        let mut published = 0;
+        for nth in from..records.len() {
+            let (kind, bytes) = records.get(nth);
+            published += usize::from(self.publish(py, kind, bytes, Timeout::NOW)?);
+        }
+        Ok(published)
+    }
+
+    /// Ends a reservation whose space nobody sees any more.
+    pub(crate) fn end(&self, py: Python<'_>, id: u64, commit: Option<usize>) -> PyResult<()> {
+        let mut state = self.take(py)?;
+        if let Some(held) = &mut state.held {
+            held.end(id, commit);
+        }
+        state.settle();
+        Ok(())
+    }
+
+    /// The last view of a reservation's space has gone.
+    pub(crate) fn space_is_gone(&self, id: u64) {
+        if !self.process.is_this() {
+            return;
+        }
+        let mut state = self.lock();
+        if let Some(held) = &mut state.held {
+            held.end(id, None);
+        }
+        state.settle();
+    }
+
+    fn close(&self, py: Python<'_>) {
+        if !self.process.is_this() {
+            return;
+        }
+        let mut state = self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+        state.closing = true;
+        state.settle();
+    }
+}
+
+impl State {
+    fn usable(&mut self) -> Option<&mut Held> {
+        if self.closing { None } else { self.held.as_mut() }
+    }
+
+    fn settle(&mut self) {
+        if self.closing && self.held.as_ref().is_some_and(|held| !held.is_open()) {
+            self.held = None;
+        }
+    }
+}
+
+/// As many records as fit, from `next` on; those that do not are lost, or left to wait for.
+fn one(
+    producer: &mut perfring_producer::Producer,
+    records: &impl Records,
+    next: &mut usize,
+    published: &mut usize,
+    waits: bool,
+) -> Result<(), ReserveError> {
+    let mut batch = producer.batch();
+    while *next < records.len() {
+        let (kind, bytes) = records.get(*next);
+        let done = if waits {
+            match batch.offer(kind, bytes)? {
+                true => Ok(()),
+                false => return Ok(()),
+            }
+        } else {
+            batch.push(kind, bytes)
+        };
+        *next += 1;
+        match done {
+            Ok(()) => *published += 1,
+            Err(ReserveError::Full) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// As [`one`], in groups of a shared ring.
+fn many(
+    producer: &perfring_producer::SharedProducer,
+    layout: &Layout,
+    records: &impl Records,
+    next: &mut usize,
+    published: &mut usize,
+    waits: bool,
+) -> Result<(), ReserveError> {
+    let most = GROUP_MAX.min(layout.data_size / 8);
+    while *next < records.len() {
+        let (mut end, mut bytes) = (*next, 0);
+        while end < records.len() {
+            let size = layout.record_size(records.get(end).1.len());
+            if end > *next && bytes + size > most {
+                break;
+            }
+            (end, bytes) = (end + 1, bytes + size);
+        }
+        if end - *next > 1
+            && let Some(mut batch) = producer.offer_batch(bytes as usize)?
+        {
+            while *next < end {
+                let (kind, bytes) = records.get(*next);
+                if !batch.push(kind, bytes) {
+                    break;
+                }
+                (*next, *published) = (*next + 1, *published + 1);
+            }
+            continue;
+        }
+        // One by one: those that fit, and the others are counted each.
+        if waits {
+            return Ok(());
+        }
+        for nth in *next..end {
+            let (kind, bytes) = records.get(nth);
+            *next = nth + 1;
+            match producer.publish(kind, bytes) {
+                Ok(()) => *published += 1,
+                Err(
+                    ReserveError::Full
+                    | ReserveError::Contended { .. }
+                    | ReserveError::Pending { .. },
+                ) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a record was taken; what is no want of room is an exception.
+fn taken(py: Python<'_>, done: Result<(), ReserveError>) -> PyResult<bool> {
+    match done {
+        Ok(()) => Ok(true),
+        Err(ReserveError::Full | ReserveError::Contended { .. } | ReserveError::Pending { .. }) => {
+            Ok(false)
+        }
+        Err(error) => Err(errors::reserve(py, error)),
+    }
+}
+
+/// What a ring shows as the name of who attached: the script, as its process's name would be
+/// `python3` for all.
+pub(crate) fn program(py: Python<'_>) -> PyResult<String> {
+    let argv: Vec<String> = py.import("sys")?.getattr("argv")?.extract().unwrap_or_default();
+    let script = argv.first().map(std::path::Path::new).and_then(|path| path.file_name());
+    let script = script.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    Ok(match script.as_str() {
+        "" | "-c" | "-m" => "python".to_owned(),
+        _ => script,
+    })
+}
+
+/// One row of a contiguous array is a record.
+struct Rows<'a> {
+    kind: RecordType,
+    bytes: &'a [u8],
+    len: usize,
+    rows: usize,
+}
+
+impl Records for Rows<'_> {
+    fn len(&self) -> usize {
+        self.rows
+    }
+
+    fn get(&self, nth: usize) -> (RecordType, &[u8]) {
+        (self.kind, &self.bytes[nth * self.len..(nth + 1) * self.len])
+    }
+}
+
+/// The base of `perfring.Producer`; see `_native.pyi`.
+#[pyclass(frozen, subclass, module = "perfring._native")]
+pub(crate) struct Producer {
+    shared: Arc<Shared>,
+}
+
+#[pymethods]
+impl Producer {
+    /// Attaches to a ring.
+    #[new]
+    #[pyo3(signature = (path, *, name=None))]
+    fn new(py: Python<'_>, path: At, name: Option<&str>) -> PyResult<Self> {
+        Ok(Producer { shared: Shared::attach(py, path.0, name)? })
+    }
+
+    /// Makes a ring.
+    #[staticmethod]
+    #[pyo3(signature = (path, *, size, policy, shared, slots, time, evict, mode, types_size))]
+    #[expect(clippy::too_many_arguments, reason = "keywords, with names, in Python")]
+    fn _make(
+        py: Python<'_>,
+        path: At,
+        size: Size,
+        policy: &str,
+        shared: bool,
+        slots: u32,
+        time: bool,
+        evict: &str,
+        mode: u32,
+        types_size: Size,
+    ) -> PyResult<()> {
+        let policy = match policy {
+            "drop" => Policy::Drop,
+            "overwrite" => Policy::Overwrite,
+            other => return Err(choice("policy", other, "\"drop\" or \"overwrite\"")),
+        };
+        let evict = match evict {
+            "exact" => Evict::Exact,
+            "half" => Evict::Half,
+            other => return Err(choice("evict", other, "\"exact\" or \"half\"")),
+        };
+        let options = Options {
+            size: size.0,
+            policy,
+            evict,
+            producers: if shared { Producers::Many } else { Producers::One },
+            slots,
+            types_size: types_size.0,
+            time,
+            mode,
+            ..Options::default()
+        };
+        perfring_producer::create(path.0, &options).map_err(|error| errors::create(py, &error))
+    }
+
+    #[pyo3(signature = (data, r#type=Kind::BYTES, *, timeout=Timeout::NOW))]
+    fn publish(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        r#type: Kind,
+        timeout: Timeout,
+    ) -> PyResult<bool> {
+        memory::with_buffer(data, |bytes, _| self.shared.publish(py, r#type.0, bytes, timeout))
+    }
+
+    #[pyo3(signature = (array, r#type=Kind::BYTES, *, timeout=Timeout::NOW))]
+    fn publish_array(
+        &self,
+        py: Python<'_>,
+        array: &Bound<'_, PyAny>,
+        r#type: Kind,
+        timeout: Timeout,
+    ) -> PyResult<usize> {
+        memory::with_buffer(array, |bytes, rows| {
+            let len = bytes.len().checked_div(rows).unwrap_or(0);
+            let rows = Rows { kind: r#type.0, bytes, len, rows };
+            self.shared.publish_all(py, &rows, timeout)
+        })
+    }
+
+    #[pyo3(signature = (size, r#type=Kind::BYTES, *, timeout=Timeout::NOW))]
+    fn reserve(
+        &self,
+        py: Python<'_>,
+        size: usize,
+        r#type: Kind,
+        timeout: Timeout,
+    ) -> PyResult<Reservation> {
+        let shared = &self.shared;
+        let waited = match timeout.is_now() {
+            true => None,
+            false => shared.reserve_in_time(py, r#type.0, size, timeout)?,
+        };
+        let mut state = shared.take(py)?;
+        let held = state.usable().ok_or_else(|| shared.closed(py))?;
+        let id = match waited {
+            Some(id) => id,
+            None => match held.reserve(r#type.0, size, None) {
+                Ok(Ok(Some(id))) => id,
+                Ok(Ok(None)) => return Err(errors::reserve(py, ReserveError::Full)),
+                Ok(Err(error)) => return Err(errors::reserve(py, error)),
+                Err(still_open) => return Err(memory::still_open(py, still_open)),
+            },
+        };
+        let Some(bytes) = held.bytes(id) else { return Err(shared.closed(py)) };
+        let space = Space::new(Arc::clone(shared), id, bytes);
+        drop(state); // if the object cannot be made, the space gives itself back
+        Reservation::new(py, Arc::clone(shared), id, size, Py::new(py, space)?)
+    }
+
+    #[pyo3(signature = (*, timeout=Timeout::NOW))]
+    fn batch(&self, timeout: Timeout) -> ProducerBatch {
+        ProducerBatch::new(Arc::clone(&self.shared), timeout)
+    }
+
+    #[getter]
+    fn written(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
+        let written = self.shared.with(py, |producer| match producer {
+            Use::One(producer) => producer.book().written,
+            Use::Many(producer) => producer.written(),
+        })?;
+        Ok((written.records, written.bytes))
+    }
+
+    #[getter]
+    fn refused<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let Refused { full, too_large, contended, pending } =
+            self.shared.with(py, |producer| match producer {
+                Use::One(producer) => producer.book().refused,
+                Use::Many(producer) => producer.refused(),
+            })?;
+        let dict = PyDict::new(py);
+        let causes: [(&str, Count); 4] = [
+            ("full", full),
+            ("too_large", too_large),
+            ("contended", contended),
+            ("pending", pending),
+        ];
+        for (cause, count) in causes {
+            dict.set_item(cause, count.records)?;
+        }
+        Ok(dict)
+    }
+
+    #[getter]
+    fn max_len(&self) -> usize {
+        self.shared.layout.max_len()
+    }
+
+    #[getter]
+    fn path(&self) -> String {
+        self.shared.home.to_string()
+    }
+
+    #[getter]
+    fn policy(&self) -> &'static str {
+        self.shared.layout.policy.name()
+    }
+
+    /// Whether the ring is for many producers.
+    #[getter(shared)]
+    fn is_shared(&self) -> bool {
+        self.shared.layout.producers == Producers::Many
+    }
+
+    #[getter]
+    fn timed(&self) -> bool {
+        self.shared.layout.time
+    }
+
+    #[getter]
+    fn closed(&self, py: Python<'_>) -> bool {
+        // In a forked child it is of no use, which is another thing: what is called says so.
+        self.shared.take(py).is_ok_and(|state| state.closing)
+    }
+
+    fn close(&self, py: Python<'_>) {
+        self.shared.close(py);
+    }
+
+    fn __enter__(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<Self>> {
+        if slf.get().closed(py) {
+            return Err(slf.get().shared.closed(py));
+        }
+        Ok(slf)
+    }
+
+    #[pyo3(signature = (*_exc))]
+    fn __exit__(&self, py: Python<'_>, _exc: &Bound<'_, pyo3::types::PyTuple>) {
+        self.close(py);
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let closed = if self.closed(py) { ", closed" } else { "" };
+        let kind = self.shared.layout.producers.name();
+        format!("<perfring.Producer {} ({}, {kind}{closed})>", self.path(), self.policy())
+    }
+}
+
+fn choice(name: &str, given: &str, choices: &str) -> PyErr {
+    PyValueError::new_err(format!("{name} {given:?} is none: it is {choices}"))
+}

@@ -1,0 +1,479 @@
+//! What consumers and observers have in common: reading, waiting, and records that stay in the ring
+//! for as long as Python has them.
+//!
+//! The consumer of a drop ring is on hold: it reads ahead, and the tail follows once the oldest
+//! record is let go of. That happens in any thread, whenever an object dies; who then cannot have
+//! the reader, as another thread uses it, leaves the rest to that thread.
+
+use crate::batch::{Batch, Builder};
+use crate::errors;
+use crate::fork::Process;
+use crate::memory;
+use crate::record::{Body, Cell, Lost, Origin, Record};
+use crate::wait::{self, Timeout};
+use perfring_consumer::{
+    Anchors, Consumer, Corrupt, Count, Fill, Home, Item, Layout, Mark, Observer, Policy, Types,
+};
+use perfring_producer::RecordType;
+use perfring_types::read::TypeTable;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::time::Duration;
+
+/// How long a waiting consumer spins before it sleeps; and an observer's slice: its own waits don't
+/// end for a signal.
+const SPIN: Duration = Duration::from_micros(50);
+const OBSERVE: Duration = Duration::from_millis(10);
+
+/// What is read from.
+pub(crate) enum Source {
+    Consumer(Consumer),
+    Observer(Observer),
+}
+
+impl Source {
+    #[inline(always)]
+    fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
+        match self {
+            Source::Consumer(consumer) => consumer.read(),
+            Source::Observer(observer) => observer.read(),
+        }
+    }
+
+    pub(crate) fn fill(&self) -> Fill {
+        match self {
+            Source::Consumer(consumer) => consumer.fill(),
+            Source::Observer(observer) => observer.fill(),
+        }
+    }
+
+    pub(crate) fn position(&self) -> u64 {
+        match self {
+            Source::Consumer(consumer) => consumer.position(),
+            Source::Observer(observer) => observer.mark().pos,
+        }
+    }
+
+    pub(crate) fn mark(&self) -> Mark {
+        match self {
+            Source::Consumer(consumer) => consumer.mark(),
+            Source::Observer(observer) => observer.mark(),
+        }
+    }
+
+    fn types(&self) -> Types {
+        match self {
+            Source::Consumer(consumer) => consumer.types(),
+            Source::Observer(observer) => observer.types(),
+        }
+    }
+
+    pub(crate) fn anchors(&self) -> Anchors {
+        match self {
+            Source::Consumer(consumer) => consumer.anchors(),
+            Source::Observer(observer) => observer.anchors(),
+        }
+    }
+
+    /// Returns whether there is something to read, for which it waits at most so long.
+    fn wait(&mut self, slice: Duration) -> bool {
+        match self {
+            Source::Consumer(consumer) => {
+                if consumer.spin(SPIN.min(slice)) {
+                    return true;
+                }
+                if slice > SPIN {
+                    consumer.sleep(slice); // ends for a signal, too
+                }
+                consumer.fill().unread > 0
+            }
+            Source::Observer(observer) => observer.wait(slice.min(OBSERVE)),
+        }
+    }
+}
+
+/// A place up to which all was read, and what keeps the tail from it.
+struct Entry {
+    mark: Mark,
+    cell: Weak<Cell>,
+}
+
+/// A consumer or an observer, for all objects that come from it.
+pub(crate) struct Reader {
+    source: Mutex<Option<Source>>,
+    entries: Mutex<VecDeque<Entry>>,
+    /// A cell has gone since the tail was last moved, or `close` was called.
+    unsettled: AtomicBool,
+    closing: AtomicBool,
+    /// Whether records are pinned.
+    pins: bool,
+    process: Process,
+    home: Home,
+    layout: Layout,
+    table: Mutex<Arc<TypeTable>>,
+}
+
+/// A turn at the source, by one thread.
+pub(crate) struct Turn<'a> {
+    reader: &'a Reader,
+    source: Option<MutexGuard<'a, Option<Source>>>,
+}
+
+impl Turn<'_> {
+    /// `None` if it is closed.
+    pub(crate) fn source(&mut self) -> Option<&mut Source> {
+        if self.reader.closing.load(Ordering::Acquire) {
+            return None;
+        }
+        self.source.as_mut().and_then(|source| source.as_mut())
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        drop(self.source.take());
+        self.reader.settle(); // what others left to this thread
+    }
+}
+
+impl Reader {
+    pub(crate) fn new(mut source: Source) -> Arc<Self> {
+        let (home, layout) = match &mut source {
+            Source::Consumer(consumer) => (consumer.home().clone(), *consumer.layout()),
+            Source::Observer(observer) => (observer.home().clone(), *observer.layout()),
+        };
+        let mut pins = false;
+        if let Source::Consumer(consumer) = &mut source
+            && layout.policy == Policy::Drop
+        {
+            consumer.hold();
+            pins = true;
+        }
+        Arc::new(Reader {
+            source: Mutex::new(Some(source)),
+            entries: Mutex::default(),
+            unsettled: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+            pins,
+            process: Process::this(),
+            home,
+            layout,
+            table: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn home(&self) -> &Home {
+        &self.home
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    fn entries(&self) -> MutexGuard<'_, VecDeque<Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for other threads, of which none holds it for long but to wait.
+    fn turn(&self) -> Turn<'_> {
+        let source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
+        Turn { reader: self, source: Some(source) }
+    }
+
+    /// As [`Reader::turn`], for a thread with the interpreter's lock.
+    pub(crate) fn take_turn(&self, py: Python<'_>) -> PyResult<Turn<'_>> {
+        self.process.check(py)?;
+        let source = match self.source.try_lock() {
+            Ok(source) => source,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                use pyo3::sync::MutexExt;
+                self.source.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
+            }
+        };
+        Ok(Turn { reader: self, source: Some(source) })
+    }
+
+    /// Does something with the source.
+    pub(crate) fn with<R>(&self, py: Python<'_>, f: impl FnOnce(&mut Source) -> R) -> PyResult<R> {
+        let mut turn = self.take_turn(py)?;
+        turn.source().map(f).ok_or_else(|| self.closed(py))
+    }
+
+    fn closed(&self, py: Python<'_>) -> PyErr {
+        errors::named(py, "Closed", format!("the reader of {} was closed", self.home))
+    }
+
+    pub(crate) fn close(&self) {
+        if self.closing.swap(true, Ordering::AcqRel) || !self.process.is_this() {
+            return;
+        }
+        self.unsettled.store(true, Ordering::Release);
+        self.settle();
+    }
+
+    /// A cell was dropped.
+    pub(crate) fn cell_is_gone(&self) {
+        if self.process.is_this() {
+            self.unsettled.store(true, Ordering::Release);
+            self.settle();
+        }
+    }
+
+    /// Moves the tail up to the oldest record that is still held; closes, once there is none. Or
+    /// leaves it to the thread that has the source, which does it when it is done.
+    fn settle(&self) {
+        while self.unsettled.load(Ordering::Acquire) {
+            let mut source = match self.source.try_lock() {
+                Ok(source) => source,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
+            };
+            self.settle_locked(&mut source);
+        }
+    }
+
+    fn settle_locked(&self, source: &mut Option<Source>) {
+        self.unsettled.store(false, Ordering::Release);
+        let mut entries = self.entries();
+        let mut free = None;
+        while let Some(entry) = entries.front()
+            && entry.cell.strong_count() == 0
+        {
+            free = entries.pop_front().map(|entry| entry.mark);
+        }
+        if let (Some(mark), Some(Source::Consumer(consumer))) = (free, &mut *source) {
+            consumer.release_to(&mark);
+        }
+        if entries.is_empty() && self.is_closed() {
+            *source = None;
+        }
+    }
+
+    /// What was read up to now needs not stay, but for what stands before it.
+    fn pass(&self, source: &mut Source, cell: Weak<Cell>) {
+        let mark = source.mark();
+        let mut entries = self.entries();
+        match source {
+            Source::Consumer(consumer) if entries.is_empty() && cell.strong_count() == 0 => {
+                consumer.release_to(&mark);
+            }
+            _ => entries.push_back(Entry { mark, cell }),
+        }
+    }
+
+    /// Before a wait: records that nobody has a view of become copies, as the producer may wait for
+    /// their space while this waits for the producer.
+    fn make_room(&self, source: &mut Option<Source>) {
+        if !self.pins {
+            return;
+        }
+        let mut cells = Vec::new(); // dropped after the entries' lock
+        {
+            let mut entries = self.entries();
+            for entry in entries.iter_mut() {
+                if let Some(cell) = entry.cell.upgrade() {
+                    if cell.leave() {
+                        entry.cell = Weak::new();
+                    }
+                    cells.push(cell);
+                }
+            }
+        }
+        if !cells.is_empty() {
+            drop(cells);
+            self.settle_locked(source);
+        }
+    }
+
+    /// The next item that is there.
+    pub(crate) fn next<'py>(
+        self: &Arc<Self>,
+        py: Python<'py>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let mut turn = self.take_turn(py)?;
+        if !self.pins {
+            let source = turn.source().ok_or_else(|| self.closed(py))?;
+            return match source.read().map_err(|error| errors::corrupt(py, error))? {
+                None => Ok(None),
+                Some(Item::Lost(lost)) => Ok(Some(Bound::new(py, Lost::new(&lost))?.into_any())),
+                Some(Item::Record(record)) => {
+                    let bytes = PyBytes::new(py, record.bytes).unbind();
+                    let origin = Arc::clone(self) as Arc<dyn Origin>;
+                    let record = Record::owned(origin, record.pos, record.kind, record.time, bytes);
+                    Ok(Some(Bound::new(py, record)?.into_any()))
+                }
+            };
+        }
+        let source = turn.source().ok_or_else(|| self.closed(py))?;
+        let (found, bytes) = match source.read().map_err(|error| errors::corrupt(py, error))? {
+            None => return Ok(None),
+            Some(Item::Lost(lost)) => {
+                self.pass(source, Weak::new());
+                return Ok(Some(Bound::new(py, Lost::new(&lost))?.into_any()));
+            }
+            Some(Item::Record(record)) => {
+                let bytes = memory::pinned(record.bytes, self);
+                ((record.pos, record.kind, record.time), bytes)
+            }
+        };
+        let cell = Arc::new(Cell::new(Arc::clone(self), bytes));
+        self.pass(source, Arc::downgrade(&cell));
+        drop(turn);
+        let (pos, kind, time) = found;
+        let origin = Arc::clone(self) as Arc<dyn Origin>;
+        let record = Record::new(origin, pos, kind, time, Body::Cell(cell));
+        Ok(Some(Bound::new(py, record)?.into_any()))
+    }
+
+    /// The next item, for which it may wait.
+    pub(crate) fn read<'py>(
+        self: &Arc<Self>,
+        py: Python<'py>,
+        timeout: Timeout,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        loop {
+            let next = self.next(py)?;
+            // After a wait that was not in vain, somebody else may have been quicker.
+            if next.is_some() || timeout.is_now() || !self.wait(py, timeout)? {
+                return Ok(next);
+            }
+        }
+    }
+
+    /// Waits until there may be something to read.
+    pub(crate) fn wait(&self, py: Python<'_>, timeout: Timeout) -> PyResult<bool> {
+        self.process.check(py)?;
+        let there = wait::slices(py, timeout, |slice| {
+            let mut turn = self.turn();
+            if turn.source().is_some_and(|source| source.fill().unread > 0) {
+                return Some(true);
+            }
+            self.make_room(turn.source.as_deref_mut()?);
+            match turn.source() {
+                Some(source) => source.wait(slice).then_some(true),
+                None => Some(false), // closed, also by another thread
+            }
+        })?;
+        if there == Some(false) {
+            return Err(self.closed(py));
+        }
+        Ok(there.is_some())
+    }
+
+    /// Copies of what is there, at most `max` records.
+    pub(crate) fn drain(
+        self: &Arc<Self>,
+        py: Python<'_>,
+        max: Option<usize>,
+        timeout: Timeout,
+    ) -> PyResult<Batch> {
+        let max = max.unwrap_or(usize::MAX);
+        loop {
+            let mut turn = self.take_turn(py)?;
+            let source = turn.source().ok_or_else(|| self.closed(py))?;
+            let unread = source.fill().unread as usize;
+            let end = source.mark().pos + unread as u64;
+            let mut batch = Builder::copies(unread.min(max.saturating_mul(64)));
+            let done = collect(source, &mut batch, max, end);
+            if self.pins {
+                self.pass(source, Weak::new());
+            }
+            drop(turn);
+            // What stands before the damage is good; the next call tells of it.
+            if let (Err(error), true) = (done, batch.is_empty()) {
+                return Err(errors::corrupt(py, error));
+            }
+            if !batch.is_empty() || timeout.is_now() || !self.wait(py, timeout)? {
+                return Ok(batch.finish(Arc::clone(self) as Arc<dyn Origin>));
+            }
+        }
+    }
+
+    /// What is there, in place, at most `max` records.
+    pub(crate) fn pin(
+        self: &Arc<Self>,
+        py: Python<'_>,
+        max: Option<usize>,
+        timeout: Timeout,
+    ) -> PyResult<Batch> {
+        if !self.pins {
+            return Err(errors::named(
+                py,
+                "PerfringError",
+                "only the consumer of a drop ring can pin records, as others' are overwritten: use \
+                 drain()",
+            ));
+        }
+        let max = max.unwrap_or(usize::MAX);
+        loop {
+            let mut turn = self.take_turn(py)?;
+            let source = turn.source().ok_or_else(|| self.closed(py))?;
+            let start = source.mark().pos;
+            let end = start + source.fill().unread;
+            let header = self.layout.record_size(0) as usize;
+            let mut batch = Builder::in_place(start, header);
+            let done = collect(source, &mut batch, max, end);
+            let bytes = memory::pinned_span(source, start, self);
+            let cell = Arc::new(Cell::of_batch(Arc::clone(self)));
+            self.pass(source, Arc::downgrade(&cell));
+            drop(turn);
+            if let (Err(error), true) = (done, batch.is_empty()) {
+                return Err(errors::corrupt(py, error));
+            }
+            if !batch.is_empty() || timeout.is_now() || !self.wait(py, timeout)? {
+                let origin = Arc::clone(self) as Arc<dyn Origin>;
+                return Ok(batch.finish_in_place(origin, bytes, cell));
+            }
+        }
+    }
+
+    pub(crate) fn lapped(&self, py: Python<'_>) -> PyResult<Count> {
+        self.with(py, |source| match source {
+            Source::Consumer(consumer) => consumer.lapped(),
+            Source::Observer(observer) => observer.lapped(),
+        })
+    }
+}
+
+/// Items that are there, up to `max` records; not for ever, of a producer that is faster: what comes
+/// at `end` or later is for the next time.
+fn collect(source: &mut Source, batch: &mut Builder, max: usize, end: u64) -> Result<(), Corrupt> {
+    while batch.len() < max && source.position() < end {
+        match source.read()? {
+            Some(Item::Record(record)) => {
+                batch.push(record.kind, record.pos, record.time, record.bytes);
+            }
+            Some(Item::Lost(lost)) => batch.lost(Lost::new(&lost)),
+            None => break,
+        }
+    }
+    Ok(())
+}
+
+impl Origin for Reader {
+    fn table(&self, py: Python<'_>, kind: RecordType) -> PyResult<Arc<TypeTable>> {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if table.get(kind).is_none() {
+            // Also once it is closed, as long as a record holds the mapping.
+            let mut turn = self.take_turn(py)?;
+            if let Some(source) = turn.source.as_mut().and_then(|source| source.as_mut()) {
+                *table = Arc::new(TypeTable::from_words(source.types().words()));
+            }
+        }
+        Ok(Arc::clone(&table))
+    }
+
+    fn anchors(&self, py: Python<'_>) -> PyResult<Anchors> {
+        let mut turn = self.take_turn(py)?;
+        let source = turn.source.as_mut().and_then(|source| source.as_mut());
+        source.map(|source| source.anchors()).ok_or_else(|| self.closed(py))
+    }
+}

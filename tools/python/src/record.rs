@@ -1,0 +1,242 @@
+//! What readers give: records and losses.
+
+use crate::batch::Data;
+use crate::memory::Pinned;
+use crate::reader::Reader;
+use perfring_consumer::Anchors;
+use perfring_producer::RecordType;
+use perfring_types::read::{Type, TypeTable};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Where records are from: what tells their types' names and the wall-clock time.
+pub(crate) trait Origin: Send + Sync {
+    /// The type table, with `kind` in it if the ring has it.
+    fn table(&self, py: Python<'_>, kind: RecordType) -> PyResult<Arc<TypeTable>>;
+
+    fn anchors(&self, py: Python<'_>) -> PyResult<Anchors>;
+}
+
+/// A record's place in a drop ring, which keeps the tail before it while it is there.
+pub(crate) struct Cell {
+    reader: Arc<Reader>,
+    bytes: Mutex<CellBytes>,
+}
+
+enum CellBytes {
+    /// In the ring. Once they were exported they stay there, as nobody can tell who has them.
+    Pinned { bytes: Pinned, exported: bool },
+    /// A copy, made when the reader was about to wait with this in the way.
+    Copied(Box<[u8]>),
+    /// Of a pinned batch, which has the bytes and stays where it is.
+    Batch,
+}
+
+impl Cell {
+    pub(crate) fn new(reader: Arc<Reader>, bytes: Pinned) -> Self {
+        Cell { reader, bytes: Mutex::new(CellBytes::Pinned { bytes, exported: false }) }
+    }
+
+    /// For all records of a batch.
+    pub(crate) fn of_batch(reader: Arc<Reader>) -> Self {
+        Cell { reader, bytes: Mutex::new(CellBytes::Batch) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CellBytes> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
+        match &*self.lock() {
+            CellBytes::Pinned { bytes, .. } => f(bytes.bytes()),
+            CellBytes::Copied(bytes) => f(bytes),
+            CellBytes::Batch => f(&[]),
+        }
+    }
+
+    /// From now on the bytes stand where they are, as long as this is there.
+    pub(crate) fn export(&self) -> (*const u8, usize) {
+        match &mut *self.lock() {
+            CellBytes::Pinned { bytes, exported } => {
+                *exported = true;
+                (bytes.bytes().as_ptr(), bytes.bytes().len())
+            }
+            CellBytes::Copied(bytes) => (bytes.as_ptr(), bytes.len()),
+            CellBytes::Batch => ([].as_ptr(), 0),
+        }
+    }
+
+    /// Makes a copy of bytes that nobody else knows the place of. Returns whether the ring's space is
+    /// free now.
+    pub(crate) fn leave(&self) -> bool {
+        let mut this = self.lock();
+        match &*this {
+            CellBytes::Pinned { exported: true, .. } | CellBytes::Batch => false,
+            CellBytes::Pinned { bytes, .. } => {
+                *this = CellBytes::Copied(bytes.bytes().into());
+                true
+            }
+            CellBytes::Copied(_) => true,
+        }
+    }
+}
+
+impl Drop for Cell {
+    fn drop(&mut self) {
+        self.reader.cell_is_gone();
+    }
+}
+
+/// A record's payload.
+pub(crate) enum Body {
+    /// In the ring.
+    Cell(Arc<Cell>),
+    /// In a batch.
+    Part(Arc<Data>, Range<usize>),
+    /// On its own.
+    Own(Py<PyBytes>),
+}
+
+/// One record. Its bytes are behind the buffer protocol, see `_native.pyi`.
+#[pyclass(frozen, module = "perfring")]
+pub(crate) struct Record {
+    pub(crate) origin: Arc<dyn Origin>,
+    /// Where its header stands in the stream.
+    #[pyo3(get)]
+    pos: u64,
+    #[pyo3(get, name = "type")]
+    kind: u32,
+    #[pyo3(get)]
+    time: Option<u64>,
+    body: Body,
+}
+
+impl Record {
+    pub(crate) fn new(
+        origin: Arc<dyn Origin>,
+        pos: u64,
+        kind: u32,
+        time: Option<u64>,
+        body: Body,
+    ) -> Self {
+        Record { origin, pos, kind, time, body }
+    }
+
+    pub(crate) fn owned(
+        origin: Arc<dyn Origin>,
+        pos: u64,
+        kind: u32,
+        time: Option<u64>,
+        bytes: Py<PyBytes>,
+    ) -> Self {
+        Record::new(origin, pos, kind, time, Body::Own(bytes))
+    }
+
+    pub(crate) fn with<R>(&self, py: Python<'_>, f: impl FnOnce(&[u8]) -> R) -> R {
+        match &self.body {
+            Body::Cell(cell) => cell.with(f),
+            Body::Part(data, range) => f(data.part(range)),
+            Body::Own(bytes) => f(bytes.as_bytes(py)),
+        }
+    }
+
+    /// Where the bytes stand, from now on and as long as this is there.
+    pub(crate) fn export(&self, py: Python<'_>) -> PyResult<(*const u8, usize)> {
+        Ok(match &self.body {
+            Body::Cell(cell) => cell.export(),
+            Body::Part(data, range) => (data.part(range).as_ptr(), range.len()),
+            Body::Own(bytes) => (bytes.as_bytes(py).as_ptr(), bytes.as_bytes(py).len()),
+        })
+    }
+
+    pub(crate) fn with_type<R>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(Option<&Type>) -> R,
+    ) -> PyResult<R> {
+        let Some(kind) = RecordType::new(self.kind) else { return Ok(f(None)) };
+        let table = self.origin.table(py, kind)?;
+        Ok(f(table.get(kind)))
+    }
+}
+
+#[pymethods]
+impl Record {
+    fn __len__(&self, py: Python<'_>) -> usize {
+        self.with(py, <[u8]>::len)
+    }
+
+    fn tobytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        match &self.body {
+            Body::Own(bytes) => bytes.bind(py).clone(),
+            _ => self.with(py, |bytes| PyBytes::new(py, bytes)),
+        }
+    }
+
+    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        self.tobytes(py)
+    }
+
+    #[getter]
+    fn view<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(pyo3::types::PyMemoryView::from(slf.as_any())?.into_any())
+    }
+
+    #[getter]
+    fn type_name(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        self.with_type(py, |kind| kind.map(|kind| kind.name.to_string()))
+    }
+
+    #[getter]
+    fn wall(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        let Some(time) = self.time else { return Ok(None) };
+        Ok(self.origin.anchors(py)?.wall(self.pos, time))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let name = match self.type_name(py)? {
+            Some(name) => format!("{name:?}"),
+            None => self.kind.to_string(),
+        };
+        let time = self.time.map(|time| format!(", time={time}")).unwrap_or_default();
+        let len = self.__len__(py);
+        Ok(format!("<perfring.Record type={name}, pos={}{time}, {len} bytes>", self.pos))
+    }
+}
+
+/// Records that are not there.
+#[pyclass(frozen, eq, hash, module = "perfring")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Lost {
+    #[pyo3(get)]
+    pos: u64,
+    #[pyo3(get)]
+    records: u64,
+    #[pyo3(get)]
+    bytes: u64,
+    #[pyo3(get)]
+    cause: &'static str,
+}
+
+impl Lost {
+    pub(crate) fn new(lost: &perfring_consumer::Lost) -> Self {
+        let perfring_consumer::Lost { pos, records, bytes, cause } = *lost;
+        Lost { pos, records, bytes, cause: cause.name() }
+    }
+}
+
+impl Lost {
+    pub(crate) fn records(&self) -> u64 {
+        self.records
+    }
+}
+
+#[pymethods]
+impl Lost {
+    fn __repr__(&self) -> String {
+        let Lost { pos, records, bytes, cause } = self;
+        format!("<perfring.Lost records={records}, bytes={bytes}, cause={cause:?}, pos={pos}>")
+    }
+}

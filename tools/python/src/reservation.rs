@@ -1,0 +1,217 @@
+//! What is open of a producer: a reservation written in place, and records put together in a batch.
+
+use crate::errors;
+use crate::kind::Kind;
+use crate::memory::{self, Space};
+use crate::producer::{Records, Shared};
+use crate::wait::Timeout;
+use perfring_producer::RecordType;
+use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyMemoryView, PyTuple};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Space in the ring; see `_native.pyi`.
+#[pyclass(frozen, module = "perfring")]
+pub(crate) struct Reservation {
+    owner: Arc<Shared>,
+    id: u64,
+    size: usize,
+    /// `None` once it has ended.
+    open: Mutex<Option<Views>>,
+}
+
+struct Views {
+    space: Py<Space>,
+    view: Py<PyAny>,
+}
+
+impl Reservation {
+    pub(crate) fn new(
+        py: Python<'_>,
+        owner: Arc<Shared>,
+        id: u64,
+        size: usize,
+        space: Py<Space>,
+    ) -> PyResult<Self> {
+        let view = PyMemoryView::from(space.bind(py).as_any())?.into_any().unbind();
+        Ok(Reservation { owner, id, size, open: Mutex::new(Some(Views { space, view })) })
+    }
+
+    fn open(&self) -> MutexGuard<'_, Option<Views>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ended(py: Python<'_>) -> PyErr {
+        errors::named(py, "Closed", "the reservation has ended: make another one")
+    }
+
+    /// Ends it if nobody has a view any more, but for the one that was given. Else it is discarded
+    /// once all of them are gone. Returns which.
+    fn end(&self, py: Python<'_>, commit: Option<usize>) -> PyResult<bool> {
+        let Some(Views { space, view }) = self.open().take() else {
+            return Err(Self::ended(py));
+        };
+        // It fails if something was made of the view, such as an array: that shows below.
+        let _ = view.call_method0(py, "release");
+        drop(view);
+        if !Space::is_free(&space, py) {
+            return Ok(false);
+        }
+        self.owner.end(py, self.id, commit)?;
+        Ok(true)
+    }
+}
+
+#[pymethods]
+impl Reservation {
+    #[getter]
+    fn view(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let open = self.open();
+        open.as_ref().map(|views| views.view.clone_ref(py)).ok_or_else(|| Self::ended(py))
+    }
+
+    #[pyo3(signature = (size=None))]
+    fn commit(&self, py: Python<'_>, size: Option<usize>) -> PyResult<()> {
+        let size = size.unwrap_or(self.size);
+        if size > self.size {
+            return Err(PyValueError::new_err(format!(
+                "{size} bytes cannot be committed: {} were reserved",
+                self.size
+            )));
+        }
+        match self.end(py, Some(size))? {
+            true => Ok(()),
+            false => Err(PyBufferError::new_err(
+                "something still has a view of the reservation, a slice or an array made of it, \
+                 and could write to the ring later: let go of it before the end. The record is \
+                 discarded, once that is gone",
+            )),
+        }
+    }
+
+    fn discard(&self, py: Python<'_>) -> PyResult<()> {
+        self.end(py, None).map(|_| ())
+    }
+
+    fn __len__(&self) -> usize {
+        self.size
+    }
+
+    fn __enter__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.view(py)
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        if self.open().is_none() {
+            return Ok(()); // ended inside the block
+        }
+        if kind.is_none() { self.commit(py, None) } else { self.discard(py) }
+    }
+
+    fn __repr__(&self) -> String {
+        let state = if self.open().is_some() { "open" } else { "ended" };
+        format!("<perfring.Reservation of {} bytes, {state}>", self.size)
+    }
+}
+
+/// Records put together, and published when the block ends; see `_native.pyi`.
+#[pyclass(frozen, module = "perfring")]
+pub(crate) struct ProducerBatch {
+    owner: Arc<Shared>,
+    timeout: Timeout,
+    records: Mutex<Pending>,
+}
+
+#[derive(Default)]
+struct Pending {
+    bytes: Vec<u8>,
+    /// Each one's type, and where it ends.
+    ends: Vec<(RecordType, usize)>,
+    published: usize,
+    lost: usize,
+}
+
+impl Records for Pending {
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn get(&self, nth: usize) -> (RecordType, &[u8]) {
+        let start = nth.checked_sub(1).map_or(0, |before| self.ends[before].1);
+        let (kind, end) = self.ends[nth];
+        (kind, &self.bytes[start..end])
+    }
+}
+
+impl ProducerBatch {
+    pub(crate) fn new(owner: Arc<Shared>, timeout: Timeout) -> Self {
+        ProducerBatch { owner, timeout, records: Mutex::default() }
+    }
+
+    fn records(&self) -> MutexGuard<'_, Pending> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl ProducerBatch {
+    #[pyo3(signature = (data, r#type=Kind::BYTES))]
+    fn publish(&self, py: Python<'_>, data: &Bound<'_, PyAny>, r#type: Kind) -> PyResult<()> {
+        memory::with_buffer(data, |bytes, _| {
+            let max = self.owner.layout().max_len();
+            if bytes.len() > max {
+                let error = perfring_producer::ReserveError::TooLarge { len: bytes.len(), max };
+                return Err(errors::reserve(py, error));
+            }
+            let mut records = self.records();
+            records.bytes.extend_from_slice(bytes);
+            let end = records.bytes.len();
+            records.ends.push((r#type.0, end));
+            Ok(())
+        })
+    }
+
+    /// Publishes what there is, and begins anew.
+    fn flush(&self, py: Python<'_>) -> PyResult<usize> {
+        let pending = std::mem::take(&mut *self.records());
+        let published = self.owner.publish_all(py, &pending, self.timeout)?;
+        let mut records = self.records();
+        records.published += pending.published + published;
+        records.lost += pending.lost + pending.ends.len() - published;
+        Ok(published)
+    }
+
+    #[getter]
+    fn published(&self) -> usize {
+        self.records().published
+    }
+
+    #[getter]
+    fn lost(&self) -> usize {
+        self.records().lost
+    }
+
+    fn __len__(&self) -> usize {
+        self.records().ends.len()
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*exc))]
+    fn __exit__(&self, py: Python<'_>, exc: &Bound<'_, PyTuple>) -> PyResult<()> {
+        if exc.get_item(0).is_ok_and(|kind| !kind.is_none()) {
+            *self.records() = Pending::default();
+            return Ok(());
+        }
+        self.flush(py).map(|_| ())
+    }
+}

@@ -1,0 +1,141 @@
+//! A ring's content at one moment.
+
+use crate::batch::{Batch, Builder};
+use crate::errors;
+use crate::kind::At;
+use crate::record::{Body, Lost, Origin, Record};
+use perfring_consumer::{Anchors, Item};
+use perfring_producer::RecordType;
+use perfring_types::read::TypeTable;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::sync::Arc;
+
+/// See `_native.pyi`.
+#[pyclass(frozen, module = "perfring")]
+pub(crate) struct Snapshot {
+    taken: Arc<Taken>,
+    path: String,
+}
+
+struct Taken {
+    table: Arc<TypeTable>,
+    snapshot: perfring_consumer::Snapshot,
+}
+
+impl Origin for Taken {
+    fn table(&self, _: Python<'_>, _: RecordType) -> PyResult<Arc<TypeTable>> {
+        Ok(Arc::clone(&self.table))
+    }
+
+    fn anchors(&self, _: Python<'_>) -> PyResult<Anchors> {
+        Ok(self.snapshot.anchors().clone())
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn of(snapshot: perfring_consumer::Snapshot, path: String) -> Self {
+        let table = Arc::new(TypeTable::from_words(snapshot.types().words()));
+        Snapshot { taken: Arc::new(Taken { table, snapshot }), path }
+    }
+
+    fn origin(&self) -> Arc<dyn Origin> {
+        Arc::clone(&self.taken) as Arc<dyn Origin>
+    }
+
+    fn batch(&self, py: Python<'_>) -> PyResult<Batch> {
+        let mut batch = Builder::copies(0);
+        for item in &self.taken.snapshot {
+            match item {
+                Ok(Item::Record(record)) => {
+                    batch.push(record.kind, record.pos, record.time, record.bytes);
+                }
+                Ok(Item::Lost(lost)) => batch.lost(Lost::new(&lost)),
+                Err(error) => return Err(errors::corrupt(py, error)),
+            }
+        }
+        Ok(batch.finish(self.origin()))
+    }
+}
+
+#[pymethods]
+impl Snapshot {
+    #[new]
+    fn new(py: Python<'_>, path: At) -> PyResult<Self> {
+        let name = path.0.to_string();
+        let taken = perfring_consumer::Snapshot::take(path.0);
+        taken.map(|taken| Snapshot::of(taken, name)).map_err(|error| errors::attach(py, &error))
+    }
+
+    /// All items; damage ends them with `Corrupt`.
+    fn __iter__(&self, py: Python<'_>) -> PyResult<Items> {
+        let _ = py;
+        let mut items = std::collections::VecDeque::new();
+        let mut damage = None;
+        for item in &self.taken.snapshot {
+            match item {
+                Ok(Item::Record(record)) => {
+                    items.push_back(Ok((record.pos, record.kind, record.time, record.bytes.into())))
+                }
+                Ok(Item::Lost(lost)) => items.push_back(Err(Lost::new(&lost))),
+                Err(error) => damage = Some(error),
+            }
+        }
+        Ok(Items { origin: self.origin(), state: std::sync::Mutex::new((items, damage)) })
+    }
+
+    fn drain(&self, py: Python<'_>) -> PyResult<Batch> {
+        self.batch(py)
+    }
+
+    #[getter]
+    fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The ring's books when it was taken: `{"written": (records, bytes), ...}`.
+    #[getter]
+    fn totals<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let totals = PyDict::new(py);
+        crate::stat::put_totals(&totals, self.taken.snapshot.totals())?;
+        Ok(totals)
+    }
+
+    fn __repr__(&self) -> String {
+        let present = self.taken.snapshot.totals().present.records;
+        format!("<perfring.Snapshot of {}: {present} records>", self.path)
+    }
+}
+
+type Kept = Result<(u64, u32, Option<u64>, Box<[u8]>), Lost>;
+
+/// A snapshot's items.
+#[pyclass(frozen, module = "perfring._native")]
+pub(crate) struct Items {
+    origin: Arc<dyn Origin>,
+    state: std::sync::Mutex<(std::collections::VecDeque<Kept>, Option<perfring_consumer::Corrupt>)>,
+}
+
+#[pymethods]
+impl Items {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match state.0.pop_front() {
+            Some(Ok((pos, kind, time, bytes))) => {
+                let bytes = pyo3::types::PyBytes::new(py, &bytes).unbind();
+                let origin = Arc::clone(&self.origin);
+                let record = Record::new(origin, pos, kind, time, Body::Own(bytes));
+                Ok(Some(Bound::new(py, record)?.into_any()))
+            }
+            Some(Err(lost)) => Ok(Some(Bound::new(py, lost)?.into_any())),
+            None => match state.1.take() {
+                Some(error) => Err(errors::corrupt(py, error)),
+                None => Ok(None),
+            },
+        }
+    }
+}

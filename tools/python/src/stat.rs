@@ -1,0 +1,125 @@
+//! A ring's figures, by the names that `perfring stat --json` has.
+
+use crate::errors;
+use crate::kind::At;
+use perfring_consumer::{Count, Evict, Holding, Producers, Refused, Stat, Tell, Totals, Who};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+/// The ring's figures. Needs read permission, disturbs nobody.
+#[pyfunction]
+pub(crate) fn stat<'py>(py: Python<'py>, path: At) -> PyResult<Bound<'py, PyDict>> {
+    let home = path.0;
+    let stat = py.detach(|| Stat::read(&home)); // it may look for some 20 ms
+    let stat = stat.map_err(|error| errors::attach(py, &error))?;
+    let layout = &stat.layout;
+    let dict = PyDict::new(py);
+    dict.set_item("ring", home.to_string())?;
+    dict.set_item("data_size", layout.data_size)?;
+    dict.set_item("policy", layout.policy.name())?;
+    let evict = match layout.evict {
+        Evict::Exact => "exact",
+        Evict::Half => "half",
+    };
+    dict.set_item("evict", evict)?;
+    let tell = match layout.tell {
+        Tell::InStream => "in_stream",
+        Tell::CountersOnly => "counters_only",
+    };
+    dict.set_item("tell", tell)?;
+    dict.set_item("producers", layout.producers.name())?;
+    dict.set_item("slot_count", layout.slots)?;
+    dict.set_item("time", layout.time)?;
+    dict.set_item("page_size", layout.page_size)?;
+    dict.set_item("max_len", layout.max_len())?;
+    dict.set_item("created_ns", layout.created_ns)?;
+    dict.set_item("creator_pid", layout.creator_pid)?;
+    dict.set_item("creator_uid", layout.creator_uid)?;
+    dict.set_item("uuid", hex(&layout.uuid))?;
+    dict.set_item("boot_id", hex(&layout.boot_id))?;
+    dict.set_item("epoch", stat.epoch())?;
+    let exclusive = layout.producers == Producers::One;
+    dict.set_item("producer", exclusive.then(|| holding(py, &stat.producer)).transpose()?)?;
+    let slots = PyList::empty(py);
+    for member in &stat.producers {
+        let slot = place(py, member.alive, &member.figures.who)?;
+        slot.set_item("slot", member.figures.slot)?;
+        put_refused(&slot, "", &member.figures.refused)?;
+        put(&slot, "written", member.figures.written)?;
+        put(&slot, "discarded", member.figures.discarded)?;
+        put(&slot, "reclaimed", member.figures.reclaimed)?;
+        put(&slot, "open", member.figures.open)?;
+        slots.append(slot)?;
+    }
+    dict.set_item("slots", slots)?;
+    let held_up = match &stat.held_up {
+        None => None,
+        Some(held) => {
+            let held_up = PyDict::new(py);
+            held_up.set_item("slot", held.slot)?;
+            held_up.set_item("alive", held.alive)?;
+            let since = u64::try_from(held.since.as_nanos()).unwrap_or(u64::MAX);
+            held_up.set_item("for_ns", since)?;
+            held_up.set_item("locked", held.locked)?;
+            Some(held_up)
+        }
+    };
+    dict.set_item("held_up", held_up)?;
+    dict.set_item("consumer", holding(py, &stat.consumer)?)?;
+    dict.set_item("damaged", stat.totals.is_none())?;
+    if let Some(totals) = &stat.totals {
+        put_totals(&dict, totals)?;
+    }
+    Ok(dict)
+}
+
+/// The books.
+pub(crate) fn put_totals(dict: &Bound<'_, PyDict>, totals: &Totals) -> PyResult<()> {
+    let producer = &totals.producer;
+    dict.set_item("data_head", totals.head)?;
+    dict.set_item("data_tail", totals.tail)?;
+    dict.set_item("consumer_pos", totals.consumer.pos)?;
+    dict.set_item("lost_markers", producer.lost_markers)?;
+    put_refused(dict, "", &producer.refused)?;
+    put_refused(dict, "told_", &producer.told)?;
+    put(dict, "written", producer.written)?;
+    put(dict, "discarded", producer.discarded)?;
+    put(dict, "reclaimed", producer.reclaimed)?;
+    put(dict, "untold", totals.untold())?;
+    put(dict, "overwritten", totals.overwritten)?;
+    put(dict, "read", totals.consumer.read)?;
+    put(dict, "lapped", totals.consumer.lapped)?;
+    put(dict, "present", totals.present)?;
+    put(dict, "stranded", totals.stranded)
+}
+
+fn put(dict: &Bound<'_, PyDict>, name: &str, count: Count) -> PyResult<()> {
+    dict.set_item(format!("{name}_records"), count.records)?;
+    dict.set_item(format!("{name}_bytes"), count.bytes)
+}
+
+fn put_refused(dict: &Bound<'_, PyDict>, prefix: &str, refused: &Refused) -> PyResult<()> {
+    put(dict, &format!("{prefix}full"), refused.full)?;
+    put(dict, &format!("{prefix}too_large"), refused.too_large)?;
+    put(dict, &format!("{prefix}contended"), refused.contended)?;
+    put(dict, &format!("{prefix}pending"), refused.pending)
+}
+
+fn holding<'py>(py: Python<'py>, holding: &Holding) -> PyResult<Bound<'py, PyDict>> {
+    place(py, holding.alive, &holding.who)
+}
+
+fn place<'py>(py: Python<'py>, alive: bool, who: &Who) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("alive", alive)?;
+    dict.set_item("name", who.name.as_str())?;
+    dict.set_item("pid", who.pid)?;
+    dict.set_item("uid", who.uid)?;
+    dict.set_item("epoch", who.epoch)?;
+    dict.set_item("attached_ns", who.attached_ns)?;
+    Ok(dict)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,68 @@
+//! Timeouts in seconds, and waits in which other threads run and Ctrl-C is answered.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::time::{Duration, Instant};
+
+/// The longest time without a look at signals.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// How long a call may wait: seconds, or `None` for ever.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeout(Option<Duration>);
+
+impl Timeout {
+    /// Not at all.
+    pub(crate) const NOW: Timeout = Timeout(Some(Duration::ZERO));
+    /// For ever.
+    pub(crate) const NEVER: Timeout = Timeout(None);
+
+    pub(crate) fn is_now(self) -> bool {
+        self.0 == Some(Duration::ZERO)
+    }
+}
+
+impl<'py> FromPyObject<'_, 'py> for Timeout {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if given.is_none() {
+            return Ok(Timeout::NEVER);
+        }
+        let seconds: f64 = given.extract()?;
+        if seconds == f64::INFINITY {
+            return Ok(Timeout::NEVER);
+        }
+        match Duration::try_from_secs_f64(seconds) {
+            Ok(duration) => Ok(Timeout(Some(duration))),
+            Err(_) if seconds > 0.0 => Ok(Timeout::NEVER), // more than the universe has
+            Err(_) => Err(PyValueError::new_err(format!(
+                "a timeout of {seconds} s cannot be waited for: give seconds from 0, or None for ever"
+            ))),
+        }
+    }
+}
+
+/// Calls `once` with a time that it may take, until it returns something or the time is over. It is
+/// called without the interpreter's lock; in between, signals are looked at.
+pub(crate) fn slices<T: Send>(
+    py: Python<'_>,
+    timeout: Timeout,
+    mut once: impl FnMut(Duration) -> Option<T> + Send,
+) -> PyResult<Option<T>> {
+    // What cannot be counted is for ever.
+    let deadline = timeout.0.and_then(|timeout| Instant::now().checked_add(timeout));
+    loop {
+        let left = match deadline {
+            Some(deadline) => deadline.saturating_duration_since(Instant::now()),
+            None => SLICE,
+        };
+        if let Some(done) = py.detach(|| once(left.min(SLICE))) {
+            return Ok(Some(done));
+        }
+        py.check_signals()?;
+        if left.is_zero() {
+            return Ok(None);
+        }
+    }
+}
