@@ -25,7 +25,7 @@ class Publish:
         import perfring
 
         self.payloads = payloads(size)
-        self.producer = perfring.Producer.attach(ring)
+        self.producer = perfring.Producer(ring)
 
     def send(self, count: int) -> None:
         publish = self.producer.publish
@@ -40,7 +40,7 @@ class PublishArray:
         import perfring
 
         self.words = Rounds(size).words[:ROUND]
-        self.producer = perfring.Producer.attach(ring)
+        self.producer = perfring.Producer(ring)
 
     def send(self, count: int) -> None:
         for first in range(0, count, ROUND):

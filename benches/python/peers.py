@@ -20,6 +20,7 @@ from pathlib import Path
 
 from contestants import PEERS, Contestant
 from machine import machine
+from ours import OURS
 from payloads import cost
 from sides import Pair, Sample
 
@@ -102,7 +103,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=0.3, help="about how long a sample takes")
     parser.add_argument("--json", action="store_true", help="JSON, an object a line")
     arguments = parser.parse_args()
-    wanted = [peer for peer in PEERS if arguments.only in peer.name]
+    wanted = [peer for peer in [*OURS, *PEERS] if arguments.only in peer.name]
     reasons = {peer.name: peer.missing() for peer in wanted}
     taking_part = [peer for peer in wanted if reasons[peer.name] is None]
     about = machine()

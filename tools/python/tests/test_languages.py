@@ -237,7 +237,7 @@ import sys
 import perfring
 
 ring, policy, shared = sys.argv[1], sys.argv[2], sys.argv[3] == "shared"
-producer = perfring.Producer.attach(ring, name="the-victim")
+producer = perfring.Producer(ring, name="the-victim")
 for number in range(1000):
     assert producer.publish(number.to_bytes(8, "little"), 7001)
 reservation = producer.reserve(100, 7001)
@@ -268,7 +268,7 @@ def test_a_producer_killed_in_a_reservation(tmp_path: Path, policy: Any, produce
         assert victim.says() == ""
     # All that was committed is there, and nothing of what was not.
     assert list(held(ring)) == list(range(1000))
-    with perfring.Producer.attach(ring) as producer, perfring.Consumer(ring) as consumer:
+    with perfring.Producer(ring) as producer, perfring.Consumer(ring) as consumer:
         assert producer.publish((1000).to_bytes(8, "little"), 7001)
         numbers = [int.from_bytes(bytes(item), "little") for item in consumer.items(timeout=0)]
     assert numbers == list(range(1001))
