@@ -168,7 +168,10 @@ impl Builder {
     }
 }
 
-/// Many records; see `_native.pyi`.
+/// Many records in one object, with the losses between them.
+///
+/// ``len(batch)`` and ``batch[n]`` are of records; iteration gives `Lost` items, too, in their place.
+/// Through the buffer protocol a batch is its payloads, one after the other, read-only.
 #[pyclass(frozen, module = "perfring")]
 pub(crate) struct Batch {
     origin: Arc<dyn Origin>,
@@ -237,6 +240,7 @@ impl Batch {
         Items { batch: slf.clone().unbind(), next: std::sync::Mutex::new((0, 0)) }
     }
 
+    /// The losses, in their order.
     #[getter]
     fn lost(&self) -> Vec<Lost> {
         self.data.lost.iter().map(|(_, lost)| *lost).collect()
@@ -256,13 +260,13 @@ impl Batch {
         Span { batch: slf.clone().unbind() }
     }
 
-    /// Whether the records stand in the ring.
+    /// Whether the records stand in the ring, and keep their space.
     #[getter]
     fn pinned(&self) -> bool {
         matches!(self.data.store, Store::Ring { .. })
     }
 
-    /// Whether there are stamps.
+    /// Whether its records are stamped.
     #[getter]
     fn timed(&self) -> bool {
         !self.data.times.is_empty()

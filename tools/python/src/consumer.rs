@@ -12,13 +12,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::sync::Arc;
 
-/// The base of `perfring.Consumer`; see `_native.pyi`.
+/// What `perfring.Consumer` is made of.
 #[pyclass(frozen, subclass, module = "perfring._native")]
 pub(crate) struct Consumer {
     reader: Arc<Reader>,
 }
 
-/// The base of `perfring.Observer`; see `_native.pyi`.
+/// What `perfring.Observer` is made of.
 #[pyclass(frozen, subclass, module = "perfring._native")]
 pub(crate) struct Observer {
     reader: Arc<Reader>,
@@ -28,7 +28,17 @@ macro_rules! reading {
     ($class:ident, $name:literal) => {
         #[pymethods]
         impl $class {
-            #[pyo3(signature = (timeout=Timeout::NOW))]
+            /// The next item, a `Record` or a `Lost`; ``None`` if there is none within ``timeout``
+            /// seconds (``None``: it waits for ever). Other threads run meanwhile, and Ctrl-C is
+            /// answered.
+            ///
+            /// Raises:
+            ///     Corrupt: The ring holds what no producer writes; again at every call.
+            ///     Closed: It was closed.
+            #[pyo3(
+                        signature = (timeout=Timeout::NOW),
+                        text_signature = "($self, timeout=0.0)"
+                    )]
             fn read<'py>(
                 &self,
                 py: Python<'py>,
@@ -37,7 +47,12 @@ macro_rules! reading {
                 self.reader.read(py, timeout)
             }
 
-            #[pyo3(signature = (max=None, *, timeout=Timeout::NOW))]
+            /// Everything that is there now, at most ``max`` records, as a `Batch` of copies. Waits
+            /// for the first item as `read` does; the batch is empty if none came.
+            #[pyo3(
+                        signature = (max=None, *, timeout=Timeout::NOW),
+                        text_signature = "($self, max=None, *, timeout=0.0)"
+                    )]
             fn drain(
                 &self,
                 py: Python<'_>,
@@ -47,12 +62,23 @@ macro_rules! reading {
                 self.reader.drain(py, max, timeout)
             }
 
-            #[pyo3(signature = (timeout=Timeout::NEVER))]
+            /// Wait until there may be something to read, for at most ``timeout`` seconds. Returns
+            /// whether there is. Records that were read, and of which nothing has a view, become
+            /// copies first, so that the producer has their space.
+            #[pyo3(
+                        signature = (timeout=Timeout::NEVER),
+                        text_signature = "($self, timeout=None)"
+                    )]
             fn wait(&self, py: Python<'_>, timeout: Timeout) -> PyResult<bool> {
                 self.reader.wait(py, timeout)
             }
 
-            #[pyo3(signature = (timeout=Timeout::NEVER))]
+            /// Items as they come. It ends when none came for ``timeout`` seconds; ``None``: never,
+            /// and 0: when all that is there has been read.
+            #[pyo3(
+                        signature = (timeout=Timeout::NEVER),
+                        text_signature = "($self, timeout=None)"
+                    )]
             fn items(&self, timeout: Timeout) -> Items {
                 Items { reader: Arc::clone(&self.reader), timeout }
             }
@@ -61,46 +87,56 @@ macro_rules! reading {
                 self.items(Timeout::NEVER)
             }
 
+            /// The position of the next record.
             #[getter]
             fn position(&self, py: Python<'_>) -> PyResult<u64> {
                 self.reader.with(py, |source| source.position())
             }
 
+            /// Bytes that were published and not read yet, headers included.
             #[getter]
             fn unread(&self, py: Python<'_>) -> PyResult<u64> {
                 self.reader.with(py, |source| source.fill().unread)
             }
 
+            /// Records, and bytes, that were overwritten before they were read.
             #[getter]
             fn lapped(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
                 self.reader.lapped(py).map(pair)
             }
 
+            /// Where the ring is.
             #[getter]
             fn path(&self) -> String {
                 self.reader.home().to_string()
             }
 
+            /// ``"drop"`` or ``"overwrite"``.
             #[getter]
             fn policy(&self) -> &'static str {
                 self.reader.layout().policy.name()
             }
 
+            /// Whether records are stamped.
             #[getter]
             fn timed(&self) -> bool {
                 self.reader.layout().time
             }
 
+            /// The ring's own id, as 32 hexadecimal digits.
             #[getter]
             fn uuid(&self) -> String {
                 self.reader.layout().uuid.iter().map(|byte| format!("{byte:02x}")).collect()
             }
 
+            /// Whether `close` was called.
             #[getter]
             fn closed(&self) -> bool {
                 self.reader.is_closed()
             }
 
+            /// Done. Records and views that are still there stay good; once the last of them is gone,
+            /// the mapping goes, and the consumer's place is free. A second time does nothing.
             fn close(&self) {
                 self.reader.close();
             }
@@ -166,11 +202,25 @@ impl Consumer {
         Ok(Consumer { reader: Reader::new(Source::Consumer(consumer)) })
     }
 
-    #[pyo3(signature = (max=None, *, timeout=Timeout::NOW))]
+    /// As `drain`, without a copy: the records stay in the ring, and keep their space, until the batch
+    /// and all that was made of it are gone. Only of a drop ring.
+    ///
+    /// Example:
+    ///     >>> producer = perfring.Producer.create(tmp / "pin")
+    ///     >>> producer.publish(b"12345678")
+    ///     True
+    ///     >>> batch = perfring.Consumer(tmp / "pin").pin()
+    ///     >>> batch[0].view[0]
+    ///     49
+    #[pyo3(
+        signature = (max=None, *, timeout=Timeout::NOW),
+        text_signature = "($self, max=None, *, timeout=0.0)"
+    )]
     fn pin(&self, py: Python<'_>, max: Option<usize>, timeout: Timeout) -> PyResult<Batch> {
         self.reader.pin(py, max, timeout)
     }
 
+    /// Records, and bytes, read since the ring was made, by this consumer and those before it.
     #[getter]
     fn read_count(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
         self.reader.with(py, |source| match source {
@@ -208,7 +258,10 @@ impl<'py> FromPyObject<'_, 'py> for From {
 #[pymethods]
 impl Observer {
     #[new]
-    #[pyo3(signature = (path, start=From::Oldest, *, pace="adaptive"))]
+    #[pyo3(
+        signature = (path, start=From::Oldest, *, pace="adaptive"),
+        text_signature = "(path, start='oldest', *, pace='adaptive')"
+    )]
     fn new(py: Python<'_>, path: At, start: From, pace: &str) -> PyResult<Self> {
         let pace = self::pace(pace)?;
         let start = match start {
@@ -233,6 +286,7 @@ impl Observer {
         })
     }
 
+    /// A copy of everything intact, while producers run at full speed.
     fn snapshot(&self, py: Python<'_>) -> PyResult<crate::snapshot::Snapshot> {
         let taken = self.reader.with(py, |source| match source {
             Source::Observer(observer) => Some(observer.snapshot()),

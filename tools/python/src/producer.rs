@@ -367,8 +367,8 @@ pub(crate) fn program(py: Python<'_>) -> PyResult<String> {
 struct Rows<'a> {
     kind: RecordType,
     bytes: &'a [u8],
-    len: usize,
     rows: usize,
+    row: usize,
 }
 
 impl Records for Rows<'_> {
@@ -377,11 +377,11 @@ impl Records for Rows<'_> {
     }
 
     fn get(&self, nth: usize) -> (RecordType, &[u8]) {
-        (self.kind, &self.bytes[nth * self.len..(nth + 1) * self.len])
+        (self.kind, &self.bytes[nth * self.row..(nth + 1) * self.row])
     }
 }
 
-/// The base of `perfring.Producer`; see `_native.pyi`.
+/// What `perfring.Producer` is made of.
 #[pyclass(frozen, subclass, module = "perfring._native")]
 pub(crate) struct Producer {
     shared: Arc<Shared>,
@@ -436,7 +436,25 @@ impl Producer {
         perfring_producer::create(path.0, &options).map_err(|error| errors::create(py, &error))
     }
 
-    #[pyo3(signature = (data, r#type=Kind::BYTES, *, timeout=Timeout::NOW))]
+    /// Publish one record: the bytes of anything with the buffer protocol.
+    ///
+    /// Args:
+    ///     data: A contiguous buffer; its bytes are copied.
+    ///     type: The record's type: its number, or something that has it as ``id``.
+    ///     timeout: Seconds to wait for room, ``None`` for ever. Other threads run meanwhile.
+    ///
+    /// Returns:
+    ///     Whether it was published. ``False``: there was no room in time, as the ring is full, or a
+    ///     shared one is held up. The record is counted as lost then, and its reader is told.
+    ///
+    /// Raises:
+    ///     TooLarge: No ring of this size can hold it; counted as lost.
+    ///     Closed: The producer was closed.
+    ///     Forked: This process is a forked child of the one that attached.
+    #[pyo3(
+        signature = (data, r#type=Kind::BYTES, *, timeout=Timeout::NOW),
+        text_signature = "($self, data, type=4096, *, timeout=0.0)"
+    )]
     fn publish(
         &self,
         py: Python<'_>,
@@ -447,7 +465,27 @@ impl Producer {
         memory::with_buffer(data, |bytes, _| self.shared.publish(py, r#type.0, bytes, timeout))
     }
 
-    #[pyo3(signature = (array, r#type=Kind::BYTES, *, timeout=Timeout::NOW))]
+    /// Publish every item of an array, each as a record: as batches, without a call for each.
+    ///
+    /// Args:
+    ///     array: A contiguous buffer, such as a numpy array, structured or not; of one with several
+    ///         dimensions, every item of the first one is a record.
+    ///     type: The type of all of them.
+    ///     timeout: Seconds to wait for room for each, ``None`` for ever. Once that was in vain, the
+    ///         rest goes without waiting.
+    ///
+    /// Returns:
+    ///     How many were published. The others are counted as lost.
+    ///
+    /// Example:
+    ///     >>> import numpy as np
+    ///     >>> producer = perfring.Producer.create(tmp / "array")
+    ///     >>> producer.publish_array(np.arange(1000, dtype="u8"))
+    ///     1000
+    #[pyo3(
+        signature = (array, r#type=Kind::BYTES, *, timeout=Timeout::NOW),
+        text_signature = "($self, array, type=4096, *, timeout=0.0)"
+    )]
     fn publish_array(
         &self,
         py: Python<'_>,
@@ -456,13 +494,34 @@ impl Producer {
         timeout: Timeout,
     ) -> PyResult<usize> {
         memory::with_buffer(array, |bytes, rows| {
-            let len = bytes.len().checked_div(rows).unwrap_or(0);
-            let rows = Rows { kind: r#type.0, bytes, len, rows };
+            let row = bytes.len().checked_div(rows).unwrap_or(0);
+            let rows = Rows { kind: r#type.0, bytes, rows, row };
             self.shared.publish_all(py, &rows, timeout)
         })
     }
 
-    #[pyo3(signature = (size, r#type=Kind::BYTES, *, timeout=Timeout::NOW))]
+    /// Space for a record of ``size`` bytes, in the ring, to be written in place.
+    ///
+    /// ``with producer.reserve(n) as view`` commits it at the end of the block, and discards it if
+    /// the block raises. The bytes are what the ring last held there: write all of them. An exclusive
+    /// producer has one reservation open at a time; of a shared one, nothing younger is seen while one
+    /// is open.
+    ///
+    /// Raises:
+    ///     Full: There is no space, within ``timeout`` seconds; counted as lost.
+    ///     TooLarge: No ring of this size can hold it; counted as lost.
+    ///
+    /// Example:
+    ///     >>> producer = perfring.Producer.create(tmp / "place")
+    ///     >>> with producer.reserve(4) as view:
+    ///     ...     view[:] = b"1234"
+    ///     >>> reservation = producer.reserve(80)
+    ///     >>> reservation.view[:5] = b"hello"
+    ///     >>> reservation.commit(5)  # shorter than reserved: the rest is given back
+    #[pyo3(
+        signature = (size, r#type=Kind::BYTES, *, timeout=Timeout::NOW),
+        text_signature = "($self, size, type=4096, *, timeout=0.0)"
+    )]
     fn reserve(
         &self,
         py: Python<'_>,
@@ -492,11 +551,27 @@ impl Producer {
         Reservation::new(py, Arc::clone(shared), id, size, Py::new(py, space)?)
     }
 
-    #[pyo3(signature = (*, timeout=Timeout::NOW))]
+    /// Records that are put together first, and published at once at the end of a ``with`` block.
+    ///
+    /// If the block raises, none of them is published. See `ProducerBatch`.
+    ///
+    /// Example:
+    ///     >>> producer = perfring.Producer.create(tmp / "batch")
+    ///     >>> with producer.batch() as batch:
+    ///     ...     for n in range(3):
+    ///     ...         batch.publish(b"%d" % n)
+    ///     >>> batch.published, batch.lost
+    ///     (3, 0)
+    #[pyo3(
+        signature = (*, timeout=Timeout::NOW),
+        text_signature = "($self, *, timeout=0.0)"
+    )]
     fn batch(&self, timeout: Timeout) -> ProducerBatch {
         ProducerBatch::new(Arc::clone(&self.shared), timeout)
     }
 
+    /// Records, and bytes, written since the ring was made, by this producer and those before it; in
+    /// a shared ring, by those who had its slot.
     #[getter]
     fn written(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
         let written = self.shared.with(py, |producer| match producer {
@@ -506,6 +581,7 @@ impl Producer {
         Ok((written.records, written.bytes))
     }
 
+    /// Records that were refused, by cause, since the ring was made.
     #[getter]
     fn refused<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let Refused { full, too_large, contended, pending } =
@@ -526,38 +602,45 @@ impl Producer {
         Ok(dict)
     }
 
+    /// The longest payload that this ring takes, in bytes.
     #[getter]
     fn max_len(&self) -> usize {
         self.shared.layout.max_len()
     }
 
+    /// Where the ring is.
     #[getter]
     fn path(&self) -> String {
         self.shared.home.to_string()
     }
 
+    /// ``"drop"`` or ``"overwrite"``.
     #[getter]
     fn policy(&self) -> &'static str {
         self.shared.layout.policy.name()
     }
 
-    /// Whether the ring is for many producers.
+    /// Whether the ring is for many producers at a time.
     #[getter(shared)]
     fn is_shared(&self) -> bool {
         self.shared.layout.producers == Producers::Many
     }
 
+    /// Whether records are stamped.
     #[getter]
     fn timed(&self) -> bool {
         self.shared.layout.time
     }
 
+    /// Whether `close` was called.
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
         // In a forked child it is of no use, which is another thing: what is called says so.
         self.shared.take(py).is_ok_and(|state| state.closing)
     }
 
+    /// Free the place for the next producer. What is open is discarded; it is waited for views of
+    /// that which are still there. A second time does nothing.
     fn close(&self, py: Python<'_>) {
         self.shared.close(py);
     }

@@ -99,15 +99,21 @@ pub(crate) enum Body {
     Own(Py<PyBytes>),
 }
 
-/// One record. Its bytes are behind the buffer protocol, see `_native.pyi`.
+/// One record.
+///
+/// Its payload is behind the buffer protocol: ``memoryview(record)``, ``numpy.frombuffer(record, ...)``,
+/// ``bytes(record)``. Of a drop ring's consumer that is the ring itself, read-only: the space goes
+/// back to the producer when the record and all that was made of it are gone.
 #[pyclass(frozen, module = "perfring")]
 pub(crate) struct Record {
     pub(crate) origin: Arc<dyn Origin>,
     /// Where its header stands in the stream.
     #[pyo3(get)]
     pos: u64,
+    /// Its type's number.
     #[pyo3(get, name = "type")]
     kind: u32,
+    /// When it was reserved, in ns of ``CLOCK_BOOTTIME``; ``None`` if the ring has no time.
     #[pyo3(get)]
     time: Option<u64>,
     body: Body,
@@ -168,6 +174,7 @@ impl Record {
         self.with(py, <[u8]>::len)
     }
 
+    /// A copy of the payload.
     fn tobytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         match &self.body {
             Body::Own(bytes) => bytes.bind(py).clone(),
@@ -179,16 +186,19 @@ impl Record {
         self.tobytes(py)
     }
 
+    /// The payload, without a copy: read-only.
     #[getter]
     fn view<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         Ok(pyo3::types::PyMemoryView::from(slf.as_any())?.into_any())
     }
 
+    /// Its type's name, if the ring's table has it.
     #[getter]
     fn type_name(&self, py: Python<'_>) -> PyResult<Option<String>> {
         self.with_type(py, |kind| kind.map(|kind| kind.name.to_string()))
     }
 
+    /// When it was reserved, in ns since 1970; ``None`` if the ring has no time.
     #[getter]
     fn wall(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         let Some(time) = self.time else { return Ok(None) };
@@ -206,16 +216,23 @@ impl Record {
     }
 }
 
-/// Records that are not there.
+/// Records that are not there, in the place where they would have been.
+///
+/// ``cause`` is ``"full"``, ``"too_large"``, ``"lapped"``, ``"contended"``, ``"pending"`` or
+/// ``"foreign"``.
 #[pyclass(frozen, eq, hash, module = "perfring")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Lost {
+    /// The position in the stream where it is told.
     #[pyo3(get)]
     pos: u64,
+    /// How many records.
     #[pyo3(get)]
     records: u64,
+    /// How many bytes of the ring they took or would have taken, headers included.
     #[pyo3(get)]
     bytes: u64,
+    /// Why.
     #[pyo3(get)]
     cause: &'static str,
 }

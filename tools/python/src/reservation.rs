@@ -11,7 +11,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyMemoryView, PyTuple};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Space in the ring; see `_native.pyi`.
+/// Space in the ring for one record, open until it is committed or discarded.
+///
+/// Made by `Producer.reserve`; dropped, it is discarded.
 #[pyclass(frozen, module = "perfring")]
 pub(crate) struct Reservation {
     owner: Arc<Shared>,
@@ -65,12 +67,19 @@ impl Reservation {
 
 #[pymethods]
 impl Reservation {
+    /// The space, to be written.
     #[getter]
     fn view(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let open = self.open();
         open.as_ref().map(|views| views.view.clone_ref(py)).ok_or_else(|| Self::ended(py))
     }
 
+    /// Publish the record, or its first ``size`` bytes. The view is of no use afterwards.
+    ///
+    /// Raises:
+    ///     BufferError: Something still has a view, such as an array, and could write to the ring
+    ///         later. The record is discarded, once that is gone; until then an exclusive producer
+    ///         cannot publish.
     #[pyo3(signature = (size=None))]
     fn commit(&self, py: Python<'_>, size: Option<usize>) -> PyResult<()> {
         let size = size.unwrap_or(self.size);
@@ -90,6 +99,7 @@ impl Reservation {
         }
     }
 
+    /// Give the space back. Views that are still there keep it open until they are gone.
     fn discard(&self, py: Python<'_>) -> PyResult<()> {
         self.end(py, None).map(|_| ())
     }
@@ -121,7 +131,9 @@ impl Reservation {
     }
 }
 
-/// Records put together, and published when the block ends; see `_native.pyi`.
+/// Records that are put together, and published at the end of a ``with`` block.
+///
+/// Made by `Producer.batch`. If the block raises, none of them is published.
 #[pyclass(frozen, module = "perfring")]
 pub(crate) struct ProducerBatch {
     owner: Arc<Shared>,
@@ -162,7 +174,14 @@ impl ProducerBatch {
 
 #[pymethods]
 impl ProducerBatch {
-    #[pyo3(signature = (data, r#type=Kind::BYTES))]
+    /// Add a record.
+    ///
+    /// Raises:
+    ///     TooLarge: No ring of this size can hold it; nothing is counted, as it was not offered.
+    #[pyo3(
+        signature = (data, r#type=Kind::BYTES),
+        text_signature = "($self, data, type=4096)"
+    )]
     fn publish(&self, py: Python<'_>, data: &Bound<'_, PyAny>, r#type: Kind) -> PyResult<()> {
         memory::with_buffer(data, |bytes, _| {
             let max = self.owner.layout().max_len();
@@ -178,7 +197,7 @@ impl ProducerBatch {
         })
     }
 
-    /// Publishes what there is, and begins anew.
+    /// Publish what there is, and begin anew. Returns how many there was room for.
     fn flush(&self, py: Python<'_>) -> PyResult<usize> {
         let pending = std::mem::take(&mut *self.records());
         let published = self.owner.publish_all(py, &pending, self.timeout)?;
@@ -188,11 +207,13 @@ impl ProducerBatch {
         Ok(published)
     }
 
+    /// How many were published up to now.
     #[getter]
     fn published(&self) -> usize {
         self.records().published
     }
 
+    /// How many there was no room for; counted as lost in the ring, too.
     #[getter]
     fn lost(&self) -> usize {
         self.records().lost

@@ -11,7 +11,18 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::Arc;
 
-/// See `_native.pyi`.
+/// A copy of everything intact in a ring: of a live one while its producer runs at full speed, or of
+/// the file that dead processes left.
+///
+/// Iteration gives its records and losses, oldest first; damage ends it with `Corrupt`.
+///
+/// Example:
+///     >>> producer = perfring.Producer.create(tmp / "flight", policy="overwrite")
+///     >>> producer.publish(b"last words")
+///     True
+///     >>> snapshot = perfring.Snapshot(tmp / "flight")
+///     >>> [bytes(record) for record in snapshot], snapshot.totals["written_records"]
+///     ([b'last words'], 1)
 #[pyclass(frozen, module = "perfring")]
 pub(crate) struct Snapshot {
     taken: Arc<Taken>,
@@ -29,7 +40,7 @@ impl Origin for Taken {
     }
 
     fn anchors(&self, _: Python<'_>) -> PyResult<Anchors> {
-        Ok(self.snapshot.anchors().clone())
+        Ok(*self.snapshot.anchors())
     }
 }
 
@@ -67,7 +78,6 @@ impl Snapshot {
         taken.map(|taken| Snapshot::of(taken, name)).map_err(|error| errors::attach(py, &error))
     }
 
-    /// All items; damage ends them with `Corrupt`.
     fn __iter__(&self, py: Python<'_>) -> PyResult<Items> {
         let _ = py;
         let mut items = std::collections::VecDeque::new();
@@ -84,16 +94,18 @@ impl Snapshot {
         Ok(Items { origin: self.origin(), state: std::sync::Mutex::new((items, damage)) })
     }
 
+    /// All of it as a `Batch`.
     fn drain(&self, py: Python<'_>) -> PyResult<Batch> {
         self.batch(py)
     }
 
+    /// Where the ring is.
     #[getter]
     fn path(&self) -> &str {
         &self.path
     }
 
-    /// The ring's books when it was taken: `{"written": (records, bytes), ...}`.
+    /// The ring's books just before it was taken, by the names that `stat` has.
     #[getter]
     fn totals<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let totals = PyDict::new(py);

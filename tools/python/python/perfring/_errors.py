@@ -1,9 +1,9 @@
 """What goes wrong, as exceptions.
 
 What the system refuses is an ``OSError`` of the natural kind: ``FileExistsError``,
-``FileNotFoundError``, ``PermissionError``, or an ``OSError`` with its ``errno``. A wrong argument is
-a ``ValueError`` or a ``TypeError``. All else is a `PerfringError`. A loss is none of these: it is a
-`Lost` among the records.
+``FileNotFoundError``, ``PermissionError``, or an ``OSError`` with its ``errno``. A wrong argument
+is a ``ValueError`` or a ``TypeError``. All else is a `PerfringError`. A loss is none of these: it
+is a `Lost` among the records.
 """
 
 __all__ = [
