@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from payloads import ROUND, WrongRecordError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 BATCHES = 64
@@ -28,7 +29,6 @@ class Reading:
 
     def __init__(self, directory: Path, size: int) -> None:
         import numpy as np
-
         import perfring
 
         self.np = np
@@ -59,13 +59,18 @@ class Reading:
         if array.tobytes() != due.tobytes():
             raise WrongRecordError(f"batch {nth} is not what was published")
 
-    def drained(self) -> float:
-        """Nanoseconds a record of `drain(1024).numpy()`: a structured array that stays."""
-        return self.timed(lambda: self.consumer.drain(ROUND).numpy(self.type))
-
-    def pinned(self) -> float:
-        """The same by `pin(1024).numpy()`, which copies nothing; released by the next call."""
-        return self.timed(lambda: self.consumer.pin(ROUND).numpy(self.type))
+    def ways(self) -> dict[str, Callable[[], float]]:
+        """What is timed, each giving nanoseconds a record."""
+        drain, pin, dtype = self.consumer.drain, self.consumer.pin, self.records.dtype
+        frombuffer, kind = self.np.frombuffer, self.type
+        return {
+            "memcpy of the same bytes": self.copied,
+            "numpy.frombuffer(drain(1024))": lambda: self.timed(
+                lambda: frombuffer(drain(ROUND), dtype)
+            ),
+            "drain(1024).numpy(type)": lambda: self.timed(lambda: drain(ROUND).numpy(kind)),
+            "pin(1024).numpy(type), in place": lambda: self.timed(lambda: pin(ROUND).numpy(kind)),
+        }
 
     def timed(self, read: Any) -> float:
         """Nanoseconds a record that reading takes in batches."""
@@ -81,7 +86,7 @@ class Reading:
         return spent / (FILLS * BATCHES * ROUND)
 
     def copied(self) -> float:
-        """Nanoseconds a record of a bare memcpy of the same bytes, into the same 64 KiB each time."""
+        """Nanoseconds a record of a bare memcpy of the same bytes, into one place each time."""
         clock, spent, copyto = time.perf_counter_ns, 0, self.np.copyto
         target = self.copy.view("<u8")
         for _ in range(FILLS):

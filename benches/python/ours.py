@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 RING = 1 << 20
 """Bytes of the rings."""
 
-KIND = 1000
-"""The records' type: a number that no table tells, so plain bytes."""
-
 
 class Publish:
     """`publish(bytes)`, which waits for space."""
@@ -30,7 +27,7 @@ class Publish:
     def send(self, count: int) -> None:
         publish = self.producer.publish
         for payload in turns(self.payloads, count):
-            publish(payload, KIND, timeout=None)
+            publish(payload, timeout=None)
 
 
 class PublishArray:
@@ -44,7 +41,7 @@ class PublishArray:
 
     def send(self, count: int) -> None:
         for first in range(0, count, ROUND):
-            self.producer.publish_array(self.words[: count - first], KIND, timeout=None)
+            self.producer.publish_array(self.words[: count - first], timeout=None)
 
 
 class Iterate:
