@@ -4,7 +4,7 @@ use crate::Types;
 use crate::pace::{Distance, Look, Pace, SPIN};
 use perfring_abi::Layout;
 use perfring_ring::{Anchors, Corrupt, Count, WakeAt};
-use perfring_shm::{AttachError, Home, Item, MappedReader, Pinned};
+use perfring_shm::{AttachError, Home, Item, MappedReader, Pinned, Run};
 use std::time::{Duration, Instant};
 
 /// The one consumer of a ring. A new one goes on where the last one released.
@@ -65,6 +65,44 @@ impl Consumer {
     pub fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
         let (pace, distance) = (self.pace, &mut self.distance);
         self.inner.read(|cursor| distance.keep(pace, cursor))
+    }
+
+    /// The next records of one type and one length in a row, at most `max`, in place: for those who
+    /// make columns of them. It counts as read at the next call, as an item of [`Consumer::read`].
+    ///
+    /// `None` is not the end: the next item may be a loss, not be known of yet, or be of an overwrite
+    /// ring. [`Consumer::read`] has it.
+    ///
+    /// ```
+    /// # use perfring_consumer::{Consumer, Item};
+    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let mut producer = Producer::create(&path, &Options::default())?;
+    /// for n in 0..100u64 {
+    ///     producer.publish(RecordType::BYTES, &n.to_le_bytes())?;
+    /// }
+    /// let mut consumer = Consumer::attach(&path)?;
+    /// let mut sum = 0;
+    /// loop {
+    ///     if let Some(run) = consumer.read_run(u64::MAX) {
+    ///         for record in run.records() {
+    ///             sum += u64::from_le_bytes(record.bytes.try_into()?);
+    ///         }
+    ///         continue;
+    ///     }
+    ///     match consumer.read()? {
+    ///         Some(Item::Record(record)) => sum += u64::from_le_bytes(record.bytes.try_into()?),
+    ///         Some(Item::Lost(lost)) => eprintln!("{} lost", lost.records),
+    ///         None => break,
+    ///     }
+    /// }
+    /// assert_eq!(sum, 4950);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn read_run(&mut self, max: u64) -> Option<Run<'_>> {
+        self.inner.read_run(max)
     }
 
     /// Waits until there may be something to read, for at most `timeout`: spins a little as its

@@ -238,6 +238,25 @@ impl Reader {
         self.next_known(ring, self.stop, |len| stamped(len, word))
     }
 
+    /// As [`Reader::next_record`], of a ring with or without time, and how many records in a row,
+    /// this one included and at most `max`, have the very same header: one type and one length.
+    #[inline]
+    pub fn next_run(&mut self, ring: Ring<'_>, max: u64) -> Option<(Frame, u64)> {
+        let frame = if self.timed { self.next_stamped(ring) } else { self.next_record(ring) }?;
+        // Relaxed, as in `next_known`; what that found of one header is true of its like.
+        let same = ring.word(frame.pos).load(Ordering::Relaxed);
+        let (mut count, mut pos) = (1, self.cursor);
+        while count < max && pos < self.stop && self.head - pos >= frame.size {
+            if ring.word(pos).load(Ordering::Relaxed) != same {
+                break;
+            }
+            (count, pos) = (count + 1, pos + frame.size);
+        }
+        self.cursor = pos;
+        self.records = self.records.wrapping_add(count - 1);
+        Some((frame, count))
+    }
+
     #[inline(always)]
     fn next_known(
         &mut self,

@@ -229,6 +229,17 @@ impl Mirror {
         unsafe { slice::from_raw_parts(at, frame.len) }
     }
 
+    /// As [`Mirror::pinned`], of whole records: `frame.len` bytes from the first one's header on.
+    ///
+    /// # Safety
+    /// As for [`Mirror::pinned`], of all of them.
+    #[inline]
+    pub(crate) unsafe fn pinned_records(&self, frame: &Frame) -> &[u8] {
+        let at = self.at(frame.pos);
+        // SAFETY: as in `pinned`.
+        unsafe { slice::from_raw_parts(at, frame.len) }
+    }
+
     /// Asks for the cache line at `pos`, without waiting for it.
     #[inline(always)]
     pub(crate) fn prefetch(&self, pos: u64) {

@@ -133,6 +133,52 @@ impl Builder {
         self.last = Some(Run { first, count: 1, kind, len, at, pos, step: 0 });
     }
 
+    /// Many at once.
+    pub(crate) fn push_run(&mut self, run: &perfring_consumer::Run<'_>) {
+        let (len, size, header) = (run.payload_len(), run.size() as usize, run.header_len());
+        let at = match &mut self.place {
+            Payloads::Copy(all) => {
+                let at = all.len();
+                let (before, after) = (header, header + len);
+                // Lengths that are known where they are copied spare a call for each.
+                match len {
+                    8 => gather::<8>(all, run.bytes(), size, before),
+                    16 => gather::<16>(all, run.bytes(), size, before),
+                    32 => gather::<32>(all, run.bytes(), size, before),
+                    64 => gather::<64>(all, run.bytes(), size, before),
+                    _ => {
+                        all.reserve(len * run.len() as usize);
+                        for record in run.bytes().chunks_exact(size) {
+                            all.extend_from_slice(&record[before..after]);
+                        }
+                    }
+                }
+                at
+            }
+            Payloads::Stay { start, header } => (run.pos() - *start) as usize + *header,
+        };
+        if run.is_timed() {
+            self.times.extend(run.records().filter_map(|record| record.time));
+        }
+        let count = run.len() as usize;
+        let (kind, pos, step) = (run.kind(), run.pos(), run.size());
+        if let Some(last) = &mut self.last {
+            let next = last.pos.wrapping_add(step.wrapping_mul(last.count as u64));
+            if last.kind == kind
+                && last.len == len
+                && next == pos
+                && (last.step == step || last.count == 1)
+            {
+                last.step = step;
+                last.count += count;
+                return;
+            }
+            self.runs.push(*last);
+        }
+        let first = self.len();
+        self.last = Some(Run { first, count, kind, len, at, pos, step });
+    }
+
     pub(crate) fn lost(&mut self, lost: Lost) {
         let before = self.len();
         self.lost.push((before, lost));
@@ -303,6 +349,18 @@ impl Batch {
         let lost: u64 = self.data.lost.iter().map(|(_, lost)| lost.records()).sum();
         let pinned = if self.pinned() { ", pinned" } else { "" };
         format!("<perfring.Batch {} records, {lost} lost{pinned}>", self.data.len())
+    }
+}
+
+/// Appends the `LEN` bytes after `before` of each record of `size` bytes.
+fn gather<const LEN: usize>(all: &mut Vec<u8>, records: &[u8], size: usize, before: usize) {
+    let start = all.len();
+    all.resize(start + records.len() / size * LEN, 0);
+    let (to, _) = all[start..].as_chunks_mut::<LEN>();
+    for (to, record) in to.iter_mut().zip(records.chunks_exact(size)) {
+        if let Some(payload) = record[before..].first_chunk::<LEN>() {
+            *to = *payload;
+        }
     }
 }
 

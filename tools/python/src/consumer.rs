@@ -36,9 +36,9 @@ macro_rules! reading {
             ///     Corrupt: The ring holds what no producer writes; again at every call.
             ///     Closed: It was closed.
             #[pyo3(
-                        signature = (timeout=Timeout::NOW),
-                        text_signature = "($self, timeout=0.0)"
-                    )]
+                                                signature = (timeout=Timeout::NOW),
+                                                text_signature = "($self, timeout=0.0)"
+                                            )]
             fn read<'py>(
                 &self,
                 py: Python<'py>,
@@ -50,9 +50,9 @@ macro_rules! reading {
             /// Everything that is there now, at most ``max`` records, as a `Batch` of copies. Waits
             /// for the first item as `read` does; the batch is empty if none came.
             #[pyo3(
-                        signature = (max=None, *, timeout=Timeout::NOW),
-                        text_signature = "($self, max=None, *, timeout=0.0)"
-                    )]
+                                                signature = (max=None, *, timeout=Timeout::NOW),
+                                                text_signature = "($self, max=None, *, timeout=0.0)"
+                                            )]
             fn drain(
                 &self,
                 py: Python<'_>,
@@ -66,9 +66,9 @@ macro_rules! reading {
             /// whether there is. Records that were read, and of which nothing has a view, become
             /// copies first, so that the producer has their space.
             #[pyo3(
-                        signature = (timeout=Timeout::NEVER),
-                        text_signature = "($self, timeout=None)"
-                    )]
+                                                signature = (timeout=Timeout::NEVER),
+                                                text_signature = "($self, timeout=None)"
+                                            )]
             fn wait(&self, py: Python<'_>, timeout: Timeout) -> PyResult<bool> {
                 self.reader.wait(py, timeout)
             }
@@ -76,9 +76,9 @@ macro_rules! reading {
             /// Items as they come. It ends when none came for ``timeout`` seconds; ``None``: never,
             /// and 0: when all that is there has been read.
             #[pyo3(
-                        signature = (timeout=Timeout::NEVER),
-                        text_signature = "($self, timeout=None)"
-                    )]
+                                                signature = (timeout=Timeout::NEVER),
+                                                text_signature = "($self, timeout=None)"
+                                            )]
             fn items(&self, timeout: Timeout) -> Items {
                 Items { reader: Arc::clone(&self.reader), timeout }
             }

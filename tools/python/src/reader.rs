@@ -446,16 +446,42 @@ impl Reader {
 /// Items that are there, up to `max` records; not for ever, of a producer that is faster: what comes
 /// at `end` or later is for the next time.
 fn collect(source: &mut Source, batch: &mut Builder, max: usize, end: u64) -> Result<(), Corrupt> {
-    while batch.len() < max && source.position() < end {
-        match source.read()? {
-            Some(Item::Record(record)) => {
-                batch.push(record.kind, record.pos, record.time, record.bytes);
+    match source {
+        Source::Consumer(consumer) => {
+            while batch.len() < max {
+                let left = (max - batch.len()) as u64;
+                if let Some(run) = consumer.read_run(left) {
+                    batch.push_run(&run);
+                    if run.pos() + run.bytes().len() as u64 >= end {
+                        break;
+                    }
+                } else if !put(consumer.read()?, batch, end) {
+                    break;
+                }
             }
-            Some(Item::Lost(lost)) => batch.lost(Lost::new(&lost)),
-            None => break,
+        }
+        Source::Observer(observer) => {
+            while batch.len() < max && put(observer.read()?, batch, end) {}
         }
     }
     Ok(())
+}
+
+/// Returns whether there may be more.
+#[inline(always)]
+fn put(item: Option<Item<'_>>, batch: &mut Builder, end: u64) -> bool {
+    match item {
+        Some(Item::Record(record)) => {
+            batch.push(record.kind, record.pos, record.time, record.bytes);
+            // Its size is not known here, but what follows it is no nearer than this.
+            record.pos + record.bytes.len() as u64 + 8 < end
+        }
+        Some(Item::Lost(lost)) => {
+            batch.lost(Lost::new(&lost));
+            lost.pos < end
+        }
+        None => false,
+    }
 }
 
 impl Origin for Reader {
