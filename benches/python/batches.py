@@ -11,10 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-BATCHES = 64
-"""Batches in the ring, which a producer fills before each sample."""
 FILLS = 16
-"""Fills of a sample."""
+"""How often the ring is filled and read in a sample."""
 
 
 def shape(size: int) -> Any:
@@ -32,12 +30,13 @@ class Reading:
         import perfring
 
         self.np = np
+        self.batches = max(1, min(64, (8 << 20) // (ROUND * (size + 8))))
         ring = directory / f"batches-{size}"
-        room = 1 << (BATCHES * ROUND * (size + 8)).bit_length()
+        room = 1 << (self.batches * ROUND * (size + 8)).bit_length()
         self.producer = perfring.Producer.create(ring, size=room)
         self.type = self.producer.register(shape(size), name="bench.Payload")
         self.consumer = perfring.Consumer(ring)
-        self.records = np.zeros(BATCHES * ROUND, shape(size))
+        self.records = np.zeros(self.batches * ROUND, shape(size))
         self.records["number"] = np.arange(len(self.records))
         self.records["words"] = np.random.default_rng(size).integers(
             0, 1 << 63, self.records["words"].shape
@@ -45,7 +44,6 @@ class Reading:
         self.copy = np.empty(ROUND, self.records.dtype)
         # What memcpy reads was last written by the same loop as the ring's records were.
         self.source = self.records.copy()
-        self.size = size
 
     def fill(self) -> None:
         """Publishes all records; nobody's time."""
@@ -77,13 +75,13 @@ class Reading:
         clock, spent = time.perf_counter_ns, 0
         for _ in range(FILLS):
             self.fill()
-            for nth in range(BATCHES):
+            for nth in range(self.batches):
                 begun = clock()
                 array = read()
                 spent += clock() - begun
                 self.check(nth, array)
                 del array
-        return spent / (FILLS * BATCHES * ROUND)
+        return spent / (FILLS * self.batches * ROUND)
 
     def copied(self) -> float:
         """Nanoseconds a record of a bare memcpy of the same bytes, into one place each time."""
@@ -91,13 +89,13 @@ class Reading:
         target = self.copy.view("<u8")
         for _ in range(FILLS):
             self.source[:] = self.records
-            words = self.source.view("<u8").reshape(BATCHES, -1)
-            for nth in range(BATCHES):
+            words = self.source.view("<u8").reshape(self.batches, -1)
+            for nth in range(self.batches):
                 begun = clock()
                 copyto(target, words[nth])
                 spent += clock() - begun
                 self.check(nth, self.copy)
-        return spent / (FILLS * BATCHES * ROUND)
+        return spent / (FILLS * self.batches * ROUND)
 
     def close(self) -> None:
         """Lets the ring go."""

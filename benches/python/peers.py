@@ -18,10 +18,11 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from batches import FILLS, Reading
 from contestants import PEERS, Contestant
 from machine import machine
 from ours import OURS
-from payloads import cost
+from payloads import ROUND, cost
 from sides import Pair, Sample
 
 REPETITIONS = 5
@@ -86,6 +87,18 @@ def table(results: list[Result]) -> None:
         print(f"{result.name:<40}{thousands:>32}{megabytes:>8,.0f}{ratio:>10}{lost:>6}")
 
 
+def read_in_batches(size: int, directory: Path) -> dict[str, list[float]]:
+    """What reading costs a record, in ns: the samples of each way, taken in turns."""
+    reading = Reading(directory, size)
+    ways = reading.ways()
+    taken: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(REPETITIONS):
+        for name, way in ways.items():
+            taken[name].append(way())
+    reading.close()
+    return taken
+
+
 def costs(size: int) -> None:
     """Says what the check is, in the figures."""
     single, batched = cost(size)
@@ -117,7 +130,8 @@ def main() -> int:
     for name, reason in reasons.items():
         if reason is not None:
             print(f"{name}: not measured, {reason}", file=sys.stderr)
-    for size in map(int, arguments.payloads.split(",")):
+    sizes = [int(size) for size in arguments.payloads.split(",")]
+    for size in sizes:
         with tempfile.TemporaryDirectory(dir=shared_memory()) as directory:
             results = measured(taking_part, size, arguments.seconds, Path(directory))
         if arguments.json:
@@ -127,7 +141,23 @@ def main() -> int:
         print(f"\n{size} bytes")
         table(results)
         costs(size)
+    if OURS[0].missing() is None and arguments.only in "batches":
+        batches(sizes, arguments.json)
     return 0
+
+
+def batches(sizes: list[int], as_json: bool) -> None:
+    """Reading into numpy, the reader's side alone."""
+    if not as_json:
+        print(f"\nReading a full ring in batches of {ROUND:,} records, {FILLS} fills a sample")
+    for size in sizes:
+        with tempfile.TemporaryDirectory(dir=shared_memory()) as directory:
+            taken = read_in_batches(size, Path(directory))
+        for name, samples in taken.items():
+            if as_json:
+                print(json.dumps({"kind": "reading", "name": name, "payload": size, "ns": samples}))
+            else:
+                print(f"{size:>5} bytes, {name:<34}{spread(samples):>24} ns a record")
 
 
 def shared_memory() -> str | None:
