@@ -33,9 +33,9 @@ class Reading:
         self.batches = max(1, min(64, (8 << 20) // (ROUND * (size + 8))))
         ring = directory / f"batches-{size}"
         room = 1 << (self.batches * ROUND * (size + 8)).bit_length()
-        self.producer = perfring.Producer.create(ring, size=room)
+        self.producer: Any = perfring.Producer.create(ring, size=room)
         self.type = self.producer.register(shape(size), name="bench.Payload")
-        self.consumer = perfring.Consumer(ring)
+        self.consumer: Any = perfring.Consumer(ring)
         self.records = np.zeros(self.batches * ROUND, shape(size))
         self.records["number"] = np.arange(len(self.records))
         self.records["words"] = np.random.default_rng(size).integers(

@@ -22,7 +22,7 @@ class Publish:
         import perfring
 
         self.payloads = payloads(size)
-        self.producer = perfring.Producer(ring)
+        self.producer: Any = perfring.Producer(ring)
 
     def send(self, count: int) -> None:
         publish = self.producer.publish
@@ -37,7 +37,7 @@ class PublishArray:
         import perfring
 
         self.words = Rounds(size).words[:ROUND]
-        self.producer = perfring.Producer(ring)
+        self.producer: Any = perfring.Producer(ring)
 
     def send(self, count: int) -> None:
         for first in range(0, count, ROUND):
@@ -51,7 +51,7 @@ class Iterate:
         import perfring
 
         self.payloads = payloads(size)
-        self.consumer = perfring.Consumer(ring)
+        self.consumer: Any = perfring.Consumer(ring)
         self.loss = perfring.Lost
 
     def receive(self, count: int) -> int:
@@ -80,7 +80,7 @@ class Drain:
         import perfring
 
         self.rounds = Rounds(size)
-        self.consumer = perfring.Consumer(ring)
+        self.consumer: Any = perfring.Consumer(ring)
         self.words = size // 8
 
     def receive(self, count: int) -> int:
