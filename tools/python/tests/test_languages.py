@@ -62,6 +62,8 @@ def quotes(first: int, count: int) -> Any:
     return made
 
 
+QUOTES = quotes(0, RECORDS)
+
 TAILS = [bytes((mixed + at) & 0xFF for at in range(8, 64)) for mixed in range(256)]
 
 
@@ -155,7 +157,6 @@ def one_by_one(consumer: perfring.Consumer, tally: Tally) -> None:
 
 def in_batches(consumer: perfring.Consumer, tally: Tally) -> None:
     """Quotes, in arrays whose fields come from the ring's own table."""
-    made = quotes(0, RECORDS)
     while tally.next < RECORDS:
         batch = consumer.drain(timeout=PATIENCE)
         assert len(batch) or batch.lost, f"nothing came after {tally.next} records"
@@ -163,7 +164,7 @@ def in_batches(consumer: perfring.Consumer, tally: Tally) -> None:
         numbers = array["number"].astype(np.int64)
         gaps = np.diff(numbers, prepend=tally.next - 1) - 1
         assert (gaps >= 0).all(), "out of turn"
-        due = made[numbers]
+        due = QUOTES[numbers]
         for name in QUOTE.names or ():
             assert np.array_equal(array[name], due[name]), name
         lost = sum(lost.records for lost in batch.lost)
@@ -204,7 +205,7 @@ def write(producer: perfring.Producer, kind: str, begin: int, end: int) -> None:
             assert producer.publish(numbered(number), NUMBERED, timeout=PATIENCE)
         return
     for first in range(begin, end, 4096):
-        made = quotes(first, min(4096, end - first))
+        made = QUOTES[first : min(first + 4096, end)]
         assert producer.publish_array(made, perfring.type_of(Quote), timeout=PATIENCE) == len(made)
 
 
