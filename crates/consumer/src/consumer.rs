@@ -4,7 +4,7 @@ use crate::Types;
 use crate::pace::{Distance, Look, Pace, SPIN};
 use perfring_abi::Layout;
 use perfring_ring::{Anchors, Corrupt, Count, WakeAt};
-use perfring_shm::{AttachError, Home, Item, MappedReader, Pinned, Run};
+use perfring_shm::{AttachError, Home, Item, MappedReader, Pinned, Run, Sleeper, Ticket};
 use std::time::{Duration, Instant};
 
 /// The one consumer of a ring. A new one goes on where the last one released.
@@ -154,6 +154,47 @@ impl Consumer {
     /// wake. Releases first.
     pub fn sleep(&mut self, timeout: Duration) {
         self.inner.sleep(self.wake_at, timeout);
+    }
+
+    /// What sleeps for this consumer without having it: for who shares it between threads, behind a
+    /// lock that a sleeping thread is not to hold.
+    ///
+    /// ```
+    /// # use perfring_consumer::Consumer;
+    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # use std::{sync::Mutex, time::Duration};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let mut producer = Producer::create(&path, &Options::default())?;
+    /// let consumer = Consumer::attach(&path)?;
+    /// let sleeper = consumer.sleeper()?;
+    /// let consumer = Mutex::new(consumer);
+    /// # producer.publish(RecordType::BYTES, b"x")?;
+    /// while consumer.lock().unwrap().fill().unread == 0 {
+    ///     let ticket = consumer.lock().unwrap().prepare_sleep();
+    ///     if let Some(ticket) = ticket {
+    ///         sleeper.sleep(ticket, Duration::from_secs(1)); // others can read meanwhile
+    ///         consumer.lock().unwrap().end_sleep();
+    ///     }
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`AttachError::Io`] if the ring cannot be mapped once more.
+    pub fn sleeper(&self) -> Result<Sleeper, AttachError> {
+        self.inner.sleeper()
+    }
+
+    /// Before [`Sleeper::sleep`]: asks to be woken. `None` if there is something to read. Releases
+    /// first.
+    pub fn prepare_sleep(&mut self) -> Option<Ticket> {
+        self.inner.prepare_sleep(self.wake_at)
+    }
+
+    /// After [`Sleeper::sleep`], once nobody sleeps for this consumer any more.
+    pub fn end_sleep(&mut self) {
+        self.inner.end_sleep();
     }
 
     /// Hands back everything that [`Consumer::read`] returned so far, the last item included.

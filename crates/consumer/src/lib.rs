@@ -59,7 +59,7 @@ pub use perfring_ring::{
 };
 pub use perfring_shm::{
     AttachError, ClockError, Fill, Home, Identity, Idle, Item, MachineClock, NotThis, Pinned,
-    Place, Raw, RawReader, Record, RingFile, Role, Run, recover,
+    Place, Raw, RawReader, Record, RingFile, Role, Run, Sleeper, Ticket, recover,
 };
 pub use perfring_types as types;
 pub use snapshot::{Items, Snapshot};

@@ -48,6 +48,7 @@ mod recover;
 mod run;
 mod shaped;
 mod shared;
+mod sleeper;
 mod types;
 mod writer;
 
@@ -66,5 +67,6 @@ pub use recover::recover;
 pub use run::Run;
 pub use shaped::NotThis;
 pub use shared::{MappedShared, SharedBatch, SharedReservation};
+pub use sleeper::{Sleeper, Ticket};
 pub use types::TypeError;
 pub use writer::{Batch, MappedWriter, Reservation};

@@ -8,6 +8,7 @@ use crate::map::{DataAccess, Mirror};
 use crate::observer::item_of;
 use crate::recover::recover_file;
 use crate::shared::is_dead;
+use crate::sleeper::Ticket;
 use crate::{AttachError, Home, Role, futex};
 use perfring_abi::{Layout, Policy, Producers};
 use perfring_ring::{
@@ -264,22 +265,31 @@ impl MappedReader {
     ///
     /// In a shared ring, what a dead producer left open is ended here, so that those who published
     /// behind it are read: nobody else may be there to do it.
-    pub fn sleep(&mut self, at: WakeAt, mut limit: Duration) {
-        self.release();
-        if self.tend() {
-            limit = limit.min(futex::SLICE);
+    pub fn sleep(&mut self, at: WakeAt, limit: Duration) {
+        if let Some(ticket) = self.prepare_sleep(at) {
+            futex::sleep(self.map.ring().wait_word(), ticket.value, limit.min(ticket.most));
+            self.end_sleep();
         }
+    }
+
+    /// The first part of [`MappedReader::sleep`]; the second is [`Sleeper::sleep`], and the third
+    /// [`MappedReader::end_sleep`]. `None` if there is something to read.
+    pub fn prepare_sleep(&mut self, at: WakeAt) -> Option<Ticket> {
+        self.release();
+        let lags = self.tend();
         let ring = self.map.ring();
         let passed = match &self.cursor {
             Cursor::Pinned(reader) => reader.passed().records,
             Cursor::Copied { observer, .. } => observer.saved().before.records,
         };
         let mut most = Duration::ZERO;
-        if let Some(value) = ring.prepare_sleep(self.cursor(), passed, at, || most = futex::heavy())
-        {
-            futex::sleep(ring.wait_word(), value, limit.min(most));
-            ring.end_sleep();
-        }
+        let value = ring.prepare_sleep(self.cursor(), passed, at, || most = futex::heavy())?;
+        Some(Ticket { value, most: if lags { most.min(futex::SLICE) } else { most } })
+    }
+
+    /// The last part of [`MappedReader::sleep`]: nobody of this process sleeps any more.
+    pub fn end_sleep(&mut self) {
+        self.map.ring().end_sleep();
     }
 
     /// Ends what a dead producer of a shared ring left open, if that stood there at the last call,

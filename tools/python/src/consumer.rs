@@ -79,12 +79,13 @@ macro_rules! reading {
                                                 signature = (timeout=Timeout::NEVER),
                                                 text_signature = "($self, timeout=None)"
                                             )]
-            fn items(&self, timeout: Timeout) -> Items {
-                Items { reader: Arc::clone(&self.reader), timeout }
+            fn items(slf: &Bound<'_, Self>, timeout: Timeout) -> Items {
+                let reader = Arc::clone(&slf.get().reader);
+                Items { reader, timeout, _of: slf.clone().into_any().unbind() }
             }
 
-            fn __iter__(&self) -> Items {
-                self.items(Timeout::NEVER)
+            fn __iter__(slf: &Bound<'_, Self>) -> Items {
+                Self::items(slf, Timeout::NEVER)
             }
 
             /// The position of the next record.
@@ -305,6 +306,8 @@ impl Observer {
 pub(crate) struct Items {
     reader: Arc<Reader>,
     timeout: Timeout,
+    /// It would close the reader when it dies.
+    _of: Py<PyAny>,
 }
 
 #[pymethods]

@@ -29,8 +29,8 @@ impl<'py> FromPyObject<'_, 'py> for Kind {
         let known = u32::try_from(number).ok().and_then(RecordType::new);
         known.map(Kind).ok_or_else(|| {
             PyValueError::new_err(format!(
-                "{number} cannot be a record's type: numbers from 4096 are applications', but for \
-                 0x50460000 to 0x5046ffff"
+                "{number} cannot be a record's type: it is 9 (PERF_RECORD_SAMPLE), or from 64 to \
+                 0xffffffff but for 0x50460000 to 0x5046ffff, which are the ring's"
             ))
         })
     }

@@ -12,19 +12,20 @@ use crate::memory;
 use crate::record::{Body, Cell, Lost, Origin, Record};
 use crate::wait::{self, Timeout};
 use perfring_consumer::{
-    Anchors, Consumer, Corrupt, Count, Fill, Home, Item, Layout, Mark, Observer, Policy, Types,
+    Anchors, AttachError, Consumer, Corrupt, Count, Fill, Home, Item, Layout, Mark, Observer,
+    Policy, Sleeper, Types,
 };
 use perfring_producer::RecordType;
 use perfring_types::read::TypeTable;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
-/// How long a waiting consumer spins before it sleeps; and an observer's slice: its own waits don't
-/// end for a signal.
+/// How long a waiting reader spins before it sleeps; and the longest pause between two looks of an
+/// observer.
 const SPIN: Duration = Duration::from_micros(50);
 const OBSERVE: Duration = Duration::from_millis(10);
 
@@ -78,19 +79,11 @@ impl Source {
         }
     }
 
-    /// Returns whether there is something to read, for which it waits at most so long.
-    fn wait(&mut self, slice: Duration) -> bool {
+    /// Returns whether there is something to read, for which it waits a moment.
+    fn wait_a_moment(&mut self, slice: Duration) -> bool {
         match self {
-            Source::Consumer(consumer) => {
-                if consumer.spin(SPIN.min(slice)) {
-                    return true;
-                }
-                if slice > SPIN {
-                    consumer.sleep(slice); // ends for a signal, too
-                }
-                consumer.fill().unread > 0
-            }
-            Source::Observer(observer) => observer.wait(slice.min(OBSERVE)),
+            Source::Consumer(consumer) => consumer.spin(SPIN.min(slice)),
+            Source::Observer(observer) => observer.wait(SPIN.min(slice)),
         }
     }
 }
@@ -114,6 +107,11 @@ pub(crate) struct Reader {
     home: Home,
     layout: Layout,
     table: Mutex<Arc<TypeTable>>,
+    /// What the ring said last, once the source is gone.
+    last: Mutex<Option<(Types, Anchors)>>,
+    /// What sleeps for a consumer, once one has waited; and how many threads do.
+    sleeper: Mutex<Option<Arc<Sleeper>>>,
+    sleeping: AtomicUsize,
 }
 
 /// A turn at the source, by one thread.
@@ -162,6 +160,9 @@ impl Reader {
             home,
             layout,
             table: Mutex::default(),
+            last: Mutex::default(),
+            sleeper: Mutex::default(),
+            sleeping: AtomicUsize::new(0),
         })
     }
 
@@ -217,6 +218,9 @@ impl Reader {
         }
         self.unsettled.store(true, Ordering::Release);
         self.settle();
+        if let Some(sleeper) = &*self.sleeper.lock().unwrap_or_else(PoisonError::into_inner) {
+            sleeper.wake();
+        }
     }
 
     /// A cell was dropped.
@@ -253,7 +257,11 @@ impl Reader {
             consumer.release_to(&mark);
         }
         if entries.is_empty() && self.is_closed() {
-            *source = None;
+            // What records that outlive it are asked for later.
+            if let Some(source) = source.take() {
+                let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+                *last = Some((source.types(), source.anchors()));
+            }
         }
     }
 
@@ -348,24 +356,72 @@ impl Reader {
         }
     }
 
-    /// Waits until there may be something to read.
+    /// Waits until there may be something to read. A thread that sleeps does not have the source.
     pub(crate) fn wait(&self, py: Python<'_>, timeout: Timeout) -> PyResult<bool> {
         self.process.check(py)?;
+        let mut pause = SPIN;
         let there = wait::slices(py, timeout, |slice| {
+            let (ticket, sleeper) = {
+                let mut turn = self.turn();
+                if turn.source().is_some_and(|source| source.fill().unread > 0) {
+                    return Some(Ok(true));
+                }
+                self.make_room(turn.source.as_deref_mut()?);
+                let Some(source) = turn.source() else {
+                    return Some(Ok(false)); // closed, also by another thread
+                };
+                if source.wait_a_moment(slice) {
+                    return Some(Ok(true));
+                }
+                match source {
+                    // It cannot ask to be woken, and looks ever less often.
+                    Source::Observer(_) => (None, None),
+                    Source::Consumer(consumer) => match self.sleeper(consumer) {
+                        Err(error) => return Some(Err(error)),
+                        Ok(sleeper) => match consumer.prepare_sleep() {
+                            None => return Some(Ok(true)),
+                            ticket => {
+                                self.sleeping.fetch_add(1, Ordering::AcqRel);
+                                (ticket, Some(sleeper))
+                            }
+                        },
+                    },
+                }
+            };
+            let (Some(ticket), Some(sleeper)) = (ticket, sleeper) else {
+                std::thread::sleep(pause.min(slice));
+                pause = (pause * 2).min(OBSERVE);
+                return None;
+            };
+            sleeper.sleep(ticket, slice); // ends for a signal, too
             let mut turn = self.turn();
-            if turn.source().is_some_and(|source| source.fill().unread > 0) {
-                return Some(true);
-            }
-            self.make_room(turn.source.as_deref_mut()?);
+            let last = self.sleeping.fetch_sub(1, Ordering::AcqRel) == 1;
             match turn.source() {
-                Some(source) => source.wait(slice).then_some(true),
-                None => Some(false), // closed, also by another thread
+                Some(Source::Consumer(consumer)) => {
+                    if last {
+                        consumer.end_sleep();
+                    }
+                    (consumer.fill().unread > 0).then_some(Ok(true))
+                }
+                _ => Some(Ok(false)),
             }
         })?;
-        if there == Some(false) {
-            return Err(self.closed(py));
+        match there {
+            None => Ok(false),
+            Some(Ok(true)) => Ok(true),
+            Some(Ok(false)) => Err(self.closed(py)),
+            Some(Err(error)) => Err(errors::attach(py, &error)),
         }
-        Ok(there.is_some())
+    }
+
+    fn sleeper(&self, consumer: &Consumer) -> Result<Arc<Sleeper>, AttachError> {
+        let mut kept = self.sleeper.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sleeper) = &*kept {
+            return Ok(Arc::clone(sleeper));
+        }
+        let sleeper = Arc::new(consumer.sleeper()?);
+        *kept = Some(Arc::clone(&sleeper));
+        Ok(sleeper)
     }
 
     /// Copies of what is there, at most `max` records.
@@ -435,6 +491,21 @@ impl Reader {
         }
     }
 
+    /// Asks the source, closed or not, or what is left of it.
+    fn ask<T>(
+        &self,
+        py: Python<'_>,
+        now: impl FnOnce(&Source) -> T,
+        then: impl FnOnce(&(Types, Anchors)) -> T,
+    ) -> PyResult<T> {
+        let turn = self.take_turn(py)?;
+        if let Some(source) = turn.source.as_ref().and_then(|source| source.as_ref()) {
+            return Ok(now(source));
+        }
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().map(then).ok_or_else(|| self.closed(py))
+    }
+
     pub(crate) fn lapped(&self, py: Python<'_>) -> PyResult<Count> {
         self.with(py, |source| match source {
             Source::Consumer(consumer) => consumer.lapped(),
@@ -488,18 +559,13 @@ impl Origin for Reader {
     fn table(&self, py: Python<'_>, kind: RecordType) -> PyResult<Arc<TypeTable>> {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if table.get(kind).is_none() {
-            // Also once it is closed, as long as a record holds the mapping.
-            let mut turn = self.take_turn(py)?;
-            if let Some(source) = turn.source.as_mut().and_then(|source| source.as_mut()) {
-                *table = Arc::new(TypeTable::from_words(source.types().words()));
-            }
+            let types = self.ask(py, Source::types, |(types, _)| types.clone())?;
+            *table = Arc::new(TypeTable::from_words(types.words()));
         }
         Ok(Arc::clone(&table))
     }
 
     fn anchors(&self, py: Python<'_>) -> PyResult<Anchors> {
-        let mut turn = self.take_turn(py)?;
-        let source = turn.source.as_mut().and_then(|source| source.as_mut());
-        source.map(|source| source.anchors()).ok_or_else(|| self.closed(py))
+        self.ask(py, Source::anchors, |(_, anchors)| *anchors)
     }
 }

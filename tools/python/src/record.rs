@@ -207,7 +207,7 @@ impl Record {
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let name = match self.type_name(py)? {
-            Some(name) => format!("{name:?}"),
+            Some(name) => format!("'{name}'"),
             None => self.kind.to_string(),
         };
         let time = self.time.map(|time| format!(", time={time}")).unwrap_or_default();
@@ -254,6 +254,6 @@ impl Lost {
 impl Lost {
     fn __repr__(&self) -> String {
         let Lost { pos, records, bytes, cause } = self;
-        format!("<perfring.Lost records={records}, bytes={bytes}, cause={cause:?}, pos={pos}>")
+        format!("<perfring.Lost records={records}, bytes={bytes}, cause='{cause}', pos={pos}>")
     }
 }

@@ -1,7 +1,6 @@
 """Readers: the consumer and observers."""
 
-import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import NamedTuple, NoReturn
 
 from . import _native
@@ -91,17 +90,24 @@ class Observer(_native.Observer):
 
 async def _items(
     reader: _native.Consumer | _native.Observer,
-) -> AsyncIterator[_native.Record | _native.Lost]:
+) -> AsyncGenerator[_native.Record | _native.Lost]:
     """What comes, while the event loop goes on.
 
-    A thread of the loop's executor waits: a fifth of a second at a time, so that a cancelled task
-    does not leave one behind for long.
+    A thread waits, of its own, so that others who use the loop's threads are not held up; a fifth
+    of a second at a time, so that it does not stay for long when the task is cancelled.
     """
+    import asyncio  # here: most who read don't need them
+    from concurrent.futures import ThreadPoolExecutor
+
     loop = asyncio.get_running_loop()
-    while True:
-        item = reader.read()
-        if item is not None:
-            yield item
-            del item  # or its space would stay taken while this waits
-        elif not await loop.run_in_executor(None, reader.wait, 0):
-            await loop.run_in_executor(None, reader.wait, 0.2)
+    waiting = ThreadPoolExecutor(1, "perfring")
+    try:
+        while True:
+            item = reader.read()
+            if item is None:
+                await loop.run_in_executor(waiting, reader.wait, 0.2)
+            else:
+                yield item
+                del item  # or its space would stay taken while this waits
+    finally:
+        waiting.shutdown(wait=False)
