@@ -2,8 +2,11 @@
 
 use crate::memory::Pinned;
 use crate::record::{Body, Cell, Lost, Origin, Record};
+use crate::types::{RecordType, TypeTable};
+use perfring_producer::RecordType as Id;
 use pyo3::exceptions::{PyBufferError, PyIndexError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -345,11 +348,76 @@ impl Batch {
         words(&offsets)
     }
 
+    /// The type of this number, if the ring has it.
+    fn _type_of(&self, py: Python<'_>, number: u32) -> PyResult<Option<RecordType>> {
+        let Some(id) = Id::new(number) else { return Ok(None) };
+        Ok(RecordType::find(&self.origin.table(py, id)?, id))
+    }
+
+    /// All types that the ring has.
+    #[getter]
+    fn _table(&self, py: Python<'_>) -> PyResult<TypeTable> {
+        Ok(TypeTable::new(self.origin.table(py, Id::BYTES)?))
+    }
+
+    /// A structured array of the records of one type, read-only.
+    ///
+    /// No copy is made if they stand in one stretch: then the array keeps them, and of a pinned
+    /// batch the ring's space as well.
+    ///
+    /// Args:
+    ///     type: A name, a number, a `RecordType`, a class made by `record`, or a numpy dtype, of
+    ///         which all records of the batch are then. Not needed if there is one type only.
+    ///
+    /// Raises:
+    ///     BadType: The ring has no such type, its records have no fixed places, or one has
+    ///         another length.
+    #[pyo3(signature = (r#type=None))]
+    fn numpy<'py>(
+        slf: &Bound<'py, Self>,
+        r#type: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        arrays(slf.py())?.call_method1("numpy", (slf, r#type))
+    }
+
+    /// A ``pyarrow.RecordBatch``: of one plain type ``pos``, ``time`` and a column for each field; of
+    /// several types ``pos``, ``time``, ``type``, ``type_name`` and ``payload``, without a copy.
+    ///
+    /// ``pos`` is the place in the stream, ``time`` the stamp in ns, if the ring has time. A field of
+    /// such a name is ``field.pos``, ``field.time``. Enumerations are dictionaries of their labels,
+    /// 128 bits are decimal digits.
+    fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        arrays(slf.py())?.call_method1("to_arrow", (slf,))
+    }
+
+    /// A ``pandas.DataFrame`` with the columns of `to_arrow`; needs pyarrow.
+    fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        arrays(slf.py())?.call_method1("to_pandas", (slf,))
+    }
+
+    /// For Arrow's readers: ``pyarrow.record_batch(batch)``, ``polars.DataFrame(batch)``.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        slf: &Bound<'py, Self>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        arrays(slf.py())?
+            .call_method1("to_arrow", (slf,))?
+            .call_method1("__arrow_c_array__", (requested_schema,))
+    }
+
     fn __repr__(&self) -> String {
         let lost: u64 = self.data.lost.iter().map(|(_, lost)| lost.records()).sum();
         let pinned = if self.pinned() { ", pinned" } else { "" };
         format!("<perfring.Batch {} records, {lost} lost{pinned}>", self.data.len())
     }
+}
+
+/// What makes arrays of batches.
+fn arrays(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let module = MODULE.get_or_try_init(py, || py.import("perfring._arrays").map(Bound::unbind))?;
+    Ok(module.bind(py).clone().into_any())
 }
 
 /// Appends the `LEN` bytes after `before` of each record of `size` bytes.

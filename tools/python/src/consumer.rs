@@ -35,10 +35,8 @@ macro_rules! reading {
             /// Raises:
             ///     Corrupt: The ring holds what no producer writes; again at every call.
             ///     Closed: It was closed.
-            #[pyo3(
-                                                signature = (timeout=Timeout::NOW),
-                                                text_signature = "($self, timeout=0.0)"
-                                            )]
+            #[pyo3(signature = (timeout=Timeout::NOW))]
+            #[pyo3(text_signature = "($self, timeout=0.0)")]
             fn read<'py>(
                 &self,
                 py: Python<'py>,
@@ -49,10 +47,8 @@ macro_rules! reading {
 
             /// Everything that is there now, at most ``max`` records, as a `Batch` of copies. Waits
             /// for the first item as `read` does; the batch is empty if none came.
-            #[pyo3(
-                                                signature = (max=None, *, timeout=Timeout::NOW),
-                                                text_signature = "($self, max=None, *, timeout=0.0)"
-                                            )]
+            #[pyo3(signature = (max=None, *, timeout=Timeout::NOW))]
+            #[pyo3(text_signature = "($self, max=None, *, timeout=0.0)")]
             fn drain(
                 &self,
                 py: Python<'_>,
@@ -65,20 +61,16 @@ macro_rules! reading {
             /// Wait until there may be something to read, for at most ``timeout`` seconds. Returns
             /// whether there is. Records that were read, and of which nothing has a view, become
             /// copies first, so that the producer has their space.
-            #[pyo3(
-                                                signature = (timeout=Timeout::NEVER),
-                                                text_signature = "($self, timeout=None)"
-                                            )]
+            #[pyo3(signature = (timeout=Timeout::NEVER))]
+            #[pyo3(text_signature = "($self, timeout=None)")]
             fn wait(&self, py: Python<'_>, timeout: Timeout) -> PyResult<bool> {
                 self.reader.wait(py, timeout)
             }
 
             /// Items as they come. It ends when none came for ``timeout`` seconds; ``None``: never,
             /// and 0: when all that is there has been read.
-            #[pyo3(
-                                                signature = (timeout=Timeout::NEVER),
-                                                text_signature = "($self, timeout=None)"
-                                            )]
+            #[pyo3(signature = (timeout=Timeout::NEVER))]
+            #[pyo3(text_signature = "($self, timeout=None)")]
             fn items(slf: &Bound<'_, Self>, timeout: Timeout) -> Items {
                 let reader = Arc::clone(&slf.get().reader);
                 Items { reader, timeout, _of: slf.clone().into_any().unbind() }
@@ -213,10 +205,8 @@ impl Consumer {
     ///     >>> batch = perfring.Consumer(tmp / "pin").pin()
     ///     >>> batch[0].view[0]
     ///     49
-    #[pyo3(
-        signature = (max=None, *, timeout=Timeout::NOW),
-        text_signature = "($self, max=None, *, timeout=0.0)"
-    )]
+    #[pyo3(signature = (max=None, *, timeout=Timeout::NOW))]
+    #[pyo3(text_signature = "($self, max=None, *, timeout=0.0)")]
     fn pin(&self, py: Python<'_>, max: Option<usize>, timeout: Timeout) -> PyResult<Batch> {
         self.reader.pin(py, max, timeout)
     }
@@ -259,10 +249,8 @@ impl<'py> FromPyObject<'_, 'py> for From {
 #[pymethods]
 impl Observer {
     #[new]
-    #[pyo3(
-        signature = (path, start=From::Oldest, *, pace="adaptive"),
-        text_signature = "(path, start='oldest', *, pace='adaptive')"
-    )]
+    #[pyo3(signature = (path, start=From::Oldest, *, pace="adaptive"))]
+    #[pyo3(text_signature = "(path, start='oldest', *, pace='adaptive')")]
     fn new(py: Python<'_>, path: At, start: From, pace: &str) -> PyResult<Self> {
         let pace = self::pace(pace)?;
         let start = match start {

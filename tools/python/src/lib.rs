@@ -17,6 +17,7 @@ mod record;
 mod reservation;
 mod snapshot;
 mod stat;
+mod types;
 mod wait;
 
 use pyo3::prelude::*;
@@ -36,6 +37,7 @@ mod _native {
         reservation::{ProducerBatch, Reservation},
         snapshot::Snapshot,
         stat::stat,
+        types::{_describe, RecordType, TypeTable},
     };
 
     #[pymodule_init]

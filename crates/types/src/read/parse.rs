@@ -22,6 +22,14 @@ pub struct BadType {
     what: String,
 }
 
+impl BadType {
+    /// What is wrong with the text, for whoever did not read it in a table.
+    #[must_use]
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+}
+
 impl fmt::Display for BadType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

@@ -1,0 +1,234 @@
+"""Between a ring's types and numpy's."""
+
+import json
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from ._errors import BadType
+from ._native import RecordType
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["dtype_of", "layout_of"]
+
+_CODES = {
+    "u8": "u1",
+    "u16": "u2",
+    "u32": "u4",
+    "u64": "u8",
+    "i8": "i1",
+    "i16": "i2",
+    "i32": "i4",
+    "i64": "i8",
+    "f32": "f4",
+    "f64": "f8",
+    "bool": "?",
+    "char": "U1",
+    "u128": "V16",
+    "i128": "V16",
+}
+_KINDS = {code: kind for kind, code in _CODES.items() if kind[1:] != "128"}
+_UNITS = {"ns": "ns", "us": "us", "ms": "ms", "s": "s", "m": "min", "h": "h", "D": "d"}
+
+
+def dtype_of(what: Any) -> "np.dtype[Any]":
+    """Make the numpy dtype of a plain type: a `RecordType`, or a class made by ``@record``.
+
+    Every field stands where it stands in the payload. What numpy has no type for is this:
+
+    ===============  =====================================================================
+    text             ``S``, bytes without the zeros at their end
+    bytes, 128 bits  ``V``
+    char             ``U1``; a NUL reads as the empty text
+    an enumeration   its integer; ``dtype[name].metadata["labels"]`` has the names by value
+    constants        left out: they stand in no payload
+    ===============  =====================================================================
+
+    ``metadata`` also has ``unit`` and ``help``, where the type has them.
+
+    Raises:
+        BadType: It is a tagged record, an rkyv archive, JSON, text or bytes, whose parts stand at
+            other places in each record: ``record.value`` shows those.
+
+    >>> import perfring
+    >>> @perfring.record(name="demo.Reading")
+    ... class Reading:
+    ...     at: perfring.U64
+    ...     on: bool
+    >>> perfring.dtype_of(Reading)["on"]
+    dtype('bool')
+    """
+    from ._types import type_of
+
+    dtype: np.dtype[Any] = type_of(what).dtype
+    return dtype
+
+
+def _dtype(kind: RecordType) -> "np.dtype[Any]":
+    """Make the dtype: for `RecordType.dtype`."""
+    if kind.encoding != "pod":
+        raise BadType(
+            f"records of {kind.name} are {kind.encoding}: their parts have no fixed places, so "
+            "they make no array; use record.value"
+        )
+    try:
+        return _of_text(kind._known)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise BadType(f"numpy cannot hold {kind.name}: {error}") from error
+
+
+@lru_cache(maxsize=256)
+def _of_text(known: str) -> "np.dtype[Any]":
+    spec = json.loads(known)
+    return _structure(spec.get("size", 0), spec.get("fields", []))
+
+
+def _structure(size: int, fields: list[dict[str, Any]]) -> "np.dtype[Any]":
+    import numpy as np
+
+    told = [(field, _of_shape(field)) for field in fields if "constant" not in field]
+    known = [(field, dtype) for field, dtype in told if dtype is not None]
+    formats = []
+    for field, dtype in known:
+        about = {key: field[key] for key in ("unit", "help") if field.get(key)}
+        about |= dtype.metadata or {}
+        formats.append(np.dtype(dtype, metadata=about) if about else dtype)
+    # `np.dtype` takes such a dict; its stubs know less.
+    parts: Any = {
+        "names": [field.get("name", "") for field, _ in known],
+        "formats": formats,
+        "offsets": [field.get("at", 0) for field, _ in known],
+        "itemsize": size,
+    }
+    made: np.dtype[Any] = np.dtype(parts)
+    return made
+
+
+def _of_shape(shape: dict[str, Any]) -> "np.dtype[Any] | None":
+    """Make the dtype of what stands in a place; none of what cannot be shown."""
+    import numpy as np
+
+    kind, size = shape["kind"], shape.get("size", 0)
+    if kind in _CODES:
+        return np.dtype(_CODES[kind])
+    match kind:
+        case "text":
+            return np.dtype(f"S{size}")
+        case "bytes":
+            return np.dtype(f"V{size}")
+        case "struct":
+            return _structure(size, shape.get("fields", []))
+        case "array":
+            counts = []
+            while shape["kind"] == "array":
+                counts.append(shape.get("count", 0))
+                shape = shape["of"]
+            of = _of_shape(shape)
+            return None if of is None else np.dtype((of, tuple(counts)))
+        case "enum":
+            of = _of_shape(shape["of"])
+            labels = {
+                label.get("value", 0): label.get("name", "") for label in shape.get("labels", [])
+            }
+            return None if of is None else np.dtype(of, metadata={"labels": labels})
+    # A kind of a later version.
+    return np.dtype(f"V{size}") if size else None
+
+
+def layout_of(dtype: Any) -> dict[str, Any]:
+    """Tell size and fields of a structured dtype, as the type table has them.
+
+    Raises:
+        BadType: A field has no place in a record; the text says what to use.
+    """
+    import numpy as np
+
+    dtype = np.dtype(dtype)
+    if dtype.names is None:
+        raise BadType(
+            f"{dtype} has no fields: a record's dtype is structured, as "
+            'np.dtype([("value", "f8")])'
+        )
+    return {"size": dtype.itemsize, "fields": _fields(dtype)}
+
+
+def _fields(dtype: "np.dtype[Any]") -> list[dict[str, Any]]:
+    fields = []
+    for name in dtype.names or ():
+        # As in Rust: padding, of which nothing is told.
+        if name.startswith("_"):
+            continue
+        of, at = dtype[name], _offset(dtype, name)
+        try:
+            shape = _shape_of(of)
+        except BadType as error:
+            raise BadType(f"field {name!r}: {error}") from None
+        about: Any = of.metadata or {}
+        fields.append(
+            {
+                "name": name,
+                "at": at,
+                **shape,
+                "unit": about.get("unit") or shape.get("unit", ""),
+                "help": about.get("help", ""),
+            }
+        )
+    return fields
+
+
+def _offset(dtype: "np.dtype[Any]", name: str) -> int:
+    fields: Any = dtype.fields
+    at: int = fields[name][1]
+    return at
+
+
+def _shape_of(dtype: "np.dtype[Any]") -> dict[str, Any]:
+    if dtype.subdtype is not None:
+        of, counts = dtype.subdtype
+        shape = _shape_of(of)
+        for count in reversed(counts):
+            shape = {"kind": "array", "count": count, "of": shape}
+        return shape
+    if dtype.names is not None:
+        return {"kind": "struct", "size": dtype.itemsize, "fields": _fields(dtype)}
+    if not dtype.isnative:
+        raise BadType(
+            f"{dtype} has the other byte order: use dtype.newbyteorder('=') and array.astype"
+        )
+    match dtype.kind:
+        case "S":
+            return {"kind": "text", "size": dtype.itemsize}
+        case "V":
+            return {"kind": "bytes", "size": dtype.itemsize}
+        case "m" | "M":
+            unit, step = _unit(dtype)
+            if step == 1:
+                return {"kind": "i64", "unit": unit}
+    kind = _KINDS.get("?" if dtype.kind == "b" else dtype.str[1:])
+    if kind is None:
+        raise BadType(f"{dtype} cannot be a field of a record: {_advice(dtype)}")
+    about: Any = dtype.metadata or {}
+    labels = about.get("labels")
+    if labels is None:
+        return {"kind": kind}
+    named = [{"value": int(value), "name": str(name)} for value, name in dict(labels).items()]
+    return {"kind": "enum", "of": {"kind": kind}, "labels": named}
+
+
+def _unit(dtype: "np.dtype[Any]") -> tuple[str, int]:
+    import numpy as np
+
+    unit, step = np.datetime_data(dtype)
+    return _UNITS.get(unit, ""), step if unit in _UNITS else 0
+
+
+def _advice(dtype: "np.dtype[Any]") -> str:
+    return {
+        "U": "use S, which is UTF-8 here, or U1 for one character",
+        "O": "an object means nothing in another process",
+        "c": "use a nested dtype of two floats",
+        "m": "use m8[ns], or i8",
+        "M": "use M8[ns], or i8",
+        "f": "use f4 or f8",
+    }.get(dtype.kind, "use integers, floats, S, V, or dtypes of these")

@@ -1,0 +1,388 @@
+"""Records with a shape: dataclasses whose fields stand in the ring as those of a Rust struct do.
+
+```rust
+#[repr(C)]
+#[derive(Clone, Copy, Record, Pod, Zeroable)]
+#[record(name = "market.Trade")]
+struct Trade { price: f64, #[record(text)] symbol: [u8; 6], size: u16 }
+```
+
+is the same type, with the same number, as
+
+>>> from typing import Annotated
+>>> import perfring
+>>> @perfring.record(name="market.Trade")
+... class Trade:
+...     price: float
+...     symbol: Annotated[str, perfring.text(6)]
+...     size: perfring.U16
+>>> trade = Trade(9.5, "ACME", 100)
+>>> perfring.unpack(Trade, perfring.pack(trade)) == trade
+True
+
+Where Rust wants padding to be written down, as ``_pad: [u8; 3]``, it is left out here: zeros stand
+there. A field whose name begins with ``_`` takes its place and is in no table, as in Rust.
+"""
+
+import dataclasses
+import inspect
+import json
+import struct
+import sys
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform, overload
+
+from . import _layout
+from ._errors import BadType
+from ._layout import RECORD, Place, Shape
+from ._native import RecordType, _describe
+
+if TYPE_CHECKING:
+    import numpy as np
+    from typing_extensions import Buffer
+
+__all__ = ["pack", "record", "record_type", "spec_of", "type_of", "unpack"]
+
+C = TypeVar("C", bound=type[Any])
+R = TypeVar("R")
+
+# What the decorated class gets besides its fields.
+_OWN = ("id", "pack", "unpack")
+
+
+@overload
+def record(cls: C, /) -> C: ...
+
+
+@overload
+@dataclass_transform(field_specifiers=(dataclasses.field,))
+def record(
+    *,
+    name: str = "",
+    version: int = 1,
+    id: int | None = None,
+    help: str = "",
+    kind: str = "plain",
+) -> Callable[[C], C]: ...
+
+
+@dataclass_transform(field_specifiers=(dataclasses.field,))
+def record(
+    cls: type[Any] | None = None,
+    /,
+    *,
+    name: str = "",
+    version: int = 1,
+    id: int | None = None,
+    help: str = "",
+    kind: str = "plain",
+) -> Any:
+    """Make a class a record: its fields are laid out as ``#[repr(C)]`` would.
+
+    A class that is no dataclass becomes one. It gets ``id``, the type's number, which follows from
+    name, version and layout and is the same in Rust; ``pack()``, the payload; and ``unpack()``,
+    its inverse, a class method. `type_of`, `pack` and `unpack` are the same as functions, which a
+    type checker knows.
+
+    ==========================================  =================================
+    ``int``, `U8` ... `U64`, `I8` ... `I64`     ``i64``, ``u8`` ...
+    ``float``, `F32`                            ``f64``, ``f32``
+    ``Annotated[str, text(8)]``                 ``#[record(text)] [u8; 8]``
+    ``Annotated[bytes, raw(8)]``                ``#[record(hex)] [u8; 8]``
+    ``tuple[F64, F64]``                         ``[f64; 2]``
+    ``Annotated[tuple[F64, ...], array(64)]``   ``[f64; 64]``
+    an ``IntEnum``, ``Annotated[State, U16]``   ``Enum<State>``, of ``u8``, ``u16``
+    another record                              another struct
+    ``bool``, `Char`, `U128`, `I128`            none that is `Pod`: see below
+    ==========================================  =================================
+
+    Not every byte is a `bool`, so Rust's ``#[derive(Record)]`` has no such field. Readers show it
+    as it is; a Rust program that wants the struct itself implements ``Shaped`` for a ``u8`` of its
+    own. Likewise ``char`` for a ``u32``, and 128 bits, at multiples of 8, for two ``u64``.
+
+    Args:
+        cls: The class, if nothing else is said of it.
+        name: The type's name, by custom ``program.Type``. Without it, the module's first part, or a
+            script's name, and the class's.
+        version: Counts up when the meaning changes.
+        id: The type's number, if not the one that follows from its layout.
+        help: What it means; without it the first paragraph of the docstring.
+        kind: What it is to a sidecar: ``plain``, ``log``, ``span_start``, ``span_end``, ``gauge``,
+            ``sum``, ``histogram``, ``resource``.
+
+    Raises:
+        BadType: A field has no place in a record; the text says what to write.
+
+    >>> import enum, perfring
+    >>> class Side(enum.IntEnum):
+    ...     Buy = 0
+    ...     Sell = 1
+    >>> @perfring.record(name="market.Trade", version=2)
+    ... class Trade:
+    ...     price: float
+    ...     side: Side
+    >>> trade = Trade(9.5, Side.Sell)
+    >>> len(perfring.pack(trade)) # with seven bytes of padding, which Rust wants written down
+    16
+    >>> perfring.unpack(Trade, perfring.pack(trade))
+    Trade(price=9.5, side=<Side.Sell: 1>)
+    """
+
+    def make(cls: type[Any]) -> type[Any]:
+        about = help or _first_paragraph(cls)
+        if "__dataclass_fields__" not in vars(cls):
+            cls = dataclasses.dataclass(cls)
+        made = _Record(cls, name or _default_name(cls), version, id, about, kind)
+        setattr(cls, RECORD, made)
+        cls.id = made.type.id
+        cls.pack = made.pack
+        cls.unpack = staticmethod(made.unpack)
+        return cls
+
+    return make if cls is None else make(cls)
+
+
+def _first_paragraph(cls: type[Any]) -> str:
+    doc = inspect.cleandoc(vars(cls).get("__doc__") or "")
+    if doc.startswith(f"{cls.__name__}("):  # what `dataclass` writes
+        return ""
+    return " ".join(doc.split("\n\n")[0].split())
+
+
+def _default_name(cls: type[Any]) -> str:
+    module = cls.__module__.split(".")[0]
+    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    if module == "__main__" and file:
+        module = Path(file).stem
+    return f"{module}.{cls.__name__}"
+
+
+class _Record:
+    """What is known of a record's class."""
+
+    def __init__(
+        self, cls: type[Any], name: str, version: int, id: int | None, help: str, kind: str
+    ) -> None:
+        try:
+            hints = typing.get_type_hints(cls, include_extras=True)
+        except NameError as error:
+            raise BadType(
+                f"{cls.__name__}: {error}: annotations are looked up in the module, so define what "
+                "they name there"
+            ) from error
+        fields = []
+        self.by_name = False
+        for field in dataclasses.fields(cls):
+            try:
+                if field.name in _OWN:
+                    raise BadType(
+                        f"the class has {field.name} of its own: give the attribute another name, "
+                        f'and say Annotated[..., info(name="{field.name}")]'
+                    )
+                if not field.init:
+                    raise BadType("a field with init=False could not be read back")
+                fields.append((field.name, *_layout.shape_of(hints[field.name])))
+            except BadType as error:
+                raise BadType(f"{cls.__name__}.{field.name}: {error}") from None
+            self.by_name = self.by_name or field.kw_only is True
+        if not fields:
+            raise BadType(f"{cls.__name__} has no fields")
+        self.cls = cls
+        self.places, self.size, align = _layout.lay_out(fields)
+        told = _layout.fields_json(self.places)
+        self.packer = _layout.packer(_layout.format_of(self.places, self.size))
+        self.shape = Shape(
+            self.size,
+            align,
+            {"kind": "struct", "size": self.size, "fields": told},
+            _layout.format_of(self.places, self.size),
+            self.put,
+            self.take,
+        )
+        self.type = _describe(
+            _spec(name, version, {"size": self.size, "fields": told}, id=id, help=help, kind=kind)
+        )
+        self.is_plain = not self.by_name and all(
+            place.shape.put is None and place.shape.take is None for place in self.places
+        )
+
+    def put(self, value: Any, out: list[Any]) -> None:
+        if not isinstance(value, self.cls):
+            raise TypeError(f"{value!r} is no {self.cls.__name__}")
+        for place in self.places:
+            item = getattr(value, place.attribute)
+            if place.shape.put is None:
+                out.append(item)
+            else:
+                place.shape.put(item, out)
+
+    def take(self, leaves: Iterator[Any]) -> Any:
+        values = [
+            next(leaves) if place.shape.take is None else place.shape.take(leaves)
+            for place in self.places
+        ]
+        if self.by_name:
+            names = [place.attribute for place in self.places]
+            return self.cls(**dict(zip(names, values, strict=True)))
+        return self.cls(*values)
+
+    @property
+    def pack(self) -> Callable[[Any], bytes]:
+        return _packing(self)
+
+    def unpack(self, buffer: "Buffer") -> Any:
+        """Make an object of a payload."""
+        try:
+            leaves = self.packer.unpack(buffer)
+        except struct.error:
+            raise BadType(
+                f"the record is no {self.type.name}: it has {memoryview(buffer).nbytes} bytes "
+                f"instead of {self.size}"
+            ) from None
+        return self.cls(*leaves) if self.is_plain else self.take(iter(leaves))
+
+
+def _packing(of: _Record) -> Callable[[Any], bytes]:
+    """Make the method ``pack``, which is looked up on the object and so is a function."""
+    places, packer = of.places, of.packer
+
+    if len(places) > 1 and all(place.shape.put is None for place in places):
+        values: Callable[[Any], Iterable[Any]] = attrgetter(*[place.attribute for place in places])
+    else:
+
+        def values(value: Any) -> Iterable[Any]:
+            leaves: list[Any] = []
+            of.put(value, leaves)
+            return leaves
+
+    def pack(self: Any) -> bytes:
+        """Make the payload of the object's fields."""
+        try:
+            return packer.pack(*values(self))
+        except (struct.error, ValueError, TypeError, OverflowError, AttributeError) as error:
+            raise _who(places, self, error) from error
+
+    return pack
+
+
+def _who(places: list[Place], value: Any, error: Exception) -> Exception:
+    """Find the field that cannot be packed."""
+    for place in places:
+        leaves: list[Any] = []
+        try:
+            item = getattr(value, place.attribute)
+            if place.shape.put is None:
+                leaves.append(item)
+            else:
+                place.shape.put(item, leaves)
+            _layout.packer(place.shape.format).pack(*leaves)
+        except (struct.error, ValueError, TypeError, OverflowError) as wrong:
+            what = f"{type(value).__name__}.{place.attribute}: {wrong}"
+            return TypeError(what) if isinstance(wrong, TypeError) else ValueError(what)
+    return error
+
+
+def _spec(
+    name: str,
+    version: int,
+    layout: Mapping[str, Any],
+    *,
+    id: int | None = None,
+    help: str = "",
+    kind: str = "plain",
+) -> str:
+    spec: dict[str, Any] = {"name": name, "version": version, "encoding": "pod", "class": kind}
+    spec |= {"help": help, **layout}
+    if id is not None:
+        spec["id"] = id
+    return json.dumps(spec)
+
+
+def _record_of(what: object) -> _Record:
+    cls = what if isinstance(what, type) else type(what)
+    found: _Record | None = vars(cls).get(RECORD)
+    if found is None:
+        raise BadType(f"{cls.__name__} is no record: decorate it with @perfring.record")
+    return found
+
+
+def pack(value: Any) -> bytes:
+    """Make the payload of a record's object.
+
+    Raises:
+        ValueError: A value has no place in its field; the text names the field.
+        TypeError: It is of another type than its field.
+    """
+    packed: bytes = _record_of(value).pack(value)
+    return packed
+
+
+def unpack(cls: type[R], buffer: "Buffer") -> R:
+    """Make an object of a record's class of a payload.
+
+    Raises:
+        BadType: The payload has another size.
+    """
+    unpacked: R = _record_of(cls).unpack(buffer)
+    return unpacked
+
+
+def type_of(what: Any) -> RecordType:
+    """Tell the type of a record's class, or of an object of one.
+
+    >>> import perfring
+    >>> @perfring.record(name="demo.Tick")
+    ... class Tick:
+    ...     at: perfring.U64
+    >>> perfring.type_of(Tick)
+    RecordType("demo.Tick", version=1, pod, 8 bytes, fields: at, id=0x...)
+    """
+    return what if isinstance(what, RecordType) else _record_of(what).type
+
+
+def record_type(
+    name: str,
+    dtype: "np.dtype[Any] | object",
+    *,
+    version: int = 1,
+    id: int | None = None,
+    help: str = "",
+    kind: str = "plain",
+) -> RecordType:
+    """Make a type of a structured numpy dtype, its fields where they are.
+
+    A Rust struct with ``#[repr(C)]`` has the layout of ``np.dtype(..., align=True)``, one with
+    ``#[repr(C, packed)]`` that of a dtype without ``align``. ``S`` is text, ``V`` bytes, ``U1`` a
+    character; ``metadata`` of a field's dtype may have ``unit``, ``help`` and ``labels``, a dict
+    from numbers to names. Fields that begin with ``_`` are not told of.
+
+    Args:
+        name: The type's name, by custom ``program.Type``.
+        dtype: What ``np.dtype`` takes.
+        version: Counts up when the meaning changes.
+        id: The type's number, if not the one that follows from its layout.
+        help: What it means.
+        kind: As of `record`.
+
+    Raises:
+        BadType: A field has no place in a record; the text says what to use.
+
+    >>> import numpy as np, perfring
+    >>> tick = np.dtype([("price", "f8"), ("symbol", "S6"), ("size", "u2")], align=True)
+    >>> perfring.record_type("market.Trade", tick).size
+    16
+    """
+    from . import _dtypes
+
+    layout = _dtypes.layout_of(dtype)
+    return _describe(_spec(name, version, layout, id=id, help=help, kind=kind))
+
+
+def spec_of(what: Any) -> str:
+    """Make what ``Producer._register`` takes of a record's class, an object of one, or a type."""
+    kind = type_of(what)
+    spec: dict[str, Any] = json.loads(kind._known)
+    return json.dumps({**spec, "id": kind.id})

@@ -1,0 +1,307 @@
+//! Record types: what a ring's table says of them, and types that a program describes itself.
+
+use crate::errors::named;
+use perfring_producer::RecordType as Id;
+use perfring_types::read::{Type, TypeTable as Table, Value};
+use perfring_types::{Encoding, Schema};
+use pyo3::IntoPyObjectExt as _;
+use pyo3::exceptions::{PyKeyError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyMemoryView, PyString};
+use std::sync::Arc;
+
+mod schema;
+
+pub(crate) use schema::with_schema;
+
+/// A record's type, as a ring's table tells of it, or as `record` and `record_type` made it.
+///
+/// It says what a payload is: ``decode(payload)`` gives its values, ``dtype`` its layout. Two are
+/// equal if number, layout and text are.
+#[pyclass(frozen, module = "perfring")]
+pub(crate) struct RecordType {
+    table: Arc<Table>,
+    id: Id,
+    dtype: PyOnceLock<Py<PyAny>>,
+}
+
+impl RecordType {
+    /// The type of this number, if the table has it.
+    pub(crate) fn find(table: &Arc<Table>, id: Id) -> Option<Self> {
+        table.get(id)?;
+        Some(RecordType { table: table.clone(), id, dtype: PyOnceLock::new() })
+    }
+
+    /// A type as its schema describes it, in no ring's table.
+    pub(crate) fn described(py: Python<'_>, schema: &Schema<'_>) -> PyResult<Self> {
+        let table = Arc::new(Table::from_words(&schema.to_entry()));
+        match (Self::find(&table, schema.id), table.damage().first()) {
+            (Some(found), _) => Ok(found),
+            (None, Some(damage)) => Err(bad(py, damage.to_string())),
+            (None, None) => Err(bad(py, "the type's text is too long for a type table".into())),
+        }
+    }
+
+    fn kind(&self) -> PyResult<&Type> {
+        // It was there when this was made, and a table in an `Arc` does not change.
+        self.table.get(self.id).ok_or_else(|| PyKeyError::new_err(self.id.get()))
+    }
+
+    /// What stands in the table: the layout's hash and the text.
+    fn written(&self) -> (u64, &str) {
+        let mut entries = self.table.entries();
+        entries
+            .find(|entry| entry.id == self.id)
+            .map_or((0, ""), |entry| (entry.layout, entry.text))
+    }
+}
+
+#[pymethods]
+impl RecordType {
+    /// Its number, which record headers have.
+    #[getter]
+    fn id(&self) -> u32 {
+        self.id.get()
+    }
+
+    /// Its name, by custom ``program.Type``.
+    #[getter]
+    fn name(&self) -> PyResult<&str> {
+        Ok(&self.kind()?.name)
+    }
+
+    /// Counts up when the meaning changes.
+    #[getter]
+    fn version(&self) -> PyResult<u32> {
+        Ok(self.kind()?.version)
+    }
+
+    /// How a payload is to be read: ``"pod"``, ``"rkyv"``, ``"tagged"``, ``"json"``, ``"utf-8"`` or
+    /// ``"bytes"``.
+    #[getter]
+    fn encoding(&self) -> PyResult<&str> {
+        Ok(self.kind()?.encoding.name())
+    }
+
+    /// What it is to a sidecar: ``"plain"``, ``"log"``, ``"span_start"``, ``"span_end"``, ``"gauge"``,
+    /// ``"sum"``, ``"histogram"`` or ``"resource"``.
+    #[getter(kind)]
+    fn class(&self) -> PyResult<&str> {
+        Ok(self.kind()?.class.name())
+    }
+
+    /// What it means, or nothing.
+    #[getter]
+    fn help(&self) -> PyResult<&str> {
+        Ok(&self.kind()?.help)
+    }
+
+    /// Bytes of a payload, if all have the same number; else 0.
+    #[getter]
+    fn size(&self) -> PyResult<u32> {
+        Ok(self.kind()?.size)
+    }
+
+    /// The same number for types with the same payloads: a hash of all but units and help.
+    #[getter]
+    fn layout(&self) -> u64 {
+        self.written().0
+    }
+
+    /// The text in the type table, as it stands there.
+    #[getter]
+    fn json(&self) -> &str {
+        self.written().1
+    }
+
+    /// The text as this version reads it: without what it does not know, each key once.
+    #[getter]
+    fn _known(&self) -> PyResult<String> {
+        Ok(self.kind()?.to_json())
+    }
+
+    /// The names of its fields.
+    #[getter]
+    fn fields<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let names: Vec<&str> = self.kind()?.fields.iter().map(|field| &*field.name).collect();
+        Ok(pyo3::types::PyTuple::new(py, names)?.into_any())
+    }
+
+    /// Its layout for numpy: see `dtype_of`.
+    #[getter]
+    fn dtype<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let made = slf.get().dtype.get_or_try_init(py, || {
+            py.import("perfring._dtypes")?.call_method1("_dtype", (slf,)).map(Bound::unbind)
+        })?;
+        Ok(made.bind(py).clone())
+    }
+
+    /// The values of a payload: a dict of the fields, or for the encodings without fields a value.
+    ///
+    /// Raises:
+    ///     BadType: The payload is not of this type.
+    fn decode(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        if let Ok(bytes) = buffer.cast::<PyBytes>() {
+            return decode(py, self.kind()?, bytes.as_bytes());
+        }
+        let copy = PyMemoryView::from(buffer)?.call_method0("tobytes")?;
+        decode(py, self.kind()?, copy.cast::<PyBytes>()?.as_bytes())
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        let Ok(other) = other.cast::<Self>() else { return false };
+        let other = other.get();
+        self.id == other.id && self.written() == other.written()
+    }
+
+    fn __hash__(&self) -> u64 {
+        self.id.get().into()
+    }
+
+    fn __repr__(&self) -> PyResult<String> {
+        let kind = self.kind()?;
+        let (name, encoding) = (&kind.name, kind.encoding.name());
+        let mut text = format!("RecordType({name:?}, version={}, {encoding}", kind.version);
+        if kind.size > 0 {
+            text += &format!(", {} bytes", kind.size);
+        }
+        if !kind.fields.is_empty() {
+            let names: Vec<&str> = kind.fields.iter().map(|field| &*field.name).collect();
+            text += &format!(", fields: {}", names.join(" "));
+        }
+        Ok(format!("{text}, id={:#x})", self.id.get()))
+    }
+}
+
+/// The types of a ring, as they were when this was asked for.
+///
+/// ``table["app.Tick"]`` and ``table[number]`` find one; of several with one name the one that was
+/// registered last. Iteration gives all, in the order in which they were registered.
+#[pyclass(frozen, module = "perfring")]
+pub(crate) struct TypeTable {
+    table: Arc<Table>,
+}
+
+impl TypeTable {
+    pub(crate) fn new(table: Arc<Table>) -> Self {
+        TypeTable { table }
+    }
+
+    /// By number, or by name: of several with one name the one that was registered last.
+    fn find(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<RecordType>> {
+        let id = if let Ok(name) = key.cast::<PyString>() {
+            self.table.by_name(name.to_str()?).last().map(|kind| kind.id)
+        } else if let Ok(number) = key.extract::<i128>() {
+            u32::try_from(number).ok().and_then(Id::new)
+        } else {
+            let what = "a type is found by its number or its name";
+            return Err(PyTypeError::new_err(format!("{what}, not by {}", key.get_type().name()?)));
+        };
+        Ok(id.and_then(|id| RecordType::find(&self.table, id)))
+    }
+}
+
+#[pymethods]
+impl TypeTable {
+    /// The type of this number or name, or ``default``.
+    #[pyo3(signature = (key, default=None, /))]
+    fn get<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match self.find(key)? {
+            Some(found) => Ok(Some(Bound::new(key.py(), found)?.into_any())),
+            None => Ok(default),
+        }
+    }
+
+    /// All types of this name, in the order in which they were registered.
+    fn named(&self, name: &str) -> Vec<RecordType> {
+        self.table.by_name(name).filter_map(|kind| RecordType::find(&self.table, kind.id)).collect()
+    }
+
+    /// What of the table cannot be read, a sentence each.
+    #[getter]
+    fn damage(&self) -> Vec<String> {
+        self.table.damage().iter().map(ToString::to_string).collect()
+    }
+
+    fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<RecordType> {
+        self.find(key)?.ok_or_else(|| PyKeyError::new_err(key.clone().unbind()))
+    }
+
+    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        Ok(self.find(key)?.is_some())
+    }
+
+    fn __len__(&self) -> usize {
+        self.table.len()
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        let all = self.table.iter().filter_map(|kind| RecordType::find(&self.table, kind.id));
+        PyList::new(py, all.collect::<Vec<_>>())?.try_iter()
+    }
+
+    fn __repr__(&self) -> String {
+        let all = self.table.iter().map(|kind| format!("{:#x}: {:?}", kind.id.get(), kind.name));
+        format!("TypeTable({{{}}})", all.collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// The type that a spec describes, without a ring.
+#[pyfunction]
+pub(crate) fn _describe(py: Python<'_>, spec: &str) -> PyResult<RecordType> {
+    with_schema(py, spec, |schema| RecordType::described(py, schema))?
+}
+
+/// A `BadType`.
+fn bad(py: Python<'_>, what: String) -> PyErr {
+    named(py, "BadType", what)
+}
+
+/// A record's values as Python's.
+pub(crate) fn decode(py: Python<'_>, kind: &Type, payload: &[u8]) -> PyResult<Py<PyAny>> {
+    // Bytes as they are: a copy is enough.
+    if matches!(kind.encoding.known(), Some(Encoding::Bytes) | None) {
+        return Ok(PyBytes::new(py, payload).into_any().unbind());
+    }
+    let value = kind.decode(payload).map_err(|wrong| bad(py, wrong.to_string()))?;
+    to_python(py, value).map(Bound::unbind)
+}
+
+fn to_python(py: Python<'_>, value: Value) -> PyResult<Bound<'_, PyAny>> {
+    match value {
+        Value::Null => Ok(py.None().into_bound(py)),
+        Value::Bool(value) => value.into_bound_py_any(py),
+        Value::I64(value) => value.into_bound_py_any(py),
+        Value::U64(value) => value.into_bound_py_any(py),
+        Value::I128(value) => value.into_bound_py_any(py),
+        Value::U128(value) => value.into_bound_py_any(py),
+        Value::F32(value) => value.into_bound_py_any(py),
+        Value::F64(value) => value.into_bound_py_any(py),
+        Value::Char(value) => value.into_bound_py_any(py),
+        Value::Str(value) => value.into_bound_py_any(py),
+        Value::Bytes(value) => Ok(PyBytes::new(py, &value).into_any()),
+        Value::Label { name: Some(name), .. } => Ok(PyString::new(py, &name).into_any()),
+        Value::Label { value, name: None } => value.into_bound_py_any(py),
+        Value::List(values) => {
+            let list = PyList::empty(py);
+            for value in values {
+                list.append(to_python(py, value)?)?;
+            }
+            Ok(list.into_any())
+        }
+        Value::Struct(fields) => {
+            let dict = PyDict::new(py);
+            for (name, value) in fields {
+                dict.set_item(&*name, to_python(py, value)?)?;
+            }
+            Ok(dict.into_any())
+        }
+        other => Err(bad(py, format!("this version cannot show {other}"))),
+    }
+}

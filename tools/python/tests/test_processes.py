@@ -1,0 +1,143 @@
+"""Other processes: forked, spawned, killed."""
+
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+
+import perfring
+import pytest
+
+
+def in_child(what: Callable[[], None]) -> None:
+    """Runs it in a forked child; fails if it raises there."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            what()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("policy", ["drop", "overwrite"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_forked_child_is_refused_clearly_and_disturbs_nobody(
+    ring: str, policy: str, shared: bool
+) -> None:
+    producer = perfring.Producer.create(ring, policy=policy, shared=shared)  # type: ignore[arg-type]
+    consumer, observer = perfring.Consumer(ring), perfring.Observer(ring)
+    producer.publish(b"parent")
+    record = consumer.read()
+    assert isinstance(record, perfring.Record)
+    reservation = producer.reserve(8)
+
+    def child() -> None:
+        for use in (
+            lambda: producer.publish(b"child"),
+            lambda: producer.publish(b"child", timeout=1),
+            lambda: producer.reserve(1),
+            lambda: producer.written,
+            reservation.commit,
+            consumer.read,
+            consumer.wait,
+            consumer.drain,
+            observer.read,
+            observer.snapshot,
+            lambda: next(iter(observer)),
+        ):
+            with pytest.raises(perfring.Forked, match="attach anew here"):
+                use()
+        len(record)
+        producer.close()
+        consumer.close()
+        observer.close()
+        with perfring.Observer(ring) as own:
+            assert isinstance(own.read(), perfring.Record)
+
+    in_child(child)
+    reservation.view[:] = b"and on.."
+    reservation.commit()
+    assert bytes(consumer.read()) == b"and on.."  # type: ignore[arg-type]
+    assert bytes(record) == b"parent"
+    assert perfring.stat(ring)["written_records"] == 2
+
+
+def test_what_belongs_to_a_process_is_not_pickled(ring: str) -> None:
+    producer = perfring.Producer.create(ring)
+    for thing in (producer, perfring.Consumer(ring), perfring.Observer(ring)):
+        with pytest.raises(TypeError, match="hand the path to the other one"):
+            pickle.dumps(thing)
+
+
+def publish_there(ring: str, records: int) -> None:
+    with perfring.Producer(ring) as producer:
+        for n in range(records):
+            assert producer.publish(b"%d" % n, timeout=None)
+
+
+def test_multiprocessing_with_spawn(ring: str) -> None:
+    perfring.Producer.create(ring, size="64K").close()
+    process = multiprocessing.get_context("spawn").Process(
+        target=publish_there, args=(ring, 20_000)
+    )
+    process.start()
+    with perfring.Consumer(ring) as consumer:
+        seen: list[bytes] = []
+        while len(seen) < 20_000:
+            for item in consumer.drain(timeout=60.0):
+                assert isinstance(item, perfring.Record)
+                seen.append(bytes(item))
+    process.join()
+    assert process.exitcode == 0
+    assert seen == [b"%d" % n for n in range(20_000)]
+
+
+HOLDS = """
+import perfring, sys
+producer = perfring.Producer(sys.argv[1])
+for n in range(10):
+    producer.publish(b"%d" % n)
+view = producer.reserve(100).view
+view[:50] = b"x" * 50
+print("holds", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("policy", ["drop", "overwrite"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_killed_with_a_reservation_it_costs_that_alone(
+    ring: str, policy: str, shared: bool
+) -> None:
+    perfring.Producer.create(ring, policy=policy, shared=shared).close()  # type: ignore[arg-type]
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, ring], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"holds\n"
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    with perfring.Producer(ring) as producer:
+        assert producer.publish(b"next")
+    # In a shared ring a waiting consumer ends what the dead one left before the next record.
+    items: list[bytes] = []
+    with perfring.Consumer(ring) as consumer:
+        for item in consumer:
+            assert isinstance(item, perfring.Record)
+            items.append(bytes(item))
+            if items[-1] == b"next":
+                break
+    assert items == [*(b"%d" % n for n in range(10)), b"next"]
+    stat = perfring.stat(ring)
+    assert stat["written_records"] == 11
+    assert stat["reclaimed_records"] == (1 if shared else 0)
