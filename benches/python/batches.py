@@ -1,0 +1,103 @@
+"""What it takes to read a batch of records out of a ring into numpy, the reader's side alone."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from payloads import ROUND, WrongRecordError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+FILLS = 16
+"""How often the ring is filled and read in a sample."""
+
+
+def shape(size: int) -> Any:
+    """A type for records of so many bytes: a number, and words."""
+    import numpy as np
+
+    return np.dtype([("number", "<u8"), ("words", "<u8", (size // 8 - 1,))])
+
+
+class Reading:
+    """A ring, filled again for each sample, and what it takes to read all of it."""
+
+    def __init__(self, directory: Path, size: int) -> None:
+        import numpy as np
+        import perfring
+
+        self.np = np
+        self.batches = max(1, min(64, (8 << 20) // (ROUND * (size + 8))))
+        ring = directory / f"batches-{size}"
+        room = 1 << (self.batches * ROUND * (size + 8)).bit_length()
+        self.producer: Any = perfring.Producer.create(ring, size=room)
+        self.type: Any = shape(size)
+        self.consumer: Any = perfring.Consumer(ring)
+        self.records = np.zeros(self.batches * ROUND, shape(size))
+        self.records["number"] = np.arange(len(self.records))
+        self.records["words"] = np.random.default_rng(size).integers(
+            0, 1 << 63, self.records["words"].shape
+        )
+        self.copy = np.empty(ROUND, self.records.dtype)
+        # What memcpy reads was last written by the same loop as the ring's records were.
+        self.source = self.records.copy()
+
+    def fill(self) -> None:
+        """Publishes all records; nobody's time."""
+        done = self.producer.publish_array(self.records)
+        if done != len(self.records):
+            raise WrongRecordError(f"{done} of {len(self.records)} records found space")
+
+    def check(self, nth: int, array: Any) -> None:
+        """Compares every byte of a batch, outside of what is timed."""
+        due = self.records[nth * ROUND : (nth + 1) * ROUND]
+        if array.tobytes() != due.tobytes():
+            raise WrongRecordError(f"batch {nth} is not what was published")
+
+    def ways(self) -> dict[str, Callable[[], float]]:
+        """What is timed, each giving nanoseconds a record."""
+        drain, pin, dtype = self.consumer.drain, self.consumer.pin, self.records.dtype
+        frombuffer, kind = self.np.frombuffer, self.type
+        return {
+            "memcpy of the same bytes": self.copied,
+            "numpy.frombuffer(drain(1024))": lambda: self.timed(
+                lambda: frombuffer(drain(ROUND), dtype)
+            ),
+            "drain(1024).numpy(type)": lambda: self.timed(lambda: drain(ROUND).numpy(kind)),
+            "pin(1024).numpy(type), in place": lambda: self.timed(lambda: pin(ROUND).numpy(kind)),
+        }
+
+    def timed(self, read: Any) -> float:
+        """Nanoseconds a record that reading takes in batches."""
+        clock, spent = time.perf_counter_ns, 0
+        for _ in range(FILLS):
+            self.fill()
+            for nth in range(self.batches):
+                begun = clock()
+                array = read()
+                spent += clock() - begun
+                self.check(nth, array)
+                del array
+        return spent / (FILLS * self.batches * ROUND)
+
+    def copied(self) -> float:
+        """Nanoseconds a record of a bare memcpy of the same bytes, into one place each time."""
+        clock, spent, copyto = time.perf_counter_ns, 0, self.np.copyto
+        target = self.copy.view("<u8")
+        for _ in range(FILLS):
+            self.source[:] = self.records
+            words = self.source.view("<u8").reshape(self.batches, -1)
+            for nth in range(self.batches):
+                begun = clock()
+                copyto(target, words[nth])
+                spent += clock() - begun
+                self.check(nth, self.copy)
+        return spent / (FILLS * self.batches * ROUND)
+
+    def close(self) -> None:
+        """Lets the ring go."""
+        self.consumer.close()
+        self.producer.close()
