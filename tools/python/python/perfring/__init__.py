@@ -1,6 +1,44 @@
-"""perf's ring buffer, between your own processes."""
+"""perf's ring buffer, between your own processes.
 
-import os
+A producer publishes records into a file-backed ring in shared memory; a consumer and any number of
+observers read them, in this process or in others, in Python or in Rust. After ``kill -9`` the file
+still has the last of them.
+
+    >>> import perfring
+    >>> with perfring.Producer.create(tmp / "ticks") as producer:
+    ...     producer.publish(b"hello")
+    True
+    >>> with perfring.Consumer(tmp / "ticks") as consumer:
+    ...     bytes(consumer.read())
+    b'hello'
+
+To publish:
+    `Producer`, its `Reservation` and `ProducerBatch`; `BYTES`, the type of records without one.
+
+To read:
+    `Consumer`, `Observer` (which goes on at a `Saved` place), `Snapshot`. They give a `Record` or a
+    `Lost`, many as a `Batch`. `stat` has a ring's figures.
+
+Records with a shape:
+    `record` makes a dataclass one, of fields such as `U8`, `U16`, `U32`, `U64`, `U128`, `I8`, `I16`,
+    `I32`, `I64`, `I128`, `F32`, `F64`, `Char`, `text`, `raw`, `array`, and `info` about them;
+    `record_type` makes a type of a numpy dtype. `pack`, `unpack`, `type_of`, `dtype_of`. A ring's own
+    types are its `TypeTable`, each a `RecordType`.
+
+Many rings:
+    `RingSet`, a directory of rings (`Ring`, `Pruned`); `Merge` reads them in the order of time, as
+    `Merged` items, with `RingGone` and `RingFailed` among them.
+
+What goes wrong:
+    `PerfringError`: `BadRing`, `BadType`, `Busy`, `Closed`, `Corrupt`, `Forked`, `Full` and
+    `TooLarge`.
+    What the system refuses is an ``OSError`` of the natural kind. A loss is no error.
+
+`perfring.logging` has a handler for Python's ``logging``; ``python -m perfring demo`` kills a process
+and reads its last words. Timeouts are seconds: 0 does not wait, ``None`` waits for ever.
+"""
+
+import os as _os
 
 from . import _native
 from ._consumer import Consumer, Observer, Saved
@@ -109,4 +147,11 @@ __all__ = [
     "unpack",
 ]
 
-os.register_at_fork(after_in_child=_native._forked)
+_os.register_at_fork(after_in_child=_native._forked)
+
+# They are told of by the name under which users have them: in help(), in tracebacks, in a pickle.
+for _name in __all__:
+    _one = globals()[_name]
+    if getattr(_one, "__module__", "").startswith("perfring."):
+        _one.__module__ = "perfring"
+del _name, _one

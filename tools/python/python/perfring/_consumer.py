@@ -7,14 +7,17 @@ from . import _native
 
 
 class Saved(NamedTuple):
-    """Where an observer would go on: for `Observer`'s ``start``, also in another process."""
+    """Where an observer would go on: for `Observer`'s ``start``, also in another process.
+
+    Attributes:
+        pos: The position of the next record.
+        records: Records that stood before it since the ring was made.
+        bytes: Bytes that these took.
+    """
 
     pos: int
-    """The position of the next record."""
     records: int
-    """Records that stood before it since the ring was made."""
     bytes: int
-    """Bytes that these took."""
 
 
 class Consumer(_native.Consumer):
@@ -23,6 +26,18 @@ class Consumer(_native.Consumer):
     Of a drop ring, records are borrowed: a `Record` is a view of the ring, and its space goes back
     to the producer when the record and all that was made of it are gone (a ``memoryview``, an
     array). Of an overwrite ring they are copies, and the place is saved in the file.
+
+    Args:
+        path: The ring.
+        name: Who attaches, as ``perfring stat`` shows it; the script's name without it.
+        pace: How it looks for more while a producer is at work: ``"latency"`` all the time,
+            ``"throughput"`` with pauses, which lets the producer be faster; ``"adaptive"`` pauses
+            if the producer is the faster one.
+
+    Raises:
+        Busy: The ring has a consumer: the text says who.
+        BadRing: The file is no ring.
+        OSError: The system refused it.
 
     Iteration waits for ever; ``items(timeout)`` for at most so many seconds for each item, and
     ``async for`` without holding the event loop up. What is lost is told in its place, as a `Lost`.
@@ -58,6 +73,16 @@ class Observer(_native.Observer):
 
     Every record is a copy that was checked to be whole. An observer that is too slow is lapped: it
     gets a `Lost` with the exact number of records, and goes on from the oldest one.
+
+    Args:
+        path: The ring.
+        start: Where to begin: ``"oldest"``, ``"latest"`` for only what comes from now on, or the
+            `saved` place of another observer.
+        pace: As of `Consumer`.
+
+    Raises:
+        BadRing: The file is no ring.
+        OSError: The system refused it.
 
     Example:
         >>> import perfring

@@ -13,6 +13,15 @@ class Producer(_native.Producer):
     it is for one producer at a time or for many; one object does for both, and threads can share
     it. It is a context manager; `close` frees the place for the next producer.
 
+    Args:
+        path: The ring.
+        name: Who attaches, as ``perfring stat`` shows it; the script's name without it.
+
+    Raises:
+        Busy: The ring has a producer, or of a shared one all slots are taken: the text says who.
+        BadRing: The file is no ring.
+        OSError: The system refused it.
+
     Example:
         >>> import perfring
         >>> with perfring.Producer.create(tmp / "ticks") as producer:
@@ -52,7 +61,7 @@ class Producer(_native.Producer):
             slots: The most producers of a shared ring at a time.
             time: Whether each record is stamped, in ns of ``CLOCK_BOOTTIME``.
             evict: How an overwrite ring makes room: record by record, or by halves (cheaper).
-            mode: The file's mode bits, whatever the umask.
+            mode: The file's mode bits, whatever the umask; ``0o600`` is its owner alone.
             types_size: Bytes of the table of record types.
             name: Who attaches, as ``perfring stat`` shows it; the script's name without it.
 

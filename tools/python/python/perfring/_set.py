@@ -17,31 +17,43 @@ _TRIES: Final = 100
 
 
 class Ring(NamedTuple):
-    """A ring in a directory; `perfring.stat` has its figures."""
+    """A ring in a directory; `perfring.stat` has its figures.
+
+    Attributes:
+        name: Its name in the directory.
+        path: Its file.
+        uuid: Which ring it is, in hexadecimal: another of the same name has another.
+        policy: ``"drop"`` or ``"overwrite"``.
+        shared: Whether it is for many producers at a time.
+        size: Bytes of its data.
+        timed: Whether its records have stamps: without, a merge takes the time when it found them.
+    """
 
     name: str
     path: Path
     uuid: str
-    """Which ring it is, in hexadecimal: another of the same name has another."""
     policy: str
     shared: bool
     size: int
-    """Bytes of its data."""
     timed: bool
-    """Whether its records have stamps: without, a merge takes the time when it found them."""
 
 
 class Pruned(NamedTuple):
-    """What became of a ring."""
+    """What became of a ring.
+
+    Attributes:
+        name: Its name in the directory.
+        path: Its file.
+        removed: Whether it is gone; in a plan: whether it would go.
+        why: Why it stays.
+        size: Bytes of its file.
+    """
 
     name: str
     path: Path
     removed: bool
-    """Whether it is gone; in a plan: whether it would go."""
     why: str
-    """Why it stays."""
     size: int
-    """Bytes of its file."""
 
 
 class Merge(_native.Merge):
@@ -161,7 +173,7 @@ class RingSet(_native.RingSet):
             slots: The most producers of a shared ring at a time.
             time: Whether records are stamped.
             evict: How an overwrite ring makes room.
-            mode: The file's mode bits.
+            mode: The file's mode bits; ``0o600`` is its owner alone.
             types_size: Bytes of the table of record types.
 
         Raises:
