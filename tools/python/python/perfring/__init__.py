@@ -20,10 +20,10 @@ To read:
     `Lost`, many as a `Batch`. `stat` has a ring's figures.
 
 Records with a shape:
-    `record` makes a dataclass one, of fields such as `U8`, `U16`, `U32`, `U64`, `U128`, `I8`, `I16`,
-    `I32`, `I64`, `I128`, `F32`, `F64`, `Char`, `text`, `raw`, `array`, and `info` about them;
-    `record_type` makes a type of a numpy dtype. `pack`, `unpack`, `type_of`, `dtype_of`. A ring's own
-    types are its `TypeTable`, each a `RecordType`.
+    `record` makes a dataclass one, of fields such as `U8`, `U16`, `U32`, `U64`, `U128`, `I8`,
+    `I16`, `I32`, `I64`, `I128`, `F32`, `F64`, `Char`, `text`, `raw`, `array`, and `info` about
+    them; `record_type` makes a type of a numpy dtype. `pack`, `unpack`, `type_of`, `dtype_of`. A
+    ring's own types are its `TypeTable`, each a `RecordType`.
 
 Many rings:
     `RingSet`, a directory of rings (`Ring`, `Pruned`); `Merge` reads them in the order of time, as
@@ -34,8 +34,8 @@ What goes wrong:
     `TooLarge`.
     What the system refuses is an ``OSError`` of the natural kind. A loss is no error.
 
-`perfring.logging` has a handler for Python's ``logging``; ``python -m perfring demo`` kills a process
-and reads its last words. Timeouts are seconds: 0 does not wait, ``None`` waits for ever.
+`perfring.logging` has a handler for Python's ``logging``; ``python -m perfring demo`` kills a
+process and reads its last words. Timeouts are seconds: 0 does not wait, ``None`` waits for ever.
 """
 
 import os as _os
