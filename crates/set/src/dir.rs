@@ -252,6 +252,26 @@ impl RingSet {
         self.attach(name, &options, |home| SharedProducer::attach(home))
     }
 
+    /// The path of the ring of this name and shape that [`RingSet::producer`] would go on in, made if
+    /// it is missing: for who attaches to it by other means.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// use perfring_producer::{Options, Producer};
+    /// let set = perfring_set::RingSet::open(dir.path().join("rings"))?;
+    /// let options = Options { time: true, ..Options::default() };
+    /// let path = set.ready("worker-1", &options)?;
+    /// let producer = Producer::attach_as(&path, "script.py")?;
+    /// # drop(producer);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`SetError`].
+    pub fn ready(&self, name: &str, options: &Options) -> Result<PathBuf, SetError> {
+        self.attach(name, options, |path| RingFile::look(path).map(|_| path.to_owned()))
+    }
+
     /// A producer for a new ring, under a name that no other process or thread has or gets:
     /// [`RingSet::own_name`].
     ///

@@ -10,11 +10,13 @@ use std::sync::{Arc, Weak};
 pub(crate) struct Handle {
     pub(crate) producer: SharedProducer,
     pub(crate) bytes: Cell<u64>,
+    /// Another producer was in the way for too long when it last published.
+    pub(crate) held_up: Cell<bool>,
 }
 
 impl Handle {
     pub(crate) fn new(producer: SharedProducer) -> Self {
-        Handle { producer, bytes: Cell::new(0) }
+        Handle { producer, bytes: Cell::new(0), held_up: Cell::new(false) }
     }
 }
 

@@ -11,7 +11,8 @@ use perfring_producer::{
 };
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 /// The shape of a ring for telemetry: shared by many, the oldest records go, each has its time, 4 MiB,
 /// and a type table of 1 MiB, which holds some 1500 types.
@@ -26,6 +27,10 @@ pub fn options() -> Options {
     let (size, policy, types_size) = (4 << 20, Policy::Overwrite, 1 << 20);
     Options { size, policy, types_size, time: true, ..Options::many() }
 }
+
+/// How long a sink of one producer waits for another process that is in its way: some turns of the
+/// scheduler.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Whether the ring stamps records with their time.
 fn is_timed(layout: &Layout) -> bool {
@@ -82,6 +87,7 @@ pub(crate) struct Ring {
     timed: bool,
     max_len: usize,
     resource: Resource,
+    threads: Threads,
     /// For whoever has no producer of their own.
     spare: Mutex<Handle>,
     /// The process that may take that lock: in a child it could be held forever.
@@ -97,6 +103,15 @@ pub(crate) struct Ring {
     /// Bytes after which the resource is told again.
     interval: u64,
     dropped: AtomicU64,
+}
+
+/// Who has a producer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Threads {
+    /// Each thread.
+    Each,
+    /// The sink, for all of them.
+    Together,
 }
 
 /// Why there is no sink.
@@ -153,8 +168,24 @@ impl Sink {
     /// See [`SinkError`]. A drop ring that is full refuses the resource: that is no error, it is
     /// told again.
     pub fn attach(home: impl Into<Home>, resource: Resource) -> Result<Self, SinkError> {
+        Self::attach_for(Threads::Each, home.into(), resource)
+    }
+
+    /// As [`Sink::attach`], with one producer for all threads of the process, behind a lock, and so one
+    /// slot: for those who have a lock already, as Python's `logging` does, or more threads than the
+    /// ring has slots. In a ring that overwrites it does not lose a record because another process was
+    /// interrupted with the ring's lock in its hands: it waits up to 20 ms for that one. In a child of `fork(2)` it refuses all, with [`ReserveError::Forked`]: attach
+    /// anew there.
+    ///
+    /// # Errors
+    /// See [`SinkError`].
+    pub fn attach_one(home: impl Into<Home>, resource: Resource) -> Result<Self, SinkError> {
+        Self::attach_for(Threads::Together, home.into(), resource)
+    }
+
+    fn attach_for(threads: Threads, home: Home, resource: Resource) -> Result<Self, SinkError> {
         // A thread may attach after the program has changed its directory.
-        let home = match home.into() {
+        let home = match home {
             Home::File(path) => Home::File(std::path::absolute(&path).unwrap_or(path)),
             other => other,
         };
@@ -171,6 +202,7 @@ impl Sink {
             timed: is_timed(&layout),
             max_len: spare.max_len(),
             resource,
+            threads,
             spare: Mutex::new(Handle::new(spare)),
             owner: pid,
             pid: AtomicU32::new(pid),
@@ -343,12 +375,20 @@ impl Sink {
         pid: u32,
         act: impl Fn(&Handle) -> Result<R, ReserveError>,
     ) -> Result<R, ReserveError> {
-        local::with(&self.ring, pid, &act).unwrap_or_else(|| self.ring.with_spare(act))
+        match self.ring.threads {
+            Threads::Together => self.ring.with_spare(act),
+            Threads::Each => {
+                local::with(&self.ring, pid, &act).unwrap_or_else(|| self.ring.with_spare(act))
+            }
+        }
     }
 
     /// In a forked child: attach anew, and say so.
     #[cold]
     fn renew(&self) {
+        if self.ring.threads == Threads::Together {
+            return;
+        }
         local::forget(&self.ring);
         let pid = std::process::id();
         if self.ring.pid.swap(pid, Ordering::Relaxed) != pid {
@@ -389,11 +429,27 @@ impl Handle {
     /// Publishes; says how many bytes the sink is to count.
     #[inline]
     fn publish(&self, kind: RecordType, bytes: &[u8], ring: &Ring) -> Result<u64, ReserveError> {
-        self.producer.publish(kind, bytes)?;
+        // Only a ring that never fills: to wait for space would be to wait for a reader.
+        if ring.threads == Threads::Together && ring.layout.policy == Policy::Overwrite {
+            self.publish_patiently(kind, bytes)?;
+        } else {
+            self.producer.publish(kind, bytes)?;
+        }
         let sum = self.bytes.get().saturating_add(ring.layout.record_size(bytes.len()));
         let due = sum >= ring.chunk;
         self.bytes.set(if due { 0 } else { sum });
         Ok(if due { sum } else { 0 })
+    }
+
+    /// Waits for a producer that was interrupted at a bad moment. For one that is stopped it waits
+    /// once, and no more until it goes on.
+    fn publish_patiently(&self, kind: RecordType, bytes: &[u8]) -> Result<(), ReserveError> {
+        let limit = if self.held_up.get() { Duration::ZERO } else { PATIENCE };
+        let done = self.producer.publish_timeout(kind, bytes, limit);
+        let held_up =
+            matches!(done, Err(ReserveError::Contended { .. } | ReserveError::Pending { .. }));
+        self.held_up.set(held_up);
+        done
     }
 }
 
@@ -404,16 +460,25 @@ impl Ring {
         (producer.layout().uuid == self.layout.uuid).then_some(producer)
     }
 
-    #[cold]
     fn with_spare<R>(
         &self,
         act: impl Fn(&Handle) -> Result<R, ReserveError>,
     ) -> Result<R, ReserveError> {
+        // In a child it may be held forever. Where it is not, the producer itself knows of the fork.
+        match self.spare.try_lock() {
+            Ok(spare) => act(&spare),
+            // A panic between two records leaves the producer as it was.
+            Err(TryLockError::Poisoned(spare)) => act(&spare.into_inner()),
+            Err(TryLockError::WouldBlock) => act(&*self.wait_for_spare()?),
+        }
+    }
+
+    #[cold]
+    fn wait_for_spare(&self) -> Result<MutexGuard<'_, Handle>, ReserveError> {
         if std::process::id() != self.owner {
             return Err(ReserveError::Forked);
         }
-        // A panic between two records leaves the producer as it was.
-        act(&self.spare.lock().unwrap_or_else(PoisonError::into_inner))
+        Ok(self.spare.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -5,6 +5,7 @@ use crate::errors;
 use crate::kind::At;
 use crate::producer::program;
 use crate::reader::{Reader, Source};
+use crate::types::TypeTable;
 use crate::wait::Timeout;
 use perfring_consumer::{Count, Pace, Saved, Start};
 use pyo3::exceptions::PyValueError;
@@ -96,6 +97,12 @@ macro_rules! reading {
             #[getter]
             fn lapped(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
                 self.reader.lapped(py).map(pair)
+            }
+
+            /// The ring's own types, as it has them now.
+            #[getter]
+            fn types(&self, py: Python<'_>) -> PyResult<TypeTable> {
+                self.reader.types(py).map(TypeTable::new)
             }
 
             /// Where the ring is.

@@ -3,11 +3,13 @@
 
 use perfring_consumer::{AttachError, Corrupt};
 use perfring_producer::{CreateError, Home, ReserveError};
+use perfring_set::SetError;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use std::io;
+use std::path::Path;
 
 /// A class of `perfring._errors`.
 fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
@@ -59,10 +61,12 @@ fn os(errno: i32, text: String, home: &Home) -> PyErr {
 
 /// Errors as they are in `linux/errno.h`: the same on all architectures that we know.
 mod errno {
+    pub(super) const PERM: i32 = 1;
     pub(super) const NOENT: i32 = 2;
     pub(super) const IO: i32 = 5;
     pub(super) const ACCES: i32 = 13;
     pub(super) const EXIST: i32 = 17;
+    pub(super) const NOTDIR: i32 = 20;
     pub(super) const NOSPC: i32 = 28;
 }
 
@@ -97,6 +101,23 @@ pub(crate) fn attach(py: Python<'_>, error: &AttachError) -> PyErr {
         }
         AttachError::Clock { .. } => named(py, "PerfringError", text),
         _ => named(py, "BadRing", text),
+    }
+}
+
+/// A directory of rings, or a ring in it, cannot be used.
+pub(crate) fn set(py: Python<'_>, error: &SetError) -> PyErr {
+    let text = error.to_string();
+    let at = |path: &Path| Home::from(path);
+    match error {
+        SetError::Dir { dir, source, .. } => io(source, text, &at(dir)),
+        SetError::NoDirectory { dir } => os(errno::NOTDIR, text, &at(dir)),
+        SetError::Foreign { path, .. } => os(errno::PERM, text, &at(path)),
+        SetError::Open { dir, .. } => os(errno::PERM, text, &at(dir)),
+        SetError::Shapes { path } => os(errno::EXIST, text, &at(path)),
+        SetError::Name { .. } => PyValueError::new_err(text),
+        SetError::Create(error) => create(py, error),
+        SetError::Attach(error) => attach(py, error),
+        _ => named(py, "PerfringError", text),
     }
 }
 

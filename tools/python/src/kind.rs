@@ -5,29 +5,31 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 
-/// A record's type: a number, or anything with an `id`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Kind(pub(crate) RecordType);
+/// A record's type: a number, or anything with an `id`, which may say more of it.
+pub(crate) struct Kind<'py>(pub(crate) RecordType, pub(crate) Option<Bound<'py, PyAny>>);
 
-impl Kind {
-    pub(crate) const BYTES: Kind = Kind(RecordType::BYTES);
+impl Kind<'_> {
+    pub(crate) const BYTES: Self = Kind(RecordType::BYTES, None);
 }
 
-impl<'py> FromPyObject<'_, 'py> for Kind {
+impl<'py> FromPyObject<'_, 'py> for Kind<'py> {
     type Error = PyErr;
 
     fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        let number = match given.extract::<u64>() {
-            Ok(number) => number,
-            Err(_) => given.getattr("id").and_then(|id| id.extract()).map_err(|_| {
-                PyTypeError::new_err(
-                    "a record's type is its number, or something with an `id`: a RecordType, or a \
-                     class made by perfring.record",
-                )
-            })?,
+        let (number, of) = match given.extract::<u64>() {
+            Ok(number) => (number, None),
+            Err(_) => {
+                let id = given.getattr("id").and_then(|id| id.extract()).map_err(|_| {
+                    PyTypeError::new_err(
+                        "a record's type is its number, or something with an `id`: a RecordType, \
+                         or a class made by perfring.record",
+                    )
+                })?;
+                (id, Some(given.to_owned()))
+            }
         };
         let known = u32::try_from(number).ok().and_then(RecordType::new);
-        known.map(Kind).ok_or_else(|| {
+        known.map(|kind| Kind(kind, of)).ok_or_else(|| {
             PyValueError::new_err(format!(
                 "{number} cannot be a record's type: it is 9 (PERF_RECORD_SAMPLE), or from 64 to \
                  0xffffffff but for 0x50460000 to 0x5046ffff, which are the ring's"

@@ -10,11 +10,14 @@ mod consumer;
 mod errors;
 mod fork;
 mod kind;
+mod log;
 mod memory;
+mod merge;
 mod producer;
 mod reader;
 mod record;
 mod reservation;
+mod set;
 mod snapshot;
 mod stat;
 mod types;
@@ -32,9 +35,12 @@ mod _native {
         batch::Batch,
         consumer::{Consumer, Observer},
         fork::_forked,
+        log::LogSink,
+        merge::{Merge, Merged, RingFailed, RingGone},
         producer::Producer,
         record::{Lost, Record},
         reservation::{ProducerBatch, Reservation},
+        set::RingSet,
         snapshot::Snapshot,
         stat::stat,
         types::{_describe, RecordType, TypeTable},

@@ -16,7 +16,8 @@ use crate::producer;
 use crate::reader::{Reader, Source};
 use crate::record::Record;
 use perfring_producer::{
-    Producer, RecordType, Reservation, ReserveError, SharedProducer, SharedReservation,
+    Count, Producer, RecordType, Refused, Reservation, ReserveError, SharedProducer,
+    SharedReservation,
 };
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyBufferError;
@@ -128,6 +129,8 @@ pub(crate) struct Held {
     /// By the number of the reservation. Few.
     open: Vec<(u64, Open)>,
     next: u64,
+    /// When they were last to be had.
+    figures: (Count, Refused),
     door: Door,
 }
 
@@ -157,12 +160,12 @@ unsafe impl Send for Held {}
 impl Held {
     pub(crate) fn one(producer: Producer) -> Self {
         let door = Door::One(NonNull::from(Box::leak(Box::new(producer))));
-        Held { open: Vec::new(), next: 0, door }
+        Held { open: Vec::new(), next: 0, figures: Default::default(), door }
     }
 
     pub(crate) fn many(producer: SharedProducer) -> Self {
         let door = Door::Many(NonNull::from(Box::leak(Box::new(producer))));
-        Held { open: Vec::new(), next: 0, door }
+        Held { open: Vec::new(), next: 0, figures: Default::default(), door }
     }
 
     /// The producer; an exclusive one only while it has nothing open.
@@ -184,6 +187,7 @@ impl Held {
         len: usize,
         wait: Option<Duration>,
     ) -> Result<Result<Option<u64>, ReserveError>, StillOpen> {
+        self.figures();
         let open = match self.producer()? {
             Use::One(producer) => {
                 match wait.map(|wait| producer.wait_for_room(len, wait)) {
@@ -221,6 +225,36 @@ impl Held {
         self.next += 1;
         self.open.push((id, open));
         Ok(Ok(Some(id)))
+    }
+
+    /// Publishes a record; waits for room as [`Held::reserve`] does. `None` if that was in vain.
+    pub(crate) fn publish_in_time(
+        &mut self,
+        kind: RecordType,
+        payload: &[u8],
+        wait: Duration,
+    ) -> Result<Result<Option<()>, ReserveError>, StillOpen> {
+        let reserved = self.reserve(kind, payload.len(), Some(wait))?;
+        Ok(reserved.map(|reserved| {
+            reserved.map(|id| {
+                if let Some(space) = self.bytes(id) {
+                    space.copy_from_slice(payload);
+                }
+                self.end(id, Some(payload.len()));
+            })
+        }))
+    }
+
+    /// What was written and refused: by an exclusive producer, while it has something open, up to then.
+    pub(crate) fn figures(&mut self) -> (Count, Refused) {
+        if let Ok(producer) = self.producer() {
+            let now = match producer {
+                Use::One(producer) => (producer.book().written, producer.book().refused),
+                Use::Many(producer) => (producer.written(), producer.refused()),
+            };
+            self.figures = now;
+        }
+        self.figures
     }
 
     /// The bytes of an open reservation.

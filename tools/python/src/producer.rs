@@ -3,8 +3,9 @@
 use crate::errors;
 use crate::fork::Process;
 use crate::kind::{At, Kind, Size};
-use crate::memory::{self, Held, Space, Use};
+use crate::memory::{self, Held, Space, StillOpen, Use};
 use crate::reservation::{ProducerBatch, Reservation};
+use crate::types;
 use crate::wait::{self, Timeout};
 use perfring_consumer::{Observer, Start};
 use perfring_producer::{
@@ -23,7 +24,12 @@ pub(crate) struct Shared {
     process: Process,
     home: Home,
     layout: Layout,
+    /// Types that this producer has put into the ring's table.
+    known: Mutex<Vec<Known>>,
 }
+
+/// A type, and how many bytes each record of it has, if that is the same for all.
+type Known = (RecordType, Option<u32>);
 
 struct State {
     /// `None` once it is closed and nothing is open.
@@ -37,13 +43,25 @@ pub(crate) trait Records {
     fn get(&self, nth: usize) -> (RecordType, &[u8]);
 }
 
+/// What comes of an attempt that may wait for room: `None` if there was none.
+type Tried<T> = Result<Result<Option<T>, ReserveError>, StillOpen>;
+
+/// For how long a thread that waits keeps others from the producer.
+const TURN: Duration = Duration::from_millis(20);
+
 /// The most bytes of a shared ring that one batch takes.
 const GROUP_MAX: u64 = 32 << 10;
 
 impl Shared {
     fn new(held: Held, home: Home, layout: Layout) -> Arc<Self> {
         let state = State { held: Some(held), closing: false };
-        Arc::new(Shared { state: Mutex::new(state), process: Process::this(), home, layout })
+        Arc::new(Shared {
+            state: Mutex::new(state),
+            process: Process::this(),
+            home,
+            layout,
+            known: Mutex::default(),
+        })
     }
 
     fn attach(py: Python<'_>, home: Home, name: Option<&str>) -> PyResult<Arc<Self>> {
@@ -87,12 +105,55 @@ impl Shared {
         held.producer().map(f).map_err(|error| memory::still_open(py, error))
     }
 
+    /// What was written and refused.
+    fn figures(&self, py: Python<'_>) -> PyResult<(Count, Refused)> {
+        let mut state = self.take(py)?;
+        state.usable().map(Held::figures).ok_or_else(|| self.closed(py))
+    }
+
     fn closed(&self, py: Python<'_>) -> PyErr {
         errors::named(py, "Closed", format!("the producer of {} was closed", self.home))
     }
 
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    /// The type of a record of `len` bytes, which the ring's table has from now on, if it is more
+    /// than a number.
+    pub(crate) fn kind(&self, py: Python<'_>, kind: Kind<'_>, len: usize) -> PyResult<RecordType> {
+        let Kind(kind, Some(of)) = kind else { return Ok(kind.0) };
+        let known = self.known().iter().find(|(id, _)| *id == kind).copied();
+        let (_, size) = match known {
+            Some(known) => known,
+            None => self.register(py, types::type_of(&of)?.get())?,
+        };
+        match size {
+            Some(size) if size as usize != len => Err(errors::named(
+                py,
+                "BadType",
+                format!("a record of this type has {size} bytes, and not {len}"),
+            )),
+            _ => Ok(kind),
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Vec<Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a type into the ring's table, unless it is there.
+    fn register(&self, py: Python<'_>, kind: &types::RecordType) -> PyResult<Known> {
+        if let Some(entry) = kind.entry() {
+            let done = self.with(py, |producer| match producer {
+                Use::One(producer) => producer.register_entry(&entry),
+                Use::Many(producer) => producer.register_entry(&entry),
+            })?;
+            done.map_err(|error| errors::reserve(py, error))?;
+        }
+        let known = (kind.number(), kind.fixed_size());
+        self.known().push(known);
+        Ok(known)
     }
 
     /// Publishes one record. Returns whether there was room for it in time.
@@ -103,20 +164,7 @@ impl Shared {
         bytes: &[u8],
         timeout: Timeout,
     ) -> PyResult<bool> {
-        if !timeout.is_now() && self.offer(py, kind, bytes)? {
-            return Ok(true);
-        }
-        if !timeout.is_now()
-            && let Some(id) = self.reserve_in_time(py, kind, bytes.len(), timeout)?
-        {
-            let mut state = self.take(py)?;
-            if let Some(held) = &mut state.held {
-                if let Some(space) = held.bytes(id) {
-                    space.copy_from_slice(bytes);
-                }
-                held.end(id, Some(bytes.len()));
-            }
-            state.settle();
+        if !timeout.is_now() && self.publish_in_time(py, kind, bytes, timeout)? {
             return Ok(true);
         }
         let done = self.with(py, |producer| match producer {
@@ -126,26 +174,27 @@ impl Shared {
         taken(py, done)
     }
 
-    /// Publishes one record if there is room, as there mostly is: then nobody looks at a clock or
-    /// gives the interpreter's lock away. If there is none, nothing is counted.
-    fn offer(&self, py: Python<'_>, kind: RecordType, bytes: &[u8]) -> PyResult<bool> {
-        let done = self.with(py, |producer| match producer {
-            Use::One(producer) => {
-                let mut batch = producer.batch();
-                let done = batch.offer(kind, bytes);
-                batch.publish();
-                done
+    /// Waits for room; returns whether there was some. If not, nothing is counted.
+    fn publish_in_time(
+        &self,
+        py: Python<'_>,
+        kind: RecordType,
+        bytes: &[u8],
+        timeout: Timeout,
+    ) -> PyResult<bool> {
+        {
+            let mut state = self.take(py)?;
+            let held = state.usable().ok_or_else(|| self.closed(py))?;
+            let done = held.publish_in_time(kind, bytes, Duration::ZERO);
+            if self.outcome(py, done)?.is_some() {
+                return Ok(true);
             }
-            Use::Many(producer) => {
-                let offered = producer.offer_timeout(kind, bytes.len(), Duration::ZERO)?;
-                Ok(offered.is_some_and(|mut space| {
-                    space.copy_from_slice(bytes);
-                    space.commit();
-                    true
-                }))
-            }
-        })?;
-        done.map_err(|error| errors::reserve(py, error))
+        }
+        // Others may change what was given while this waits without the interpreter's lock.
+        let bytes: Box<[u8]> = bytes.into();
+        let done =
+            self.in_time(py, timeout, |held, slice| held.publish_in_time(kind, &bytes, slice))?;
+        Ok(done.is_some())
     }
 
     /// Waits for space; `None`, with nothing counted, if there is none in time.
@@ -156,23 +205,37 @@ impl Shared {
         len: usize,
         timeout: Timeout,
     ) -> PyResult<Option<u64>> {
+        self.in_time(py, timeout, |held, slice| held.reserve(kind, len, Some(slice)))
+    }
+
+    /// Tries again and again, each time for a while, without the interpreter's lock.
+    fn in_time<T: Send>(
+        &self,
+        py: Python<'_>,
+        timeout: Timeout,
+        mut attempt: impl FnMut(&mut Held, Duration) -> Tried<T> + Send,
+    ) -> PyResult<Option<T>> {
         self.process.check(py)?;
-        let reserved = wait::slices(py, timeout, |slice| {
+        let tried = wait::slices(py, timeout, |slice| {
             let mut state = self.lock();
-            let Some(held) = state.usable() else { return Some(Err(None)) };
-            match held.reserve(kind, len, Some(slice.min(Duration::from_millis(20)))) {
-                Ok(Ok(Some(id))) => Some(Ok(Ok(id))),
+            let Some(held) = state.usable() else { return Some(None) };
+            match attempt(held, slice.min(TURN)) {
                 Ok(Ok(None)) => None,
-                Ok(Err(error)) => Some(Ok(Err(error))),
-                Err(still_open) => Some(Err(Some(still_open))),
+                tried => Some(Some(tried)),
             }
         })?;
-        match reserved {
+        match tried {
             None => Ok(None),
-            Some(Ok(Ok(id))) => Ok(Some(id)),
-            Some(Ok(Err(error))) => Err(errors::reserve(py, error)),
-            Some(Err(None)) => Err(self.closed(py)),
-            Some(Err(Some(still_open))) => Err(memory::still_open(py, still_open)),
+            Some(None) => Err(self.closed(py)),
+            Some(Some(tried)) => self.outcome(py, tried),
+        }
+    }
+
+    fn outcome<T>(&self, py: Python<'_>, tried: Tried<T>) -> PyResult<Option<T>> {
+        match tried {
+            Ok(Ok(got)) => Ok(got),
+            Ok(Err(error)) => Err(errors::reserve(py, error)),
+            Err(still_open) => Err(memory::still_open(py, still_open)),
         }
     }
 
@@ -412,16 +475,7 @@ impl Producer {
         mode: u32,
         types_size: Size,
     ) -> PyResult<()> {
-        let policy = match policy {
-            "drop" => Policy::Drop,
-            "overwrite" => Policy::Overwrite,
-            other => return Err(choice("policy", other, "\"drop\" or \"overwrite\"")),
-        };
-        let evict = match evict {
-            "exact" => Evict::Exact,
-            "half" => Evict::Half,
-            other => return Err(choice("evict", other, "\"exact\" or \"half\"")),
-        };
+        let (policy, evict) = (policy_of(policy)?, evict_of(evict)?);
         let options = Options {
             size: size.0,
             policy,
@@ -436,11 +490,13 @@ impl Producer {
         perfring_producer::create(path.0, &options).map_err(|error| errors::create(py, &error))
     }
 
-    /// Publish one record: the bytes of anything with the buffer protocol.
+    /// Publish one record.
     ///
     /// Args:
-    ///     data: A contiguous buffer; its bytes are copied.
-    ///     type: The record's type: its number, or something that has it as ``id``.
+    ///     data: Anything with the buffer protocol, contiguous; its bytes are copied. Or an object
+    ///         of a class made by `perfring.record`, which has its type.
+    ///     type: The record's type: its number, a `RecordType`, or a record's class. The ring's table
+    ///         gets it, unless it is a mere number.
     ///     timeout: Seconds to wait for room, ``None`` for ever. Other threads run meanwhile.
     ///
     /// Returns:
@@ -459,10 +515,17 @@ impl Producer {
         &self,
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
-        r#type: Kind,
+        r#type: Kind<'_>,
         timeout: Timeout,
     ) -> PyResult<bool> {
-        memory::with_buffer(data, |bytes, _| self.shared.publish(py, r#type.0, bytes, timeout))
+        let shared = &self.shared;
+        if let Some((kind, packed)) = types::object(data)? {
+            return self.publish(py, &packed, kind, timeout);
+        }
+        memory::with_buffer(data, |bytes, _| {
+            let kind = shared.kind(py, r#type, bytes.len())?;
+            shared.publish(py, kind, bytes, timeout)
+        })
     }
 
     /// Publish every item of an array, each as a record: as batches, without a call for each.
@@ -490,14 +553,35 @@ impl Producer {
         &self,
         py: Python<'_>,
         array: &Bound<'_, PyAny>,
-        r#type: Kind,
+        r#type: Kind<'_>,
         timeout: Timeout,
     ) -> PyResult<usize> {
         memory::with_buffer(array, |bytes, rows| {
             let row = bytes.len().checked_div(rows).unwrap_or(0);
-            let rows = Rows { kind: r#type.0, bytes, rows, row };
+            let kind = self.shared.kind(py, r#type, row)?;
+            let rows = Rows { kind, bytes, rows, row };
             self.shared.publish_all(py, &rows, timeout)
         })
+    }
+
+    /// Put a type into the ring's table, so that readers see its fields by name.
+    ///
+    /// What publishes under a `RecordType` or a record's class does so by itself: this is for doing it,
+    /// and knowing that it can be done, at the start.
+    ///
+    /// Args:
+    ///     what: A class made by `perfring.record`, or a `RecordType`, of `perfring.record_type` or of
+    ///         another ring's table.
+    ///
+    /// Returns:
+    ///     The type.
+    ///
+    /// Raises:
+    ///     BadType: The table is full, or has another type by this number.
+    fn register(&self, py: Python<'_>, what: &Bound<'_, PyAny>) -> PyResult<Py<types::RecordType>> {
+        let kind = types::type_of(what)?;
+        self.shared.register(py, kind.get())?;
+        Ok(kind.unbind())
     }
 
     /// Space for a record of ``size`` bytes, in the ring, to be written in place.
@@ -526,19 +610,20 @@ impl Producer {
         &self,
         py: Python<'_>,
         size: usize,
-        r#type: Kind,
+        r#type: Kind<'_>,
         timeout: Timeout,
     ) -> PyResult<Reservation> {
         let shared = &self.shared;
+        let kind = shared.kind(py, r#type, size)?;
         let waited = match timeout.is_now() {
             true => None,
-            false => shared.reserve_in_time(py, r#type.0, size, timeout)?,
+            false => shared.reserve_in_time(py, kind, size, timeout)?,
         };
         let mut state = shared.take(py)?;
         let held = state.usable().ok_or_else(|| shared.closed(py))?;
         let id = match waited {
             Some(id) => id,
-            None => match held.reserve(r#type.0, size, None) {
+            None => match held.reserve(kind, size, None) {
                 Ok(Ok(Some(id))) => id,
                 Ok(Ok(None)) => return Err(errors::reserve(py, ReserveError::Full)),
                 Ok(Err(error)) => return Err(errors::reserve(py, error)),
@@ -574,21 +659,14 @@ impl Producer {
     /// a shared ring, by those who had its slot.
     #[getter]
     fn written(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
-        let written = self.shared.with(py, |producer| match producer {
-            Use::One(producer) => producer.book().written,
-            Use::Many(producer) => producer.written(),
-        })?;
+        let (written, _) = self.shared.figures(py)?;
         Ok((written.records, written.bytes))
     }
 
     /// Records that were refused, by cause, since the ring was made.
     #[getter]
     fn refused<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let Refused { full, too_large, contended, pending } =
-            self.shared.with(py, |producer| match producer {
-                Use::One(producer) => producer.book().refused,
-                Use::Many(producer) => producer.refused(),
-            })?;
+        let (_, Refused { full, too_large, contended, pending }) = self.shared.figures(py)?;
         let dict = PyDict::new(py);
         let causes: [(&str, Count); 4] = [
             ("full", full),
@@ -661,6 +739,22 @@ impl Producer {
         let closed = if self.closed(py) { ", closed" } else { "" };
         let kind = self.shared.layout.producers.name();
         format!("<perfring.Producer {} ({}, {kind}{closed})>", self.path(), self.policy())
+    }
+}
+
+pub(crate) fn policy_of(given: &str) -> PyResult<Policy> {
+    match given {
+        "drop" => Ok(Policy::Drop),
+        "overwrite" => Ok(Policy::Overwrite),
+        other => Err(choice("policy", other, "\"drop\" or \"overwrite\"")),
+    }
+}
+
+pub(crate) fn evict_of(given: &str) -> PyResult<Evict> {
+    match given {
+        "exact" => Ok(Evict::Exact),
+        "half" => Ok(Evict::Half),
+        other => Err(choice("evict", other, "\"exact\" or \"half\"")),
     }
 }
 

@@ -491,6 +491,12 @@ impl Reader {
         }
     }
 
+    /// The type table, as it is now.
+    pub(crate) fn types(&self, py: Python<'_>) -> PyResult<Arc<TypeTable>> {
+        let types = self.ask(py, Source::types, |(types, _)| types.clone())?;
+        Ok(Arc::new(TypeTable::from_words(types.words())))
+    }
+
     /// Asks the source, closed or not, or what is left of it.
     fn ask<T>(
         &self,
@@ -559,8 +565,7 @@ impl Origin for Reader {
     fn table(&self, py: Python<'_>, kind: RecordType) -> PyResult<Arc<TypeTable>> {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if table.get(kind).is_none() {
-            let types = self.ask(py, Source::types, |(types, _)| types.clone())?;
-            *table = Arc::new(TypeTable::from_words(types.words()));
+            *table = self.types(py)?;
         }
         Ok(Arc::clone(&table))
     }

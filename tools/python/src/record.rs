@@ -3,8 +3,9 @@
 use crate::batch::Data;
 use crate::memory::Pinned;
 use crate::reader::Reader;
+use crate::types::{self, RecordType};
 use perfring_consumer::Anchors;
-use perfring_producer::RecordType;
+use perfring_producer::RecordType as Id;
 use perfring_types::read::{Type, TypeTable};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -14,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Where records are from: what tells their types' names and the wall-clock time.
 pub(crate) trait Origin: Send + Sync {
     /// The type table, with `kind` in it if the ring has it.
-    fn table(&self, py: Python<'_>, kind: RecordType) -> PyResult<Arc<TypeTable>>;
+    fn table(&self, py: Python<'_>, kind: Id) -> PyResult<Arc<TypeTable>>;
 
     fn anchors(&self, py: Python<'_>) -> PyResult<Anchors>;
 }
@@ -162,7 +163,7 @@ impl Record {
         py: Python<'_>,
         f: impl FnOnce(Option<&Type>) -> R,
     ) -> PyResult<R> {
-        let Some(kind) = RecordType::new(self.kind) else { return Ok(f(None)) };
+        let Some(kind) = Id::new(self.kind) else { return Ok(f(None)) };
         let table = self.origin.table(py, kind)?;
         Ok(f(table.get(kind)))
     }
@@ -196,6 +197,28 @@ impl Record {
     #[getter]
     fn type_name(&self, py: Python<'_>) -> PyResult<Option<String>> {
         self.with_type(py, |kind| kind.map(|kind| kind.name.to_string()))
+    }
+
+    /// Its type, if the ring's table has it.
+    #[getter]
+    fn record_type(&self, py: Python<'_>) -> PyResult<Option<RecordType>> {
+        let Some(id) = Id::new(self.kind) else { return Ok(None) };
+        Ok(RecordType::find(&self.origin.table(py, id)?, id))
+    }
+
+    /// What it says, by the ring's own type table: a ``dict`` of its fields, text, or what else its
+    /// type makes of it. ``bytes``, if the table does not have its type.
+    ///
+    /// Raises:
+    ///     BadType: The payload is not what the type says.
+    #[getter]
+    fn value(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let id = Id::new(self.kind).unwrap_or(Id::BYTES);
+        let table = self.origin.table(py, id)?;
+        match table.get(id) {
+            Some(kind) => self.with(py, |bytes| types::decode(py, kind, bytes)),
+            None => Ok(self.tobytes(py).into_any().unbind()),
+        }
     }
 
     /// When it was reserved, in ns since 1970; ``None`` if the ring has no time.

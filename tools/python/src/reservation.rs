@@ -4,6 +4,7 @@ use crate::errors;
 use crate::kind::Kind;
 use crate::memory::{self, Space};
 use crate::producer::{Records, Shared};
+use crate::types;
 use crate::wait::Timeout;
 use perfring_producer::RecordType;
 use pyo3::exceptions::{PyBufferError, PyValueError};
@@ -174,7 +175,7 @@ impl ProducerBatch {
 
 #[pymethods]
 impl ProducerBatch {
-    /// Add a record.
+    /// Add a record: bytes, or an object of a record's class, as for `Producer.publish`.
     ///
     /// Raises:
     ///     TooLarge: No ring of this size can hold it; nothing is counted, as it was not offered.
@@ -182,8 +183,12 @@ impl ProducerBatch {
         signature = (data, r#type=Kind::BYTES),
         text_signature = "($self, data, type=4096)"
     )]
-    fn publish(&self, py: Python<'_>, data: &Bound<'_, PyAny>, r#type: Kind) -> PyResult<()> {
+    fn publish(&self, py: Python<'_>, data: &Bound<'_, PyAny>, r#type: Kind<'_>) -> PyResult<()> {
+        if let Some((kind, packed)) = types::object(data)? {
+            return self.publish(py, &packed, kind);
+        }
         memory::with_buffer(data, |bytes, _| {
+            let kind = self.owner.kind(py, r#type, bytes.len())?;
             let max = self.owner.layout().max_len();
             if bytes.len() > max {
                 let error = perfring_producer::ReserveError::TooLarge { len: bytes.len(), max };
@@ -192,7 +197,7 @@ impl ProducerBatch {
             let mut records = self.records();
             records.bytes.extend_from_slice(bytes);
             let end = records.bytes.len();
-            records.ends.push((r#type.0, end));
+            records.ends.push((kind, end));
             Ok(())
         })
     }

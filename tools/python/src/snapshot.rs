@@ -4,6 +4,7 @@ use crate::batch::{Batch, Builder};
 use crate::errors;
 use crate::kind::At;
 use crate::record::{Body, Lost, Origin, Record};
+use crate::types::TypeTable as Types;
 use perfring_consumer::{Anchors, Item};
 use perfring_producer::RecordType;
 use perfring_types::read::TypeTable;
@@ -97,6 +98,12 @@ impl Snapshot {
     /// All of it as a `Batch`.
     fn drain(&self, py: Python<'_>) -> PyResult<Batch> {
         self.batch(py)
+    }
+
+    /// The ring's own types.
+    #[getter]
+    fn types(&self) -> Types {
+        Types::new(Arc::clone(&self.taken.table))
     }
 
     /// Where the ring is.

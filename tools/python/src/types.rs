@@ -1,9 +1,10 @@
 //! Record types: what a ring's table says of them, and types that a program describes itself.
 
 use crate::errors::named;
+use crate::kind::Kind;
 use perfring_producer::RecordType as Id;
 use perfring_types::read::{Type, TypeTable as Table, Value};
-use perfring_types::{Encoding, Schema};
+use perfring_types::{Encoding, Entry, Schema};
 use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
@@ -43,6 +44,22 @@ impl RecordType {
         }
     }
 
+    /// Its entry in a type table.
+    pub(crate) fn entry(&self) -> Option<Entry<'_>> {
+        self.table.entries().find(|entry| entry.id == self.id)
+    }
+
+    /// Bytes of its payload, if they are as many for every record.
+    pub(crate) fn fixed_size(&self) -> Option<u32> {
+        let kind = self.table.get(self.id)?;
+        (kind.encoding.known() == Some(Encoding::Pod)).then_some(kind.size)
+    }
+
+    /// Its number.
+    pub(crate) fn number(&self) -> Id {
+        self.id
+    }
+
     fn kind(&self) -> PyResult<&Type> {
         // It was there when this was made, and a table in an `Arc` does not change.
         self.table.get(self.id).ok_or_else(|| PyKeyError::new_err(self.id.get()))
@@ -50,10 +67,7 @@ impl RecordType {
 
     /// What stands in the table: the layout's hash and the text.
     fn written(&self) -> (u64, &str) {
-        let mut entries = self.table.entries();
-        entries
-            .find(|entry| entry.id == self.id)
-            .map_or((0, ""), |entry| (entry.layout, entry.text))
+        self.entry().map_or((0, ""), |entry| (entry.layout, entry.text))
     }
 }
 
@@ -256,6 +270,30 @@ impl TypeTable {
 #[pyfunction]
 pub(crate) fn _describe(py: Python<'_>, spec: &str) -> PyResult<RecordType> {
     with_schema(py, spec, |schema| RecordType::described(py, schema))?
+}
+
+/// The type of a record's class, or of an object of one; a `RecordType` is its own.
+pub(crate) fn type_of<'py>(what: &Bound<'py, PyAny>) -> PyResult<Bound<'py, RecordType>> {
+    if let Ok(kind) = what.cast::<RecordType>() {
+        return Ok(kind.clone());
+    }
+    let found = what.py().import("perfring._types")?.call_method1("type_of", (what,))?;
+    Ok(found.cast_into::<RecordType>()?)
+}
+
+/// Of an object of a record's class, the class and the payload; `None` of anything else.
+pub(crate) fn object<'py>(
+    data: &Bound<'py, PyAny>,
+) -> PyResult<Option<(Kind<'py>, Bound<'py, PyAny>)>> {
+    if data.is_instance_of::<PyBytes>() {
+        return Ok(None); // quickly
+    }
+    let class = data.get_type().into_any();
+    if !class.hasattr(pyo3::intern!(data.py(), "__record__"))? {
+        return Ok(None);
+    }
+    let packed = data.call_method0(pyo3::intern!(data.py(), "pack"))?;
+    Ok(Some((class.extract()?, packed)))
 }
 
 /// A `BadType`.

@@ -127,10 +127,10 @@ def test_arrays_wait_for_room_and_lose_nothing(ring: str, shared: bool) -> None:
 
 def test_an_exception_in_the_block_publishes_nothing(ring: str) -> None:
     producer = perfring.Producer.create(ring)
-    with pytest.raises(ZeroDivisionError), producer.reserve(4) as view:
+    with pytest.raises(ZeroDivisionError), producer.reserve(4) as view:  # noqa: PT012
         view[:] = b"half"
         raise ZeroDivisionError
-    with pytest.raises(ZeroDivisionError), producer.batch() as batch:
+    with pytest.raises(ZeroDivisionError), producer.batch() as batch:  # noqa: PT012
         batch.publish(b"half")
         raise ZeroDivisionError
     assert payloads(ring) == []
@@ -161,6 +161,16 @@ def test_a_reservation_ends_once(ring: str) -> None:
         reservation.discard()  # in the block, too
     producer.reserve(4)  # dropped, it is discarded
     assert payloads(ring) == [b"1234", b"kept"]
+
+
+def test_figures_are_told_while_a_reservation_is_open(ring: str) -> None:
+    producer = perfring.Producer.create(ring)
+    producer.publish(b"before")
+    with producer.reserve(4) as view:
+        view[:] = b"open"
+        assert producer.written[0] == 1
+        assert producer.refused["full"] == 0
+    assert producer.written[0] == 2
 
 
 def test_several_reservations_of_a_shared_ring_end_in_any_order(ring: str) -> None:

@@ -49,6 +49,7 @@ from ._native import (
     stat,
 )
 from ._producer import Producer
+from ._set import Merge, Merged, Pruned, Ring, RingFailed, RingGone, RingSet
 from ._types import pack, record, record_type, type_of, unpack
 
 __all__ = [
@@ -76,13 +77,20 @@ __all__ = [
     "Forked",
     "Full",
     "Lost",
+    "Merge",
+    "Merged",
     "Observer",
     "PerfringError",
     "Producer",
     "ProducerBatch",
+    "Pruned",
     "Record",
     "RecordType",
     "Reservation",
+    "Ring",
+    "RingFailed",
+    "RingGone",
+    "RingSet",
     "Saved",
     "Snapshot",
     "TooLarge",

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform, overload
 from . import _layout
 from ._errors import BadType
 from ._layout import RECORD, Place, Shape
-from ._native import RecordType, _describe
+from ._native import Record, RecordType, _describe
 
 if TYPE_CHECKING:
     import numpy as np
@@ -321,12 +321,16 @@ def pack(value: Any) -> bytes:
 
 
 def unpack(cls: type[R], buffer: "Buffer") -> R:
-    """Make an object of a record's class of a payload.
+    """Make an object of a record's class of a payload, or of a `Record`.
 
     Raises:
-        BadType: The payload has another size.
+        BadType: The payload has another size, or the record another type.
     """
-    unpacked: R = _record_of(cls).unpack(buffer)
+    of = _record_of(cls)
+    if isinstance(buffer, Record) and buffer.type != of.type.id:
+        name = buffer.type_name or f"number {buffer.type}"
+        raise BadType(f"the record is no {cls.__name__} ({of.type.name}): its type is {name}")
+    unpacked: R = of.unpack(buffer)
     return unpacked
 
 

@@ -1,0 +1,297 @@
+//! Python's log records in a ring: what `perfring.logging` is made on.
+
+use crate::errors;
+use crate::kind::{At, Size};
+use crate::producer::policy_of;
+use perfring_consumer::{AttachError, Layout, RingFile};
+use perfring_producer::{CreateError, Home, Options, RecordType, ReserveError, create};
+use perfring_telemetry::names::{self, AttributeName};
+use perfring_telemetry::types::tagged::{Key, TaggedWriter};
+use perfring_telemetry::types::{Class, Field, Shape};
+use perfring_telemetry::{FIRST, Log, Resource, Signal, Sink, SinkError, options};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyString};
+use std::time::{Duration, SystemTime};
+
+/// How often a ring that is made and removed under our hands is tried again.
+const TRIES: u32 = 100;
+/// A record that is older than this was made elsewhere, and has come through a queue.
+const LATE: Duration = Duration::from_millis(100);
+
+/// Defines the fields of a record, and the constants that number them, in one list.
+macro_rules! fields {
+    ($($number:ident = $name:expr,)*) => {
+        const FIELDS: &[&str] = &[$($name),*];
+        fields!(@count 0; $($number)*);
+    };
+    (@count $at:expr; $number:ident $($rest:ident)*) => {
+        const $number: usize = $at;
+        fields!(@count $number + 1; $($rest)*);
+    };
+    (@count $at:expr;) => {};
+}
+
+fields! {
+    SEVERITY = names::SEVERITY_NUMBER,
+    LEVEL = names::SEVERITY_TEXT,
+    BODY = names::BODY,
+    LOGGER = names::SCOPE,
+    FILE = names::FILE,
+    LINE = names::LINE,
+    FUNCTION = "code.function.name",
+    THREAD = "thread.id",
+    THREAD_NAME = "thread.name",
+    TRACE = names::TRACE_ID,
+    SPAN = names::SPAN_ID,
+    // When a record was made that was written much later, ns since 1970: perfring's own name.
+    CREATED = "log.created_unix_nano",
+    TASK = "asyncio.task.name",
+    EXCEPTION = "exception.type",
+    MESSAGE = "exception.message",
+    TRACEBACK = "exception.stacktrace",
+    STACK = "code.stacktrace",
+}
+
+/// Where log records go.
+#[pyclass(frozen, module = "perfring._native", name = "_LogSink")]
+pub(crate) struct LogSink {
+    sink: Sink,
+    kind: RecordType,
+    /// The ring's table has had room for the type of [`FIELDS`].
+    declared: bool,
+    layout: Layout,
+    other_shape: bool,
+}
+
+#[pymethods]
+impl LogSink {
+    /// Attaches to the ring of this name, which is made if it is missing.
+    #[new]
+    #[pyo3(signature = (path, size, policy, mode, resource))]
+    fn new(
+        py: Python<'_>,
+        path: At,
+        size: Size,
+        policy: &str,
+        mode: u32,
+        resource: Vec<(String, String)>,
+    ) -> PyResult<Self> {
+        let policy = policy_of(policy)?;
+        let small = Options::many().types_size;
+        let options = Options { size: size.0, policy, mode, types_size: small, ..options() };
+        let mut told = Resource::here();
+        for (name, value) in resource {
+            told = told.with(name, value);
+        }
+        py.detach(|| open(&path.0, &options, &told)).map_err(|error| match error {
+            SinkError::Create(error) => errors::create(py, &error),
+            SinkError::Attach(error) => errors::attach(py, &error),
+            SinkError::First(error) => errors::reserve(py, error),
+            other => errors::named(py, "PerfringError", other.to_string()),
+        })
+    }
+
+    /// Whether it was published. If not, it is counted.
+    #[expect(clippy::too_many_arguments, reason = "a log record has as many")]
+    #[pyo3(signature = (severity, level, body, logger, file, line, function, thread, thread_name,
+        created, trace_id, span_id, more, /))]
+    fn emit(
+        &self,
+        py: Python<'_>,
+        severity: u64,
+        level: &Bound<'_, PyString>,
+        body: &Bound<'_, PyString>,
+        logger: Option<&Bound<'_, PyString>>,
+        file: Option<&Bound<'_, PyString>>,
+        line: Option<u64>,
+        function: Option<&Bound<'_, PyString>>,
+        thread: Option<u64>,
+        thread_name: Option<&Bound<'_, PyString>>,
+        created: f64,
+        trace_id: Option<&[u8]>,
+        span_id: Option<&[u8]>,
+        more: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<bool> {
+        // All that may run Python's code comes before the record: that code may log.
+        let body = body.to_string_lossy();
+        let texts = [
+            (LEVEL, Some(level)),
+            (LOGGER, logger),
+            (FILE, file),
+            (FUNCTION, function),
+            (THREAD_NAME, thread_name),
+        ]
+        .map(|(field, text)| (field, text.map(|text| text.to_string_lossy())));
+        let late = lateness(created);
+        let mut rest = Vec::new();
+        for (name, value) in more.into_iter().flatten() {
+            rest.push((name.str()?.to_string_lossy().into_owned(), Kept::of(&value)?));
+        }
+        let key = |field| self.key(field);
+        let done = self.sink.write(self.kind, |writer| {
+            if severity > 0 {
+                writer.u64(key(SEVERITY), severity);
+            }
+            for (field, text) in &texts {
+                if let Some(text) = text.as_ref().filter(|text| !text.is_empty()) {
+                    writer.text(key(*field), text);
+                }
+            }
+            for (field, number) in [(LINE, line), (THREAD, thread), (CREATED, late)] {
+                if let Some(number) = number {
+                    writer.u64(key(field), number);
+                }
+            }
+            for (field, id) in [(TRACE, trace_id), (SPAN, span_id)] {
+                if let Some(id) = id {
+                    writer.bytes(key(field), id);
+                }
+            }
+            writer.text(key(BODY), &body);
+            for (name, value) in &rest {
+                match [TASK, EXCEPTION, MESSAGE, TRACEBACK, STACK]
+                    .into_iter()
+                    .find(|field| FIELDS[*field] == name)
+                {
+                    Some(field) => value.write(key(field), writer),
+                    None => {
+                        let name = AttributeName::new(Class::Log, name);
+                        value.write(Key::Name(name.as_str()), writer);
+                    }
+                }
+            }
+        });
+        match done {
+            Ok(()) => Ok(true),
+            Err(error @ ReserveError::Forked) => Err(errors::reserve(py, error)),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Records that this process could not publish.
+    #[getter]
+    fn dropped(&self) -> u64 {
+        self.sink.dropped()
+    }
+
+    /// Bytes of the longest record.
+    #[getter]
+    fn max_len(&self) -> usize {
+        self.sink.max_len()
+    }
+
+    /// Bytes of the ring's data.
+    #[getter]
+    fn size(&self) -> u64 {
+        self.layout.data_size
+    }
+
+    /// Whether the ring was there, and is not such as was asked for.
+    #[getter]
+    fn other_shape(&self) -> bool {
+        self.other_shape
+    }
+
+    /// What the ring does when it is full.
+    #[getter]
+    fn policy(&self) -> &'static str {
+        self.layout.policy.name()
+    }
+}
+
+impl LogSink {
+    /// A field by its number, or where the ring has no room for the type, by its name.
+    fn key(&self, field: usize) -> Key<'static> {
+        match self.declared {
+            true => Key::Field(FIRST + field as u16),
+            false => Key::Name(FIELDS[field]),
+        }
+    }
+}
+
+fn open(home: &Home, options: &Options, resource: &Resource) -> Result<LogSink, SinkError> {
+    let mut tries = 0;
+    let sink = loop {
+        tries += 1;
+        match Sink::attach_one(home.clone(), resource.clone()) {
+            Err(SinkError::Attach(AttachError::NotFound { .. } | AttachError::Removed { .. }))
+                if tries < TRIES => {}
+            done => break done?,
+        }
+        match create(home.clone(), options) {
+            // Another process was quicker.
+            Ok(()) | Err(CreateError::Exists { .. }) => {}
+            Err(error) => return Err(SinkError::Create(error)),
+        }
+    };
+    let layout = *RingFile::look(home.clone()).map_err(SinkError::Attach)?.layout();
+    let other_shape = (layout.data_size, layout.policy) != (options.size, options.policy);
+    let fields: Vec<_> = FIELDS.iter().map(|name| Field::new(name, 0, Shape::ANY)).collect();
+    let help = "a log record of Python's logging";
+    let (kind, declared) = match sink.declare(Class::Log, "python.Log", help, &fields) {
+        Ok(kind) => (kind, true),
+        Err(_) => (Log::SCHEMA.id, false),
+    };
+    Ok(LogSink { sink, kind, declared, layout, other_shape })
+}
+
+/// When a record was made that is written much later.
+fn lateness(created: f64) -> Option<u64> {
+    let created = Duration::try_from_secs_f64(created).ok()?;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    let late = now.checked_sub(created)? > LATE;
+    late.then(|| u64::try_from(created.as_nanos()).ok())?
+}
+
+/// A value of an attribute.
+enum Kept {
+    None,
+    Bool(bool),
+    I64(i64),
+    I128(i128),
+    F64(f64),
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl Kept {
+    /// What is no number, text or bytes stands as the text that `str()` makes of it.
+    fn of(value: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if value.is_none() {
+            return Ok(Kept::None);
+        }
+        if let Ok(value) = value.cast::<PyString>() {
+            return Ok(Kept::Text(value.to_string_lossy().into_owned()));
+        }
+        if let Ok(value) = value.cast::<PyBool>() {
+            return Ok(Kept::Bool(value.is_true()));
+        }
+        if let Ok(value) = value.cast::<PyInt>() {
+            if let Ok(value) = value.extract() {
+                return Ok(Kept::I64(value));
+            }
+            if let Ok(value) = value.extract() {
+                return Ok(Kept::I128(value));
+            }
+        }
+        if let Ok(value) = value.cast::<PyFloat>() {
+            return Ok(Kept::F64(value.extract()?));
+        }
+        if let Ok(value) = value.cast::<PyBytes>() {
+            return Ok(Kept::Bytes(value.as_bytes().to_vec()));
+        }
+        Ok(Kept::Text(value.str()?.to_string_lossy().into_owned()))
+    }
+
+    fn write(&self, key: Key<'_>, writer: &mut TaggedWriter<'_>) {
+        match self {
+            Kept::None => writer.none(key),
+            Kept::Bool(value) => writer.bool(key, *value),
+            Kept::I64(value) => writer.i64(key, *value),
+            Kept::I128(value) => writer.i128(key, *value),
+            Kept::F64(value) => writer.f64(key, *value),
+            Kept::Text(value) => writer.text(key, value),
+            Kept::Bytes(value) => writer.bytes(key, value),
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! Many rings in the order of time: what `perfring.Merge` is made on.
+
+mod state;
+
+use crate::errors;
+use crate::fork::Process;
+use crate::producer::program;
+use crate::record::{Lost, Record};
+use crate::wait::{self, Timeout};
+use perfring_consumer::Start;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use pyo3::types::{PyBytes, PyList};
+use state::{Event, Got, Rings, What};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Items that one `drain` gives where it is not told.
+const BATCH: usize = 1024;
+
+/// An item in its place among those of all rings.
+#[pyclass(frozen, module = "perfring")]
+pub(crate) struct Merged {
+    /// The ring's name in the directory.
+    #[pyo3(get)]
+    ring: String,
+    /// A `Record`, a `Lost`, a `RingGone` or a `RingFailed`.
+    #[pyo3(get)]
+    item: Py<PyAny>,
+    /// Its place in time, in ns of ``CLOCK_BOOTTIME``. Of a loss that of the record before it in its
+    /// ring, or 0; of news of a ring 0.
+    #[pyo3(get)]
+    time: u64,
+    /// By how many ns it comes too late: something later was given before it.
+    #[pyo3(get)]
+    late: u64,
+}
+
+#[pymethods]
+impl Merged {
+    #[classattr]
+    fn __match_args__() -> (&'static str, &'static str) {
+        ("ring", "item")
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let item = self.item.bind(py).repr()?;
+        let late = if self.late == 0 { String::new() } else { format!(", late={}", self.late) };
+        Ok(format!("<perfring.Merged ring={:?}, {item}{late}>", self.ring))
+    }
+}
+
+/// A ring was read to its end, and its file is gone.
+#[pyclass(frozen, module = "perfring")]
+pub(crate) struct RingGone {
+    /// Where it was.
+    #[pyo3(get)]
+    path: String,
+    /// Which ring it was, in hexadecimal.
+    #[pyo3(get)]
+    uuid: String,
+}
+
+#[pymethods]
+impl RingGone {
+    #[classattr]
+    fn __match_args__() -> (&'static str,) {
+        ("path",)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<perfring.RingGone {}>", self.path)
+    }
+}
+
+/// Something in the directory is not read.
+#[pyclass(frozen, module = "perfring")]
+pub(crate) struct RingFailed {
+    /// Where it is.
+    #[pyo3(get)]
+    path: String,
+    /// Why, in a sentence.
+    #[pyo3(get)]
+    why: String,
+    /// Whether it is tried again, each second: another process has it, or may not be asked now.
+    #[pyo3(get)]
+    again: bool,
+}
+
+#[pymethods]
+impl RingFailed {
+    #[classattr]
+    fn __match_args__() -> (&'static str, &'static str) {
+        ("path", "why")
+    }
+
+    fn __repr__(&self) -> String {
+        let again = if self.again { ", tried again" } else { "" };
+        format!("<perfring.RingFailed {}: {}{again}>", self.path, self.why)
+    }
+}
+
+/// Many rings in the order of time; see `_set.py`.
+#[pyclass(frozen, subclass, module = "perfring._native")]
+pub(crate) struct Merge {
+    rings: Mutex<Option<Rings>>,
+    process: Process,
+    dir: PathBuf,
+    observes: bool,
+}
+
+impl Merge {
+    /// For a thread with the interpreter's lock.
+    fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Option<Rings>>> {
+        self.process.check(py)?;
+        Ok(self.rings.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn closed(&self, py: Python<'_>) -> PyErr {
+        errors::named(py, "Closed", format!("the merge of {} was closed", self.dir.display()))
+    }
+
+    fn next<'py>(&self, py: Python<'py>, timeout: Timeout) -> PyResult<Option<Bound<'py, Merged>>> {
+        {
+            let mut rings = self.lock(py)?;
+            let rings = rings.as_mut().ok_or_else(|| self.closed(py))?;
+            rings.release();
+            if rings.is_due() {
+                py.detach(|| rings.follow());
+            }
+            if let Some(got) = rings.take() {
+                return give(py, got).map(Some);
+            }
+        }
+        let got = wait::slices(py, timeout, |slice| {
+            let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+            match rings.as_mut() {
+                Some(rings) => rings.wait(slice).map(Some),
+                None => Some(None),
+            }
+        })?;
+        match got {
+            Some(Some(got)) => give(py, got).map(Some),
+            Some(None) => Err(self.closed(py)),
+            None => Ok(None),
+        }
+    }
+}
+
+#[pymethods]
+impl Merge {
+    #[new]
+    #[pyo3(signature = (dir, delay=0.1, *, observe=false, start="oldest", name=None))]
+    fn new(
+        py: Python<'_>,
+        dir: PathBuf,
+        delay: f64,
+        observe: bool,
+        start: &str,
+        name: Option<&str>,
+    ) -> PyResult<Self> {
+        let delay = Duration::try_from_secs_f64(delay).map_err(|_| {
+            PyValueError::new_err(format!("a delay is a number of seconds from 0, not {delay}"))
+        })?;
+        let start = match (start, observe) {
+            ("oldest", false) => None,
+            ("oldest", true) => Some(Start::Oldest),
+            ("latest", true) => Some(Start::Latest),
+            ("latest", false) => {
+                return Err(PyValueError::new_err(
+                    "a consumer reads all that nobody has read: to start at the latest, observe",
+                ));
+            }
+            (other, _) => {
+                let text = format!("start {other:?} is none: it is \"oldest\" or \"latest\"");
+                return Err(PyValueError::new_err(text));
+            }
+        };
+        let name = name.map_or_else(|| program(py), |name| Ok(name.to_owned()))?;
+        let dir = std::path::absolute(&dir)?;
+        let rings = Rings::new(&dir, delay, start, name)
+            .map_err(|why| errors::named(py, "PerfringError", why))?;
+        let observes = observe;
+        Ok(Merge { rings: Mutex::new(Some(rings)), process: Process::this(), dir, observes })
+    }
+
+    /// The next item whose time has come, or ``None`` if there is none in so many seconds.
+    ///
+    /// What was read before is released by this call.
+    #[pyo3(signature = (timeout=Timeout::NOW), text_signature = "($self, timeout=0.0)")]
+    fn read<'py>(&self, py: Python<'py>, timeout: Timeout) -> PyResult<Option<Bound<'py, Merged>>> {
+        self.next(py, timeout)
+    }
+
+    /// Up to ``max`` items whose time has come; waits for the first one only.
+    ///
+    /// What was read before is released by this call.
+    #[pyo3(signature = (max=None, *, timeout=Timeout::NOW), text_signature = "($self, max=None, *, timeout=0.0)")]
+    fn drain<'py>(
+        &self,
+        py: Python<'py>,
+        max: Option<usize>,
+        timeout: Timeout,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let items = PyList::empty(py);
+        let max = max.unwrap_or(BATCH);
+        if max == 0 {
+            return Ok(items);
+        }
+        let Some(first) = self.next(py, timeout)? else { return Ok(items) };
+        items.append(first)?;
+        let mut rings = self.lock(py)?;
+        let rings = rings.as_mut().ok_or_else(|| self.closed(py))?;
+        while items.len() < max
+            && let Some(got) = rings.take()
+        {
+            items.append(give(py, got)?)?;
+        }
+        Ok(items)
+    }
+
+    /// Items as they come, until there is none for so many seconds; ``None``: for ever.
+    #[pyo3(signature = (timeout=Timeout::NEVER), text_signature = "($self, timeout=None)")]
+    fn items(slf: Py<Self>, timeout: Timeout) -> MergeItems {
+        MergeItems { merge: slf, timeout }
+    }
+
+    fn __iter__(slf: Py<Self>) -> MergeItems {
+        MergeItems { merge: slf, timeout: Timeout::NEVER }
+    }
+
+    /// The names of the rings that are read now.
+    #[getter]
+    fn rings(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let rings = self.lock(py)?;
+        Ok(rings.as_ref().ok_or_else(|| self.closed(py))?.names())
+    }
+
+    /// What it did so far: ``late`` and ``late_most_ns`` of records that came too late for their
+    /// place, ``looks`` at rings, and how often it ``hurried``, as a ring was half full.
+    #[getter]
+    fn figures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, pyo3::types::PyDict>> {
+        let rings = self.lock(py)?;
+        let figures = rings.as_ref().ok_or_else(|| self.closed(py))?.figures();
+        let dict = pyo3::types::PyDict::new(py);
+        dict.set_item("late", figures.late)?;
+        dict.set_item("late_most_ns", figures.late_most)?;
+        dict.set_item("looks", figures.looks)?;
+        dict.set_item("hurried", figures.hurried)?;
+        Ok(dict)
+    }
+
+    /// The directory.
+    #[getter]
+    fn dir(&self) -> PathBuf {
+        self.dir.clone()
+    }
+
+    /// Whether it was closed.
+    #[getter(closed)]
+    fn is_closed(&self, py: Python<'_>) -> bool {
+        self.lock(py).is_ok_and(|rings| rings.is_none())
+    }
+
+    /// Releases what was read, and lets go of all rings.
+    fn close(&self, py: Python<'_>) {
+        self.end(py, Rings::release);
+    }
+
+    fn __enter__(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<Self>> {
+        if slf.get().is_closed(py) {
+            return Err(slf.get().closed(py));
+        }
+        Ok(slf)
+    }
+
+    /// Closes it. After an exception, what was read last is not released: it comes again.
+    #[pyo3(signature = (kind, _value, _traceback))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: Option<&Bound<'_, PyAny>>,
+        _value: Option<&Bound<'_, PyAny>>,
+        _traceback: Option<&Bound<'_, PyAny>>,
+    ) {
+        match kind {
+            None => self.close(py),
+            Some(_) => self.end(py, |_| {}),
+        }
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let verb = if self.observes { "observes" } else { "consumes" };
+        let rings = match self.rings(py) {
+            Ok(names) => format!("{} rings", names.len()),
+            Err(_) => "closed".to_owned(),
+        };
+        format!("<perfring.Merge {verb} {}: {rings}>", self.dir.display())
+    }
+}
+
+impl Merge {
+    fn end(&self, py: Python<'_>, last: impl FnOnce(&mut Rings)) {
+        // A forked child has nothing to let go.
+        if let Ok(mut rings) = self.lock(py)
+            && let Some(mut rings) = rings.take()
+        {
+            last(&mut rings);
+        }
+    }
+}
+
+/// Items as they come.
+#[pyclass(frozen, module = "perfring._native")]
+pub(crate) struct MergeItems {
+    merge: Py<Merge>,
+    timeout: Timeout,
+}
+
+#[pymethods]
+impl MergeItems {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Merged>>> {
+        self.merge.get().next(py, self.timeout)
+    }
+}
+
+fn give<'py>(py: Python<'py>, got: Got) -> PyResult<Bound<'py, Merged>> {
+    let Got { ring, what, time, late } = got;
+    let item = match what {
+        What::Record { origin, pos, kind, stamp, bytes } => {
+            let bytes = PyBytes::new(py, &bytes).unbind();
+            Bound::new(py, Record::owned(origin, pos, kind, stamp, bytes))?.into_any()
+        }
+        What::Lost(lost) => Bound::new(py, Lost::new(&lost))?.into_any(),
+        What::Event(Event::Gone { path, uuid }) => {
+            let uuid = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+            Bound::new(py, RingGone { path, uuid })?.into_any()
+        }
+        What::Event(Event::Failed { path, why, again }) => {
+            Bound::new(py, RingFailed { path, why, again })?.into_any()
+        }
+    };
+    Bound::new(py, Merged { ring: ring.to_string(), item: item.unbind(), time, late })
+}

@@ -1,0 +1,147 @@
+//! A directory of rings: what `perfring.RingSet` is made on.
+
+use crate::errors;
+use crate::kind::Size;
+use crate::producer::{evict_of, policy_of};
+use perfring_consumer::Layout;
+use perfring_producer::{Options, Producers};
+use perfring_set::{Fate, PruneRule, Pruner, SetOptions, Trust, Verdict, list};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A directory of rings; see `_set.py`.
+#[pyclass(frozen, subclass, module = "perfring._native")]
+pub(crate) struct RingSet {
+    set: perfring_set::RingSet,
+}
+
+/// Name, path, uuid, policy, whether it is shared, size, whether it has time.
+type Row = (String, PathBuf, String, &'static str, bool, u64, bool);
+
+/// What is no ring, and why.
+type Others = Vec<(PathBuf, String)>;
+
+/// Name, path, whether it goes, why it stays, bytes of the file.
+type Pruned = (String, PathBuf, bool, String, u64);
+
+#[pymethods]
+impl RingSet {
+    #[new]
+    #[pyo3(signature = (dir=None, *, mode=0o700, trust="mine"))]
+    fn new(py: Python<'_>, dir: Option<PathBuf>, mode: u32, trust: &str) -> PyResult<Self> {
+        let trust = match trust {
+            "mine" => Trust::Mine,
+            "anybody" => Trust::Anybody,
+            other => {
+                let text = format!("trust {other:?} is none: it is \"mine\" or \"anybody\"");
+                return Err(PyValueError::new_err(text));
+            }
+        };
+        let options = SetOptions { mode, trust, ..SetOptions::default() };
+        let set = match dir {
+            // One that Rust's programs use as well is made as theirs is.
+            None if options == SetOptions::default() => perfring_set::RingSet::open_default(),
+            None => {
+                perfring_set::RingSet::open_with(perfring_set::RingSet::default_dir(), &options)
+            }
+            Some(dir) => std::path::absolute(dir)
+                .map_err(PyErr::from)
+                .map(|dir| perfring_set::RingSet::open_with(dir, &options))?,
+        };
+        set.map(|set| RingSet { set }).map_err(|error| errors::set(py, &error))
+    }
+
+    /// Where rings are looked for unless another directory is said.
+    #[staticmethod]
+    fn default_dir() -> PathBuf {
+        perfring_set::RingSet::default_dir()
+    }
+
+    /// Where it is.
+    #[getter]
+    fn dir(&self) -> PathBuf {
+        self.set.dir().to_owned()
+    }
+
+    /// The path of a ring of this name and shape.
+    #[expect(clippy::too_many_arguments, reason = "keywords, with names, in Python")]
+    #[pyo3(signature = (name, *, size, policy, shared, slots, time, evict, mode, types_size))]
+    fn _ready(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        size: Size,
+        policy: &str,
+        shared: bool,
+        slots: u32,
+        time: bool,
+        evict: &str,
+        mode: u32,
+        types_size: Size,
+    ) -> PyResult<PathBuf> {
+        let options = Options {
+            size: size.0,
+            policy: policy_of(policy)?,
+            evict: evict_of(evict)?,
+            producers: if shared { Producers::Many } else { Producers::One },
+            slots,
+            types_size: types_size.0,
+            time,
+            mode,
+            ..Options::default()
+        };
+        self.set.ready(name, &options).map_err(|error| errors::set(py, &error))
+    }
+
+    /// The rings, and what is none, with the reason.
+    fn _list(&self, py: Python<'_>) -> PyResult<(Vec<Row>, Others)> {
+        let (rings, others) =
+            py.detach(|| list(self.set.dir())).map_err(|error| errors::set(py, &error))?;
+        let row = |(ring, _): (perfring_set::RingEntry, _)| {
+            let Layout { uuid, policy, producers, data_size, time, .. } = ring.layout;
+            let uuid = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+            let shared = producers == Producers::Many;
+            (ring.name, ring.path, uuid, policy.name(), shared, data_size, time)
+        };
+        let others = others.into_iter().map(|other| (other.path, other.why));
+        Ok((rings.into_iter().map(row).collect(), others.collect()))
+    }
+
+    /// Name, path, whether it goes, why it stays, bytes of the file.
+    #[pyo3(signature = (*, dead_for, keep, max_bytes, flight_recorders, plan))]
+    fn _prune(
+        &self,
+        py: Python<'_>,
+        dead_for: f64,
+        keep: usize,
+        max_bytes: Option<Size>,
+        flight_recorders: bool,
+        plan: bool,
+    ) -> PyResult<Vec<Pruned>> {
+        let dead_for = Duration::try_from_secs_f64(dead_for).map_err(|_| {
+            PyValueError::new_err(format!("dead_for is seconds from 0, not {dead_for}"))
+        })?;
+        let max_bytes = max_bytes.map(|size| size.0);
+        let rule = PruneRule { dead_for, keep, max_bytes, flight_recorders };
+        let verdicts = py.detach(|| {
+            let mut pruner = Pruner::new(self.set.dir(), rule);
+            if plan { pruner.plan() } else { pruner.prune() }
+        });
+        let verdicts = verdicts.map_err(|error| errors::set(py, &error))?;
+        let told = |Verdict { ring, bytes, fate }| {
+            let (goes, why) = match fate {
+                Fate::Removed { .. } => (true, String::new()),
+                Fate::Kept(kept) => (false, kept.to_string()),
+                Fate::Failed(error) => (false, error.to_string()),
+            };
+            (ring.name, ring.path, goes, why, bytes)
+        };
+        Ok(verdicts.into_iter().map(told).collect())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<perfring.RingSet {}>", self.set.dir().display())
+    }
+}

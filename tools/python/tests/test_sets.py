@@ -1,0 +1,492 @@
+"""Ring sets and the merge: order, loss, damage, death, and what is given twice."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import perfring
+import pytest
+from perfring import Lost, Merge, Merged, Record, RingFailed, RingGone, RingSet
+
+LIMIT = 30.0
+"""Seconds for what takes milliseconds: beyond, it has failed."""
+
+
+@pytest.fixture
+def rings(tmp_path: Path) -> RingSet:
+    return RingSet(tmp_path / "rings")
+
+
+def until(merge: Merge, enough: Callable[[list[Merged]], bool]) -> list[Merged]:
+    """What comes, until it is enough."""
+    seen: list[Merged] = []
+    end = time.monotonic() + LIMIT
+    while not enough(seen):
+        assert time.monotonic() < end, seen
+        seen += merge.drain(timeout=0.1)
+    return seen
+
+
+def records(seen: list[Merged]) -> list[tuple[str, bytes]]:
+    return [(one.ring, bytes(one.item)) for one in seen if isinstance(one.item, Record)]
+
+
+def some(count: int) -> Callable[[list[Merged]], bool]:
+    return lambda seen: len(records(seen)) >= count
+
+
+def test_records_of_many_rings_come_in_the_order_of_time(rings: RingSet) -> None:
+    producers = [rings.producer(f"p{n}") for n in range(4)]
+    for n in range(1000):
+        assert producers[n * 7 % 4].publish(n.to_bytes(4, "little"))
+    with rings.merge(delay=0.02) as merge:
+        seen = until(merge, some(1000))
+        assert merge.rings == ["p0", "p1", "p2", "p3"]
+    expected = [(f"p{n * 7 % 4}", n.to_bytes(4, "little")) for n in range(1000)]
+    assert records(seen) == expected
+    assert [one.late for one in seen] == [0] * 1000
+    times = [one.time for one in seen]
+    assert times == sorted(times)
+    assert all(isinstance(one.item, Record) and one.time == one.item.time for one in seen)
+
+
+def test_rings_that_come_later_are_read_too(rings: RingSet) -> None:
+    with rings.merge(delay=0.01) as merge:
+        assert merge.read() is None
+        assert merge.rings == []
+        for name in ("one", "two"):
+            with rings.producer(name) as producer:
+                producer.publish(name.encode())
+            assert records(until(merge, some(1))) == [(name, name.encode())]
+        assert merge.rings == ["one", "two"]
+
+
+def test_a_directory_that_comes_later_is_followed(tmp_path: Path) -> None:
+    with Merge(tmp_path / "later", 0.01) as merge:
+        assert merge.drain() == []
+        rings = RingSet(tmp_path / "later")
+        with rings.producer("one") as producer:
+            producer.publish(b"hello")
+        assert records(until(merge, some(1))) == [("one", b"hello")]
+
+
+def test_a_ring_without_a_file_is_read_to_its_end_and_told(rings: RingSet) -> None:
+    producer = rings.producer("short")
+    producer.publish(b"before")
+    with rings.merge(delay=0.01) as merge:
+        assert records(until(merge, some(1))) == [("short", b"before")]
+        (ring,) = rings.rings()
+        ring.path.unlink()
+        producer.publish(b"after")
+        seen = until(merge, some(1))
+        assert merge.drain(timeout=0.2) == [], "it has a producer, who may go on"
+        producer.publish(b"still")
+        seen += until(merge, some(1))
+        producer.close()
+        seen += until(merge, lambda seen: any(isinstance(one.item, RingGone) for one in seen))
+        *_, last = seen
+        assert records(seen) == [("short", b"after"), ("short", b"still")]
+        assert isinstance(last.item, RingGone)
+        assert (last.ring, last.item.path, last.item.uuid) == ("short", str(ring.path), ring.uuid)
+        assert merge.drain(timeout=0.05) == []
+        assert merge.rings == []
+
+
+def test_another_ring_of_the_same_name_is_read_after_the_first(rings: RingSet) -> None:
+    with rings.producer("name") as producer:
+        producer.publish(b"old")
+    with rings.merge(delay=0.01) as merge:
+        until(merge, some(1))
+        (ring,) = rings.rings()
+        ring.path.unlink()
+        with rings.producer("name") as producer:
+            producer.publish(b"new")
+        seen = until(merge, lambda seen: len(seen) >= 2)
+        assert records(seen) == [("name", b"new")]
+        assert [one.ring for one in seen if isinstance(one.item, RingGone)] == ["name"]
+
+
+def test_what_was_read_is_released_by_the_next_read(rings: RingSet) -> None:
+    producer = rings.producer("one")
+    for n in range(3):
+        producer.publish(bytes([n]))
+    path = producer.path
+
+    def unread() -> int:
+        present = perfring.stat(path)["present_records"]
+        assert isinstance(present, int)
+        return present
+
+    merge = rings.merge(delay=0.01)
+    first = until(merge, some(1))
+    while len(first) < 3:
+        first += merge.drain(timeout=1)
+    left = unread()
+    assert left > 0, "the last read is not released"
+    assert merge.read() is None
+    assert unread() == 0
+    merge.close()
+
+
+def test_a_clean_end_releases_and_an_exception_does_not(rings: RingSet) -> None:
+    producer = rings.producer("one")
+    producer.publish(b"a")
+
+    def fail() -> None:
+        with rings.merge(delay=0.01) as merge:
+            assert records(until(merge, some(1))) == [("one", b"a")]
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    with rings.merge(delay=0.01) as merge:
+        assert records(until(merge, some(1))) == [("one", b"a")], "again"
+    producer.publish(b"b")
+    with rings.merge(delay=0.01) as merge:
+        assert records(until(merge, some(1))) == [("one", b"b")], "and not again"
+
+
+def test_what_a_killed_reader_had_last_comes_again(rings: RingSet) -> None:
+    producer = rings.producer("one")
+    for n in range(10):
+        producer.publish(bytes([n]))
+    script = """
+        import sys
+        from perfring import Merge
+
+        for merged in Merge(sys.argv[1], 0.01):
+            print(bytes(merged.item)[0], flush=True)
+            if bytes(merged.item)[0] == 4:
+                sys.stdin.read()
+    """
+    run = [sys.executable, "-c", textwrap.dedent(script), str(rings.dir)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(run, text=True, **pipes) as reader:  # type: ignore[call-overload]
+        lines = [reader.stdout.readline() for _ in range(5)]
+        reader.kill()
+    assert lines == [f"{n}\n" for n in range(5)]
+    with rings.merge(delay=0.01) as merge:
+        seen = [bytes(one)[0] for _, one in records(until(merge, some(6)))]
+    assert seen == [4, 5, 6, 7, 8, 9]
+
+
+def test_an_observer_leaves_everything_where_it_is(rings: RingSet) -> None:
+    producer = rings.producer("one")
+    producer.publish(b"a")
+    with rings.merge(delay=0.01, observe=True) as merge:
+        assert records(until(merge, some(1))) == [("one", b"a")]
+        assert merge.read() is None
+        assert "observes" in repr(merge)
+    with rings.merge(delay=0.01, observe=True, start="latest") as merge:
+        while merge.rings != ["one"]:
+            assert merge.drain(timeout=0.01) == []
+        producer.publish(b"b")
+        assert records(until(merge, some(1))) == [("one", b"b")]
+    with perfring.Consumer(producer.path) as consumer:
+        left = [bytes(item) for item in consumer.items(0) if isinstance(item, Record)]
+    assert left == [b"a", b"b"]
+    with pytest.raises(ValueError, match="observe"):
+        rings.merge(start="latest")
+
+
+def test_losses_are_told_with_their_ring_and_counted_exactly(rings: RingSet) -> None:
+    full = rings.producer("full", size="4K")
+    lapped = rings.producer("lapped", size="4K", policy="overwrite")
+    published = refused = 0
+    for _ in range(1000):
+        if full.publish(b"x" * 32):
+            published += 1
+        else:
+            refused += 1
+        lapped.publish(b"y" * 32)
+    assert refused > 0
+    with rings.merge(delay=0.01) as merge:
+        seen = until(
+            merge, lambda seen: sum(name == "full" for name, _ in records(seen)) >= published
+        )
+        while not full.publish(b"and on"):  # what is read last is not released yet
+            refused += 1
+            seen += merge.drain()
+        seen += until(merge, lambda seen: ("full", b"and on") in records(seen))
+
+    def lost(ring: str) -> int:
+        items = [one.item for one in seen if one.ring == ring]
+        return sum(item.records for item in items if isinstance(item, Lost))
+
+    def read(ring: str) -> int:
+        return sum(1 for name, _ in records(seen) if name == ring)
+
+    assert (read("full"), lost("full")) == (published + 1, refused)
+    assert read("lapped") + lost("lapped") == 1000
+    assert lost("lapped") > 0
+    print(f"{lost('full')} refused, {lost('lapped')} overwritten, all told")
+
+
+def test_what_is_no_ring_is_told_and_the_others_go_on(rings: RingSet) -> None:
+    (rings.dir / "readme").write_text("rings of the shop")
+    with rings.producer("good") as producer:
+        producer.publish(b"hello")
+    assert [path.name for path, _ in rings.others()] == ["readme"]
+    with rings.merge(delay=0.01) as merge:
+        seen = until(merge, lambda seen: len(seen) >= 2)
+        assert merge.drain(timeout=0.05) == [], "told once"
+    assert records(seen) == [("good", b"hello")]
+    (failed,) = (one for one in seen if isinstance(one.item, RingFailed))
+    assert isinstance(failed.item, RingFailed)
+    assert failed.ring == "readme"
+    assert failed.item.path == str(rings.dir / "readme")
+    assert failed.item.why
+    assert not failed.item.again
+
+
+def test_a_damaged_ring_is_told_and_set_aside(rings: RingSet) -> None:
+    bad, good = rings.producer("bad"), rings.producer("good")
+    bad.publish(b"x" * 100)
+    with open(bad.path, "r+b") as file:
+        file.seek(file.read().index(b"x" * 100) - 16)
+        file.write(b"\xff" * 16)  # header and stamp
+    good.publish(b"after")
+    with rings.merge(delay=0.01) as merge:
+        seen = until(merge, lambda seen: len(seen) >= 2)
+        assert merge.rings == ["good"]
+        os.rename(bad.path, rings.dir / "bad.seen")
+        assert merge.drain(timeout=0.2) == [], "it is the same ring, told once"
+    assert records(seen) == [("good", b"after")]
+    (failed,) = (one.item for one in seen if isinstance(one.item, RingFailed))
+    assert "set aside" in failed.why
+
+
+def test_a_ring_that_another_consumes_is_told_and_read_later(rings: RingSet) -> None:
+    producer = rings.producer("one")
+    producer.publish(b"hello")
+    other = perfring.Consumer(producer.path, name="the other one")
+    with rings.merge(delay=0.01) as merge:
+        (told,) = until(merge, lambda seen: len(seen) >= 1)
+        assert isinstance(told.item, RingFailed)
+        assert told.item.again
+        assert "the other one" in told.item.why
+        other.close()
+        assert records(until(merge, some(1))) == [("one", b"hello")]
+
+
+def test_a_dead_producers_ring_is_gone_on_with(rings: RingSet) -> None:
+    script = """
+        import os, sys
+        from perfring import RingSet
+
+        producer = RingSet(sys.argv[1]).producer("worker")
+        producer.publish(b"from the first")
+        os.kill(os.getpid(), 9)
+    """
+    run = [sys.executable, "-c", textwrap.dedent(script), str(rings.dir)]
+    assert subprocess.run(run).returncode == -signal.SIGKILL
+    with rings.producer("worker") as producer:
+        producer.publish(b"from the second")
+        with pytest.raises(perfring.Busy, match="worker"):
+            rings.producer("worker")
+    with rings.merge(delay=0.01) as merge:
+        seen = records(until(merge, some(2)))
+    assert seen == [("worker", b"from the first"), ("worker", b"from the second")]
+
+
+def test_names_and_shapes(rings: RingSet) -> None:
+    own = [rings.producer() for _ in range(3)]
+    names = {ring.name for ring in rings.rings()}
+    assert len(names) == 3
+    assert all(str(os.getpid()) in name for name in names)
+    for producer in own:
+        producer.close()
+    rings.producer("shaped", size="64K").close()
+    rings.producer("shaped", size="128K").close()
+    sizes = {ring.name: ring.size for ring in rings.rings() if ring.name not in names}
+    assert sizes == {"shaped": 1 << 16, "shaped.2": 1 << 17}
+    for name in ("", ".hidden", "a/b", "x" * 201):
+        with pytest.raises(ValueError, match="cannot name a ring"):
+            rings.producer(name)
+    one, two = rings.producer("all", shared=True), rings.producer("all", shared=True)
+    assert one.publish(b"1")
+    assert two.publish(b"2")
+    (ring,) = (ring for ring in rings.rings() if ring.name == "all")
+    assert ring.shared
+    assert ring.timed
+    assert ring.uuid == perfring.stat(ring.path)["uuid"]
+
+
+def test_whose_directory_it_may_be(tmp_path: Path) -> None:
+    rings = tmp_path / "open"
+    rings.mkdir(mode=0o777)
+    rings.chmod(0o777)
+    with pytest.raises(PermissionError, match="others may write"):
+        RingSet(rings)
+    assert RingSet(rings, trust="anybody").dir == rings
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        RingSet(tmp_path / "file")
+    with pytest.raises(FileNotFoundError):
+        RingSet(tmp_path / "a" / "b")
+    with pytest.raises(ValueError, match="anybody"):
+        RingSet(rings, trust="nobody")  # type: ignore[arg-type]
+
+
+def test_the_default_directory_is_that_of_rust(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert RingSet().dir == tmp_path / "perfring" == RingSet.default_dir()
+    assert (tmp_path / "perfring").stat().st_mode & 0o777 == 0o700
+
+
+def test_pruning_removes_what_nobody_needs(rings: RingSet) -> None:
+    rings.producer("quiet").close()
+    with rings.producer("told") as producer:
+        producer.publish(b"something")
+    busy = rings.producer("busy")
+    plan = {ring.name: ring.removed for ring in rings.prune(0, plan=True)}
+    assert plan == {"quiet": True, "told": False, "busy": False}
+    assert len(rings.rings()) == 3
+    done = {ring.name: ring for ring in rings.prune(0)}
+    assert done["quiet"].removed
+    assert "not read" in done["told"].why
+    assert "producer" in done["busy"].why
+    assert [ring.name for ring in rings.rings()] == ["busy", "told"]
+    busy.close()
+
+
+def test_a_wait_lets_others_run_and_ends_with_a_close(rings: RingSet) -> None:
+    merge = rings.merge(delay=0.01)
+    ended: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            merge.read(None)
+        except perfring.Closed as error:
+            ended.append(error)
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    with rings.producer("one", size="4K"):
+        # The merge looks around without the interpreter's lock, or this would not come to be.
+        while merge.rings != ["one"]:
+            assert waiter.is_alive()
+    merge.close()
+    waiter.join(LIMIT)
+    assert not waiter.is_alive()
+    assert len(ended) == 1
+    assert merge.closed
+    merge.close()
+    for use in (merge.read, merge.drain, lambda: merge.rings, merge.__enter__):
+        with pytest.raises(perfring.Closed):
+            use()
+
+
+def test_a_wait_answers_ctrl_c(rings: RingSet) -> None:
+    script = """
+        import sys
+        from perfring import Merge
+
+        merge = Merge(sys.argv[1])
+        try:
+            print("waits", flush=True)
+            merge.read(None)
+        except KeyboardInterrupt:
+            print("answered", flush=True)
+    """
+    run = [sys.executable, "-c", textwrap.dedent(script), str(rings.dir)]
+    with subprocess.Popen(run, stdout=subprocess.PIPE, text=True) as waiter:
+        assert waiter.stdout is not None
+        assert waiter.stdout.readline() == "waits\n"
+        waiter.send_signal(signal.SIGINT)
+        try:
+            assert waiter.communicate(timeout=LIMIT)[0] == "answered\n"
+        finally:
+            waiter.kill()
+
+
+def test_a_forked_child_is_refused(rings: RingSet) -> None:
+    script = """
+        import os, sys
+        from perfring import Forked, RingSet
+
+        rings = RingSet(sys.argv[1])
+        producer = rings.producer("one")
+        producer.publish(b"hello")
+        with rings.merge(0.01) as merge:
+            if (pid := os.fork()) == 0:
+                try:
+                    merge.read()
+                except Forked as error:
+                    os._exit(7)
+                os._exit(0)
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            print(bytes(merge.read(None).item))
+        sys.exit(code)
+    """
+    run = [sys.executable, "-c", textwrap.dedent(script), str(rings.dir)]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=LIMIT)
+    assert (done.returncode, done.stdout) == (7, "b'hello'\n"), done.stderr
+
+
+def test_typed_records_have_their_types_after_their_ring_has_gone(rings: RingSet) -> None:
+    import logging
+
+    from perfring.logging import RingHandler
+
+    producer = rings.producer("log", shared=True, policy="overwrite")
+    producer.publish(b"plain")
+    with rings.merge(delay=0.01) as merge:
+        seen = until(merge, some(1))
+        # Types that the ring did not have when it was attached to.
+        handler = RingHandler(producer.path)
+        log = logging.Logger("shop")
+        log.addHandler(handler)
+        log.warning("first")
+        seen += until(merge, some(2))
+    handler.close()
+    os.unlink(producer.path)
+    names = [one.item.type_name for one in seen if isinstance(one.item, Record)]
+    assert names[1:] == ["perfring.Resource", "python.Log"]
+    walls = [one.item.wall for one in seen if isinstance(one.item, Record)]
+    assert all(wall is not None and abs(wall - time.time_ns()) < 600e9 for wall in walls)
+
+
+def test_patterns_and_words(rings: RingSet) -> None:
+    with rings.producer("one") as producer:
+        producer.publish(b"hello")
+    with rings.merge(delay=0.01) as merge:
+        merged: Any = merge.read(LIMIT)
+        match merged:
+            case Merged("one", Record() as record):
+                assert bytes(record) == b"hello"
+            case _:
+                pytest.fail(repr(merged))
+        assert repr(merged).startswith('<perfring.Merged ring="one", <perfring.Record ')
+        assert repr(merge) == f"<perfring.Merge consumes {rings.dir}: 1 rings>"
+        assert merge.figures["late"] == 0
+    assert repr(rings) == f"<perfring.RingSet {rings.dir}>"
+    with pytest.raises(ValueError, match="delay"):
+        rings.merge(-1)
+    with pytest.raises(ValueError, match="start"):
+        rings.merge(start="newest")  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def _no_descriptors_left_open() -> Iterator[None]:
+    before = len(os.listdir("/proc/self/fd"))
+    yield
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.usefixtures("_no_descriptors_left_open")
+def test_nothing_stays_open(rings: RingSet) -> None:
+    for n in range(50):
+        with rings.producer(f"p{n % 3}") as producer:
+            producer.publish(b"hello")
+        with rings.merge(delay=0) as merge:
+            until(merge, some(1))
