@@ -34,7 +34,7 @@ class Reading:
         ring = directory / f"batches-{size}"
         room = 1 << (self.batches * ROUND * (size + 8)).bit_length()
         self.producer: Any = perfring.Producer.create(ring, size=room)
-        self.type = self.producer.register(perfring.record_type(shape(size), name="bench.Payload"))
+        self.type = self.producer.register(perfring.record_type("bench.Payload", shape(size)))
         self.consumer: Any = perfring.Consumer(ring)
         self.records = np.zeros(self.batches * ROUND, shape(size))
         self.records["number"] = np.arange(len(self.records))
