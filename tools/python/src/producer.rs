@@ -164,7 +164,9 @@ impl Shared {
         bytes: &[u8],
         timeout: Timeout,
     ) -> PyResult<bool> {
-        if !timeout.is_now() && self.publish_in_time(py, kind, bytes, timeout)? {
+        if !timeout.is_now()
+            && (self.offer(py, kind, bytes)? || self.publish_in_time(py, kind, bytes, timeout)?)
+        {
             return Ok(true);
         }
         let done = self.with(py, |producer| match producer {
@@ -182,19 +184,33 @@ impl Shared {
         bytes: &[u8],
         timeout: Timeout,
     ) -> PyResult<bool> {
-        {
-            let mut state = self.take(py)?;
-            let held = state.usable().ok_or_else(|| self.closed(py))?;
-            let done = held.publish_in_time(kind, bytes, Duration::ZERO);
-            if self.outcome(py, done)?.is_some() {
-                return Ok(true);
-            }
-        }
         // Others may change what was given while this waits without the interpreter's lock.
         let bytes: Box<[u8]> = bytes.into();
         let done =
             self.in_time(py, timeout, |held, slice| held.publish_in_time(kind, &bytes, slice))?;
         Ok(done.is_some())
+    }
+
+    /// Publishes one record if there is room, as there mostly is: then nobody looks at a clock or
+    /// gives the interpreter's lock away. If there is none, nothing is counted.
+    fn offer(&self, py: Python<'_>, kind: RecordType, bytes: &[u8]) -> PyResult<bool> {
+        let done = self.with(py, |producer| match producer {
+            Use::One(producer) => {
+                let mut batch = producer.batch();
+                let done = batch.offer(kind, bytes);
+                batch.publish();
+                done
+            }
+            Use::Many(producer) => {
+                let offered = producer.offer_timeout(kind, bytes.len(), Duration::ZERO)?;
+                Ok(offered.is_some_and(|mut space| {
+                    space.copy_from_slice(bytes);
+                    space.commit();
+                    true
+                }))
+            }
+        })?;
+        done.map_err(|error| errors::reserve(py, error))
     }
 
     /// Waits for space; `None`, with nothing counted, if there is none in time.
