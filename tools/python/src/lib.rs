@@ -17,6 +17,7 @@ mod producer;
 mod reader;
 mod record;
 mod reservation;
+mod sender;
 mod set;
 mod snapshot;
 mod stat;

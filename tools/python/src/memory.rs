@@ -12,9 +12,9 @@
 
 use crate::batch::{Batch, Span};
 use crate::errors;
-use crate::producer;
 use crate::reader::{Reader, Source};
 use crate::record::Record;
+use crate::sender;
 use perfring_producer::{
     Count, Producer, RecordType, Refused, Reservation, ReserveError, SharedProducer,
     SharedReservation,
@@ -299,7 +299,7 @@ impl Drop for Held {
 /// any view of it is there.
 #[pyclass(frozen, module = "perfring._native")]
 pub(crate) struct Space {
-    owner: Arc<producer::Shared>,
+    owner: Arc<sender::Shared>,
     id: u64,
     start: NonNull<u8>,
     len: usize,
@@ -316,7 +316,7 @@ unsafe impl Sync for Space {}
 impl Space {
     /// Of the reservation `id` of `owner`, which has these bytes and stays open until this is
     /// dropped or found free by [`Space::is_free`].
-    pub(crate) fn new(owner: Arc<producer::Shared>, id: u64, bytes: &mut [u8]) -> Self {
+    pub(crate) fn new(owner: Arc<sender::Shared>, id: u64, bytes: &mut [u8]) -> Self {
         let (start, len) = (NonNull::from(&mut *bytes).cast(), bytes.len());
         Space { owner, id, start, len, exports: AtomicUsize::new(0) }
     }

@@ -10,10 +10,10 @@ use crate::errors;
 use crate::fork::Process;
 use crate::memory;
 use crate::record::{Body, Cell, Lost, Origin, Record};
-use crate::wait::{self, Timeout};
+use crate::wait::Timeout;
 use perfring_consumer::{
-    Anchors, AttachError, Consumer, Corrupt, Count, Fill, Home, Item, Layout, Mark, Observer,
-    Policy, Sleeper, Types,
+    Anchors, Consumer, Corrupt, Count, Fill, Home, Item, Layout, Mark, Observer, Policy, Sleeper,
+    Types,
 };
 use perfring_producer::RecordType;
 use perfring_types::read::TypeTable;
@@ -22,12 +22,8 @@ use pyo3::types::PyBytes;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
-use std::time::Duration;
 
-/// How long a waiting reader spins before it sleeps; and the longest pause between two looks of an
-/// observer.
-const SPIN: Duration = Duration::from_micros(50);
-const OBSERVE: Duration = Duration::from_millis(10);
+mod waiting;
 
 /// What is read from.
 pub(crate) enum Source {
@@ -76,14 +72,6 @@ impl Source {
         match self {
             Source::Consumer(consumer) => consumer.anchors(),
             Source::Observer(observer) => observer.anchors(),
-        }
-    }
-
-    /// Returns whether there is something to read, for which it waits a moment.
-    fn wait_a_moment(&mut self, slice: Duration) -> bool {
-        match self {
-            Source::Consumer(consumer) => consumer.spin(SPIN.min(slice)),
-            Source::Observer(observer) => observer.wait(SPIN.min(slice)),
         }
     }
 }
@@ -277,30 +265,6 @@ impl Reader {
         }
     }
 
-    /// Before a wait: records that nobody has a view of become copies, as the producer may wait for
-    /// their space while this waits for the producer.
-    fn make_room(&self, source: &mut Option<Source>) {
-        if !self.pins {
-            return;
-        }
-        let mut cells = Vec::new(); // dropped after the entries' lock
-        {
-            let mut entries = self.entries();
-            for entry in entries.iter_mut() {
-                if let Some(cell) = entry.cell.upgrade() {
-                    if cell.leave() {
-                        entry.cell = Weak::new();
-                    }
-                    cells.push(cell);
-                }
-            }
-        }
-        if !cells.is_empty() {
-            drop(cells);
-            self.settle_locked(source);
-        }
-    }
-
     /// The next item that is there.
     pub(crate) fn next<'py>(
         self: &Arc<Self>,
@@ -354,74 +318,6 @@ impl Reader {
                 return Ok(next);
             }
         }
-    }
-
-    /// Waits until there may be something to read. A thread that sleeps does not have the source.
-    pub(crate) fn wait(&self, py: Python<'_>, timeout: Timeout) -> PyResult<bool> {
-        self.process.check(py)?;
-        let mut pause = SPIN;
-        let there = wait::slices(py, timeout, |slice| {
-            let (ticket, sleeper) = {
-                let mut turn = self.turn();
-                if turn.source().is_some_and(|source| source.fill().unread > 0) {
-                    return Some(Ok(true));
-                }
-                self.make_room(turn.source.as_deref_mut()?);
-                let Some(source) = turn.source() else {
-                    return Some(Ok(false)); // closed, also by another thread
-                };
-                if source.wait_a_moment(slice) {
-                    return Some(Ok(true));
-                }
-                match source {
-                    // It cannot ask to be woken, and looks ever less often.
-                    Source::Observer(_) => (None, None),
-                    Source::Consumer(consumer) => match self.sleeper(consumer) {
-                        Err(error) => return Some(Err(error)),
-                        Ok(sleeper) => match consumer.prepare_sleep() {
-                            None => return Some(Ok(true)),
-                            ticket => {
-                                self.sleeping.fetch_add(1, Ordering::AcqRel);
-                                (ticket, Some(sleeper))
-                            }
-                        },
-                    },
-                }
-            };
-            let (Some(ticket), Some(sleeper)) = (ticket, sleeper) else {
-                std::thread::sleep(pause.min(slice));
-                pause = (pause * 2).min(OBSERVE);
-                return None;
-            };
-            sleeper.sleep(ticket, slice); // ends for a signal, too
-            let mut turn = self.turn();
-            let last = self.sleeping.fetch_sub(1, Ordering::AcqRel) == 1;
-            match turn.source() {
-                Some(Source::Consumer(consumer)) => {
-                    if last {
-                        consumer.end_sleep();
-                    }
-                    (consumer.fill().unread > 0).then_some(Ok(true))
-                }
-                _ => Some(Ok(false)),
-            }
-        })?;
-        match there {
-            None => Ok(false),
-            Some(Ok(true)) => Ok(true),
-            Some(Ok(false)) => Err(self.closed(py)),
-            Some(Err(error)) => Err(errors::attach(py, &error)),
-        }
-    }
-
-    fn sleeper(&self, consumer: &Consumer) -> Result<Arc<Sleeper>, AttachError> {
-        let mut kept = self.sleeper.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sleeper) = &*kept {
-            return Ok(Arc::clone(sleeper));
-        }
-        let sleeper = Arc::new(consumer.sleeper()?);
-        *kept = Some(Arc::clone(&sleeper));
-        Ok(sleeper)
     }
 
     /// Copies of what is there, at most `max` records.

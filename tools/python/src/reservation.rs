@@ -3,7 +3,7 @@
 use crate::errors;
 use crate::kind::Kind;
 use crate::memory::{self, Space};
-use crate::producer::{Records, Shared};
+use crate::sender::{Records, Shared};
 use crate::types;
 use crate::wait::Timeout;
 use perfring_producer::RecordType;

@@ -127,10 +127,10 @@ def test_arrays_wait_for_room_and_lose_nothing(ring: str, shared: bool) -> None:
 
 def test_an_exception_in_the_block_publishes_nothing(ring: str) -> None:
     producer = perfring.Producer.create(ring)
-    with pytest.raises(ZeroDivisionError), producer.reserve(4) as view:  # noqa: PT012
+    with pytest.raises(ZeroDivisionError), producer.reserve(4) as view:
         view[:] = b"half"
         raise ZeroDivisionError
-    with pytest.raises(ZeroDivisionError), producer.batch() as batch:  # noqa: PT012
+    with pytest.raises(ZeroDivisionError), producer.batch() as batch:
         batch.publish(b"half")
         raise ZeroDivisionError
     assert payloads(ring) == []

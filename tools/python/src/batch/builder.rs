@@ -1,0 +1,164 @@
+//! Putting a batch together.
+
+use super::{Batch, Run, Store};
+use crate::memory::Pinned;
+use crate::record::{Cell, Lost, Origin};
+use std::sync::Arc;
+
+/// Makes a batch.
+pub(crate) struct Builder {
+    place: Payloads,
+    runs: Vec<Run>,
+    /// The run that goes on.
+    last: Option<Run>,
+    times: Vec<u64>,
+    lost: Vec<(usize, Lost)>,
+}
+
+/// Where the payloads are to be.
+enum Payloads {
+    Copy(Vec<u8>),
+    /// In the ring, from a position on, each after a header of so many bytes.
+    Stay {
+        start: u64,
+        header: usize,
+    },
+}
+
+impl Builder {
+    /// Of copies; `bytes` are to come, as a guess.
+    pub(crate) fn copies(bytes: usize) -> Self {
+        Self::new(Payloads::Copy(Vec::with_capacity(bytes)))
+    }
+
+    /// Of records that stay in the ring, from position `start` on.
+    pub(crate) fn in_place(start: u64, header: usize) -> Self {
+        Self::new(Payloads::Stay { start, header })
+    }
+
+    fn new(place: Payloads) -> Self {
+        Builder { place, runs: Vec::new(), last: None, times: Vec::new(), lost: Vec::new() }
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, kind: u32, pos: u64, time: Option<u64>, bytes: &[u8]) {
+        let at = match &mut self.place {
+            Payloads::Copy(all) => {
+                let at = all.len();
+                all.extend_from_slice(bytes);
+                at
+            }
+            Payloads::Stay { start, header } => (pos - *start) as usize + *header,
+        };
+        if let Some(time) = time {
+            self.times.push(time);
+        }
+        let len = bytes.len();
+        if let Some(run) = &mut self.last {
+            if run.kind == kind && run.len == len {
+                if run.count == 1 {
+                    run.step = pos.wrapping_sub(run.pos);
+                }
+                if pos == run.pos.wrapping_add(run.step.wrapping_mul(run.count as u64)) {
+                    run.count += 1;
+                    return;
+                }
+            }
+            self.runs.push(*run);
+        }
+        let first = self.len();
+        self.last = Some(Run { first, count: 1, kind, len, at, pos, step: 0 });
+    }
+
+    /// Many at once.
+    pub(crate) fn push_run(&mut self, run: &perfring_consumer::Run<'_>) {
+        let (len, size, header) = (run.payload_len(), run.size() as usize, run.header_len());
+        let at = match &mut self.place {
+            Payloads::Copy(all) => {
+                let at = all.len();
+                let (before, after) = (header, header + len);
+                // Lengths that are known where they are copied spare a call for each.
+                match len {
+                    8 => gather::<8>(all, run.bytes(), size, before),
+                    16 => gather::<16>(all, run.bytes(), size, before),
+                    32 => gather::<32>(all, run.bytes(), size, before),
+                    64 => gather::<64>(all, run.bytes(), size, before),
+                    _ => {
+                        all.reserve(len * run.len() as usize);
+                        for record in run.bytes().chunks_exact(size) {
+                            all.extend_from_slice(&record[before..after]);
+                        }
+                    }
+                }
+                at
+            }
+            Payloads::Stay { start, header } => (run.pos() - *start) as usize + *header,
+        };
+        if run.is_timed() {
+            self.times.extend(run.records().filter_map(|record| record.time));
+        }
+        let count = run.len() as usize;
+        let (kind, pos, step) = (run.kind(), run.pos(), run.size());
+        if let Some(last) = &mut self.last {
+            let next = last.pos.wrapping_add(step.wrapping_mul(last.count as u64));
+            if last.kind == kind
+                && last.len == len
+                && next == pos
+                && (last.step == step || last.count == 1)
+            {
+                last.step = step;
+                last.count += count;
+                return;
+            }
+            self.runs.push(*last);
+        }
+        let first = self.len();
+        self.last = Some(Run { first, count, kind, len, at, pos, step });
+    }
+
+    pub(crate) fn lost(&mut self, lost: Lost) {
+        let before = self.len();
+        self.lost.push((before, lost));
+    }
+
+    /// Records so far.
+    pub(crate) fn len(&self) -> usize {
+        self.last.map_or(0, |run| run.first + run.count)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.last.is_none() && self.lost.is_empty()
+    }
+
+    /// A batch of copies.
+    pub(crate) fn finish(self, origin: Arc<dyn Origin>) -> Batch {
+        let bytes = match self.place {
+            Payloads::Copy(bytes) => bytes,
+            Payloads::Stay { .. } => Vec::new(), // `finish_in_place` is for these
+        };
+        Batch::of(origin, Store::Own(bytes), self.runs, self.last, self.times, self.lost)
+    }
+
+    /// A batch of records that stay in the ring, in `bytes`, as long as `cell` is there.
+    pub(crate) fn finish_in_place(
+        self,
+        origin: Arc<dyn Origin>,
+        bytes: Pinned,
+        cell: Arc<Cell>,
+    ) -> Batch {
+        let store = Store::Ring { bytes, _cell: cell };
+        Batch::of(origin, store, self.runs, self.last, self.times, self.lost)
+    }
+}
+
+/// Appends the `LEN` bytes after `before` of each record of `size` bytes.
+fn gather<const LEN: usize>(all: &mut Vec<u8>, records: &[u8], size: usize, before: usize) {
+    let start = all.len();
+    all.resize(start + records.len() / size * LEN, 0);
+    let (to, _) = all[start..].as_chunks_mut::<LEN>();
+    for (to, record) in to.iter_mut().zip(records.chunks_exact(size)) {
+        if let Some(payload) = record[before..].first_chunk::<LEN>() {
+            *to = *payload;
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Waiting for something to read. A thread that sleeps does not have the source: others read, and let
+//! go of records, meanwhile.
+
+use super::{Reader, Source};
+use crate::errors;
+use crate::wait::{self, Timeout};
+use perfring_consumer::{AttachError, Consumer, Sleeper};
+use pyo3::prelude::*;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, Weak};
+use std::time::Duration;
+
+/// How long a waiting reader spins before it sleeps; and the longest pause between two looks of an
+/// observer.
+const SPIN: Duration = Duration::from_micros(50);
+const OBSERVE: Duration = Duration::from_millis(10);
+
+impl Source {
+    /// Returns whether there is something to read, for which it waits a moment.
+    fn wait_a_moment(&mut self, slice: Duration) -> bool {
+        match self {
+            Source::Consumer(consumer) => consumer.spin(SPIN.min(slice)),
+            Source::Observer(observer) => observer.wait(SPIN.min(slice)),
+        }
+    }
+}
+
+impl Reader {
+    /// Waits until there may be something to read. A thread that sleeps does not have the source.
+    pub(crate) fn wait(&self, py: Python<'_>, timeout: Timeout) -> PyResult<bool> {
+        self.process.check(py)?;
+        let mut pause = SPIN;
+        let there = wait::slices(py, timeout, |slice| {
+            let (ticket, sleeper) = {
+                let mut turn = self.turn();
+                if turn.source().is_some_and(|source| source.fill().unread > 0) {
+                    return Some(Ok(true));
+                }
+                self.make_room(turn.source.as_deref_mut()?);
+                let Some(source) = turn.source() else {
+                    return Some(Ok(false)); // closed, also by another thread
+                };
+                if source.wait_a_moment(slice) {
+                    return Some(Ok(true));
+                }
+                match source {
+                    // It cannot ask to be woken, and looks ever less often.
+                    Source::Observer(_) => (None, None),
+                    Source::Consumer(consumer) => match self.sleeper(consumer) {
+                        Err(error) => return Some(Err(error)),
+                        Ok(sleeper) => match consumer.prepare_sleep() {
+                            None => return Some(Ok(true)),
+                            ticket => {
+                                self.sleeping.fetch_add(1, Ordering::AcqRel);
+                                (ticket, Some(sleeper))
+                            }
+                        },
+                    },
+                }
+            };
+            let (Some(ticket), Some(sleeper)) = (ticket, sleeper) else {
+                std::thread::sleep(pause.min(slice));
+                pause = (pause * 2).min(OBSERVE);
+                return None;
+            };
+            sleeper.sleep(ticket, slice); // ends for a signal, too
+            let mut turn = self.turn();
+            let last = self.sleeping.fetch_sub(1, Ordering::AcqRel) == 1;
+            match turn.source() {
+                Some(Source::Consumer(consumer)) => {
+                    if last {
+                        consumer.end_sleep();
+                    }
+                    (consumer.fill().unread > 0).then_some(Ok(true))
+                }
+                _ => Some(Ok(false)),
+            }
+        })?;
+        match there {
+            None => Ok(false),
+            Some(Ok(true)) => Ok(true),
+            Some(Ok(false)) => Err(self.closed(py)),
+            Some(Err(error)) => Err(errors::attach(py, &error)),
+        }
+    }
+
+    fn sleeper(&self, consumer: &Consumer) -> Result<Arc<Sleeper>, AttachError> {
+        let mut kept = self.sleeper.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sleeper) = &*kept {
+            return Ok(Arc::clone(sleeper));
+        }
+        let sleeper = Arc::new(consumer.sleeper()?);
+        *kept = Some(Arc::clone(&sleeper));
+        Ok(sleeper)
+    }
+
+    /// Before a wait: records that nobody has a view of become copies, as the producer may wait for
+    /// their space while this waits for the producer.
+    fn make_room(&self, source: &mut Option<Source>) {
+        if !self.pins {
+            return;
+        }
+        let mut cells = Vec::new(); // dropped after the entries' lock
+        {
+            let mut entries = self.entries();
+            for entry in entries.iter_mut() {
+                if let Some(cell) = entry.cell.upgrade() {
+                    if cell.leave() {
+                        entry.cell = Weak::new();
+                    }
+                    cells.push(cell);
+                }
+            }
+        }
+        if !cells.is_empty() {
+            drop(cells);
+            self.settle_locked(source);
+        }
+    }
+}
