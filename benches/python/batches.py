@@ -34,7 +34,7 @@ class Reading:
         ring = directory / f"batches-{size}"
         room = 1 << (self.batches * ROUND * (size + 8)).bit_length()
         self.producer: Any = perfring.Producer.create(ring, size=room)
-        self.type: Any = shape(size)
+        self.type = self.producer.register(perfring.record_type("bench.Payload", shape(size)))
         self.consumer: Any = perfring.Consumer(ring)
         self.records = np.zeros(self.batches * ROUND, shape(size))
         self.records["number"] = np.arange(len(self.records))
@@ -47,7 +47,7 @@ class Reading:
 
     def fill(self) -> None:
         """Publishes all records; nobody's time."""
-        done = self.producer.publish_array(self.records)
+        done = self.producer.publish_array(self.records, self.type)
         if done != len(self.records):
             raise WrongRecordError(f"{done} of {len(self.records)} records found space")
 

@@ -102,6 +102,9 @@ impl RingFailed {
     }
 }
 
+/// For how long a thread that waits keeps others from the rings.
+const TURN: Duration = Duration::from_millis(20);
+
 /// Many rings in the order of time; see `_set.py`.
 #[pyclass(frozen, subclass, module = "perfring._native")]
 pub(crate) struct Merge {
@@ -123,28 +126,40 @@ impl Merge {
     }
 
     fn next<'py>(&self, py: Python<'py>, timeout: Timeout) -> PyResult<Option<Bound<'py, Merged>>> {
-        {
+        let got = {
             let mut rings = self.lock(py)?;
             let rings = rings.as_mut().ok_or_else(|| self.closed(py))?;
             rings.release();
             if rings.is_due() {
                 py.detach(|| rings.follow());
             }
-            if let Some(got) = rings.take() {
-                return give(py, got).map(Some);
-            }
-        }
+            rings.take()
+        };
+        let got = match got {
+            None if !timeout.is_now() => self.wait_for(py, timeout, Rings::wait)?,
+            got => got,
+        };
+        got.map(|got| give(py, got)).transpose()
+    }
+
+    /// Waits for what `attempt` finds.
+    fn wait_for<T: Send>(
+        &self,
+        py: Python<'_>,
+        timeout: Timeout,
+        mut attempt: impl FnMut(&mut Rings, Duration) -> Option<T> + Send,
+    ) -> PyResult<Option<T>> {
+        self.process.check(py)?;
         let got = wait::slices(py, timeout, |slice| {
             let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
             match rings.as_mut() {
-                Some(rings) => rings.wait(slice).map(Some),
+                Some(rings) => attempt(rings, slice.min(TURN)).map(Some),
                 None => Some(None),
             }
         })?;
         match got {
-            Some(Some(got)) => give(py, got).map(Some),
             Some(None) => Err(self.closed(py)),
-            None => Ok(None),
+            got => Ok(got.flatten()),
         }
     }
 }
@@ -219,6 +234,13 @@ impl Merge {
             items.append(give(py, got)?)?;
         }
         Ok(items)
+    }
+
+    /// Wait until there is an item whose time has come, for at most ``timeout`` seconds. Returns
+    /// whether there is. Nothing is released.
+    #[pyo3(signature = (timeout=Timeout::NEVER), text_signature = "($self, timeout=None)")]
+    fn wait(&self, py: Python<'_>, timeout: Timeout) -> PyResult<bool> {
+        Ok(self.wait_for(py, timeout, Rings::expect)?.is_some())
     }
 
     /// Items as they come, until there is none for so many seconds; ``None``: for ever.

@@ -190,10 +190,24 @@ impl Reader {
         Ok(Turn { reader: self, source: Some(source) })
     }
 
-    /// Does something with the source.
+    /// Does something with the source. What goes wrong becomes an exception when others can have
+    /// the source again: to make one runs Python code, which may want it.
+    fn with_source<R>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&mut Source) -> Result<R, Corrupt>,
+    ) -> PyResult<R> {
+        let done = self.take_turn(py)?.source().map(f);
+        match done {
+            Some(Ok(done)) => Ok(done),
+            Some(Err(error)) => Err(errors::corrupt(py, error)),
+            None => Err(self.closed(py)),
+        }
+    }
+
+    /// As [`Reader::with_source`], where nothing goes wrong.
     pub(crate) fn with<R>(&self, py: Python<'_>, f: impl FnOnce(&mut Source) -> R) -> PyResult<R> {
-        let mut turn = self.take_turn(py)?;
-        turn.source().map(f).ok_or_else(|| self.closed(py))
+        self.with_source(py, |source| Ok(f(source)))
     }
 
     fn closed(&self, py: Python<'_>) -> PyErr {
@@ -270,39 +284,38 @@ impl Reader {
         self: &Arc<Self>,
         py: Python<'py>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let mut turn = self.take_turn(py)?;
-        if !self.pins {
-            let source = turn.source().ok_or_else(|| self.closed(py))?;
-            return match source.read().map_err(|error| errors::corrupt(py, error))? {
-                None => Ok(None),
-                Some(Item::Lost(lost)) => Ok(Some(Bound::new(py, Lost::new(&lost))?.into_any())),
-                Some(Item::Record(record)) => {
-                    let bytes = PyBytes::new(py, record.bytes).unbind();
-                    let origin = Arc::clone(self) as Arc<dyn Origin>;
-                    let record = Record::owned(origin, record.pos, record.kind, record.time, bytes);
-                    Ok(Some(Bound::new(py, record)?.into_any()))
+        // Only what is no container is made of Python's objects here, so that no collector runs.
+        let next = self.with_source(py, |source| {
+            Ok(match source.read()? {
+                None => None,
+                Some(Item::Lost(lost)) => {
+                    if self.pins {
+                        self.pass(source, Weak::new());
+                    }
+                    Some(Err(Lost::new(&lost)))
                 }
-            };
-        }
-        let source = turn.source().ok_or_else(|| self.closed(py))?;
-        let (found, bytes) = match source.read().map_err(|error| errors::corrupt(py, error))? {
-            None => return Ok(None),
-            Some(Item::Lost(lost)) => {
-                self.pass(source, Weak::new());
-                return Ok(Some(Bound::new(py, Lost::new(&lost))?.into_any()));
+                Some(Item::Record(record)) => {
+                    let (pos, kind, time) = (record.pos, record.kind, record.time);
+                    let body = if self.pins {
+                        let bytes = memory::pinned(record.bytes, self);
+                        let cell = Arc::new(Cell::new(Arc::clone(self), bytes));
+                        self.pass(source, Arc::downgrade(&cell));
+                        Body::Cell(cell)
+                    } else {
+                        Body::Own(PyBytes::new(py, record.bytes).unbind())
+                    };
+                    Some(Ok((pos, kind, time, body)))
+                }
+            })
+        })?;
+        Ok(match next {
+            None => None,
+            Some(Err(lost)) => Some(Bound::new(py, lost)?.into_any()),
+            Some(Ok((pos, kind, time, body))) => {
+                let origin = Arc::clone(self) as Arc<dyn Origin>;
+                Some(Bound::new(py, Record::new(origin, pos, kind, time, body))?.into_any())
             }
-            Some(Item::Record(record)) => {
-                let bytes = memory::pinned(record.bytes, self);
-                ((record.pos, record.kind, record.time), bytes)
-            }
-        };
-        let cell = Arc::new(Cell::new(Arc::clone(self), bytes));
-        self.pass(source, Arc::downgrade(&cell));
-        drop(turn);
-        let (pos, kind, time) = found;
-        let origin = Arc::clone(self) as Arc<dyn Origin>;
-        let record = Record::new(origin, pos, kind, time, Body::Cell(cell));
-        Ok(Some(Bound::new(py, record)?.into_any()))
+        })
     }
 
     /// The next item, for which it may wait.
@@ -329,20 +342,18 @@ impl Reader {
     ) -> PyResult<Batch> {
         let max = max.unwrap_or(usize::MAX);
         loop {
-            let mut turn = self.take_turn(py)?;
-            let source = turn.source().ok_or_else(|| self.closed(py))?;
-            let unread = source.fill().unread as usize;
-            let end = source.mark().pos + unread as u64;
-            let mut batch = Builder::copies(unread.min(max.saturating_mul(64)));
-            let done = collect(source, &mut batch, max, end);
-            if self.pins {
-                self.pass(source, Weak::new());
-            }
-            drop(turn);
-            // What stands before the damage is good; the next call tells of it.
-            if let (Err(error), true) = (done, batch.is_empty()) {
-                return Err(errors::corrupt(py, error));
-            }
+            let batch = self.with_source(py, |source| {
+                let unread = source.fill().unread;
+                let end = source.mark().pos + unread;
+                let guess = (unread as usize).min(max.saturating_mul(64));
+                let mut batch = Builder::copies(guess);
+                let done = collect(source, &mut batch, max, end);
+                if self.pins {
+                    self.pass(source, Weak::new());
+                }
+                good(done, batch.is_empty())?;
+                Ok(batch)
+            })?;
             if !batch.is_empty() || timeout.is_now() || !self.wait(py, timeout)? {
                 return Ok(batch.finish(Arc::clone(self) as Arc<dyn Origin>));
             }
@@ -366,20 +377,18 @@ impl Reader {
         }
         let max = max.unwrap_or(usize::MAX);
         loop {
-            let mut turn = self.take_turn(py)?;
-            let source = turn.source().ok_or_else(|| self.closed(py))?;
-            let start = source.mark().pos;
-            let end = start + source.fill().unread;
-            let header = self.layout.record_size(0) as usize;
-            let mut batch = Builder::in_place(start, header);
-            let done = collect(source, &mut batch, max, end);
-            let bytes = memory::pinned_span(source, start, self);
-            let cell = Arc::new(Cell::of_batch(Arc::clone(self)));
-            self.pass(source, Arc::downgrade(&cell));
-            drop(turn);
-            if let (Err(error), true) = (done, batch.is_empty()) {
-                return Err(errors::corrupt(py, error));
-            }
+            let (batch, bytes, cell) = self.with_source(py, |source| {
+                let start = source.mark().pos;
+                let end = start + source.fill().unread;
+                let header = self.layout.record_size(0) as usize;
+                let mut batch = Builder::in_place(start, header);
+                let done = collect(source, &mut batch, max, end);
+                let bytes = memory::pinned_span(source, start, self);
+                let cell = Arc::new(Cell::of_batch(Arc::clone(self)));
+                self.pass(source, Arc::downgrade(&cell));
+                good(done, batch.is_empty())?;
+                Ok((batch, bytes, cell))
+            })?;
             if !batch.is_empty() || timeout.is_now() || !self.wait(py, timeout)? {
                 let origin = Arc::clone(self) as Arc<dyn Origin>;
                 return Ok(batch.finish_in_place(origin, bytes, cell));
@@ -400,12 +409,18 @@ impl Reader {
         now: impl FnOnce(&Source) -> T,
         then: impl FnOnce(&(Types, Anchors)) -> T,
     ) -> PyResult<T> {
-        let turn = self.take_turn(py)?;
-        if let Some(source) = turn.source.as_ref().and_then(|source| source.as_ref()) {
-            return Ok(now(source));
+        let mut done = None;
+        {
+            let turn = self.take_turn(py)?;
+            if let Some(source) = turn.source.as_ref().and_then(|source| source.as_ref()) {
+                done = Some(now(source));
+            }
         }
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.as_ref().map(then).ok_or_else(|| self.closed(py))
+        if done.is_none() {
+            let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            done = last.as_ref().map(then);
+        }
+        done.ok_or_else(|| self.closed(py))
     }
 
     pub(crate) fn lapped(&self, py: Python<'_>) -> PyResult<Count> {
@@ -414,6 +429,11 @@ impl Reader {
             Source::Observer(observer) => observer.lapped(),
         })
     }
+}
+
+/// What stands before damage is good: the next call tells of it.
+fn good(done: Result<(), Corrupt>, nothing: bool) -> Result<(), Corrupt> {
+    if nothing { done } else { Ok(()) }
 }
 
 /// Items that are there, up to `max` records; not for ever, of a producer that is faster: what comes

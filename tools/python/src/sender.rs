@@ -96,15 +96,19 @@ impl Shared {
 
     /// Does something with the producer, while nothing of an exclusive one is open.
     pub(crate) fn with<R>(&self, py: Python<'_>, f: impl FnOnce(Use<'_>) -> R) -> PyResult<R> {
-        let mut state = self.take(py)?;
-        let held = state.usable().ok_or_else(|| self.closed(py))?;
-        held.producer().map(f).map_err(|error| memory::still_open(py, error))
+        // Exceptions are made when others can have it again: that runs Python code.
+        let done = self.take(py)?.usable().map(|held| held.producer().map(f));
+        match done {
+            Some(Ok(done)) => Ok(done),
+            Some(Err(still_open)) => Err(memory::still_open(py, still_open)),
+            None => Err(self.closed(py)),
+        }
     }
 
     /// What was written and refused.
     pub(crate) fn figures(&self, py: Python<'_>) -> PyResult<(Count, Refused)> {
-        let mut state = self.take(py)?;
-        state.usable().map(Held::figures).ok_or_else(|| self.closed(py))
+        let figures = self.take(py)?.usable().map(Held::figures);
+        figures.ok_or_else(|| self.closed(py))
     }
 
     pub(crate) fn closed(&self, py: Python<'_>) -> PyErr {
@@ -259,19 +263,23 @@ impl Shared {
                 self.in_time(py, timeout, attempt)?
             }
         };
-        let mut state = self.take(py)?;
-        let held = state.usable().ok_or_else(|| self.closed(py))?;
-        let id = match waited {
-            Some(id) => id,
-            None => {
-                let reserved = held.reserve(kind, size, None);
-                let reserved = self.outcome(py, reserved)?;
-                reserved.ok_or_else(|| errors::reserve(py, ReserveError::Full))?
-            }
-        };
-        let bytes = held.bytes(id).ok_or_else(|| self.closed(py))?;
-        // Whoever drops it gives the space back.
-        Ok((id, Space::new(Arc::clone(self), id, bytes)))
+        let opened = self.take(py)?.usable().map(|held| {
+            let reserved = match waited {
+                Some(id) => Ok(Ok(Some(id))),
+                None => held.reserve(kind, size, None),
+            };
+            reserved.map(|reserved| {
+                reserved.map(|id| {
+                    let id = id?;
+                    let bytes = held.bytes(id)?;
+                    // Whoever drops it gives the space back.
+                    Some((id, Space::new(Arc::clone(self), id, bytes)))
+                })
+            })
+        });
+        let opened = opened.ok_or_else(|| self.closed(py))?;
+        let opened = self.outcome(py, opened)?;
+        opened.ok_or_else(|| errors::reserve(py, ReserveError::Full))
     }
 
     /// Publishes many, as batches; returns how many of them there was room for in time.

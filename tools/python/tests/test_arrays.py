@@ -88,7 +88,7 @@ def test_any_type_is_the_same_in_arrow() -> None:
         batch = _arrays.to_arrow(Fake(kind, payloads))
         batch.validate(full=True)
         told = json.loads(kind.json)["fields"]
-        for nth, payload in enumerate(payloads):
+        for nth, payload in enumerate(payloads):  # type: ignore[assignment]
             values = kind.decode(payload)
             for field in told:
                 found = batch.column(field["name"])[nth].as_py()
@@ -115,7 +115,7 @@ def test_rusts_types_arrive_by_name(ring: Path) -> None:
     assert nested["line"]["x"].tolist() == [5.5, 8.5]
     assert nested["matrix"].tolist() == [[11, 12, 13], [14, 15, 16]]
     # The same without the name: by class, by number, by type, by dtype alone.
-    for wanted in (Trade, Trade.id, perfring.type_of(Trade)):
+    for wanted in (Trade, Trade.id, perfring.type_of(Trade)):  # type: ignore[attr-defined]
         again = batch.numpy(wanted)
         assert again.tobytes() == trade.tobytes()
     with pytest.raises(perfring.BadType, match=r"a record has 64 bytes, and .* takes 32"):
@@ -129,7 +129,7 @@ def test_what_rust_published_is_what_python_has(ring: Path) -> None:
         assert isinstance(record, perfring.Record)
         kind, payload = by_id[record.type]
         assert bytes(record) == payload, kind
-    assert perfring.unpack(Nested, bytes(records[2])) == EXAMPLES[2]
+    assert perfring.unpack(Nested, bytes(records[2])) == EXAMPLES[2]  # type: ignore[arg-type]
 
 
 def test_rust_reads_what_python_published(tmp_path: Path, rust: Callable[..., list[str]]) -> None:
@@ -163,7 +163,7 @@ def test_an_array_of_drained_records_is_a_view_and_of_several_stretches_too(tmp_
     with pytest.raises(perfring.BadType, match=r"the ring has no type 'app\.Tick'"):
         batch.numpy("app.Tick")
     with pytest.raises(TypeError, match="a type is a name, a number"):
-        batch.numpy(1.5)
+        batch.numpy(1.5)  # type: ignore[arg-type]
     del batch
     assert array["h"].sum() == sum(range(80))
 
@@ -219,21 +219,21 @@ def test_arrow_of_several_types_has_payloads_without_a_copy(ring: Path) -> None:
     arrow.validate(full=True)
     assert arrow.schema.names == ["pos", "type", "type_name", "payload"]
     records = list(batch)
-    assert arrow["payload"].to_pylist() == [bytes(record) for record in records]
-    assert arrow["type"].to_pylist() == [record.type for record in records]
-    assert arrow["type_name"].to_pylist() == [record.type_name for record in records]
+    assert arrow["payload"].to_pylist() == [bytes(record) for record in records]  # type: ignore[arg-type]
+    assert arrow["type"].to_pylist() == [record.type for record in records]  # type: ignore[union-attr]
+    assert arrow["type_name"].to_pylist() == [record.type_name for record in records]  # type: ignore[union-attr]
     assert arrow["pos"].to_pylist() == [record.pos for record in records]
     inside = np.frombuffer(batch, np.uint8)
     assert arrow["payload"].buffers()[2].address == inside.ctypes.data
     assert pa.record_batch(batch).equals(arrow)  # by `__arrow_c_array__`
     frame = batch.to_pandas()
-    assert frame["type_name"].tolist() == [record.type_name for record in records]
+    assert frame["type_name"].tolist() == [record.type_name for record in records]  # type: ignore[union-attr]
 
 
 def test_arrow_of_pinned_records(ring: Path) -> None:
     with perfring.Consumer(ring) as consumer:
         batch = consumer.pin()
-        told = [bytes(record) for record in batch]
+        told = [bytes(record) for record in batch]  # type: ignore[arg-type]
         assert batch.to_arrow()["payload"].to_pylist() == told
 
 

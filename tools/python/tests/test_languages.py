@@ -215,6 +215,7 @@ def test_python_to_rust(peer: Path, tmp_path: Path, policy: Any, kind: str) -> N
     ring = tmp_path / "ring"
     half = RECORDS // 2
     with perfring.Producer.create(ring, size=1 << 18, policy=policy) as producer:
+        producer.register(Quote)
         if policy == "overwrite":
             write(producer, kind, 0, half)
         with Child([peer, "read", policy, kind, str(RECORDS), ring]) as rust:

@@ -63,7 +63,7 @@ def test_a_view_keeps_the_tail_before_its_record(ring: str, present: Present, ki
     held.clear()
     assert present() == 0
     producer.publish(b"more")
-    assert bytes(consumer.read()) == b"more"
+    assert bytes(consumer.read()) == b"more"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", VIEWS)
@@ -185,7 +185,7 @@ def test_nobody_writes_to_a_record_that_is_published(
     ring: str, kind: str, shared: bool, close: bool
 ) -> None:
     producer = perfring.Producer.create(ring, shared=shared)
-    kept = None
+    kept: Any = None
     with pytest.raises(BufferError, match="still has a view"), producer.reserve(8) as view:
         kept = SPACES[kind](view)
     assert perfring.stat(ring)["written_records"] == 0

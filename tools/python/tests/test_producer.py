@@ -80,7 +80,7 @@ def test_what_a_full_ring_refuses_is_counted_and_told(ring: str, shared: bool) -
     items = list(consumer.items(timeout=0))
     assert isinstance(items[0], perfring.Lost)
     assert (items[0].records, items[0].cause) == (lost, "full")
-    assert bytes(items[1]) == b"after"
+    assert bytes(items[1]) == b"after"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -127,10 +127,10 @@ def test_arrays_wait_for_room_and_lose_nothing(ring: str, shared: bool) -> None:
 
 def test_an_exception_in_the_block_publishes_nothing(ring: str) -> None:
     producer = perfring.Producer.create(ring)
-    with pytest.raises(ZeroDivisionError), producer.reserve(4) as view:
+    with pytest.raises(ZeroDivisionError), producer.reserve(4) as view:  # noqa: PT012
         view[:] = b"half"
         raise ZeroDivisionError
-    with pytest.raises(ZeroDivisionError), producer.batch() as batch:
+    with pytest.raises(ZeroDivisionError), producer.batch() as batch:  # noqa: PT012
         batch.publish(b"half")
         raise ZeroDivisionError
     assert payloads(ring) == []
@@ -212,8 +212,8 @@ def test_one_producer_for_all_threads(ring: str) -> None:
     for item in perfring.Snapshot(ring):
         assert isinstance(item, perfring.Record)
         by_thread.setdefault(item.type, []).append(bytes(item))
-    for thread in range(4):
-        assert by_thread[5000 + thread] == [b"%d %d" % (thread, n) for n in range(1000)]
+    for nth in range(4):
+        assert by_thread[5000 + nth] == [b"%d %d" % (nth, n) for n in range(1000)]
 
 
 def test_a_closed_producer_says_so_and_frees_its_place(ring: str) -> None:

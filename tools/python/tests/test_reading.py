@@ -48,7 +48,7 @@ def test_a_record_says_what_it_is(producer: perfring.Producer, ring: str) -> Non
     assert record.wall > record.time
     assert record.type_name is None
     assert record.view.readonly
-    assert record.view == b"payload" == record.tobytes()
+    assert record.view == b"payload" == record.tobytes()  # type: ignore[comparison-overlap]
     assert np.frombuffer(record, dtype="u1")[0] == ord("p")
     assert repr(record) == f"<perfring.Record type=5000, pos=0, time={record.time}, 7 bytes>"
 
@@ -101,7 +101,7 @@ def test_lapped_readers_are_told_how_much_they_missed(ring: str) -> None:
         assert isinstance(lost, perfring.Lost)
         assert lost.cause == "lapped"
         assert lost.records + len(items) - 1 == 1000
-        assert bytes(items[-1]) == b"%08d" % 999
+        assert bytes(items[-1]) == b"%08d" % 999  # type: ignore[arg-type]
         assert reader.lapped[0] == lost.records
         assert lost.bytes == 16 * lost.records
         assert repr(lost) == (
@@ -142,7 +142,7 @@ def test_a_pinned_batch_is_the_ring_itself(ring: str, time: bool) -> None:
         assert batch.pinned
         assert len(batch) == 40
         assert batch._runs == [(perfring.BYTES, 64, 0, 40, row - 64, row)]
-        assert b"".join(bytes(record) for record in batch) == values.tobytes()
+        assert b"".join(bytes(record) for record in batch) == values.tobytes()  # type: ignore[arg-type]
         with pytest.raises(BufferError, match="pinned"):
             memoryview(batch)
     with pytest.raises(perfring.PerfringError, match="only the consumer of a drop ring can pin"):

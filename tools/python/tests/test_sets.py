@@ -1,5 +1,6 @@
 """Ring sets and the merge: order, loss, damage, death, and what is given twice."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -490,3 +491,49 @@ def test_nothing_stays_open(rings: RingSet) -> None:
             producer.publish(b"hello")
         with rings.merge(delay=0) as merge:
             until(merge, some(1))
+
+
+def test_async_for_over_a_merge(tmp_path: Path) -> None:
+    async def main() -> list[tuple[str, bytes]]:
+        rings = perfring.RingSet(tmp_path / "rings")
+        one, two = rings.producer("one"), rings.producer("two")
+        seen: list[tuple[str, bytes]] = []
+        with rings.merge(delay=0.02) as merge:
+            for _ in range(3):  # cancelled waits lose nothing
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.005):
+                        await anext(aiter(merge))
+            for n in range(50):
+                (one, two)[n % 2].publish(b"%d" % n)
+            async for merged in merge:
+                assert isinstance(merged.item, perfring.Record)
+                seen.append((merged.ring, bytes(merged.item)))
+                if len(seen) == 50:
+                    break
+        return seen
+
+    expected = [(("one", "two")[n % 2], b"%d" % n) for n in range(50)]
+    assert asyncio.run(main()) == expected
+
+
+def test_what_a_wait_found_is_not_released_before_it_is_given(tmp_path: Path) -> None:
+    rings = perfring.RingSet(tmp_path / "rings")
+    producer = rings.producer("one")
+    producer.publish(b"first")
+    producer.publish(b"second")
+    merge = rings.merge(delay=0.02)
+    path = rings.dir / "one"
+
+    def left() -> int:
+        return int(perfring.stat(path)["present_records"])
+
+    assert merge.wait()
+    assert merge.wait(0)  # again, and nothing is taken by it
+    assert left() == 2
+    assert bytes(merge.read().item) == b"first"  # type: ignore[union-attr, arg-type]
+    assert left() == 2
+    assert merge.wait()
+    assert left() == 2
+    assert bytes(merge.read().item) == b"second"  # type: ignore[union-attr, arg-type]
+    merge.close()
+    assert left() == 0

@@ -31,7 +31,7 @@ class Other:
     number: perfring.U32
 
 
-TRADES = [Trade(n, n / 4, f"S{n}", Side(n % 2), 7) for n in range(5)]  # type: ignore[call-arg]
+TRADES = [Trade(n, n / 4, f"S{n}", Side(n % 2), 7) for n in range(5)]
 PLAIN = [
     {"time": n, "price": n / 4, "symbol": f"S{n}", "side": "SELL" if n % 2 else "BUY", "flags": 7}
     for n in range(5)
@@ -124,7 +124,7 @@ def test_types_that_come_later_are_found(ring: str) -> None:
     producer = published(ring)
     consumer = perfring.Consumer(ring)
     assert consumer.read().value == PLAIN[0]  # type: ignore[union-attr]
-    producer.publish(Other(42))  # type: ignore[call-arg]
+    producer.publish(Other(42))
     assert [record.value for record in consumer.items(timeout=0)][-1] == {"number": 42}  # type: ignore[union-attr]
 
 

@@ -320,7 +320,7 @@ def test_any_dtype_is_read_alike_by_numpy_and_by_rust(align: bool) -> None:
 def test_a_rust_layout_is_numpys_aligned_one() -> None:
     codes = ["u1", "i2", "i1", "u4", "u8", "f4", "i4", "i8", "u2", "f8", "u1"]
     aligned = np.dtype(list(zip("abcdefghijk", codes, strict=True)), align=True)
-    assert perfring.record_type("agree.Numbers", aligned).id == Numbers.id
+    assert perfring.record_type("agree.Numbers", aligned).id == Numbers.id  # type: ignore[attr-defined]
     assert perfring.dtype_of(Numbers) == aligned
 
 

@@ -1,9 +1,10 @@
 """Readers: the consumer and observers."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from typing import NamedTuple, NoReturn
 
 from . import _native
+from ._async import items
 
 
 class Saved(NamedTuple):
@@ -59,7 +60,7 @@ class Consumer(_native.Consumer):
 
     def __aiter__(self) -> AsyncIterator[_native.Record | _native.Lost]:
         """Items as they come, for ever."""
-        return _items(self)
+        return items(self)
 
     def __reduce__(self) -> NoReturn:
         """Refuse: a consumer belongs to its process."""
@@ -104,35 +105,10 @@ class Observer(_native.Observer):
 
     def __aiter__(self) -> AsyncIterator[_native.Record | _native.Lost]:
         """Items as they come, for ever."""
-        return _items(self)
+        return items(self)
 
     def __reduce__(self) -> NoReturn:
         """Refuse: an observer belongs to its process."""
         raise TypeError(
             "an Observer belongs to this process: hand the path to the other one, and open it there"
         )
-
-
-async def _items(
-    reader: _native.Consumer | _native.Observer,
-) -> AsyncGenerator[_native.Record | _native.Lost]:
-    """What comes, while the event loop goes on.
-
-    A thread waits, of its own, so that others who use the loop's threads are not held up; a fifth
-    of a second at a time, so that it does not stay for long when the task is cancelled.
-    """
-    import asyncio  # here: most who read don't need them
-    from concurrent.futures import ThreadPoolExecutor
-
-    loop = asyncio.get_running_loop()
-    waiting = ThreadPoolExecutor(1, "perfring")
-    try:
-        while True:
-            item = reader.read()
-            if item is None:
-                await loop.run_in_executor(waiting, reader.wait, 0.2)
-            else:
-                yield item
-                del item  # or its space would stay taken while this waits
-    finally:
-        waiting.shutdown(wait=False)

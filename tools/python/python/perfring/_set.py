@@ -2,11 +2,13 @@
 
 import os
 import sys
+from collections.abc import AsyncIterator
 from itertools import count
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, NoReturn
 
 from . import _native
+from ._async import items
 from ._native import Merged, RingFailed, RingGone
 from ._producer import Producer
 
@@ -105,6 +107,10 @@ class Merge(_native.Merge):
         one b'third'
 
     """
+
+    def __aiter__(self) -> AsyncIterator[Merged]:
+        """Items as they come, for ever."""
+        return items(self)
 
     def __reduce__(self) -> NoReturn:
         """Refuse: a merge belongs to its process."""

@@ -109,6 +109,8 @@ pub(super) struct Rings {
     events: VecDeque<(Arc<str>, Event)>,
     /// Sources of which something is to be released, or that go then.
     settle: Vec<SourceId>,
+    /// What a wait found.
+    kept: Option<Got>,
     due: Instant,
     again: Instant,
 }
@@ -131,6 +133,7 @@ impl Rings {
             aside: HashSet::new(),
             events: VecDeque::new(),
             settle: Vec::new(),
+            kept: None,
             due: now,
             again: now,
         })
@@ -138,6 +141,9 @@ impl Rings {
 
     /// Gives back what was taken.
     pub(super) fn release(&mut self) {
+        if self.kept.is_some() {
+            return; // it was taken, and not given yet
+        }
         for id in std::mem::take(&mut self.settle) {
             if let Some(mark) = self.merge.mark(id) {
                 self.merge.release(id, &mark);
@@ -159,6 +165,9 @@ impl Rings {
 
     /// The next item, if its time has come.
     pub(super) fn take(&mut self) -> Option<Got> {
+        if let Some(kept) = self.kept.take() {
+            return Some(kept);
+        }
         loop {
             if let Some((ring, event)) = self.events.pop_front() {
                 return Some(Got { ring, what: What::Event(event), time: 0, late: 0 });
@@ -225,6 +234,12 @@ impl Rings {
                 return None;
             }
         }
+    }
+
+    /// As [`Rings::wait`], and leaves what it finds for [`Rings::take`].
+    pub(super) fn expect(&mut self, limit: Duration) -> Option<()> {
+        self.kept = self.wait(limit);
+        self.kept.as_ref().map(|_| ())
     }
 
     fn leave(&mut self, id: SourceId) {
