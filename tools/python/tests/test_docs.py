@@ -1,0 +1,191 @@
+"""What users are told: help(), the README's programs, the demo."""
+
+import doctest
+import inspect
+import re
+import subprocess
+import sys
+import time
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import perfring
+import perfring.logging
+import pytest
+from perfring import _native
+
+README = Path(__file__).resolve().parents[1] / "README.md"
+OBJECTS = {name: getattr(perfring, name) for name in perfring.__all__} | {
+    f"logging.{name}": getattr(perfring.logging, name) for name in perfring.logging.__all__
+}
+CLASSES = {name: one for name, one in OBJECTS.items() if inspect.isclass(one)}
+FUNCTIONS = {name: one for name, one in OBJECTS.items() if inspect.isroutine(one)}
+
+
+def members(of: type) -> Iterator[tuple[str, Any]]:
+    """What a class has for its users, from perfring."""
+    for base in of.__mro__:
+        if base.__module__.startswith("perfring"):
+            for name, one in vars(base).items():
+                if not name.startswith("_"):
+                    yield name, one
+
+
+def test_all_is_sorted_and_nothing_public_is_missing() -> None:
+    def order(name: str) -> tuple[Any, ...]:  # as ruff has it: constants, classes, the rest
+        kind = 0 if name.isupper() and len(name) > 1 else 1 if name[0].isupper() else 2
+        return kind, [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+    for module in (perfring, perfring.logging):
+        assert module.__all__ == sorted(module.__all__, key=order)
+        assert len(set(module.__all__)) == len(module.__all__)
+    public = {
+        name
+        for name, one in vars(perfring).items()
+        if not name.startswith("_") and not isinstance(one, types.ModuleType)
+    }
+    assert public == set(perfring.__all__) - {"__version__"}
+    own = {
+        name
+        for name, one in vars(perfring.logging).items()
+        if getattr(one, "__module__", None) == "perfring.logging" and not name.startswith("_")
+    }
+    assert own == set(perfring.logging.__all__)
+
+
+def test_help_begins_with_all_there_is() -> None:
+    told = re.findall(r"(?<!`)`(?:perfring\.)?(\w+)`", perfring.__doc__ or "")
+    assert set(perfring.__all__) - {"__version__"} <= set(told)
+    assert all(hasattr(perfring, name) for name in told)
+
+
+@pytest.mark.parametrize("name", [*CLASSES, *FUNCTIONS])
+def test_whatever_is_public_has_a_docstring(name: str) -> None:
+    one = OBJECTS[name]
+    assert one.__module__ in ("perfring", "perfring.logging")
+    assert inspect.getdoc(one)
+    assert "what `perfring" not in (one.__doc__ or "").lower()  # of the native half
+    if not inspect.isclass(one):
+        return
+    of_base = {id(method) for base in one.__mro__[1:] for method in vars(base).values()}
+    for member, method in members(one):
+        if id(method) in of_base and not one.__module__.startswith("perfring"):
+            continue
+        doc = inspect.getdoc(method) or ""
+        if doc.startswith("Alias for field number"):  # what NamedTuple writes
+            doc = re.search(rf"^ +{member}: .", one.__doc__ or "", re.M)  # type: ignore[assignment]
+        assert doc, f"{name}.{member}"
+
+
+@pytest.mark.parametrize("name", [*CLASSES, *FUNCTIONS])
+def test_signatures_say_what_defaults_are(name: str) -> None:
+    one = OBJECTS[name]
+    callables = [one, *(method for _, method in members(one))] if inspect.isclass(one) else [one]
+    for what in callables:
+        what = getattr(what, "__func__", what)  # of a class or static method
+        if not callable(what) or (inspect.isclass(what) and issubclass(what, Exception)):
+            continue
+        try:
+            signature = inspect.signature(what)
+        except ValueError:  # a class that only perfring makes
+            assert inspect.isclass(what)
+            with pytest.raises(TypeError, match=r"[Nn]o constructor|cannot create"):
+                what()
+            continue
+        for parameter in signature.parameters.values():
+            assert parameter.default is not Ellipsis, f"{what}{signature}"
+
+
+def native() -> Iterator[tuple[str, object]]:
+    """Whatever may have an example and is none of a Python module's."""
+    for name, one in vars(_native).items():
+        yield name, one
+        if inspect.isclass(one):
+            for member, method in vars(one).items():
+                yield f"{name}.{member}", getattr(method, "__func__", method)
+
+
+EXAMPLES = {
+    name: example
+    for name, one in native()
+    for example in doctest.DocTestParser().get_examples(getattr(one, "__doc__", None) or "")[:1]
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_of_native_docstrings(name: str, tmp_path: Path) -> None:
+    one = dict(native())[name]
+    test = doctest.DocTestParser().get_doctest(
+        inspect.cleandoc(getattr(one, "__doc__", "")),
+        {"perfring": perfring, "tmp": tmp_path},
+        name,
+        None,
+        None,
+    )
+    told: list[str] = []
+    results = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=told.append)
+    assert results.attempted > 0
+    assert not results.failed, "".join(told)
+
+
+def test_there_are_native_examples() -> None:
+    assert {"Producer.reserve", "Producer.batch", "Consumer.pin", "Snapshot"} <= set(EXAMPLES)
+
+
+def programs() -> dict[str, str]:
+    """The programs in the README, by the name in their first line."""
+    blocks = re.findall(r"```python\n# (\S+\.py)\n(.*?)```", README.read_text(), re.S)
+    assert len(blocks) == README.read_text().count("```python\n")
+    return dict(blocks)
+
+
+def test_the_readmes_flight_recorder_survives_sigkill(tmp_path: Path) -> None:
+    for name, text in programs().items():
+        (tmp_path / name).write_text(text)
+    ring = str(tmp_path / "sales")
+    service = subprocess.Popen([sys.executable, "service.py", ring], cwd=tmp_path)
+    try:
+        end = time.monotonic() + 60
+        while not Path(ring).exists() or perfring.stat(ring)["written_records"] < 10:
+            assert service.poll() is None, "the service ended by itself"
+            assert time.monotonic() < end, "the service publishes nothing"
+    finally:
+        service.kill()
+        service.wait()
+    last = perfring.stat(ring)["written_records"] - 1
+    told = subprocess.run(
+        [sys.executable, "last_words.py", ring], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert told.returncode == 0, told.stderr
+    lines = told.stdout.splitlines()
+    assert len(lines) == 3
+    for number, line in zip(range(last - 2, last + 1), lines, strict=True):
+        assert line.endswith(f"shop.Sale {{'number': {number}, 'price': 9.5}}")
+
+
+def test_the_demo_reads_what_a_killed_process_left() -> None:
+    demo = [sys.executable, "-m", "perfring", "demo"]
+    told = subprocess.run(demo, capture_output=True, text=True)
+    assert told.returncode == 0, told.stderr
+    assert told.stderr == ""
+    assert "ended by SIGKILL" in told.stdout
+    published, present, gaps = (
+        int(re.search(pattern, told.stdout)[1].replace(",", ""))  # type: ignore[index]
+        for pattern in (r"([\d,]+) hashes were", r"([\d,]+) are in the file", r"(\d+) gaps")
+    )
+    assert published > present > 30_000
+    assert gaps == 0
+    last = re.search(r"\((\d+), \d+\)\],", told.stdout)
+    assert last is not None
+    assert int(last[1]) == published - 1
+    ring = re.search(r"recorder (\S+)\.\n", told.stdout)
+    assert ring is not None
+    assert not Path(ring[1]).parent.exists()  # it leaves nothing behind
+
+
+def test_the_module_says_how_it_is_run() -> None:
+    told = subprocess.run([sys.executable, "-m", "perfring"], capture_output=True, text=True)
+    assert (told.returncode, told.stdout) == (1, "")
+    assert told.stderr == "usage: python -m perfring demo\n"
