@@ -238,8 +238,10 @@ impl Batch {
         arrays(slf.py())?.call_method1("numpy", (slf, r#type))
     }
 
-    /// A ``pyarrow.RecordBatch``: of one plain type ``pos``, ``time`` and a column for each field; of
-    /// several types ``pos``, ``time``, ``type``, ``type_name`` and ``payload``, without a copy.
+    /// A ``pyarrow.RecordBatch``.
+    ///
+    /// Of one plain type it has ``pos``, ``time`` and a column for each field; of several types ``pos``,
+    /// ``time``, ``type``, ``type_name`` and ``payload``, without a copy.
     ///
     /// ``pos`` is the place in the stream, ``time`` the stamp in ns, if the ring has time. A field of
     /// such a name is ``field.pos``, ``field.time``. Enumerations are dictionaries of their labels,

@@ -13,13 +13,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::sync::Arc;
 
-/// What `perfring.Consumer` is made of.
+/// The native half of `perfring.Consumer`.
 #[pyclass(frozen, subclass, module = "perfring._native")]
 pub(crate) struct Consumer {
     reader: Arc<Reader>,
 }
 
-/// What `perfring.Observer` is made of.
+/// The native half of `perfring.Observer`.
 #[pyclass(frozen, subclass, module = "perfring._native")]
 pub(crate) struct Observer {
     reader: Arc<Reader>,
@@ -29,9 +29,10 @@ macro_rules! reading {
     ($class:ident, $name:literal) => {
         #[pymethods]
         impl $class {
-            /// The next item, a `Record` or a `Lost`; ``None`` if there is none within ``timeout``
-            /// seconds (``None``: it waits for ever). Other threads run meanwhile, and Ctrl-C is
-            /// answered.
+            /// The next item, a `Record` or a `Lost`.
+            ///
+            /// ``None`` if there is none within ``timeout`` seconds. With ``None`` for these it waits
+            /// for ever. Other threads run meanwhile, and Ctrl-C is answered.
             ///
             /// Raises:
             ///     Corrupt: The ring holds what no producer writes; again at every call.
@@ -46,8 +47,9 @@ macro_rules! reading {
                 self.reader.read(py, timeout)
             }
 
-            /// Everything that is there now, at most ``max`` records, as a `Batch` of copies. Waits
-            /// for the first item as `read` does; the batch is empty if none came.
+            /// Everything that is there now, at most ``max`` records, as a `Batch` of copies.
+            ///
+            /// It waits for the first item as `read` does; the batch is empty if none came.
             #[pyo3(signature = (max=None, *, timeout=Timeout::NOW))]
             #[pyo3(text_signature = "($self, max=None, *, timeout=0.0)")]
             fn drain(
@@ -59,17 +61,23 @@ macro_rules! reading {
                 self.reader.drain(py, max, timeout)
             }
 
-            /// Wait until there may be something to read, for at most ``timeout`` seconds. Returns
-            /// whether there is. Records that were read, and of which nothing has a view, become
-            /// copies first, so that the producer has their space.
+            /// Wait until there may be something to read, for at most ``timeout`` seconds.
+            ///
+            /// A consumer's records of which nothing has a view become copies first, so that the
+            /// producer has their space.
+            ///
+            /// Returns:
+            ///     Whether there is something.
             #[pyo3(signature = (timeout=Timeout::NEVER))]
             #[pyo3(text_signature = "($self, timeout=None)")]
             fn wait(&self, py: Python<'_>, timeout: Timeout) -> PyResult<bool> {
                 self.reader.wait(py, timeout)
             }
 
-            /// Items as they come. It ends when none came for ``timeout`` seconds; ``None``: never,
-            /// and 0: when all that is there has been read.
+            /// Iterate over items as they come.
+            ///
+            /// It ends when none came for ``timeout`` seconds; with ``None`` never, with 0 when all
+            /// that is there has been read.
             #[pyo3(signature = (timeout=Timeout::NEVER))]
             #[pyo3(text_signature = "($self, timeout=None)")]
             fn items(slf: &Bound<'_, Self>, timeout: Timeout) -> Items {
@@ -135,8 +143,10 @@ macro_rules! reading {
                 self.reader.is_closed()
             }
 
-            /// Done. Records and views that are still there stay good; once the last of them is gone,
-            /// the mapping goes, and the consumer's place is free. A second time does nothing.
+            /// Let go of the ring. A second time does nothing.
+            ///
+            /// Records and views that are still there stay good; once the last of them is gone, the
+            /// mapping goes, and a consumer's place is free.
             fn close(&self) {
                 self.reader.close();
             }
@@ -202,8 +212,10 @@ impl Consumer {
         Ok(Consumer { reader: Reader::new(Source::Consumer(consumer)) })
     }
 
-    /// As `drain`, without a copy: the records stay in the ring, and keep their space, until the batch
-    /// and all that was made of it are gone. Only of a drop ring.
+    /// As `drain`, without a copy; only of a drop ring.
+    ///
+    /// The records stay in the ring, and keep their space, until the batch and all that was made of it
+    /// are gone.
     ///
     /// Example:
     ///     >>> producer = perfring.Producer.create(tmp / "pin")

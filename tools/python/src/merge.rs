@@ -105,7 +105,7 @@ impl RingFailed {
 /// For how long a thread that waits keeps others from the rings.
 const TURN: Duration = Duration::from_millis(20);
 
-/// Many rings in the order of time; see `_set.py`.
+/// The native half of `perfring.Merge`.
 #[pyclass(frozen, subclass, module = "perfring._native")]
 pub(crate) struct Merge {
     rings: Mutex<Option<Rings>>,

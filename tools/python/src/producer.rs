@@ -31,7 +31,7 @@ impl Records for Rows<'_> {
     }
 }
 
-/// What `perfring.Producer` is made of.
+/// The native half of `perfring.Producer`.
 #[pyclass(frozen, subclass, module = "perfring._native")]
 pub(crate) struct Producer {
     shared: Arc<Shared>,
@@ -225,8 +225,9 @@ impl Producer {
         ProducerBatch::new(Arc::clone(&self.shared), timeout)
     }
 
-    /// Records, and bytes, written since the ring was made, by this producer and those before it; in
-    /// a shared ring, by those who had its slot.
+    /// Records, and bytes, written since the ring was made.
+    ///
+    /// By this producer and those before it; in a shared ring, by those who had its slot.
     #[getter]
     fn written(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
         let (written, _) = self.shared.figures(py)?;
@@ -286,8 +287,10 @@ impl Producer {
         self.shared.is_closed(py)
     }
 
-    /// Free the place for the next producer. What is open is discarded; it is waited for views of
-    /// that which are still there. A second time does nothing.
+    /// Free the place for the next producer.
+    ///
+    /// What is open is discarded; if something still has a view of that, once this is gone. A second
+    /// time does nothing.
     fn close(&self, py: Python<'_>) {
         self.shared.close(py);
     }

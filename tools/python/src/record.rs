@@ -241,8 +241,9 @@ impl Record {
 
 /// Records that are not there, in the place where they would have been.
 ///
-/// ``cause`` is ``"full"``, ``"too_large"``, ``"lapped"``, ``"contended"``, ``"pending"`` or
-/// ``"foreign"``.
+/// ``cause`` is why. The ring refused them: it was ``"full"``, the record was ``"too_large"``, or in a
+/// shared ring another producer was in the way, ``"contended"`` or ``"pending"``. Or they were
+/// overwritten before they were read, ``"lapped"``. ``"foreign"``: another program has told so.
 #[pyclass(frozen, eq, hash, module = "perfring")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Lost {
@@ -255,7 +256,7 @@ pub(crate) struct Lost {
     /// How many bytes of the ring they took or would have taken, headers included.
     #[pyo3(get)]
     bytes: u64,
-    /// Why.
+    /// Why, as a word.
     #[pyo3(get)]
     cause: &'static str,
 }

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A directory of rings; see `_set.py`.
+/// The native half of `perfring.RingSet`.
 #[pyclass(frozen, subclass, module = "perfring._native")]
 pub(crate) struct RingSet {
     set: perfring_set::RingSet,

@@ -6,7 +6,25 @@ use perfring_consumer::{Count, Evict, Holding, Producers, Refused, Stat, Tell, T
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-/// The ring's figures. Needs read permission, disturbs nobody.
+/// The ring's figures, as a dict. Needs read permission, disturbs nobody.
+///
+/// ``written``, ``read``, ``present`` (not released yet), ``overwritten``, ``lapped``, ``discarded``,
+/// ``reclaimed`` and the refusals ``full``, ``too_large``, ``contended`` and ``pending`` are there as
+/// ``..._records`` and ``..._bytes``. ``producer``, ``consumer`` and the ``slots`` of a shared ring
+/// say who has them, by ``name``, ``pid`` and whether it is ``alive``. The rest is as ``perfring stat
+/// --json`` has it.
+///
+/// Raises:
+///     BadRing: The file is no ring.
+///     OSError: The system refused it.
+///
+/// Example:
+///     >>> producer = perfring.Producer.create(tmp / "figures")
+///     >>> producer.publish(b"one")
+///     True
+///     >>> stat = perfring.stat(tmp / "figures")
+///     >>> stat["written_records"], stat["full_records"], stat["producer"]["alive"]
+///     (1, 0, True)
 #[pyfunction]
 pub(crate) fn stat<'py>(py: Python<'py>, path: At) -> PyResult<Bound<'py, PyDict>> {
     let home = path.0;
