@@ -42,7 +42,7 @@ pub(crate) struct Data {
     store: Store,
     runs: Vec<Run>,
     /// Stamps, if the ring has time.
-    times: Vec<u64>,
+    times: Option<Vec<u64>>,
     /// Each with the number of the record that it stands before.
     lost: Vec<(usize, Lost)>,
 }
@@ -91,7 +91,7 @@ impl Batch {
         store: Store,
         mut runs: Vec<Run>,
         last: Option<Run>,
-        times: Vec<u64>,
+        times: Option<Vec<u64>>,
         lost: Vec<(usize, Lost)>,
     ) -> Self {
         runs.extend(last);
@@ -116,7 +116,7 @@ impl Batch {
         let at = run.at + in_run * self.data.stride(run);
         let pos = run.pos + run.step * in_run as u64;
         let body = Body::Part(Arc::clone(&self.data), at..at + run.len);
-        let time = self.data.times.get(nth).copied();
+        let time = self.data.times.as_ref().and_then(|times| times.get(nth).copied());
         Some(Record::new(Arc::clone(&self.origin), pos, run.kind, time, body))
     }
 
@@ -176,12 +176,12 @@ impl Batch {
     /// Whether its records are stamped.
     #[getter]
     fn timed(&self) -> bool {
-        !self.data.times.is_empty()
+        self.data.times.is_some()
     }
 
     /// Native 64-bit words: stamps.
     fn _times(&self) -> Vec<u8> {
-        words(&self.data.times)
+        words(self.data.times.as_deref().unwrap_or_default())
     }
 
     /// Native 64-bit words: positions.

@@ -346,7 +346,7 @@ impl Reader {
                 let unread = source.fill().unread;
                 let end = source.mark().pos + unread;
                 let guess = (unread as usize).min(max.saturating_mul(64));
-                let mut batch = Builder::copies(guess);
+                let mut batch = Builder::copies(guess, self.layout.time);
                 let done = collect(source, &mut batch, max, end);
                 if self.pins {
                     self.pass(source, Weak::new());
@@ -381,7 +381,7 @@ impl Reader {
                 let start = source.mark().pos;
                 let end = start + source.fill().unread;
                 let header = self.layout.record_size(0) as usize;
-                let mut batch = Builder::in_place(start, header);
+                let mut batch = Builder::in_place(start, header, self.layout.time);
                 let done = collect(source, &mut batch, max, end);
                 let bytes = memory::pinned_span(source, start, self);
                 let cell = Arc::new(Cell::of_batch(Arc::clone(self)));

@@ -56,7 +56,7 @@ impl Snapshot {
     }
 
     fn batch(&self, py: Python<'_>) -> PyResult<Batch> {
-        let mut batch = Builder::copies(0);
+        let mut batch = Builder::copies(0, self.taken.snapshot.layout().time);
         for item in &self.taken.snapshot {
             match item {
                 Ok(Item::Record(record)) => {

@@ -74,6 +74,7 @@ def test_a_batch_is_a_sequence_with_columns(producer: perfring.Producer, ring: s
             batch[wrong]
     assert repr(batch) == "<perfring.Batch 6 records, 0 lost>"
     assert len(perfring.Observer(ring).drain(2)) == 2
+    assert perfring.Observer(ring, "latest").drain().timed  # an empty one, too
 
 
 def test_an_observer_goes_on_where_another_stopped(producer: perfring.Producer, ring: str) -> None:

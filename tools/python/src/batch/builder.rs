@@ -11,7 +11,8 @@ pub(crate) struct Builder {
     runs: Vec<Run>,
     /// The run that goes on.
     last: Option<Run>,
-    times: Vec<u64>,
+    /// In a ring with time.
+    times: Option<Vec<u64>>,
     lost: Vec<(usize, Lost)>,
 }
 
@@ -27,17 +28,23 @@ enum Payloads {
 
 impl Builder {
     /// Of copies; `bytes` are to come, as a guess.
-    pub(crate) fn copies(bytes: usize) -> Self {
-        Self::new(Payloads::Copy(Vec::with_capacity(bytes)))
+    pub(crate) fn copies(bytes: usize, timed: bool) -> Self {
+        Self::new(Payloads::Copy(Vec::with_capacity(bytes)), timed)
     }
 
     /// Of records that stay in the ring, from position `start` on.
-    pub(crate) fn in_place(start: u64, header: usize) -> Self {
-        Self::new(Payloads::Stay { start, header })
+    pub(crate) fn in_place(start: u64, header: usize, timed: bool) -> Self {
+        Self::new(Payloads::Stay { start, header }, timed)
     }
 
-    fn new(place: Payloads) -> Self {
-        Builder { place, runs: Vec::new(), last: None, times: Vec::new(), lost: Vec::new() }
+    fn new(place: Payloads, timed: bool) -> Self {
+        Builder {
+            place,
+            runs: Vec::new(),
+            last: None,
+            times: timed.then(Vec::new),
+            lost: Vec::new(),
+        }
     }
 
     #[inline]
@@ -50,8 +57,8 @@ impl Builder {
             }
             Payloads::Stay { start, header } => (pos - *start) as usize + *header,
         };
-        if let Some(time) = time {
-            self.times.push(time);
+        if let (Some(times), Some(time)) = (&mut self.times, time) {
+            times.push(time);
         }
         let len = bytes.len();
         if let Some(run) = &mut self.last {
@@ -94,8 +101,8 @@ impl Builder {
             }
             Payloads::Stay { start, header } => (run.pos() - *start) as usize + *header,
         };
-        if run.is_timed() {
-            self.times.extend(run.records().filter_map(|record| record.time));
+        if let Some(times) = &mut self.times {
+            times.extend(run.records().filter_map(|record| record.time));
         }
         let count = run.len() as usize;
         let (kind, pos, step) = (run.kind(), run.pos(), run.size());
