@@ -34,10 +34,7 @@ def _examples(doctest_namespace: dict[str, object], tmp_path: Path) -> None:
 @pytest.fixture(scope="session")
 def rust() -> Callable[..., list[str]]:
     """The Rust side, built if need be: its lines of output."""
-    build = ["cargo", "build", "-q", "-p", "perfring-python-agreement", "--message-format=json"]
-    told = subprocess.run(build, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
-    made = [json.loads(line).get("executable") for line in told.splitlines()]
-    program = next(path for path in made if path)
+    program = built("perfring-python-agreement")
 
     def run(*arguments: str | os.PathLike[str], input: str = "") -> list[str]:
         told = subprocess.run(
@@ -47,3 +44,19 @@ def rust() -> Callable[..., list[str]]:
         return told.stdout.splitlines()
 
     return run
+
+
+@pytest.fixture(scope="session")
+def command() -> str:
+    """Rust's own command, which knows nothing of Python."""
+    told = os.environ.get("PERFRING_COMMAND")
+    return told or built("perfring", "--no-default-features")
+
+
+def built(package: str, *options: str) -> str:
+    """A package's one program, built if need be."""
+    build = ["cargo", "build", "-q", "-p", package, *options, "--message-format=json"]
+    told = subprocess.run(build, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    made = [json.loads(line).get("executable") for line in told.splitlines()]
+    [program] = [str(path) for path in made if path]
+    return program

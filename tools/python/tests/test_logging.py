@@ -19,25 +19,9 @@ import perfring
 import pytest
 from perfring.logging import RingHandler
 
-REPOSITORY = Path(__file__).parents[3]
 Row = dict[str, Any]
 Dump = Callable[[Path], list[Row]]
 Shop = tuple[logging.Logger, RingHandler]
-
-
-@pytest.fixture(scope="session")
-def command() -> str:
-    """Rust's own command, which knows nothing of Python."""
-    told = os.environ.get("PERFRING_COMMAND")
-    if told:
-        return told
-    build = ["cargo", "build", "--package", "perfring", "--no-default-features"]
-    build += ["--message-format", "json", "--quiet"]
-    out = subprocess.run(build, cwd=REPOSITORY, check=True, stdout=subprocess.PIPE, text=True)
-    rows = map(json.loads, out.stdout.splitlines())
-    found = [row["executable"] for row in rows if row.get("executable")]
-    assert len(found) == 1, found
-    return str(found[0])
 
 
 @pytest.fixture
