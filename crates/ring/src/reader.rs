@@ -200,21 +200,28 @@ impl Reader {
     /// # Errors
     /// [`Corrupt`], again and again at the same position.
     pub fn next(&mut self, ring: Ring<'_>) -> Result<(Option<Found>, bool), Corrupt> {
-        // What was known of may end in holes: then there is another look before it is said that
-        // there is nothing.
-        if self.cursor != self.head {
-            let due = self.cursor - self.released >= self.interval;
-            let stepped = step(ring, self.timed, self.cursor, self.head)?;
-            // After the last error, which would lose the wake that is owed.
-            let owed = due && self.release(ring);
-            let found = self.stepped(stepped);
-            if found.is_some() || owed {
-                return Ok((found, owed));
-            }
+        if self.cursor == self.head {
+            return self.next_of_look(ring);
         }
+        let due = self.cursor - self.released >= self.interval;
+        let stepped = step(ring, self.timed, self.cursor, self.head)?;
+        // After the last error, which would lose the wake that is owed.
+        let owed = due && self.release(ring);
+        if let Some(found) = self.stepped(stepped) {
+            return Ok((Some(found), owed));
+        }
+        // What was known of ended in holes: there may be more by now.
+        match self.next_of_look(ring) {
+            Ok((found, also)) => Ok((found, owed || also)),
+            Err(_) if owed => Ok((None, true)), // the error comes again
+            Err(error) => Err(error),
+        }
+    }
+
+    fn next_of_look(&mut self, ring: Ring<'_>) -> Result<(Option<Found>, bool), Corrupt> {
         let due = self.look(ring)?;
         let stepped = step(ring, self.timed, self.cursor, self.head)?;
-        let owed = due && self.release(ring); // as above
+        let owed = due && self.release(ring); // as in `next`
         Ok((self.stepped(stepped), owed))
     }
 

@@ -506,10 +506,12 @@ impl<'a> Model<'a> {
         if self.case.policy == Policy::Overwrite {
             return self.keep();
         }
-        let before = self.cursor;
+        let mut before = self.cursor;
         let (found, _) = self.reader.as_mut().unwrap().next(self.heap.ring()).unwrap();
-        if self.cursor == self.known {
-            self.known = self.head;
+        // It looks when it knows of nothing more, also after holes.
+        if self.first(self.cursor, self.known).is_none() {
+            (self.cursor, self.known) = (self.known, self.head);
+            before = self.cursor;
         }
         match (found, self.first(self.cursor, self.known)) {
             (Some(found), Some((at, after))) => {
