@@ -516,6 +516,36 @@ def test_async_for_over_a_merge(tmp_path: Path) -> None:
     assert asyncio.run(main()) == expected
 
 
+def test_a_merge_lets_others_run_while_there_is_always_more(tmp_path: Path) -> None:
+    async def main() -> int:
+        rings = perfring.RingSet(tmp_path / "rings")
+        producer = rings.producer("one", size="4M")
+        while producer.publish(b"more"):
+            pass
+        turns = 0
+        done = False
+
+        async def others() -> None:
+            nonlocal turns
+            while not done:
+                turns += 1
+                await asyncio.sleep(0)
+
+        with rings.merge(delay=0) as merge:
+            assert merge.wait(LIMIT)  # all of it is ready
+            task = asyncio.create_task(others())
+            seen = 0
+            async for _ in merge:
+                seen += 1
+                if seen == 50_000:
+                    break
+        done = True
+        await task
+        return turns
+
+    assert asyncio.run(main()) > 2
+
+
 def test_what_a_wait_found_is_not_released_before_it_is_given(tmp_path: Path) -> None:
     rings = perfring.RingSet(tmp_path / "rings")
     producer = rings.producer("one")

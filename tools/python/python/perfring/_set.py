@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from itertools import count
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, NoReturn
@@ -108,7 +108,7 @@ class Merge(_native.Merge):
 
     """
 
-    def __aiter__(self) -> AsyncIterator[Merged]:
+    def __aiter__(self) -> AsyncGenerator[Merged]:
         """Items as they come, for ever."""
         return items(self)
 
