@@ -223,8 +223,13 @@ def _names(batch: BatchLike, types: "np.ndarray[Any, Any]") -> "pa.Array":
 
     numbers, places = np.unique(types, return_inverse=True)
     kinds = [batch._type_of(int(number)) for number in numbers]
-    names = pa.array([kind.name if kind is not None else None for kind in kinds], pa.string())
-    return pa.DictionaryArray.from_arrays(pa.array(places.astype(np.int32)), names)
+    # Null where a type is not known: among the names, pandas takes none.
+    names: dict[str, int] = {}
+    known = [-1 if kind is None else names.setdefault(kind.name, len(names)) for kind in kinds]
+    indices = np.array(known, np.int32)[places.reshape(-1)]
+    return pa.DictionaryArray.from_arrays(
+        pa.array(indices, mask=indices < 0), pa.array(list(names), pa.string())
+    )
 
 
 def _payloads(batch: BatchLike, count: int) -> "pa.Array":
