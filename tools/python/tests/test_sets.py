@@ -1,7 +1,9 @@
 """Ring sets and the merge: order, loss, damage, death, and what is given twice."""
 
 import asyncio
+import copy
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -273,6 +275,7 @@ def test_a_ring_that_another_consumes_is_told_and_read_later(rings: RingSet) -> 
         assert isinstance(told.item, RingFailed)
         assert told.item.again
         assert "the other one" in told.item.why
+        assert repr(told.item).count("tried again") == 1
         other.close()
         assert records(until(merge, some(1))) == [("one", b"hello")]
 
@@ -324,8 +327,10 @@ def test_whose_directory_it_may_be(tmp_path: Path) -> None:
     rings = tmp_path / "open"
     rings.mkdir(mode=0o777)
     rings.chmod(0o777)
-    with pytest.raises(PermissionError, match="others may write"):
+    with pytest.raises(PermissionError, match="others may write") as told:
         RingSet(rings)
+    assert 'say that it is shared (trust="anybody")' in str(told.value)
+    assert (told.value.errno, told.value.filename) == (1, str(rings))
     assert RingSet(rings, trust="anybody").dir == rings
     (tmp_path / "file").touch()
     with pytest.raises(NotADirectoryError):
@@ -334,6 +339,22 @@ def test_whose_directory_it_may_be(tmp_path: Path) -> None:
         RingSet(tmp_path / "a" / "b")
     with pytest.raises(ValueError, match="anybody"):
         RingSet(rings, trust="nobody")  # type: ignore[arg-type]
+
+
+def test_a_set_goes_to_another_process(tmp_path: Path) -> None:
+    rings = tmp_path / "rings"
+    rings.mkdir()
+    rings.chmod(0o777)
+    for again in (
+        pickle.loads(pickle.dumps(RingSet(rings, trust="anybody"))),
+        copy.deepcopy(RingSet(rings, trust="anybody")),
+    ):
+        assert type(again) is RingSet
+        assert again.dir == rings
+    # The directory is made anew as the first one was.
+    packed = pickle.dumps(RingSet(tmp_path / "other", mode=0o750))
+    (tmp_path / "other").rmdir()
+    assert pickle.loads(packed).dir.stat().st_mode & 0o777 == 0o750
 
 
 def test_the_default_directory_is_that_of_rust(
