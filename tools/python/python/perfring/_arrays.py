@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from ._errors import BadType
 from ._layout import RECORD
 from ._native import RecordType, TypeTable
+from ._optional import need
 from ._types import type_of
 
 if TYPE_CHECKING:
@@ -90,9 +91,7 @@ def _several(batch: BatchLike, runs: list[Run], dtype: "np.dtype[Any]") -> "np.n
 @cache
 def _np() -> Any:
     """The module numpy, which is not needed by all, without a look for it each time."""
-    import numpy as np
-
-    return np
+    return need("numpy")
 
 
 def _strided(
@@ -180,6 +179,7 @@ def _say_which(batch: BatchLike, numbers: set[int]) -> str:
 
 def to_arrow(batch: BatchLike) -> "pa.RecordBatch":
     """Make an Arrow record batch: columns of the fields, or of payloads if the types differ."""
+    need("pyarrow", "arrow")
     import numpy as np
     import pyarrow as pa
 
@@ -213,6 +213,7 @@ def to_arrow(batch: BatchLike) -> "pa.RecordBatch":
 
 def to_pandas(batch: BatchLike) -> "pd.DataFrame":
     """Make a pandas frame, by way of `to_arrow`."""
+    need("pandas")
     frame: pd.DataFrame = to_arrow(batch).to_pandas()
     return frame
 

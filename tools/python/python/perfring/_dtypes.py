@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._errors import BadType
 from ._native import RecordType
+from ._optional import need
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,6 +73,7 @@ def _dtype(kind: RecordType) -> "np.dtype[Any]":
             f"records of {kind.name} are {kind.encoding}: their parts have no fixed places, so "
             "they make no array; use record.value"
         )
+    need("numpy")
     try:
         return _of_text(kind._known)
     except (ValueError, TypeError, OverflowError) as error:
@@ -224,6 +226,7 @@ def layout_of(dtype: Any) -> dict[str, Any]:
     Raises:
         BadType: A field has no place in a record; the text says what to use.
     """
+    need("numpy")
     import numpy as np
 
     dtype = np.dtype(dtype)
