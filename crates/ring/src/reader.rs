@@ -200,28 +200,36 @@ impl Reader {
     /// # Errors
     /// [`Corrupt`], again and again at the same position.
     pub fn next(&mut self, ring: Ring<'_>) -> Result<(Option<Found>, bool), Corrupt> {
-        let due = if self.cursor == self.head {
-            self.look(ring)?
-        } else {
-            self.cursor - self.released >= self.interval
-        };
-        let stepped = step(ring, self.timed, self.cursor, self.head)?;
-        // After the last error, which would lose the wake that is owed.
-        let owed = due && self.release(ring);
-        match stepped {
-            Some((found, after)) => {
-                let count = match found {
-                    Found::Record(frame) => Count { records: 1, bytes: frame.size },
-                    Found::Lost(_) => Count::default(),
-                };
-                self.pass(after, count);
-                Ok((Some(found), owed))
-            }
-            None => {
-                self.pass(self.head, Count::default());
-                Ok((None, owed))
+        // What was known of may end in holes: then there is another look before it is said that
+        // there is nothing.
+        if self.cursor != self.head {
+            let due = self.cursor - self.released >= self.interval;
+            let stepped = step(ring, self.timed, self.cursor, self.head)?;
+            // After the last error, which would lose the wake that is owed.
+            let owed = due && self.release(ring);
+            let found = self.stepped(stepped);
+            if found.is_some() || owed {
+                return Ok((found, owed));
             }
         }
+        let due = self.look(ring)?;
+        let stepped = step(ring, self.timed, self.cursor, self.head)?;
+        let owed = due && self.release(ring); // as above
+        Ok((self.stepped(stepped), owed))
+    }
+
+    /// Passes what a step came to.
+    fn stepped(&mut self, stepped: Option<(Found, u64)>) -> Option<Found> {
+        let Some((found, after)) = stepped else {
+            self.pass(self.head, Count::default());
+            return None;
+        };
+        let count = match found {
+            Found::Record(frame) => Count { records: 1, bytes: frame.size },
+            Found::Lost(_) => Count::default(),
+        };
+        self.pass(after, count);
+        Some(found)
     }
 
     /// What most calls of [`Reader::next`] come to: a record that is known of, and nothing to

@@ -272,7 +272,8 @@ impl MappedReader {
         }
     }
 
-    /// The first part of [`MappedReader::sleep`]; the second is [`Sleeper::sleep`], and the third
+    /// The first part of [`MappedReader::sleep`]; the second is
+    /// [`Sleeper::sleep`](crate::Sleeper::sleep), and the third
     /// [`MappedReader::end_sleep`]. `None` if there is something to read.
     pub fn prepare_sleep(&mut self, at: WakeAt) -> Option<Ticket> {
         self.release();

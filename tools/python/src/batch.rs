@@ -34,7 +34,7 @@ enum Store {
     /// Copies, one after the other.
     Own(Vec<u8>),
     /// In the ring: its bytes from the first record's header on, and what keeps them.
-    Ring { bytes: Pinned, _cell: Arc<Cell> },
+    Ring { bytes: Pinned, cell: Arc<Cell> },
 }
 
 /// A batch's content.
@@ -50,6 +50,14 @@ pub(crate) struct Data {
 impl Data {
     fn len(&self) -> usize {
         self.runs.last().map_or(0, |run| run.first + run.count)
+    }
+
+    /// Refuses in a forked child what stands in the ring.
+    pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
+        match &self.store {
+            Store::Own(_) => Ok(()),
+            Store::Ring { cell, .. } => cell.check(py),
+        }
     }
 
     /// The bytes of a range that a record has.
@@ -163,8 +171,9 @@ impl Batch {
 
     /// The ring's bytes that a pinned batch has, headers and all; `_runs` says where payloads are.
     #[getter]
-    fn _span(slf: &Bound<'_, Self>) -> Span {
-        Span { batch: slf.clone().unbind() }
+    fn _span(slf: &Bound<'_, Self>) -> PyResult<Span> {
+        slf.get().data.check(slf.py())?;
+        Ok(Span { batch: slf.clone().unbind() })
     }
 
     /// Whether the records stand in the ring, and keep their space.

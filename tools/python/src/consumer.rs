@@ -9,6 +9,7 @@ use crate::types::TypeTable;
 use crate::wait::Timeout;
 use perfring_consumer::{Count, Pace, Saved, Start};
 use pyo3::exceptions::PyValueError;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::sync::Arc;
@@ -71,7 +72,7 @@ macro_rules! reading {
             #[pyo3(signature = (timeout=Timeout::NEVER))]
             #[pyo3(text_signature = "($self, timeout=None)")]
             fn wait(&self, py: Python<'_>, timeout: Timeout) -> PyResult<bool> {
-                self.reader.wait(py, timeout)
+                self.reader.wait(py, timeout.begin())
             }
 
             /// Iterate over items as they come.
@@ -319,6 +320,10 @@ pub(crate) struct Items {
 
 #[pymethods]
 impl Items {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self._of)
+    }
+
     fn __iter__(slf: Py<Self>) -> Py<Self> {
         slf
     }

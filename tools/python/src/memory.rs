@@ -19,8 +19,7 @@ use perfring_producer::{
     Count, Producer, RecordType, Refused, Reservation, ReserveError, SharedProducer,
     SharedReservation,
 };
-use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use pyo3::{PyClass, ffi};
@@ -40,27 +39,81 @@ pub(crate) fn with_buffer<R>(
         let bytes = bytes.as_bytes();
         return f(bytes, bytes.len());
     }
-    let buffer = PyUntypedBuffer::get(given)?;
-    if !buffer.is_c_contiguous() {
-        return Err(PyBufferError::new_err(
-            "the bytes don't stand one after the other: give a contiguous buffer, such as \
-             numpy.ascontiguousarray makes",
+    refuse_objects(given)?;
+    let buffer = Buffer::get(given)?;
+    let (bytes, items) = buffer.bytes();
+    f(bytes, items)
+}
+
+/// What is behind the pointers of an array of objects is of no use to any other process.
+fn refuse_objects(given: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = given.py();
+    if let Some(dtype) = given.getattr_opt(pyo3::intern!(py, "dtype"))?
+        && let Some(objects) = dtype.getattr_opt(pyo3::intern!(py, "hasobject"))?
+        && objects.is_truthy()?
+    {
+        return Err(PyTypeError::new_err(
+            "an array of Python objects holds pointers, which no reader can use: give it a dtype of \
+             numbers or bytes",
         ));
     }
-    let items = buffer.shape().first().copied().unwrap_or(1);
-    let len = buffer.len_bytes();
-    let bytes = if len == 0 {
-        &[] // the pointer may be null
-    } else {
-        // SAFETY: the exporter keeps so many bytes there until the buffer is given back, after the
-        // call of `f`; contiguous, as checked. Python code that writes them at this moment, in a
-        // thread of its own without the interpreter's lock, races with this read as it does with
-        // any other reader of that object; what `f` does with the bytes is to copy them.
-        unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast::<u8>(), len) }
-    };
-    let done = f(bytes, items);
-    buffer.release(given.py());
-    done
+    Ok(())
+}
+
+/// The contiguous bytes of an object, until they are given back.
+struct Buffer {
+    view: Box<ffi::Py_buffer>,
+}
+
+impl Buffer {
+    fn get(given: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let mut view = Box::new(ffi::Py_buffer::new());
+        // SAFETY: the interpreter is attached, and fills `view` or leaves it; its place in memory
+        // stays, as some exporters ask.
+        let got = unsafe { ffi::PyObject_GetBuffer(given.as_ptr(), &mut *view, ffi::PyBUF_ND) };
+        if got != 0 {
+            let error = PyErr::fetch(given.py());
+            if error.is_instance_of::<PyBufferError>(given.py()) {
+                return Err(PyBufferError::new_err(format!(
+                    "{}: give a contiguous buffer, such as numpy.ascontiguousarray makes",
+                    error.value(given.py())
+                )));
+            }
+            return Err(error);
+        }
+        Ok(Buffer { view })
+    }
+
+    /// The bytes, and the number of items of the first dimension: 1 if it has none.
+    fn bytes(&self) -> (&[u8], usize) {
+        let view = &*self.view;
+        let len = view.len.max(0) as usize;
+        let bytes = if len == 0 || view.buf.is_null() {
+            &[]
+        } else {
+            // SAFETY: the exporter keeps so many bytes there until the buffer is given back, which
+            // is when `self` is dropped. Asked for without strides, they are contiguous. Python code
+            // that writes them at this moment, in a thread of its own without the interpreter's
+            // lock, races with this read as it does with any other reader of that object; what is
+            // done with the bytes is to copy them.
+            unsafe { std::slice::from_raw_parts(view.buf.cast::<u8>(), len) }
+        };
+        let items = if view.ndim < 1 || view.shape.is_null() {
+            1
+        } else {
+            // SAFETY: `ndim` numbers stand there, and it is at least one.
+            unsafe { *view.shape }.max(0) as usize
+        };
+        (bytes, items)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: `view` was filled by `PyObject_GetBuffer`; this lives only in a call from Python,
+        // which has the interpreter, and what is done inside gives that away for a while at most.
+        unsafe { ffi::PyBuffer_Release(&mut *self.view) };
+    }
 }
 
 /// Bytes that stand still, somewhere in a ring's mapping.
@@ -428,7 +481,7 @@ unsafe fn fill<T: PyClass>(
 pub(crate) fn still_open(py: Python<'_>, _: StillOpen) -> PyErr {
     errors::named(
         py,
-        "PerfringError",
+        "Busy",
         "a reservation of this producer is open, or a view of one is still there: end it first, \
          and let go of its views",
     )

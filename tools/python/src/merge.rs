@@ -9,6 +9,7 @@ use crate::record::{Lost, Record};
 use crate::wait::{self, Timeout};
 use perfring_consumer::Start;
 use pyo3::exceptions::PyValueError;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyList};
@@ -120,20 +121,25 @@ impl Merge {
         Ok(self.rings.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Does something with the rings. What goes wrong becomes an exception when others can have them
+    /// again: to make one runs Python code, which may want them.
+    fn with<R>(&self, py: Python<'_>, f: impl FnOnce(&mut Rings) -> R) -> PyResult<R> {
+        let done = self.lock(py)?.as_mut().map(f);
+        done.ok_or_else(|| self.closed(py))
+    }
+
     fn closed(&self, py: Python<'_>) -> PyErr {
         errors::named(py, "Closed", format!("the merge of {} was closed", self.dir.display()))
     }
 
     fn next<'py>(&self, py: Python<'py>, timeout: Timeout) -> PyResult<Option<Bound<'py, Merged>>> {
-        let got = {
-            let mut rings = self.lock(py)?;
-            let rings = rings.as_mut().ok_or_else(|| self.closed(py))?;
+        let got = self.with(py, |rings| {
             rings.release();
             if rings.is_due() {
                 py.detach(|| rings.follow());
             }
             rings.take()
-        };
+        })?;
         let got = match got {
             None if !timeout.is_now() => self.wait_for(py, timeout, Rings::wait)?,
             got => got,
@@ -149,7 +155,7 @@ impl Merge {
         mut attempt: impl FnMut(&mut Rings, Duration) -> Option<T> + Send,
     ) -> PyResult<Option<T>> {
         self.process.check(py)?;
-        let got = wait::slices(py, timeout, |slice| {
+        let got = wait::slices(py, timeout.begin(), |slice| {
             let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
             match rings.as_mut() {
                 Some(rings) => attempt(rings, slice.min(TURN)).map(Some),
@@ -225,10 +231,8 @@ impl Merge {
         }
         let Some(first) = self.next(py, timeout)? else { return Ok(items) };
         items.append(first)?;
-        let mut rings = self.lock(py)?;
-        let rings = rings.as_mut().ok_or_else(|| self.closed(py))?;
         while items.len() < max
-            && let Some(got) = rings.take()
+            && let Some(got) = self.with(py, Rings::take)?
         {
             items.append(give(py, got)?)?;
         }
@@ -255,16 +259,14 @@ impl Merge {
     /// The names of the rings that are read now.
     #[getter]
     fn rings(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        let rings = self.lock(py)?;
-        Ok(rings.as_ref().ok_or_else(|| self.closed(py))?.names())
+        self.with(py, |rings| rings.names())
     }
 
     /// What it did so far: ``late`` and ``late_most_ns`` of records that came too late for their
     /// place, ``looks`` at rings, and how often it ``hurried``, as a ring was half full.
     #[getter]
     fn figures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, pyo3::types::PyDict>> {
-        let rings = self.lock(py)?;
-        let figures = rings.as_ref().ok_or_else(|| self.closed(py))?.figures();
+        let figures = self.with(py, |rings| rings.figures())?;
         let dict = pyo3::types::PyDict::new(py);
         dict.set_item("late", figures.late)?;
         dict.set_item("late_most_ns", figures.late_most)?;
@@ -342,6 +344,10 @@ pub(crate) struct MergeItems {
 
 #[pymethods]
 impl MergeItems {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.merge)
+    }
+
     fn __iter__(slf: Py<Self>) -> Py<Self> {
         slf
     }

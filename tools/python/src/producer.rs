@@ -106,11 +106,9 @@ impl Producer {
         timeout: Timeout,
     ) -> PyResult<bool> {
         let shared = &self.shared;
-        if let Some((kind, packed)) = types::object(data)? {
-            return self.publish(py, &packed, kind, timeout);
-        }
-        memory::with_buffer(data, |bytes, _| {
-            let kind = shared.kind(py, r#type, bytes.len())?;
+        let (kind, data) = types::object(data)?.unwrap_or((r#type, data.clone()));
+        memory::with_buffer(&data, |bytes, _| {
+            let kind = shared.kind(py, kind, bytes.len())?;
             shared.publish(py, kind, bytes, timeout)
         })
     }
@@ -144,10 +142,14 @@ impl Producer {
         timeout: Timeout,
     ) -> PyResult<usize> {
         memory::with_buffer(array, |bytes, rows| {
+            if rows == 0 {
+                return Ok(0);
+            }
             let row = bytes.len().checked_div(rows).unwrap_or(0);
             let kind = self.shared.kind(py, r#type, row)?;
             let rows = Rows { kind, bytes, rows, row };
-            self.shared.publish_all(py, &rows, timeout)
+            let (sent, done) = self.shared.publish_all(py, &rows, timeout);
+            done.map(|()| sent.published)
         })
     }
 
@@ -167,7 +169,7 @@ impl Producer {
     ///     BadType: The table is full, or has another type by this number.
     fn register(&self, py: Python<'_>, what: &Bound<'_, PyAny>) -> PyResult<Py<types::RecordType>> {
         let kind = types::type_of(what)?;
-        self.shared.register(py, kind.get())?;
+        self.shared.register(py, kind.get(), None)?;
         Ok(kind.unbind())
     }
 

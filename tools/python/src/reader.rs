@@ -25,6 +25,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 mod waiting;
 
+/// The most bytes that a batch is made for before it is known how many come: a ring may lie.
+const GUESS: u64 = 1 << 20;
+
 /// What is read from.
 pub(crate) enum Source {
     Consumer(Consumer),
@@ -68,6 +71,13 @@ impl Source {
         }
     }
 
+    fn has_more_types(&self, than: &Types) -> bool {
+        match self {
+            Source::Consumer(consumer) => consumer.has_more_types(than),
+            Source::Observer(observer) => observer.has_more_types(than),
+        }
+    }
+
     pub(crate) fn anchors(&self) -> Anchors {
         match self {
             Source::Consumer(consumer) => consumer.anchors(),
@@ -94,7 +104,8 @@ pub(crate) struct Reader {
     process: Process,
     home: Home,
     layout: Layout,
-    table: Mutex<Arc<TypeTable>>,
+    /// What the ring's table said last.
+    table: Mutex<(Arc<Types>, Arc<TypeTable>)>,
     /// What the ring said last, once the source is gone.
     last: Mutex<Option<(Types, Anchors)>>,
     /// What sleeps for a consumer, once one has waited; and how many threads do.
@@ -152,6 +163,11 @@ impl Reader {
             sleeper: Mutex::default(),
             sleeping: AtomicUsize::new(0),
         })
+    }
+
+    /// Refuses in a forked child, where the ring's memory is zeros.
+    pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
+        self.process.check(py)
     }
 
     pub(crate) fn home(&self) -> &Home {
@@ -248,6 +264,10 @@ impl Reader {
 
     fn settle_locked(&self, source: &mut Option<Source>) {
         self.unsettled.store(false, Ordering::Release);
+        if self.is_closed() {
+            self.leave_copies(); // only what somebody has a view of stays in the ring
+            self.unsettled.store(false, Ordering::Release);
+        }
         let mut entries = self.entries();
         let mut free = None;
         while let Some(entry) = entries.front()
@@ -275,7 +295,36 @@ impl Reader {
             Source::Consumer(consumer) if entries.is_empty() && cell.strong_count() == 0 => {
                 consumer.release_to(&mark);
             }
+            // Nothing was passed since.
+            _ if cell.strong_count() == 0
+                && entries.back().is_some_and(|last| last.mark.pos == mark.pos) => {}
             _ => entries.push_back(Entry { mark, cell }),
+        }
+    }
+
+    /// Makes copies of pinned records that nobody has a view of. Returns whether there were any: then
+    /// `settle` has something to do.
+    fn leave_copies(&self) -> bool {
+        let mut cells = Vec::new(); // dropped after the entries' lock
+        for entry in self.entries().iter_mut() {
+            if let Some(cell) = entry.cell.upgrade() {
+                if cell.leave() {
+                    entry.cell = Weak::new();
+                }
+                cells.push(cell);
+            }
+        }
+        !cells.is_empty()
+    }
+
+    /// When there is nothing to read: what was passed goes back to the producer, which may wait for the
+    /// space while this waits for it. Holes do, and records that nobody has a view of.
+    fn make_room(&self, source: &mut Source) {
+        if self.pins {
+            self.pass(source, Weak::new());
+            if self.leave_copies() {
+                self.unsettled.store(true, Ordering::Release); // at the end of this turn
+            }
         }
     }
 
@@ -287,7 +336,10 @@ impl Reader {
         // Only what is no container is made of Python's objects here, so that no collector runs.
         let next = self.with_source(py, |source| {
             Ok(match source.read()? {
-                None => None,
+                None => {
+                    self.make_room(source);
+                    None
+                }
                 Some(Item::Lost(lost)) => {
                     if self.pins {
                         self.pass(source, Weak::new());
@@ -324,13 +376,19 @@ impl Reader {
         py: Python<'py>,
         timeout: Timeout,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        loop {
+        let next = self.next(py)?;
+        if next.is_some() || timeout.is_now() {
+            return Ok(next);
+        }
+        let until = timeout.begin();
+        // After a wait that was not in vain, somebody else may have been quicker.
+        while self.wait(py, until)? {
             let next = self.next(py)?;
-            // After a wait that was not in vain, somebody else may have been quicker.
-            if next.is_some() || timeout.is_now() || !self.wait(py, timeout)? {
+            if next.is_some() || until.is_over() {
                 return Ok(next);
             }
         }
+        Ok(None)
     }
 
     /// Copies of what is there, at most `max` records.
@@ -340,21 +398,20 @@ impl Reader {
         max: Option<usize>,
         timeout: Timeout,
     ) -> PyResult<Batch> {
-        let max = max.unwrap_or(usize::MAX);
+        let (max, until) = (max.unwrap_or(usize::MAX), timeout.begin());
         loop {
             let batch = self.with_source(py, |source| {
                 let unread = source.fill().unread;
-                let end = source.mark().pos + unread;
-                let guess = (unread as usize).min(max.saturating_mul(64));
+                let end = source.mark().pos.saturating_add(unread);
+                let guess = unread.min(GUESS) as usize;
+                let guess = guess.min(max.saturating_mul(64));
                 let mut batch = Builder::copies(guess, self.layout.time);
                 let done = collect(source, &mut batch, max, end);
-                if self.pins {
-                    self.pass(source, Weak::new());
-                }
+                self.passed(source, &batch);
                 good(done, batch.is_empty())?;
                 Ok(batch)
             })?;
-            if !batch.is_empty() || timeout.is_now() || !self.wait(py, timeout)? {
+            if !batch.is_empty() || max == 0 || until.is_over() || !self.wait(py, until)? {
                 return Ok(batch.finish(Arc::clone(self) as Arc<dyn Origin>));
             }
         }
@@ -375,24 +432,36 @@ impl Reader {
                  drain()",
             ));
         }
-        let max = max.unwrap_or(usize::MAX);
+        let (max, until) = (max.unwrap_or(usize::MAX), timeout.begin());
         loop {
             let (batch, bytes, cell) = self.with_source(py, |source| {
                 let start = source.mark().pos;
-                let end = start + source.fill().unread;
+                let end = start.saturating_add(source.fill().unread);
                 let header = self.layout.record_size(0) as usize;
                 let mut batch = Builder::in_place(start, header, self.layout.time);
                 let done = collect(source, &mut batch, max, end);
                 let bytes = memory::pinned_span(source, start, self);
                 let cell = Arc::new(Cell::of_batch(Arc::clone(self)));
                 self.pass(source, Arc::downgrade(&cell));
+                if batch.is_empty() {
+                    self.make_room(source);
+                }
                 good(done, batch.is_empty())?;
                 Ok((batch, bytes, cell))
             })?;
-            if !batch.is_empty() || timeout.is_now() || !self.wait(py, timeout)? {
+            if !batch.is_empty() || max == 0 || until.is_over() || !self.wait(py, until)? {
                 let origin = Arc::clone(self) as Arc<dyn Origin>;
                 return Ok(batch.finish_in_place(origin, bytes, cell));
             }
+        }
+    }
+
+    /// After items were taken into a batch, or none were there.
+    fn passed(&self, source: &mut Source, batch: &Builder) {
+        match batch.is_empty() {
+            true => self.make_room(source),
+            false if self.pins => self.pass(source, Weak::new()),
+            false => {}
         }
     }
 
@@ -479,11 +548,21 @@ fn put(item: Option<Item<'_>>, batch: &mut Builder, end: u64) -> bool {
 
 impl Origin for Reader {
     fn table(&self, py: Python<'_>, kind: RecordType) -> PyResult<Arc<TypeTable>> {
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        if table.get(kind).is_none() {
-            *table = self.types(py)?;
+        self.process.check(py)?;
+        // Nobody has this lock and waits for something.
+        let lock = || self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let (types, table) = lock().clone();
+        if table.get(kind).is_some() {
+            return Ok(table);
         }
-        Ok(Arc::clone(&table))
+        let now = |source: &Source| source.has_more_types(&types).then(|| source.types());
+        let Some(types) = self.ask(py, now, |(last, _)| (*last != *types).then(|| last.clone()))?
+        else {
+            return Ok(table); // it has no such type
+        };
+        let table = Arc::new(TypeTable::from_words(types.words()));
+        *lock() = (Arc::new(types), Arc::clone(&table));
+        Ok(table)
     }
 
     fn anchors(&self, py: Python<'_>) -> PyResult<Anchors> {

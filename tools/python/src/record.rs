@@ -57,6 +57,11 @@ impl Cell {
         }
     }
 
+    /// Refuses in a forked child.
+    pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
+        self.reader.check(py)
+    }
+
     /// From now on the bytes stand where they are, as long as this is there.
     pub(crate) fn export(&self) -> (*const u8, usize) {
         match &mut *self.lock() {
@@ -141,19 +146,32 @@ impl Record {
         Record::new(origin, pos, kind, time, Body::Own(bytes))
     }
 
-    pub(crate) fn with<R>(&self, py: Python<'_>, f: impl FnOnce(&[u8]) -> R) -> R {
-        match &self.body {
-            Body::Cell(cell) => cell.with(f),
-            Body::Part(data, range) => f(data.part(range)),
+    /// `f` is not to run Python code.
+    pub(crate) fn with<R>(&self, py: Python<'_>, f: impl FnOnce(&[u8]) -> R) -> PyResult<R> {
+        Ok(match &self.body {
+            Body::Cell(cell) => {
+                cell.check(py)?;
+                cell.with(f)
+            }
+            Body::Part(data, range) => {
+                data.check(py)?;
+                f(data.part(range))
+            }
             Body::Own(bytes) => f(bytes.as_bytes(py)),
-        }
+        })
     }
 
     /// Where the bytes stand, from now on and as long as this is there.
     pub(crate) fn export(&self, py: Python<'_>) -> PyResult<(*const u8, usize)> {
         Ok(match &self.body {
-            Body::Cell(cell) => cell.export(),
-            Body::Part(data, range) => (data.part(range).as_ptr(), range.len()),
+            Body::Cell(cell) => {
+                cell.check(py)?;
+                cell.export()
+            }
+            Body::Part(data, range) => {
+                data.check(py)?;
+                (data.part(range).as_ptr(), range.len())
+            }
             Body::Own(bytes) => (bytes.as_bytes(py).as_ptr(), bytes.as_bytes(py).len()),
         })
     }
@@ -171,19 +189,19 @@ impl Record {
 
 #[pymethods]
 impl Record {
-    fn __len__(&self, py: Python<'_>) -> usize {
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         self.with(py, <[u8]>::len)
     }
 
     /// A copy of the payload.
-    fn tobytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+    fn tobytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         match &self.body {
-            Body::Own(bytes) => bytes.bind(py).clone(),
+            Body::Own(bytes) => Ok(bytes.bind(py).clone()),
             _ => self.with(py, |bytes| PyBytes::new(py, bytes)),
         }
     }
 
-    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+    fn __bytes__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         self.tobytes(py)
     }
 
@@ -216,8 +234,10 @@ impl Record {
         let id = Id::new(self.kind).unwrap_or(Id::BYTES);
         let table = self.origin.table(py, id)?;
         match table.get(id) {
-            Some(kind) => self.with(py, |bytes| types::decode(py, kind, bytes)),
-            None => Ok(self.tobytes(py).into_any().unbind()),
+            // Of a copy: what is decoded is not to change meanwhile, and nothing is locked while
+            // objects are made.
+            Some(kind) => types::decode(py, kind, &self.with(py, <[u8]>::to_vec)?),
+            None => Ok(self.tobytes(py)?.into_any().unbind()),
         }
     }
 
@@ -234,7 +254,7 @@ impl Record {
             None => self.kind.to_string(),
         };
         let time = self.time.map(|time| format!(", time={time}")).unwrap_or_default();
-        let len = self.__len__(py);
+        let len = self.__len__(py)?;
         Ok(format!("<perfring.Record type={name}, pos={}{time}, {len} bytes>", self.pos))
     }
 }

@@ -71,8 +71,8 @@ impl Reservation {
     /// The space, to be written.
     #[getter]
     fn view(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let open = self.open();
-        open.as_ref().map(|views| views.view.clone_ref(py)).ok_or_else(|| Self::ended(py))
+        let view = self.open().as_ref().map(|views| views.view.clone_ref(py));
+        view.ok_or_else(|| Self::ended(py))
     }
 
     /// Publish the record, or its first ``size`` bytes. The view is of no use afterwards.
@@ -151,6 +151,24 @@ struct Pending {
     lost: usize,
 }
 
+impl Pending {
+    /// The first ones.
+    fn remove(&mut self, count: usize) {
+        let start = count.checked_sub(1).map_or(0, |last| self.ends[last].1);
+        self.bytes.drain(..start);
+        self.ends.drain(..count);
+        for (_, end) in &mut self.ends {
+            *end -= start;
+        }
+    }
+
+    fn append(&mut self, other: &Pending) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&other.bytes);
+        self.ends.extend(other.ends.iter().map(|(kind, end)| (*kind, start + end)));
+    }
+}
+
 impl Records for Pending {
     fn len(&self) -> usize {
         self.ends.len()
@@ -184,11 +202,9 @@ impl ProducerBatch {
         text_signature = "($self, data, type=4096)"
     )]
     fn publish(&self, py: Python<'_>, data: &Bound<'_, PyAny>, r#type: Kind<'_>) -> PyResult<()> {
-        if let Some((kind, packed)) = types::object(data)? {
-            return self.publish(py, &packed, kind);
-        }
-        memory::with_buffer(data, |bytes, _| {
-            let kind = self.owner.kind(py, r#type, bytes.len())?;
+        let (kind, data) = types::object(data)?.unwrap_or((r#type, data.clone()));
+        memory::with_buffer(&data, |bytes, _| {
+            let kind = self.owner.kind(py, kind, bytes.len())?;
             let max = self.owner.layout().max_len();
             if bytes.len() > max {
                 let error = perfring_producer::ReserveError::TooLarge { len: bytes.len(), max };
@@ -204,12 +220,25 @@ impl ProducerBatch {
 
     /// Publish what there is, and begin anew. Returns how many there was room for.
     fn flush(&self, py: Python<'_>) -> PyResult<usize> {
-        let pending = std::mem::take(&mut *self.records());
-        let published = self.owner.publish_all(py, &pending, self.timeout)?;
+        let mut pending = {
+            let mut records = self.records();
+            let (bytes, ends) =
+                (std::mem::take(&mut records.bytes), std::mem::take(&mut records.ends));
+            Pending { bytes, ends, ..Pending::default() }
+        };
+        let (sent, done) = self.owner.publish_all(py, &pending, self.timeout);
         let mut records = self.records();
-        records.published += pending.published + published;
-        records.lost += pending.lost + pending.ends.len() - published;
-        Ok(published)
+        records.published += sent.published;
+        records.lost += sent.offered - sent.published;
+        if done.is_err() {
+            // What was not offered is still to come, before what was added since.
+            pending.remove(sent.offered);
+            pending.append(&records);
+            records.bytes = pending.bytes;
+            records.ends = pending.ends;
+        }
+        drop(records);
+        done.map(|()| sent.published)
     }
 
     /// How many were published up to now.

@@ -7,12 +7,13 @@ use crate::memory::{self, Held, Space, StillOpen, Use};
 use crate::producer::program;
 use crate::sender::many::{many, one};
 use crate::types;
-use crate::wait::{self, Timeout};
+use crate::wait::{self, Timeout, Until};
 use perfring_consumer::{Observer, Start};
 use perfring_producer::{Count, Home, Layout, Producers, RecordType, Refused, ReserveError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use pyo3::types::PyType;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 mod many;
@@ -25,10 +26,69 @@ pub(crate) struct Shared {
     layout: Layout,
     /// Types that this producer has put into the ring's table.
     known: Mutex<Vec<Known>>,
+    /// Reservations whose space has gone, and that are still to end.
+    gone: Mutex<Vec<u64>>,
 }
 
-/// A type, and how many bytes each record of it has, if that is the same for all.
-type Known = (RecordType, Option<u32>);
+/// A type that the ring's table has.
+struct Known {
+    id: RecordType,
+    layout: u64,
+    class: Option<Py<PyType>>,
+    /// How many bytes each record of it has, if that is the same for all.
+    size: Option<u32>,
+}
+
+impl Known {
+    /// Whether it is what this means: a class, or a `RecordType`.
+    fn is(&self, of: &Bound<'_, PyAny>) -> bool {
+        match of.cast::<types::RecordType>() {
+            Ok(of) => (self.id, self.layout) == (of.get().number(), of.get().layout_hash()),
+            Err(_) => self.class.as_ref().is_some_and(|class| class.is(of)),
+        }
+    }
+}
+
+/// A turn at the producer, by one thread.
+struct Turn<'a> {
+    shared: &'a Shared,
+    state: Option<MutexGuard<'a, State>>,
+}
+
+impl Turn<'_> {
+    /// `None` if it was closed.
+    fn usable(&mut self) -> Option<&mut Held> {
+        self.state.as_mut()?.usable()
+    }
+
+    fn is_closing(&self) -> bool {
+        self.state.as_ref().is_some_and(|state| state.closing)
+    }
+
+    /// Ends a reservation, whether it was closed or not.
+    fn end(&mut self, id: u64, commit: Option<usize>) {
+        if let Some(state) = &mut self.state {
+            if let Some(held) = &mut state.held {
+                held.end(id, commit);
+            }
+            state.settle();
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some(state) = &mut self.state {
+            state.closing = true;
+            state.settle();
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        drop(self.state.take());
+        self.shared.settle(); // what others left to this thread
+    }
+}
 
 struct State {
     /// `None` once it is closed and nothing is open.
@@ -42,8 +102,19 @@ pub(crate) trait Records {
     fn get(&self, nth: usize) -> (RecordType, &[u8]);
 }
 
+/// How many of several records were dealt with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sent {
+    /// Published, or refused and counted.
+    pub(crate) offered: usize,
+    pub(crate) published: usize,
+}
+
 /// What comes of an attempt that may wait for room: `None` if there was none.
 type Tried<T> = Result<Result<Option<T>, ReserveError>, StillOpen>;
+
+/// How often a thread looks whether another one's reservation has ended.
+const NAP: Duration = Duration::from_millis(1);
 
 /// For how long a thread that waits keeps others from the producer.
 const TURN: Duration = Duration::from_millis(20);
@@ -57,6 +128,7 @@ impl Shared {
             home,
             layout,
             known: Mutex::default(),
+            gone: Mutex::default(),
         })
     }
 
@@ -84,14 +156,39 @@ impl Shared {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// For a thread without the interpreter's lock.
+    fn lock(&self) -> Turn<'_> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Turn { shared: self, state: Some(state) }
     }
 
     /// For a thread with the interpreter's lock.
-    fn take(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, State>> {
+    fn take(&self, py: Python<'_>) -> PyResult<Turn<'_>> {
         self.process.check(py)?;
-        Ok(self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner))
+        let state = self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+        Ok(Turn { shared: self, state: Some(state) })
+    }
+
+    fn gone(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.gone.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends reservations whose space has gone; or leaves that to the thread that has the state. With
+    /// the interpreter's lock nobody waits for a state whose owner may wait for that lock.
+    fn settle(&self) {
+        while !self.gone().is_empty() {
+            let mut state = match self.state.try_lock() {
+                Ok(state) => state,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
+            };
+            for id in std::mem::take(&mut *self.gone()) {
+                if let Some(held) = &mut state.held {
+                    held.end(id, None);
+                }
+            }
+            state.settle();
+        }
     }
 
     /// Does something with the producer, while nothing of an exclusive one is open.
@@ -127,10 +224,13 @@ impl Shared {
     /// than a number.
     pub(crate) fn kind(&self, py: Python<'_>, kind: Kind<'_>, len: usize) -> PyResult<RecordType> {
         let Kind(kind, Some(of)) = kind else { return Ok(kind.0) };
-        let known = self.known().iter().find(|(id, _)| *id == kind).copied();
-        let (_, size) = match known {
-            Some(known) => known,
-            None => self.register(py, types::type_of(&of)?.get())?,
+        let known = self.known().iter().find(|known| known.is(&of)).map(|known| known.size);
+        let size = match known {
+            Some(size) => size,
+            None => {
+                let class = of.cast::<PyType>().ok().cloned();
+                self.register(py, types::type_of(&of)?.get(), class)?
+            }
         };
         match size {
             Some(size) if size as usize != len => Err(errors::named(
@@ -147,7 +247,14 @@ impl Shared {
     }
 
     /// Puts a type into the ring's table, unless it is there.
-    pub(crate) fn register(&self, py: Python<'_>, kind: &types::RecordType) -> PyResult<Known> {
+    /// Returns the size of its records, if they all have the same. `class` is the Python class that
+    /// is meant by it, to be known at once the next time.
+    pub(crate) fn register(
+        &self,
+        py: Python<'_>,
+        kind: &types::RecordType,
+        class: Option<Bound<'_, PyType>>,
+    ) -> PyResult<Option<u32>> {
         if let Some(entry) = kind.entry() {
             let done = self.with(py, |producer| match producer {
                 Use::One(producer) => producer.register_entry(&entry),
@@ -155,9 +262,13 @@ impl Shared {
             })?;
             done.map_err(|error| errors::reserve(py, error))?;
         }
-        let known = (kind.number(), kind.fixed_size());
-        self.known().push(known);
-        Ok(known)
+        let (id, layout, size) = (kind.number(), kind.layout_hash(), kind.fixed_size());
+        let class = class.map(Bound::unbind);
+        let mut all = self.known();
+        if class.is_some() || !all.iter().any(|of| (of.id, of.layout) == (id, layout)) {
+            all.push(Known { id, layout, size, class });
+        }
+        Ok(size)
     }
 
     /// Publishes one record. Returns whether there was room for it in time.
@@ -190,15 +301,16 @@ impl Shared {
     ) -> PyResult<bool> {
         // Others may change what was given while this waits without the interpreter's lock.
         let bytes: Box<[u8]> = bytes.into();
-        let done =
-            self.in_time(py, timeout, |held, slice| held.publish_in_time(kind, &bytes, slice))?;
+        let done = self.in_time(py, timeout.begin(), |held, slice| {
+            held.publish_in_time(kind, &bytes, slice)
+        })?;
         Ok(done.is_some())
     }
 
     /// Publishes one record if there is room, as there mostly is: then nobody looks at a clock or
     /// gives the interpreter's lock away. If there is none, nothing is counted.
     fn offer(&self, py: Python<'_>, kind: RecordType, bytes: &[u8]) -> PyResult<bool> {
-        let done = self.with(py, |producer| match producer {
+        let offer = |producer: Use<'_>| match producer {
             Use::One(producer) => {
                 let mut batch = producer.batch();
                 let done = batch.offer(kind, bytes);
@@ -213,23 +325,46 @@ impl Shared {
                     true
                 }))
             }
-        })?;
-        done.map_err(|error| errors::reserve(py, error))
+        };
+        let done = self.take(py)?.usable().map(|held| held.producer().map(offer));
+        match done {
+            Some(Ok(done)) => done.map_err(|error| errors::reserve(py, error)),
+            Some(Err(StillOpen)) => Ok(false), // it is waited for
+            None => Err(self.closed(py)),
+        }
+    }
+
+    /// Waits for an exclusive producer's open reservation, of another thread, to end.
+    fn wait_to_end(&self, py: Python<'_>, timeout: Timeout) -> PyResult<()> {
+        let ended = |held: &mut Held, _| held.producer().map(|_| Ok(Some(())));
+        let now = self.take(py)?.usable().is_some_and(|held| ended(held, ()).is_ok());
+        if !now {
+            self.in_time(py, timeout.begin(), |held, _| ended(held, ()))?;
+        }
+        Ok(())
     }
 
     /// Tries again and again, each time for a while, without the interpreter's lock.
     fn in_time<T: Send>(
         &self,
         py: Python<'_>,
-        timeout: Timeout,
+        until: Until,
         mut attempt: impl FnMut(&mut Held, Duration) -> Tried<T> + Send,
     ) -> PyResult<Option<T>> {
         self.process.check(py)?;
-        let tried = wait::slices(py, timeout, |slice| {
-            let mut state = self.lock();
-            let Some(held) = state.usable() else { return Some(None) };
-            match attempt(held, slice.min(TURN)) {
+        let tried = wait::slices(py, until, |slice| {
+            let tried = {
+                let mut turn = self.lock();
+                let Some(held) = turn.usable() else { return Some(None) };
+                attempt(held, slice.min(TURN))
+            };
+            match tried {
                 Ok(Ok(None)) => None,
+                // Another thread has a reservation open, and is about to end it.
+                Err(StillOpen) if !slice.is_zero() => {
+                    std::thread::sleep(slice.min(NAP));
+                    None
+                }
                 tried => Some(Some(tried)),
             }
         })?;
@@ -260,7 +395,7 @@ impl Shared {
             true => None,
             false => {
                 let attempt = |held: &mut Held, slice| held.reserve(kind, size, Some(slice));
-                self.in_time(py, timeout, attempt)?
+                self.in_time(py, timeout.begin(), attempt)?
             }
         };
         let opened = self.take(py)?.usable().map(|held| {
@@ -282,52 +417,53 @@ impl Shared {
         opened.ok_or_else(|| errors::reserve(py, ReserveError::Full))
     }
 
-    /// Publishes many, as batches; returns how many of them there was room for in time.
+    /// Publishes many, as batches. How far it came is told also when it fails.
     pub(crate) fn publish_all(
         &self,
         py: Python<'_>,
         records: &impl Records,
         timeout: Timeout,
-    ) -> PyResult<usize> {
-        let (mut next, mut published) = (0, 0);
-        while next < records.len() {
-            let (from, waits) = (next, !timeout.is_now());
-            let done = self.with(py, |producer| match producer {
-                Use::One(producer) => one(producer, records, &mut next, &mut published, waits),
-                Use::Many(producer) => {
-                    many(producer, &self.layout, records, &mut next, &mut published, waits)
-                }
-            })?;
-            done.map_err(|error| errors::reserve(py, error))?;
-            if next == from {
-                // The ring is full: the next record waits, and if it is in vain, the rest goes
-                // the way of records that wait for nobody.
-                let (kind, bytes) = records.get(next);
-                if !self.publish(py, kind, bytes, timeout)? {
-                    return Ok(published + self.publish_rest(py, records, next + 1)?);
-                }
-                (next, published) = (next + 1, published + 1);
-            }
-        }
-        Ok(published)
+    ) -> (Sent, PyResult<()>) {
+        let mut sent = Sent::default();
+        let done = self.publish_from(py, records, timeout, &mut sent);
+        (sent, done)
     }
 
-    fn publish_rest(&self, py: Python<'_>, records: &impl Records, from: usize) -> PyResult<usize> {
-        let mut published = 0;
-        for nth in from..records.len() {
-            let (kind, bytes) = records.get(nth);
-            published += usize::from(self.publish(py, kind, bytes, Timeout::NOW)?);
+    fn publish_from(
+        &self,
+        py: Python<'_>,
+        records: &impl Records,
+        mut timeout: Timeout,
+        sent: &mut Sent,
+    ) -> PyResult<()> {
+        while sent.offered < records.len() {
+            let (from, waits) = (sent.offered, !timeout.is_now());
+            if waits {
+                self.wait_to_end(py, timeout)?;
+            }
+            let done = self.with(py, |producer| match producer {
+                Use::One(producer) => one(producer, records, sent, waits),
+                Use::Many(producer) => many(producer, &self.layout, records, sent, waits),
+            })?;
+            done.map_err(|error| errors::reserve(py, error))?;
+            if sent.offered == from {
+                // The ring is full: the next record waits, and if that is in vain, the rest goes
+                // the way of records that wait for nobody.
+                let (kind, bytes) = records.get(from);
+                let published = self.publish(py, kind, bytes, timeout)?;
+                sent.offered += 1;
+                match published {
+                    true => sent.published += 1,
+                    false => timeout = Timeout::NOW,
+                }
+            }
         }
-        Ok(published)
+        Ok(())
     }
 
     /// Ends a reservation whose space nobody sees any more.
     pub(crate) fn end(&self, py: Python<'_>, id: u64, commit: Option<usize>) -> PyResult<()> {
-        let mut state = self.take(py)?;
-        if let Some(held) = &mut state.held {
-            held.end(id, commit);
-        }
-        state.settle();
+        self.take(py)?.end(id, commit);
         Ok(())
     }
 
@@ -336,25 +472,20 @@ impl Shared {
         if !self.process.is_this() {
             return;
         }
-        let mut state = self.lock();
-        if let Some(held) = &mut state.held {
-            held.end(id, None);
-        }
-        state.settle();
+        self.gone().push(id);
+        self.settle();
     }
 
     /// In a forked child it is of no use, which is another thing: what is called says so.
     pub(crate) fn is_closed(&self, py: Python<'_>) -> bool {
-        self.take(py).is_ok_and(|state| state.closing)
+        self.take(py).is_ok_and(|turn| turn.is_closing())
     }
 
     pub(crate) fn close(&self, py: Python<'_>) {
-        if !self.process.is_this() {
-            return;
+        // In a forked child there is nothing to close.
+        if let Ok(mut turn) = self.take(py) {
+            turn.close();
         }
-        let mut state = self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
-        state.closing = true;
-        state.settle();
     }
 }
 

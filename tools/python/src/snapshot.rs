@@ -142,8 +142,14 @@ impl Items {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        match state.0.pop_front() {
+        // Exceptions are made when nothing is locked: that runs Python code.
+        let (next, damage) = {
+            let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let next = state.0.pop_front();
+            let damage = if next.is_none() { state.1.take() } else { None };
+            (next, damage)
+        };
+        match next {
             Some(Ok((pos, kind, time, bytes))) => {
                 let bytes = pyo3::types::PyBytes::new(py, &bytes).unbind();
                 let origin = Arc::clone(&self.origin);
@@ -151,7 +157,7 @@ impl Items {
                 Ok(Some(Bound::new(py, record)?.into_any()))
             }
             Some(Err(lost)) => Ok(Some(Bound::new(py, lost)?.into_any())),
-            None => match state.1.take() {
+            None => match damage {
                 Some(error) => Err(errors::corrupt(py, error)),
                 None => Ok(None),
             },

@@ -55,6 +55,11 @@ impl RecordType {
         (kind.encoding.known() == Some(Encoding::Pod)).then_some(kind.size)
     }
 
+    /// What tells it from another of its number.
+    pub(crate) fn layout_hash(&self) -> u64 {
+        self.written().0
+    }
+
     /// Its number.
     pub(crate) fn number(&self) -> Id {
         self.id

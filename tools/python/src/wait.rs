@@ -17,8 +17,25 @@ impl Timeout {
     /// For ever.
     pub(crate) const NEVER: Timeout = Timeout(None);
 
+    /// From now on.
+    pub(crate) fn begin(self) -> Until {
+        // What cannot be counted is for ever.
+        Until(self.0.and_then(|timeout| Instant::now().checked_add(timeout)))
+    }
+
     pub(crate) fn is_now(self) -> bool {
         self.0 == Some(Duration::ZERO)
+    }
+}
+
+/// When a wait is over; `None`: never.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Until(Option<Instant>);
+
+impl Until {
+    /// Looks at the clock, but for those who never waited.
+    pub(crate) fn is_over(self) -> bool {
+        self.0.is_some_and(|until| Instant::now() >= until)
     }
 }
 
@@ -47,21 +64,21 @@ impl<'py> FromPyObject<'_, 'py> for Timeout {
 /// called without the interpreter's lock; in between, signals are looked at.
 pub(crate) fn slices<T: Send>(
     py: Python<'_>,
-    timeout: Timeout,
+    until: Until,
     mut once: impl FnMut(Duration) -> Option<T> + Send,
 ) -> PyResult<Option<T>> {
-    // What cannot be counted is for ever.
-    let deadline = timeout.0.and_then(|timeout| Instant::now().checked_add(timeout));
     loop {
-        let left = match deadline {
+        // Here, too, as a caller may come again and again.
+        py.check_signals()?;
+        let left = match until.0 {
             Some(deadline) => deadline.saturating_duration_since(Instant::now()),
             None => SLICE,
         };
         if let Some(done) = py.detach(|| once(left.min(SLICE))) {
             return Ok(Some(done));
         }
-        py.check_signals()?;
         if left.is_zero() {
+            py.check_signals()?;
             return Ok(None);
         }
     }

@@ -128,10 +128,12 @@ def _wanted(
                 f"{ours.name} has here: build both from the same definition"
             )
         return ours, ours.dtype, ours.id
-    if isinstance(type, _np().dtype):
-        return None, type, None
     if isinstance(type, builtin_type) and issubclass(type, _np().generic):
-        return None, _np().dtype(type), None
+        return _wanted(batch, runs, _np().dtype(type))
+    if isinstance(type, _np().dtype):
+        if type.hasobject:
+            raise BadType(f"{type} is of Python objects: pointers, which no ring has")
+        return None, type, None
     if isinstance(type, int):
         return _of_number(batch, type)
     raise TypeError(

@@ -153,7 +153,7 @@ impl Builder {
         bytes: Pinned,
         cell: Arc<Cell>,
     ) -> Batch {
-        let store = Store::Ring { bytes, _cell: cell };
+        let store = Store::Ring { bytes, cell };
         Batch::of(origin, store, self.runs, self.last, self.times, self.lost)
     }
 }

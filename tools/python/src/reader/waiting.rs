@@ -3,11 +3,11 @@
 
 use super::{Reader, Source};
 use crate::errors;
-use crate::wait::{self, Timeout};
+use crate::wait::{self, Until};
 use perfring_consumer::{AttachError, Consumer, Sleeper};
 use pyo3::prelude::*;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 /// How long a waiting reader spins before it sleeps; and the longest pause between two looks of an
@@ -27,19 +27,19 @@ impl Source {
 
 impl Reader {
     /// Waits until there may be something to read. A thread that sleeps does not have the source.
-    pub(crate) fn wait(&self, py: Python<'_>, timeout: Timeout) -> PyResult<bool> {
+    pub(crate) fn wait(&self, py: Python<'_>, until: Until) -> PyResult<bool> {
         self.process.check(py)?;
         let mut pause = SPIN;
-        let there = wait::slices(py, timeout, |slice| {
+        let there = wait::slices(py, until, |slice| {
             let (ticket, sleeper) = {
                 let mut turn = self.turn();
                 if turn.source().is_some_and(|source| source.fill().unread > 0) {
                     return Some(Ok(true));
                 }
-                self.make_room(turn.source.as_deref_mut()?);
                 let Some(source) = turn.source() else {
                     return Some(Ok(false)); // closed, also by another thread
                 };
+                self.make_room(source);
                 if source.wait_a_moment(slice) {
                     return Some(Ok(true));
                 }
@@ -49,7 +49,13 @@ impl Reader {
                     Source::Consumer(consumer) => match self.sleeper(consumer) {
                         Err(error) => return Some(Err(error)),
                         Ok(sleeper) => match consumer.prepare_sleep() {
-                            None => return Some(Ok(true)),
+                            None => {
+                                // It was said that nobody sleeps, and another thread may.
+                                if self.sleeping.load(Ordering::Acquire) > 0 {
+                                    sleeper.wake();
+                                }
+                                return Some(Ok(true));
+                            }
                             ticket => {
                                 self.sleeping.fetch_add(1, Ordering::AcqRel);
                                 (ticket, Some(sleeper))
@@ -92,29 +98,5 @@ impl Reader {
         let sleeper = Arc::new(consumer.sleeper()?);
         *kept = Some(Arc::clone(&sleeper));
         Ok(sleeper)
-    }
-
-    /// Before a wait: records that nobody has a view of become copies, as the producer may wait for
-    /// their space while this waits for the producer.
-    fn make_room(&self, source: &mut Option<Source>) {
-        if !self.pins {
-            return;
-        }
-        let mut cells = Vec::new(); // dropped after the entries' lock
-        {
-            let mut entries = self.entries();
-            for entry in entries.iter_mut() {
-                if let Some(cell) = entry.cell.upgrade() {
-                    if cell.leave() {
-                        entry.cell = Weak::new();
-                    }
-                    cells.push(cell);
-                }
-            }
-        }
-        if !cells.is_empty() {
-            drop(cells);
-            self.settle_locked(source);
-        }
     }
 }

@@ -1,22 +1,21 @@
 //! Many records at once: as few stores and locks as they allow.
 
-use super::Records;
+use super::{Records, Sent};
 use perfring_producer::{Layout, Producer, ReserveError, SharedProducer};
 
 /// The most bytes of a shared ring that one batch takes.
 const GROUP_MAX: u64 = 32 << 10;
 
-/// As many records as fit, from `next` on; those that do not are lost, or left to wait for.
+/// As many records as fit, from `sent` on; those that do not are lost, or left to wait for.
 pub(super) fn one(
     producer: &mut Producer,
     records: &impl Records,
-    next: &mut usize,
-    published: &mut usize,
+    sent: &mut Sent,
     waits: bool,
 ) -> Result<(), ReserveError> {
     let mut batch = producer.batch();
-    while *next < records.len() {
-        let (kind, bytes) = records.get(*next);
+    while sent.offered < records.len() {
+        let (kind, bytes) = records.get(sent.offered);
         let done = if waits {
             match batch.offer(kind, bytes)? {
                 true => Ok(()),
@@ -25,9 +24,9 @@ pub(super) fn one(
         } else {
             batch.push(kind, bytes)
         };
-        *next += 1;
+        sent.offered += 1;
         match done {
-            Ok(()) => *published += 1,
+            Ok(()) => sent.published += 1,
             Err(ReserveError::Full) => {}
             Err(error) => return Err(error),
         }
@@ -40,29 +39,28 @@ pub(super) fn many(
     producer: &SharedProducer,
     layout: &Layout,
     records: &impl Records,
-    next: &mut usize,
-    published: &mut usize,
+    sent: &mut Sent,
     waits: bool,
 ) -> Result<(), ReserveError> {
     let most = GROUP_MAX.min(layout.data_size / 8);
-    while *next < records.len() {
-        let (mut end, mut bytes) = (*next, 0);
+    while sent.offered < records.len() {
+        let (mut end, mut bytes) = (sent.offered, 0);
         while end < records.len() {
             let size = layout.record_size(records.get(end).1.len());
-            if end > *next && bytes + size > most {
+            if end > sent.offered && bytes + size > most {
                 break;
             }
             (end, bytes) = (end + 1, bytes + size);
         }
-        if end - *next > 1
+        if end - sent.offered > 1
             && let Some(mut batch) = producer.offer_batch(bytes as usize)?
         {
-            while *next < end {
-                let (kind, bytes) = records.get(*next);
+            while sent.offered < end {
+                let (kind, bytes) = records.get(sent.offered);
                 if !batch.push(kind, bytes) {
                     break;
                 }
-                (*next, *published) = (*next + 1, *published + 1);
+                (sent.offered, sent.published) = (sent.offered + 1, sent.published + 1);
             }
             continue;
         }
@@ -70,11 +68,11 @@ pub(super) fn many(
         if waits {
             return Ok(());
         }
-        for nth in *next..end {
+        for nth in sent.offered..end {
             let (kind, bytes) = records.get(nth);
-            *next = nth + 1;
+            sent.offered = nth + 1;
             match producer.publish(kind, bytes) {
-                Ok(()) => *published += 1,
+                Ok(()) => sent.published += 1,
                 Err(
                     ReserveError::Full
                     | ReserveError::Contended { .. }
