@@ -7,6 +7,7 @@ use perfring_producer::RecordType as Id;
 use pyo3::exceptions::{PyBufferError, PyIndexError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyList, PySlice};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -142,13 +143,22 @@ impl Batch {
         self.data.len()
     }
 
-    fn __getitem__(&self, index: isize) -> PyResult<Record> {
-        let len = self.data.len();
+    /// A record, or of a slice a list of them.
+    fn __getitem__<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let (py, len) = (index.py(), self.data.len());
+        if let Ok(slice) = index.cast::<PySlice>() {
+            let places = slice.indices(len as isize)?;
+            let nths = (0..places.slicelength as isize).map(|n| places.start + n * places.step);
+            let items = nths.filter_map(|nth| self.item(usize::try_from(nth).ok()?));
+            return Ok(PyList::new(py, items.collect::<Vec<_>>())?.into_any());
+        }
+        let index: isize = index.extract()?;
         let nth = if index < 0 { index + len as isize } else { index };
         let item = usize::try_from(nth).ok().and_then(|nth| self.item(nth));
-        item.ok_or_else(|| {
+        let item = item.ok_or_else(|| {
             PyIndexError::new_err(format!("there is no record {index} in a batch of {len}"))
-        })
+        })?;
+        Ok(Bound::new(py, item)?.into_any())
     }
 
     fn __iter__(slf: &Bound<'_, Self>) -> Items {

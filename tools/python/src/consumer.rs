@@ -2,7 +2,7 @@
 
 use crate::batch::Batch;
 use crate::errors;
-use crate::kind::At;
+use crate::kind::{At, shown};
 use crate::producer::program;
 use crate::reader::{Reader, Source};
 use crate::types::TypeTable;
@@ -12,6 +12,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use std::ffi::OsString;
 use std::sync::Arc;
 
 /// The native half of `perfring.Consumer`.
@@ -116,8 +117,8 @@ macro_rules! reading {
 
             /// Where the ring is.
             #[getter]
-            fn path(&self) -> String {
-                self.reader.home().to_string()
+            fn path(&self) -> OsString {
+                shown(self.reader.home())
             }
 
             /// ``"drop"`` or ``"overwrite"``.
@@ -166,7 +167,7 @@ macro_rules! reading {
                 let closed = if self.closed() { ", closed" } else { "" };
                 format!(
                     concat!("<perfring.", $name, " {} ({}{})>"),
-                    self.path(),
+                    self.reader.home(),
                     self.policy(),
                     closed
                 )
@@ -302,7 +303,7 @@ impl Observer {
             Source::Consumer(_) => None,
         })?;
         match taken {
-            Some(Ok(taken)) => Ok(crate::snapshot::Snapshot::of(taken, self.path())),
+            Some(Ok(taken)) => Ok(crate::snapshot::Snapshot::of(taken, self.reader.home().clone())),
             Some(Err(error)) => Err(errors::corrupt(py, error)),
             None => Err(errors::named(py, "PerfringError", "a consumer takes no snapshots")),
         }

@@ -1,6 +1,7 @@
 //! Rust's errors as Python's exceptions: what the system refused is an `OSError` of the natural
 //! kind, what a caller got wrong a `ValueError` or `TypeError`, the rest is of `perfring` itself.
 
+use crate::kind::shown;
 use perfring_consumer::{AttachError, Corrupt};
 use perfring_producer::{CreateError, Home, ReserveError};
 use perfring_set::SetError;
@@ -56,7 +57,7 @@ where
 }
 
 fn os(errno: i32, text: String, home: &Home) -> PyErr {
-    PyOSError::new_err((errno, text, home.to_string()))
+    PyOSError::new_err((errno, text, shown(home)))
 }
 
 /// Errors as they are in `linux/errno.h`: the same on all architectures that we know.

@@ -3,6 +3,8 @@
 use perfring_producer::{Home, RecordType};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyInt;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// A record's type: a number, or anything with an `id`, which may say more of it.
@@ -48,8 +50,18 @@ impl<'py> FromPyObject<'_, 'py> for At {
         if let Ok(text) = given.extract::<&str>() {
             return Ok(At(Home::from(text)));
         }
-        let path: PathBuf = given.extract()?;
+        // `os.fsdecode` for bytes, and for text that is none in UTF-8.
+        let decoded = given.py().import("os")?.call_method1("fsdecode", (given,))?;
+        let path: PathBuf = decoded.extract()?;
         Ok(At(Home::from(path.as_path())))
+    }
+}
+
+/// A ring's place as Python has paths.
+pub(crate) fn shown(home: &Home) -> OsString {
+    match home {
+        Home::File(path) => path.clone().into_os_string(),
+        Home::Segment(_) => home.to_string().into(),
     }
 }
 
@@ -63,7 +75,16 @@ impl<'py> FromPyObject<'_, 'py> for Size {
         if let Ok(bytes) = given.extract::<u64>() {
             return Ok(Size(bytes));
         }
-        let text: &str = given.extract()?;
+        let Ok(text) = given.extract::<&str>() else {
+            let wrong = format!(
+                "{} is no size: give bytes, or text such as \"64K\", \"16M\" or \"1G\"",
+                given.repr()?
+            );
+            return Err(match given.is_instance_of::<PyInt>() {
+                true => PyValueError::new_err(wrong),
+                false => PyTypeError::new_err(wrong),
+            });
+        };
         let (digits, shift) = match text.trim().char_indices().next_back() {
             Some((at, 'K' | 'k')) => (&text.trim()[..at], 10),
             Some((at, 'M' | 'm')) => (&text.trim()[..at], 20),

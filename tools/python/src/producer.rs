@@ -1,7 +1,7 @@
 //! The producer, as Python sees it.
 
 use crate::errors;
-use crate::kind::{At, Kind, Size};
+use crate::kind::{At, Kind, Size, shown};
 use crate::memory;
 use crate::reservation::{ProducerBatch, Reservation};
 use crate::sender::{Records, Shared};
@@ -11,6 +11,7 @@ use perfring_producer::{Count, Evict, Options, Policy, Producers, RecordType, Re
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use std::ffi::OsString;
 use std::sync::Arc;
 
 /// One row of a contiguous array is a record.
@@ -106,7 +107,7 @@ impl Producer {
         timeout: Timeout,
     ) -> PyResult<bool> {
         let shared = &self.shared;
-        let (kind, data) = types::object(data)?.unwrap_or((r#type, data.clone()));
+        let (kind, data) = types::object(data, r#type)?;
         memory::with_buffer(&data, |bytes, _| {
             let kind = shared.kind(py, kind, bytes.len())?;
             shared.publish(py, kind, bytes, timeout)
@@ -261,8 +262,8 @@ impl Producer {
 
     /// Where the ring is.
     #[getter]
-    fn path(&self) -> String {
-        self.shared.home().to_string()
+    fn path(&self) -> OsString {
+        shown(self.shared.home())
     }
 
     /// ``"drop"`` or ``"overwrite"``.
@@ -312,7 +313,8 @@ impl Producer {
     fn __repr__(&self, py: Python<'_>) -> String {
         let closed = if self.closed(py) { ", closed" } else { "" };
         let kind = self.shared.layout().producers.name();
-        format!("<perfring.Producer {} ({}, {kind}{closed})>", self.path(), self.policy())
+        let home = self.shared.home();
+        format!("<perfring.Producer {home} ({}, {kind}{closed})>", self.policy())
     }
 }
 

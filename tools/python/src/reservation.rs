@@ -202,7 +202,7 @@ impl ProducerBatch {
         text_signature = "($self, data, type=4096)"
     )]
     fn publish(&self, py: Python<'_>, data: &Bound<'_, PyAny>, r#type: Kind<'_>) -> PyResult<()> {
-        let (kind, data) = types::object(data)?.unwrap_or((r#type, data.clone()));
+        let (kind, data) = types::object(data, r#type)?;
         memory::with_buffer(&data, |bytes, _| {
             let kind = self.owner.kind(py, kind, bytes.len())?;
             let max = self.owner.layout().max_len();
@@ -255,6 +255,14 @@ impl ProducerBatch {
 
     fn __len__(&self) -> usize {
         self.records().ends.len()
+    }
+
+    fn __repr__(&self) -> String {
+        let Pending { ends, published, lost, .. } = &*self.records();
+        let waiting = ends.len();
+        format!(
+            "<perfring.ProducerBatch: {waiting} records wait, {published} published, {lost} lost>"
+        )
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {

@@ -2,14 +2,15 @@
 
 use crate::batch::{Batch, Builder};
 use crate::errors;
-use crate::kind::At;
+use crate::kind::{At, shown};
 use crate::record::{Body, Lost, Origin, Record};
 use crate::types::TypeTable as Types;
-use perfring_consumer::{Anchors, Item};
+use perfring_consumer::{Anchors, Home, Item};
 use perfring_producer::RecordType;
 use perfring_types::read::TypeTable;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use std::ffi::OsString;
 use std::sync::Arc;
 
 /// A copy of everything intact in a ring: of a live one while its producer runs at full speed, or of
@@ -27,7 +28,7 @@ use std::sync::Arc;
 #[pyclass(frozen, module = "perfring")]
 pub(crate) struct Snapshot {
     taken: Arc<Taken>,
-    path: String,
+    path: Home,
 }
 
 struct Taken {
@@ -46,7 +47,7 @@ impl Origin for Taken {
 }
 
 impl Snapshot {
-    pub(crate) fn of(snapshot: perfring_consumer::Snapshot, path: String) -> Self {
+    pub(crate) fn of(snapshot: perfring_consumer::Snapshot, path: Home) -> Self {
         let table = Arc::new(TypeTable::from_words(snapshot.types().words()));
         Snapshot { taken: Arc::new(Taken { table, snapshot }), path }
     }
@@ -74,9 +75,8 @@ impl Snapshot {
 impl Snapshot {
     #[new]
     fn new(py: Python<'_>, path: At) -> PyResult<Self> {
-        let name = path.0.to_string();
-        let taken = perfring_consumer::Snapshot::take(path.0);
-        taken.map(|taken| Snapshot::of(taken, name)).map_err(|error| errors::attach(py, &error))
+        let taken = perfring_consumer::Snapshot::take(&path.0);
+        taken.map(|taken| Snapshot::of(taken, path.0)).map_err(|error| errors::attach(py, &error))
     }
 
     fn __iter__(&self, py: Python<'_>) -> PyResult<Items> {
@@ -108,8 +108,8 @@ impl Snapshot {
 
     /// Where the ring is.
     #[getter]
-    fn path(&self) -> &str {
-        &self.path
+    fn path(&self) -> OsString {
+        shown(&self.path)
     }
 
     /// The ring's books just before it was taken, by the names that `stat` has.

@@ -1,7 +1,7 @@
 //! A ring's figures, by the names that `perfring stat --json` has.
 
 use crate::errors;
-use crate::kind::At;
+use crate::kind::{At, shown};
 use perfring_consumer::{Count, Evict, Holding, Producers, Refused, Stat, Tell, Totals, Who};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -32,7 +32,7 @@ pub(crate) fn stat<'py>(py: Python<'py>, path: At) -> PyResult<Bound<'py, PyDict
     let stat = stat.map_err(|error| errors::attach(py, &error))?;
     let layout = &stat.layout;
     let dict = PyDict::new(py);
-    dict.set_item("ring", home.to_string())?;
+    dict.set_item("ring", shown(&home))?;
     dict.set_item("data_size", layout.data_size)?;
     dict.set_item("policy", layout.policy.name())?;
     let evict = match layout.evict {

@@ -310,19 +310,26 @@ pub(crate) fn type_of<'py>(what: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Reco
     Ok(found.cast_into::<RecordType>()?)
 }
 
-/// Of an object of a record's class, the class and the payload; `None` of anything else.
+/// What is to be published under which type: an object of a record's class has its own.
 pub(crate) fn object<'py>(
     data: &Bound<'py, PyAny>,
-) -> PyResult<Option<(Kind<'py>, Bound<'py, PyAny>)>> {
+    kind: Kind<'py>,
+) -> PyResult<(Kind<'py>, Bound<'py, PyAny>)> {
     if data.is_instance_of::<PyBytes>() {
-        return Ok(None); // quickly
+        return Ok((kind, data.clone())); // quickly
     }
     let class = data.get_type().into_any();
     if !class.hasattr(pyo3::intern!(data.py(), "__record__"))? {
-        return Ok(None);
+        return Ok((kind, data.clone()));
+    }
+    if kind.0 != Id::BYTES {
+        return Err(PyTypeError::new_err(format!(
+            "an object of a record's class has its type: leave out type={}",
+            kind.0.get()
+        )));
     }
     let packed = data.call_method0(pyo3::intern!(data.py(), "pack"))?;
-    Ok(Some((class.extract()?, packed)))
+    Ok((class.extract()?, packed))
 }
 
 /// A `BadType`.

@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import perfring
 import pytest
@@ -33,6 +34,23 @@ def test_what_is_not_there_or_no_ring_is_a_natural_error(
         attach(ring)
     with pytest.raises(TypeError):
         attach(42)  # type: ignore[arg-type]
+    sizes: list[Any] = [1.5, None, []]
+    for size in sizes:
+        with pytest.raises(TypeError, match="is no size"):
+            perfring.Producer.create(ring + "2", size=size)
+
+
+def test_paths_of_all_kinds(tmp_path: Path) -> None:
+    plain, odd = os.fsencode(tmp_path / "ring"), os.fsencode(tmp_path) + b"/\xff"
+    for path in (plain, odd, os.fsdecode(odd) + "2", tmp_path / "größe"):
+        with perfring.Producer.create(path) as producer:
+            assert producer.path == os.fsdecode(path)
+            with perfring.Consumer(producer.path) as consumer:
+                assert consumer.path == producer.path
+            assert perfring.stat(path)["ring"] == perfring.Snapshot(path).path == producer.path
+            with pytest.raises(perfring.Busy) as busy:
+                perfring.Producer(path)
+            assert busy.value.errno == errno.EAGAIN
 
 
 def test_a_ring_is_not_made_over_something(ring: str) -> None:
@@ -45,6 +63,7 @@ def test_a_ring_is_not_made_over_something(ring: str) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
+        ({"size": -1}, "-1 is no size"),
         ({"size": 5000}, "power of two"),
         ({"size": "5 megabytes"}, "no size"),
         ({"size": "99999999999G"}, "no size"),

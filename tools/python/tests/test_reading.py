@@ -69,6 +69,9 @@ def test_a_batch_is_a_sequence_with_columns(producer: perfring.Producer, ring: s
     assert np.frombuffer(batch._positions(), dtype="u8").tolist() == [24 * n for n in range(6)]
     assert np.frombuffer(batch._types(), dtype="u4").tolist() == [5000] * 5 + [5001]
     assert np.frombuffer(batch._offsets(), dtype="u8").tolist() == [0, 3, 6, 9, 12, 15, 20]
+    assert [bytes(record) for record in batch[3:]] == [b"\3" * 3, b"\4" * 3, b"other"]
+    assert [record.pos for record in batch[-1::-2]] == [120, 72, 24]
+    assert batch[7:] == []
     for wrong in (6, -7):
         with pytest.raises(IndexError, match=f"no record {wrong} in a batch of 6"):
             batch[wrong]

@@ -179,16 +179,17 @@ def test_a_ring_full_of_holes_goes_on(ring: str, shared: bool) -> None:
 def test_records_behind_holes_are_there_at_once(ring: str) -> None:
     producer = perfring.Producer.create(ring)
     consumer = perfring.Consumer(ring)
-    for read in (
+    reads: list[Callable[[], list[Any]]] = [
         lambda: list(consumer.items(timeout=0)),
         lambda: list(consumer.drain()),
         lambda: list(consumer.pin()),
-    ):
+    ]
+    for read in reads:
         producer.publish(b"a")
         producer.reserve(8).discard()
         assert bytes(consumer.read()) == b"a"  # type: ignore[arg-type]
         producer.publish(b"b")
-        assert [bytes(item) for item in read()] == [b"b"]  # type: ignore[arg-type]
+        assert [bytes(item) for item in read()] == [b"b"]
 
 
 def test_a_wait_is_over_though_holes_come_all_the_time(ring: str) -> None:

@@ -51,6 +51,8 @@ def test_objects_go_through_a_ring_and_come_back(ring: str, options: dict[str, A
     with producer.batch() as batch:
         for trade in TRADES:
             batch.publish(trade)
+    with pytest.raises(TypeError, match="leave out type=5000"):
+        producer.publish(TRADES[0], 5000)
     assert producer.publish(b"plain", 5000)
     records = [
         item for item in perfring.Observer(ring).drain() if isinstance(item, perfring.Record)

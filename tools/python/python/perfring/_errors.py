@@ -6,6 +6,8 @@ is a ``ValueError`` or a ``TypeError``. All else is a `PerfringError`. A loss is
 is a `Lost` among the records.
 """
 
+import errno as _errno
+
 __all__ = [
     "BadRing",
     "BadType",
@@ -32,6 +34,7 @@ class Busy(PerfringError, BlockingIOError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
+        self.errno = _errno.EAGAIN
 
 
 class Full(PerfringError):

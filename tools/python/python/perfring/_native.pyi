@@ -23,7 +23,7 @@ from typing_extensions import Buffer, disjoint_base
 __version__: str
 BYTES: int
 
-_Path: TypeAlias = str | PathLike[str]
+_Path: TypeAlias = str | bytes | PathLike[str] | PathLike[bytes]
 _T = TypeVar("_T")
 _Pace: TypeAlias = Literal["adaptive", "latency", "throughput"]
 
@@ -214,7 +214,10 @@ class Lost:
 @final
 class Batch:
     def __len__(self) -> int: ...
+    @overload
     def __getitem__(self, index: int, /) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> list[Record]: ...
     def __iter__(self) -> Iterator[Record | Lost]: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
     @property

@@ -36,7 +36,7 @@ class Producer(_native.Producer):
     @classmethod
     def create(
         cls,
-        path: str | PathLike[str],
+        path: str | bytes | PathLike[str] | PathLike[bytes],
         *,
         size: int | str = "1M",
         policy: Literal["drop", "overwrite"] = "drop",
