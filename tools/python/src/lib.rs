@@ -44,7 +44,7 @@ mod _native {
         set::RingSet,
         snapshot::Snapshot,
         stat::stat,
-        types::{_describe, RecordType, TypeTable},
+        types::{_describe, _from_entry, RecordType, TypeTable},
     };
 
     #[pymodule_init]

@@ -98,8 +98,7 @@ impl RingFailed {
     }
 
     fn __repr__(&self) -> String {
-        let again = if self.again { ", tried again" } else { "" };
-        format!("<perfring.RingFailed {}: {}{again}>", self.path, self.why)
+        format!("<perfring.RingFailed {}: {}>", self.path, self.why)
     }
 }
 

@@ -5,8 +5,8 @@ use crate::kind::Size;
 use crate::producer::{evict_of, policy_of};
 use perfring_consumer::Layout;
 use perfring_producer::{Options, Producers};
-use perfring_set::{Fate, PruneRule, Pruner, SetOptions, Trust, Verdict, list};
-use pyo3::exceptions::PyValueError;
+use perfring_set::{Fate, PruneRule, Pruner, SetError, SetOptions, Trust, Verdict, list};
+use pyo3::exceptions::{PyPermissionError, PyValueError};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,6 +15,20 @@ use std::time::Duration;
 #[pyclass(frozen, subclass, module = "perfring._native")]
 pub(crate) struct RingSet {
     set: perfring_set::RingSet,
+    mode: u32,
+    trust: Trust,
+}
+
+/// As [`errors::set`], and where Rust's words would be of no use, in Python's.
+fn refused(py: Python<'_>, error: &SetError) -> PyErr {
+    let path = match error {
+        SetError::Foreign { path, .. } => path,
+        SetError::Open { dir, .. } => dir,
+        _ => return errors::set(py, error),
+    };
+    let text = error.to_string().replace("Trust::Anybody", "trust=\"anybody\"");
+    // EPERM: it is ours to say, and not the system's.
+    PyPermissionError::new_err((1, text, path.display().to_string()))
 }
 
 /// Name, path, uuid, policy, whether it is shared, size, whether it has time.
@@ -50,7 +64,17 @@ impl RingSet {
                 .map_err(PyErr::from)
                 .map(|dir| perfring_set::RingSet::open_with(dir, &options))?,
         };
-        set.map(|set| RingSet { set }).map_err(|error| errors::set(py, &error))
+        set.map(|set| RingSet { set, mode, trust }).map_err(|error| refused(py, &error))
+    }
+
+    /// The arguments that make it again, but for the directory.
+    #[getter]
+    fn _told(&self) -> (u32, &'static str) {
+        let trust = match self.trust {
+            Trust::Mine => "mine",
+            Trust::Anybody => "anybody",
+        };
+        (self.mode, trust)
     }
 
     /// Where rings are looked for unless another directory is said.
@@ -92,13 +116,13 @@ impl RingSet {
             mode,
             ..Options::default()
         };
-        self.set.ready(name, &options).map_err(|error| errors::set(py, &error))
+        self.set.ready(name, &options).map_err(|error| refused(py, &error))
     }
 
     /// The rings, and what is none, with the reason.
     fn _list(&self, py: Python<'_>) -> PyResult<(Vec<Row>, Others)> {
         let (rings, others) =
-            py.detach(|| list(self.set.dir())).map_err(|error| errors::set(py, &error))?;
+            py.detach(|| list(self.set.dir())).map_err(|error| refused(py, &error))?;
         let row = |(ring, _): (perfring_set::RingEntry, _)| {
             let Layout { uuid, policy, producers, data_size, time, .. } = ring.layout;
             let uuid = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -129,7 +153,7 @@ impl RingSet {
             let mut pruner = Pruner::new(self.set.dir(), rule);
             if plan { pruner.plan() } else { pruner.prune() }
         });
-        let verdicts = verdicts.map_err(|error| errors::set(py, &error))?;
+        let verdicts = verdicts.map_err(|error| refused(py, &error))?;
         let told = |Verdict { ring, bytes, fate }| {
             let (goes, why) = match fate {
                 Fate::Removed { .. } => (true, String::new()),

@@ -9,7 +9,7 @@ use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyMemoryView, PyString};
+use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyMemoryView, PyString, PyTuple};
 use std::sync::Arc;
 
 mod schema;
@@ -144,7 +144,7 @@ impl RecordType {
     #[getter]
     fn fields<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let names: Vec<&str> = self.kind()?.fields.iter().map(|field| &*field.name).collect();
-        Ok(pyo3::types::PyTuple::new(py, names)?.into_any())
+        Ok(PyTuple::new(py, names)?.into_any())
     }
 
     /// Its layout for numpy: see `dtype_of`.
@@ -177,6 +177,16 @@ impl RecordType {
 
     fn __hash__(&self) -> u64 {
         self.id.get().into()
+    }
+
+    /// As its entry in a table: also what this version does not know of it arrives.
+    fn __reduce__<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let make = py.import("perfring._native")?.getattr("_from_entry")?;
+        let (layout, text) = self.written();
+        Ok((make, (self.id.get(), layout, text).into_pyobject(py)?))
     }
 
     fn __repr__(&self) -> PyResult<String> {
@@ -275,6 +285,20 @@ impl TypeTable {
 #[pyfunction]
 pub(crate) fn _describe(py: Python<'_>, spec: &str) -> PyResult<RecordType> {
     with_schema(py, spec, |schema| RecordType::described(py, schema))?
+}
+
+/// A type that was pickled.
+#[pyfunction]
+pub(crate) fn _from_entry(
+    py: Python<'_>,
+    id: u32,
+    layout: u64,
+    text: &str,
+) -> PyResult<RecordType> {
+    let no_type = || bad(py, format!("the pickle has no record type: {id:#x}, {text:?}"));
+    let id = Id::new(id).ok_or_else(no_type)?;
+    let table = Arc::new(Table::from_words(&Entry { id, layout, text }.to_words()));
+    RecordType::find(&table, id).ok_or_else(no_type)
 }
 
 /// The type of a record's class, or of an object of one; a `RecordType` is its own.

@@ -291,3 +291,28 @@ def test_an_empty_batch(tmp_path: Path) -> None:
     with pytest.raises(perfring.BadType, match="an empty batch does not tell its type"):
         batch.numpy()
     assert batch.to_arrow().num_rows == 0
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_records_without_a_type_are_in_a_frame_too(tmp_path: Path, typed: bool) -> None:
+    expected: list[str | None] = [None, None]
+    with perfring.Producer.create(tmp_path / "ring") as producer:
+        producer.publish(b"plain")
+        producer.publish(b"more", 5000)
+        if typed:
+            fields = [("a", "u8")]
+            # Two of one name, as of two versions of a program.
+            for version in (1, 2):
+                producer.publish(bytes(8), perfring.record_type("a.B", fields, version=version))
+            expected += ["a.B", "a.B"]
+    batch = perfring.Snapshot(tmp_path / "ring").drain()
+    arrow = batch.to_arrow()
+    arrow.validate(full=True)
+    assert arrow["type_name"].to_pylist() == expected
+    assert arrow["type_name"].dictionary.null_count == 0
+    for frame in (batch.to_pandas(), pa.record_batch(batch).to_pandas()):
+        names = frame["type_name"]
+        assert [None if none else name for name, none in zip(names, names.isna(), strict=True)] == (
+            expected
+        )
+        assert frame["payload"].tolist()[:2] == [b"plain", b"more"]

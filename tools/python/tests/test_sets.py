@@ -1,7 +1,9 @@
 """Ring sets and the merge: order, loss, damage, death, and what is given twice."""
 
 import asyncio
+import copy
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -273,6 +275,7 @@ def test_a_ring_that_another_consumes_is_told_and_read_later(rings: RingSet) -> 
         assert isinstance(told.item, RingFailed)
         assert told.item.again
         assert "the other one" in told.item.why
+        assert repr(told.item).count("tried again") == 1
         other.close()
         assert records(until(merge, some(1))) == [("one", b"hello")]
 
@@ -324,8 +327,10 @@ def test_whose_directory_it_may_be(tmp_path: Path) -> None:
     rings = tmp_path / "open"
     rings.mkdir(mode=0o777)
     rings.chmod(0o777)
-    with pytest.raises(PermissionError, match="others may write"):
+    with pytest.raises(PermissionError, match="others may write") as told:
         RingSet(rings)
+    assert 'say that it is shared (trust="anybody")' in str(told.value)
+    assert (told.value.errno, told.value.filename) == (1, str(rings))
     assert RingSet(rings, trust="anybody").dir == rings
     (tmp_path / "file").touch()
     with pytest.raises(NotADirectoryError):
@@ -334,6 +339,22 @@ def test_whose_directory_it_may_be(tmp_path: Path) -> None:
         RingSet(tmp_path / "a" / "b")
     with pytest.raises(ValueError, match="anybody"):
         RingSet(rings, trust="nobody")  # type: ignore[arg-type]
+
+
+def test_a_set_goes_to_another_process(tmp_path: Path) -> None:
+    rings = tmp_path / "rings"
+    rings.mkdir()
+    rings.chmod(0o777)
+    for again in (
+        pickle.loads(pickle.dumps(RingSet(rings, trust="anybody"))),
+        copy.deepcopy(RingSet(rings, trust="anybody")),
+    ):
+        assert type(again) is RingSet
+        assert again.dir == rings
+    # The directory is made anew as the first one was.
+    packed = pickle.dumps(RingSet(tmp_path / "other", mode=0o750))
+    (tmp_path / "other").rmdir()
+    assert pickle.loads(packed).dir.stat().st_mode & 0o777 == 0o750
 
 
 def test_the_default_directory_is_that_of_rust(
@@ -514,6 +535,36 @@ def test_async_for_over_a_merge(tmp_path: Path) -> None:
 
     expected = [(("one", "two")[n % 2], b"%d" % n) for n in range(50)]
     assert asyncio.run(main()) == expected
+
+
+def test_a_merge_lets_others_run_while_there_is_always_more(tmp_path: Path) -> None:
+    async def main() -> int:
+        rings = perfring.RingSet(tmp_path / "rings")
+        producer = rings.producer("one", size="4M")
+        while producer.publish(b"more"):
+            pass
+        turns = 0
+        done = False
+
+        async def others() -> None:
+            nonlocal turns
+            while not done:
+                turns += 1
+                await asyncio.sleep(0)
+
+        with rings.merge(delay=0) as merge:
+            assert merge.wait(LIMIT)  # all of it is ready
+            task = asyncio.create_task(others())
+            seen = 0
+            async for _ in merge:
+                seen += 1
+                if seen == 50_000:
+                    break
+        done = True
+        await task
+        return turns
+
+    assert asyncio.run(main()) > 2
 
 
 def test_what_a_wait_found_is_not_released_before_it_is_given(tmp_path: Path) -> None:

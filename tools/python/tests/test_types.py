@@ -1,8 +1,10 @@
 """Types: what Python and Rust say of the same record is the same."""
 
+import copy
 import enum
 import json
 import math
+import pickle
 import random
 import resource
 import struct
@@ -401,3 +403,12 @@ def test_a_program_that_describes_types_for_ever_does_not_grow() -> None:
         _describe(spec)
     # A copy of the spec alone would be 20 MB.
     assert (pages() - before) * resource.getpagesize() < 4 << 20
+
+
+def test_a_type_is_the_same_after_a_pickle() -> None:
+    later = _describe(json.dumps({"name": "a.Log", "encoding": "json", "help": "ä", "id": 9999}))
+    for kind in (*TYPES.values(), later):
+        for again in (pickle.loads(pickle.dumps(kind)), copy.deepcopy(kind)):
+            assert again == kind
+            assert (again.id, again.layout, again.json) == (kind.id, kind.layout, kind.json)
+            assert again.encoding == kind.encoding

@@ -49,6 +49,11 @@ def make(annotation: Any, **options: Any) -> Any:
         (Plain, r"T\.a: Plain is a dataclass that is no record: decorate it"),
         (dict[str, int], r"T\.a: no shape is known for dict"),
         (Annotated[int, text(4)], r"T\.a: Text\(size=4\) does not go with int"),
+        (Annotated[str, U8], r"T\.a: u8 is not what str stands as: use Char, or text\(n\)"),
+        (Annotated[float, U8], r"T\.a: u8 is not what float stands as: use F32 or F64"),
+        (Annotated[int, perfring.F32], r"T\.a: f32 is not what int stands as: use U8 and"),
+        (Annotated[int, perfring.Char], r"T\.a: char is not what int stands as"),
+        (Annotated[bool, perfring.F64], r"T\.a: f64 is not what bool stands as"),
         (Annotated[int, perfring.U8, perfring.U16], r"T\.a: it is said twice"),
         (Annotated[bytes, raw(70_000)], r'"bad.T" cannot be: it has 70000 bytes'),
     ],
@@ -58,6 +63,14 @@ def test_a_field_that_cannot_be_is_refused_with_what_to_write(
 ) -> None:
     with pytest.raises(perfring.BadType, match=sentence):
         make(annotation)
+
+
+@pytest.mark.parametrize("of", [text, raw, perfring.array])
+def test_a_size_that_cannot_be_is_refused(of: Any) -> None:
+    with pytest.raises(perfring.BadType, match=rf"{of.__name__}\(-1\): a record has no negative"):
+        of(-1)
+    with pytest.raises(perfring.BadType, match=rf"{of.__name__}\('8'\): it takes a number"):
+        of("8")
 
 
 @pytest.mark.parametrize(
@@ -148,6 +161,9 @@ def bad_values() -> Sequence[tuple[Any, type[Exception], str]]:
         (with_(good, symbol="1234567"), ValueError, r"Trade\.symbol: '1234567' takes 7 bytes"),
         (with_(good, symbol="äöüß"), ValueError, r"takes 8 bytes, and there are 6"),
         (with_(good, key=b"1"), ValueError, r"Trade\.key: it has 1 bytes, and it takes 5"),
+        (with_(good, symbol=b"ACME"), TypeError, r"Trade\.symbol: it takes a str, and b'ACME' is"),
+        (with_(good, key=5), TypeError, r"Trade\.key: it takes bytes, and 5 is none"),
+        (with_(good, key=[1, 2, 3, 4, 5]), TypeError, r"Trade\.key: it takes bytes, and \[1, 2"),
         (with_(nested, line=nested.line[:1]), ValueError, r"it has 1 values, and it takes 2"),
         (with_(nested, point=good), TypeError, r"Nested\.point: Trade.* is no Point"),
         (Own(True, "ab", 1), TypeError, r"Own\.letter: "),
@@ -161,6 +177,13 @@ def test_a_value_that_does_not_fit_is_refused_by_name(
 ) -> None:
     with pytest.raises(error, match=sentence):
         perfring.pack(value)
+
+
+def test_whatever_has_bytes_is_bytes() -> None:
+    one = Trade(**{**vars(EXAMPLES[1]), "key": b"12345"})
+    for key in (bytearray(b"12345"), memoryview(b"12345"), np.frombuffer(b"12345", "u1")):
+        same = Trade(**{**vars(one), "key": key})
+        assert perfring.pack(same) == perfring.pack(one)
 
 
 def test_a_payload_of_another_size_is_refused() -> None:

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import aclosing
 
 import perfring
 import pytest
@@ -187,6 +188,57 @@ def test_async_for_gives_items_as_they_come(
         return seen
 
     assert asyncio.run(main()) == [b"%d" % n for n in range(100)]
+
+
+def test_async_for_lets_others_run_while_there_is_always_more(
+    reader: perfring.Consumer | perfring.Observer, ring: str
+) -> None:
+    async def main() -> int:
+        producer = perfring.Producer(ring)
+        producer.publish(b"first")
+        told: list[bool] = []
+        asyncio.get_running_loop().call_later(0.01, told.append, True)
+        seen = 0
+        async with aclosing(aiter(reader)) as items:
+            async for _ in items:
+                seen += 1
+                if told or seen == 1_000_000:
+                    break
+                assert producer.publish(b"more")
+        assert told, "a million items, and nobody else had a turn"
+        return seen
+
+    assert asyncio.run(main()) > 0
+
+
+def test_a_timeout_comes_while_there_is_always_more(ring: str) -> None:
+    producer = perfring.Producer.create(ring)
+    stop = threading.Event()
+
+    def publish() -> None:
+        while not stop.is_set():
+            producer.publish(b"more")
+
+    seen = 0
+
+    async def watch() -> None:
+        nonlocal seen
+        async for _ in perfring.Consumer(ring):
+            seen += 1
+            assert seen < 10_000_000
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(watch(), 0.05)
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        asyncio.run(main())
+        assert seen > 0
+    finally:
+        stop.set()
+        thread.join()
 
 
 def test_a_cancelled_wait_costs_nothing(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from ._errors import BadType
 from ._layout import RECORD
 from ._native import RecordType, TypeTable
+from ._optional import need
 from ._types import type_of
 
 if TYPE_CHECKING:
@@ -90,9 +91,7 @@ def _several(batch: BatchLike, runs: list[Run], dtype: "np.dtype[Any]") -> "np.n
 @cache
 def _np() -> Any:
     """The module numpy, which is not needed by all, without a look for it each time."""
-    import numpy as np
-
-    return np
+    return need("numpy")
 
 
 def _strided(
@@ -182,6 +181,7 @@ def _say_which(batch: BatchLike, numbers: set[int]) -> str:
 
 def to_arrow(batch: BatchLike) -> "pa.RecordBatch":
     """Make an Arrow record batch: columns of the fields, or of payloads if the types differ."""
+    need("pyarrow", "arrow")
     import numpy as np
     import pyarrow as pa
 
@@ -215,6 +215,7 @@ def to_arrow(batch: BatchLike) -> "pa.RecordBatch":
 
 def to_pandas(batch: BatchLike) -> "pd.DataFrame":
     """Make a pandas frame, by way of `to_arrow`."""
+    need("pandas")
     frame: pd.DataFrame = to_arrow(batch).to_pandas()
     return frame
 
@@ -225,8 +226,13 @@ def _names(batch: BatchLike, types: "np.ndarray[Any, Any]") -> "pa.Array":
 
     numbers, places = np.unique(types, return_inverse=True)
     kinds = [batch._type_of(int(number)) for number in numbers]
-    names = pa.array([kind.name if kind is not None else None for kind in kinds], pa.string())
-    return pa.DictionaryArray.from_arrays(pa.array(places.astype(np.int32)), names)
+    # Null where a type is not known: among the names, pandas takes none.
+    names: dict[str, int] = {}
+    known = [-1 if kind is None else names.setdefault(kind.name, len(names)) for kind in kinds]
+    indices = np.array(known, np.int32)[places.reshape(-1)]
+    return pa.DictionaryArray.from_arrays(
+        pa.array(indices, mask=indices < 0), pa.array(list(names), pa.string())
+    )
 
 
 def _payloads(batch: BatchLike, count: int) -> "pa.Array":

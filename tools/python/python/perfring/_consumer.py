@@ -1,6 +1,6 @@
 """Readers: the consumer and observers."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import NamedTuple, NoReturn
 
 from . import _native
@@ -58,7 +58,7 @@ class Consumer(_native.Consumer):
         b'hello'
     """
 
-    def __aiter__(self) -> AsyncIterator[_native.Record | _native.Lost]:
+    def __aiter__(self) -> AsyncGenerator[_native.Record | _native.Lost]:
         """Items as they come, for ever."""
         return items(self)
 
@@ -103,7 +103,7 @@ class Observer(_native.Observer):
         """Where this observer would go on."""
         return Saved(*self._saved)
 
-    def __aiter__(self) -> AsyncIterator[_native.Record | _native.Lost]:
+    def __aiter__(self) -> AsyncGenerator[_native.Record | _native.Lost]:
         """Items as they come, for ever."""
         return items(self)
 

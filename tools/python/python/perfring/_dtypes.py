@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from ._errors import BadType
 from ._native import RecordType
+from ._optional import need
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["dtype_of", "layout_of"]
+__all__ = ["check", "dtype_of", "layout_of"]
 
 _CODES = {
     "u8": "u1",
@@ -72,6 +73,7 @@ def _dtype(kind: RecordType) -> "np.dtype[Any]":
             f"records of {kind.name} are {kind.encoding}: their parts have no fixed places, so "
             "they make no array; use record.value"
         )
+    need("numpy")
     try:
         return _of_text(kind._known)
     except (ValueError, TypeError, OverflowError) as error:
@@ -136,12 +138,95 @@ def _of_shape(shape: dict[str, Any]) -> "np.dtype[Any] | None":
     return np.dtype(f"V{size}") if size else None
 
 
+@lru_cache(maxsize=256)
+def check(dtype: "np.dtype[Any]", record_type: RecordType) -> None:
+    """Refuse an array whose items are not what a type says of its records.
+
+    Bytes (``V`` of the record's size, ``u1``) are taken as they are. A dtype without fields does
+    for a record whose fields are all such as it: floats for a record of three floats.
+
+    Raises:
+        BadType: It has other fields, or has them elsewhere; the text says which.
+    """
+    if record_type.encoding != "pod":
+        return
+    known: np.dtype[Any] = record_type.dtype
+    if not known.names or dtype.str == "|u1":
+        return
+    if dtype.kind != "V" and not any(_difference(dtype, leaf) for leaf in _leaves(known)):
+        return
+    wrong = _difference(dtype, known)
+    if wrong:
+        raise BadType(
+            f"the array's items are no {record_type.name}: {wrong}; perfring.dtype_of(type) is the "
+            f"dtype to use, and V{known.itemsize} that of bytes that are right as they are"
+        )
+
+
+def _difference(dtype: "np.dtype[Any]", known: "np.dtype[Any]") -> str:
+    """Say in what a dtype is another one; nothing if its bytes are the same."""
+    if dtype.itemsize != known.itemsize:
+        return f"it has {known.itemsize} bytes, and not {dtype.itemsize}"
+    of, own = _item(dtype), _item(known)
+    if of.kind == "V" and of.names is None:
+        return ""
+    other = f"it is {known}, and not {dtype}"
+    if own.names is not None:
+        if of.names is not None:
+            return _other_field(of, own)
+        return other if any(_difference(of, leaf) for leaf in _leaves(own)) else ""
+    match own.kind:
+        case "V":
+            is_same = of.names is not None or of.kind == "S" or of.str == "|u1"
+        case "S":
+            is_same = of.kind == "S" or of.str == "|u1"
+        case "i" if of.kind in "mM" and of.isnative:
+            unit, step = _unit(of)
+            about: Any = known.metadata or own.metadata or {}
+            told = about.get("unit")
+            if step and told in _UNITS.values() and told != unit:
+                return f"its unit is {told}, and not {unit}"
+            is_same = own.itemsize == 8 and step == 1
+        case _:
+            is_same = of.str == own.str and of.names is None
+    return "" if is_same else other
+
+
+def _other_field(dtype: "np.dtype[Any]", known: "np.dtype[Any]") -> str:
+    names, there = known.names or (), dtype.names or ()
+    for name in names:
+        if name not in there:
+            return f"there is no field {name!r}"
+        at, instead = _offset(known, name), _offset(dtype, name)
+        if at != instead:
+            return f"field {name!r} stands at byte {at}, and not {instead}"
+        wrong = _difference(dtype[name], known[name])
+        if wrong:
+            return f"field {name!r}: {wrong}"
+    # What begins so is told of to nobody.
+    more = [name for name in there if name not in names and not name.startswith("_")]
+    return f"the type has no field {more[0]!r}" if more else ""
+
+
+def _item(dtype: "np.dtype[Any]") -> "np.dtype[Any]":
+    """Give what an array in a record is of; their count follows from the size."""
+    return dtype if dtype.subdtype is None else dtype.subdtype[0]
+
+
+def _leaves(dtype: "np.dtype[Any]") -> "list[np.dtype[Any]]":
+    of = _item(dtype)
+    if of.names is None:
+        return [of]
+    return [leaf for name in of.names for leaf in _leaves(of[name])]
+
+
 def layout_of(dtype: Any) -> dict[str, Any]:
     """Tell size and fields of a structured dtype, as the type table has them.
 
     Raises:
         BadType: A field has no place in a record; the text says what to use.
     """
+    need("numpy")
     import numpy as np
 
     dtype = np.dtype(dtype)

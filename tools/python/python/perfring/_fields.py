@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from ._errors import BadType
 from ._layout import Array, Info, Kind, Raw, Text
 
 __all__ = [
@@ -39,12 +40,20 @@ F64 = Annotated[float, Kind("f64")]
 Char = Annotated[str, Kind("char")]
 
 
+def _checked(what: str, count: int) -> int:
+    if not isinstance(count, int):
+        raise BadType(f"{what}({count!r}): it takes a number, as {what}(8)")
+    if count < 0:
+        raise BadType(f"{what}({count}): a record has no negative part; use a number from 0 on")
+    return count
+
+
 def text(size: int) -> Text:
     """A text of at most so many bytes in UTF-8: ``Annotated[str, perfring.text(8)]``.
 
     In Rust: ``#[record(text)] [u8; 8]``.
     """
-    return Text(size)
+    return Text(_checked("text", size))
 
 
 def raw(size: int) -> Raw:
@@ -52,7 +61,7 @@ def raw(size: int) -> Raw:
 
     In Rust: ``#[record(hex)] [u8; 16]``.
     """
-    return Raw(size)
+    return Raw(_checked("raw", size))
 
 
 def array(count: int) -> Array:
@@ -60,7 +69,7 @@ def array(count: int) -> Array:
 
     In Rust: ``[f32; 64]``. Of a few values ``tuple[F32, F32]`` says the same.
     """
-    return Array(count)
+    return Array(_checked("array", count))
 
 
 def info(*, unit: str = "", help: str = "", name: str = "", labels: tuple[str, ...] = ()) -> Info:

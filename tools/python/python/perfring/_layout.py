@@ -90,6 +90,13 @@ _PLAIN = {
     "f64": ("d", 8),
     "bool": ("?", 1),
 }
+# Of a value's type, what it can stand as.
+_STANDS_AS = {
+    int: frozenset({"u8", "u16", "u32", "u64", "u128", "i8", "i16", "i32", "i64", "i128"}),
+    float: frozenset({"f32", "f64"}),
+    str: frozenset({"char"}),
+    bool: frozenset({"bool", "u8"}),
+}
 # Of the integers that an enumeration can be, as Rust's `#[repr(...)]` has them.
 _RANGES = {
     name: range(1 << 8 * size) if name[0] == "u" else range(-(1 << 8 * size - 1), 1 << 8 * size - 1)
@@ -136,6 +143,8 @@ def text(size: int) -> Shape:
     """UTF-8 with zeros after it."""
 
     def put(value: str, out: list[Any]) -> None:
+        if not isinstance(value, str):
+            raise TypeError(f"it takes a str, and {value!r} is none")
         data = value.encode()
         if len(data) > size:
             raise ValueError(f"{value!r} takes {len(data)} bytes, and there are {size}")
@@ -152,7 +161,11 @@ def raw(size: int) -> Shape:
     """Bytes."""
 
     def put(value: bytes, out: list[Any]) -> None:
-        data = bytes(value)
+        try:
+            # Of an int, `bytes` would make so many zeros.
+            data = value if isinstance(value, bytes) else memoryview(value).tobytes()
+        except TypeError:
+            raise TypeError(f"it takes bytes, and {value!r} is none") from None
         if len(data) != size:
             raise ValueError(f"it has {len(data)} bytes, and it takes {size}")
         out.append(data)
@@ -237,7 +250,8 @@ def _shape(annotation: Any, mark: Kind | Text | Raw | Array | None, info: Info) 
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     match mark:
         case Kind(name) if annotation in (int, float, str, bool):
-            return plain(name)
+            if name in _STANDS_AS[annotation]:
+                return plain(name)
         case Text(size) if annotation is str:
             return text(size)
         case Raw(size) if annotation is bytes:
@@ -274,6 +288,10 @@ def _enum(values: type[enum.IntEnum], mark: object, info: Info) -> Shape:
 
 def _advice(annotation: Any, origin: Any, mark: object) -> str:
     name = getattr(annotation, "__name__", None) or str(annotation)
+    if isinstance(mark, Kind):
+        own = {int: "U8 and the like", float: "F32 or F64", str: "Char, or text(n)"}
+        what = own.get(annotation)
+        return f"{mark.name} is not what {name} stands as" + (f": use {what}" if what else "")
     if mark is not None:
         return f"{mark} does not go with {name}"
     if annotation is str:

@@ -2,10 +2,10 @@
 
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from itertools import count
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, NoReturn
+from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 from . import _native
 from ._async import items
@@ -108,7 +108,7 @@ class Merge(_native.Merge):
 
     """
 
-    def __aiter__(self) -> AsyncIterator[Merged]:
+    def __aiter__(self) -> AsyncGenerator[Merged]:
         """Items as they come, for ever."""
         return items(self)
 
@@ -125,7 +125,8 @@ class RingSet(_native.RingSet):
     Each producer writes into a ring of its own at full speed; `merge` reads them as one. A ring
     stays when its producer is gone, until it has been read to the end and is pruned.
 
-    The directory is made if it is missing; the one it stands in is not.
+    The directory is made if it is missing; the one it stands in is not. It can be pickled, as it is
+    no more than a path.
 
     Args:
         dir: The directory; without it ``$XDG_RUNTIME_DIR/perfring``, or where that is not set
@@ -263,6 +264,15 @@ class RingSet(_native.RingSet):
             plan=plan,
         )
         return [Pruned(*row) for row in told]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Go to other processes as what it is, a path."""
+        return _again, (type(self), self.dir, *self._told)
+
+
+def _again(of: type[RingSet], dir: Path, mode: int, trust: Literal["mine", "anybody"]) -> RingSet:
+    """Make what was pickled."""
+    return of(dir, mode=mode, trust=trust)
 
 
 def _own_name() -> str:

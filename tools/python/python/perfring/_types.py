@@ -82,10 +82,10 @@ def record(
 ) -> Any:
     """Make a class a record: its fields are laid out as ``#[repr(C)]`` would.
 
-    A class that is no dataclass becomes one. It gets ``id``, the type's number, which follows from
-    name, version and layout and is the same in Rust; ``pack()``, the payload; and ``unpack()``,
-    its inverse, a class method. `type_of`, `pack` and `unpack` are the same as functions, which a
-    type checker knows.
+    A class that is no dataclass becomes one. `pack` makes a payload of its objects, and `unpack` an
+    object of a payload; `type_of` tells its type, whose ``id`` follows from name, version and
+    layout and is the same in Rust. The class has ``Trade.id``, ``trade.pack()`` and
+    ``Trade.unpack(data)`` as shortcuts, which type checkers do not know.
 
     ==========================================  =================================
     ``int``, `U8` ... `U64`, `I8` ... `I64`     ``i64``, ``u8`` ...

@@ -35,7 +35,7 @@ _KNOWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"asctime", "messag
 
 _PLAIN: Final = logging.Formatter()
 _AGAIN: Final = 1.0
-"""Seconds between two tries to attach, after one has failed."""
+"""Seconds between two tries to attach after one has failed, and between two looks at the path."""
 
 
 class RingHandler(logging.Handler):
@@ -64,6 +64,9 @@ class RingHandler(logging.Handler):
 
     A record is at most 64 KiB; text beyond that is cut and ends with an ellipsis.
 
+    A ring whose file was removed or replaced is left within a second, and the one at the path is
+    gone on with, or made anew: so directories can be tidied up under a service that runs.
+
     It never raises into the program: what cannot be made a record goes the way of
     `logging.Handler.handleError`, and what the ring does not take is counted in `dropped`.
 
@@ -82,6 +85,7 @@ class RingHandler(logging.Handler):
         perfring.BadRing: The file is something else, or a ring for one producer.
         perfring.Busy: As many processes as the ring has slots for are attached to it.
         ValueError: Wrong arguments.
+        TypeError: Arguments of another type.
 
     Warns:
         RuntimeWarning: The ring is there with another size or policy, and stays what it is.
@@ -113,13 +117,21 @@ class RingHandler(logging.Handler):
         super().__init__(level)
         # A child may attach after the program has changed its directory.
         at = os.fspath(path)
+        if not isinstance(at, str):
+            raise TypeError(f"a ring's path is a str or a Path, not {at!r}: use os.fsdecode(path)")
+        if resource is not None and not isinstance(resource, Mapping):
+            raise TypeError(
+                f'resource is a mapping, as {{"service.name": "shop"}}, not {resource!r}'
+            )
         self._template = at if at.startswith("shm:") else os.path.abspath(at)
         self._shape = (size, policy, mode)
         self._resource = _resource(resource or {})
         self._lost = 0
         self._closed = False
         self._again = 0.0
-        self._sink: _LogSink | None = self._attach()
+        self._sink: _LogSink | None
+        self._attach()
+        assert self._sink is not None
         self._tell_other_shape(self._sink)
 
     @property
@@ -147,6 +159,8 @@ class RingHandler(logging.Handler):
         """Write a record."""
         try:
             sink = self._sink
+            if sink is not None and time.monotonic() >= self._look:
+                sink = self._look_again()
             if sink is None:
                 sink = self._try_again(record)
                 if sink is None:
@@ -177,9 +191,29 @@ class RingHandler(logging.Handler):
             self.release()
         super().close()
 
-    def _attach(self) -> _LogSink:
+    def _attach(self) -> None:
         size, policy, mode = self._shape
-        return _LogSink(self.path, size, policy, mode, self._resource)
+        while True:
+            before = _file(self.path)
+            self._sink = _LogSink(self.path, size, policy, mode, self._resource)
+            self._at, self._pid = _file(self.path), os.getpid()
+            self._look = time.monotonic() + _AGAIN
+            if before is None or before == self._at:
+                break  # else another took its place meanwhile: which one is it?
+
+    def _look_again(self) -> _LogSink | None:
+        """Leave a ring whose file is gone, or another's by now: nobody would read it."""
+        self._look = time.monotonic() + _AGAIN
+        # A forked child attaches by itself.
+        if os.getpid() == self._pid:
+            try:
+                is_there = _file(self.path) == self._at
+            except OSError:
+                # The process may not look there any more, but still write.
+                is_there = True
+            if not is_there:
+                self._lost, self._sink, self._again = self.dropped, None, 0.0
+        return self._sink
 
     def _try_again(self, record: logging.LogRecord) -> _LogSink | None:
         """Attach in a forked child; where that fails, say so once and try again now and then."""
@@ -189,7 +223,7 @@ class RingHandler(logging.Handler):
             return None
         first, self._again = self._again == 0.0, now + _AGAIN
         try:
-            self._sink = self._attach()
+            self._attach()
         except Exception:
             self._lost += 1
             if first:
@@ -208,6 +242,15 @@ class RingHandler(logging.Handler):
     def __repr__(self) -> str:
         level = logging.getLevelName(self.level)
         return f"<{type(self).__name__} {self.path} ({level})>"
+
+
+def _file(path: str) -> tuple[int, int] | None:
+    """Tell which file is there, if one is."""
+    try:
+        told = os.stat(f"/dev/shm/{path[4:]}" if path.startswith("shm:") else path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return told.st_dev, told.st_ino
 
 
 def _told(

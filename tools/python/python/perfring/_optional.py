@@ -1,0 +1,23 @@
+"""What not all users need, and so is not installed with perfring."""
+
+from importlib import import_module
+from typing import Any
+
+
+def need(module: str, extra: str = "") -> Any:
+    """Import a module, or say how to have it.
+
+    Raises:
+        ModuleNotFoundError: It is not installed.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        # If what it imports itself is missing, that is to be told.
+        if error.name != module:
+            raise
+        raise ModuleNotFoundError(
+            f"this needs {module}, which is not installed: "
+            f"pip install 'perfring[{extra or module}]'",
+            name=module,
+        ) from None
