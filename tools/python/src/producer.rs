@@ -108,6 +108,7 @@ impl Producer {
     ) -> PyResult<bool> {
         let shared = &self.shared;
         let (kind, data) = types::object(data, r#type)?;
+        types::check_array(&data, &kind)?;
         memory::with_buffer(&data, |bytes, _| {
             let kind = shared.kind(py, kind, bytes.len())?;
             shared.publish(py, kind, bytes, timeout)
@@ -120,8 +121,8 @@ impl Producer {
     ///     array: A contiguous buffer, such as a numpy array, structured or not; of one with several
     ///         dimensions, every item of the first one is a record.
     ///     type: The type of all of them.
-    ///     timeout: Seconds to wait for room for each, ``None`` for ever. Once that was in vain, the
-    ///         rest goes without waiting.
+    ///     timeout: Seconds to wait for room, of each record that waits; ``None`` for ever. Once that
+    ///         was in vain, the rest goes without waiting.
     ///
     /// Returns:
     ///     How many were published. The others are counted as lost.
@@ -142,6 +143,7 @@ impl Producer {
         r#type: Kind<'_>,
         timeout: Timeout,
     ) -> PyResult<usize> {
+        types::check_array(array, &r#type)?;
         memory::with_buffer(array, |bytes, rows| {
             if rows == 0 {
                 return Ok(0);
@@ -181,6 +183,10 @@ impl Producer {
     /// producer has one reservation open at a time; of a shared one, nothing younger is seen while one
     /// is open.
     ///
+    /// Nothing may have a view of it when the block ends: ``np.frombuffer(view, "u8")[:] = 7`` is fine;
+    /// of ``a = np.frombuffer(view, "u8")`` say ``del a`` before the end, or it is a ``BufferError`` and
+    /// the record is discarded.
+    ///
     /// Raises:
     ///     Full: There is no space, within ``timeout`` seconds; counted as lost.
     ///     TooLarge: No ring of this size can hold it; counted as lost.
@@ -211,7 +217,8 @@ impl Producer {
 
     /// Records that are put together first, and published at once at the end of a ``with`` block.
     ///
-    /// If the block raises, none of them is published. See `ProducerBatch`.
+    /// If the block raises, none of them is published. ``timeout`` is how long each of them that has
+    /// to may wait for room, in seconds. See `ProducerBatch`.
     ///
     /// Example:
     ///     >>> producer = perfring.Producer.create(tmp / "batch")

@@ -107,7 +107,7 @@ pub(crate) enum Body {
 
 /// One record.
 ///
-/// Its payload is behind the buffer protocol: ``memoryview(record)``, ``numpy.frombuffer(record, ...)``,
+/// Its payload is behind the buffer protocol: ``record.view``, ``numpy.frombuffer(record.view, ...)``,
 /// ``bytes(record)``. Of a drop ring's consumer that is the ring itself, read-only: the space goes
 /// back to the producer when the record and all that was made of it are gone.
 #[pyclass(frozen, module = "perfring")]

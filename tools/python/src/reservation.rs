@@ -203,6 +203,7 @@ impl ProducerBatch {
     )]
     fn publish(&self, py: Python<'_>, data: &Bound<'_, PyAny>, r#type: Kind<'_>) -> PyResult<()> {
         let (kind, data) = types::object(data, r#type)?;
+        types::check_array(&data, &kind)?;
         memory::with_buffer(&data, |bytes, _| {
             let kind = self.owner.kind(py, kind, bytes.len())?;
             let max = self.owner.layout().max_len();

@@ -310,6 +310,18 @@ pub(crate) fn type_of<'py>(what: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Reco
     Ok(found.cast_into::<RecordType>()?)
 }
 
+/// Refuses an array whose dtype is not what its type says: its bytes would be read as something else.
+pub(crate) fn check_array(data: &Bound<'_, PyAny>, kind: &Kind<'_>) -> PyResult<()> {
+    let py = data.py();
+    if let Some(of) = &kind.1
+        && let Some(dtype) = data.getattr_opt(pyo3::intern!(py, "dtype"))?
+    {
+        let of = type_of(of)?;
+        py.import("perfring._dtypes")?.call_method1("check", (dtype, of))?;
+    }
+    Ok(())
+}
+
 /// What is to be published under which type: an object of a record's class has its own.
 pub(crate) fn object<'py>(
     data: &Bound<'py, PyAny>,

@@ -112,6 +112,19 @@ def test_bytes_of_another_size_are_no_record_of_a_type(ring: str) -> None:
     assert producer.written == (1, 32)
 
 
+def test_arrays_that_are_no_records_of_a_type(ring: str) -> None:
+    producer = perfring.Producer.create(ring)
+    kind = perfring.record_type("test.Pair", np.dtype([("a", "u4"), ("b", "f4")]))
+    swapped = np.zeros(3, dtype=[("b", "f4"), ("a", "u4")])
+    for publish in (producer.publish_array, producer.publish):
+        for wrong in (swapped[:1], np.zeros(1, dtype="f8")):
+            with pytest.raises(perfring.BadType):
+                publish(wrong, kind)
+    assert producer.publish_array(np.zeros(3, dtype="V8"), kind) == 3
+    assert producer.publish_array(np.zeros((3, 8), dtype="u1"), kind) == 3
+    assert producer.written[0] == 6
+
+
 def test_a_table_without_room_says_so_and_plain_records_go_on(ring: str) -> None:
     producer = perfring.Producer.create(ring, types_size=0)
     for publish in (lambda: producer.register(Trade), lambda: producer.publish(TRADES[0])):
