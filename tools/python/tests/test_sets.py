@@ -410,9 +410,10 @@ def test_a_wait_lets_others_run_and_ends_with_a_close(rings: RingSet) -> None:
 
 def test_a_wait_answers_ctrl_c(rings: RingSet) -> None:
     script = """
-        import sys
+        import signal, sys
         from perfring import Merge
 
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored
         merge = Merge(sys.argv[1])
         try:
             print("waits", flush=True)

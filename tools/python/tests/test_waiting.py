@@ -1,7 +1,6 @@
 """Waits: other threads run, Ctrl-C is answered, and an event loop goes on."""
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys
@@ -80,14 +79,15 @@ def test_close_ends_the_waits_of_other_threads(
 
 
 INTERRUPTED = """
-import perfring, sys
+import perfring, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests may ignore it
 ring, what = sys.argv[1:]
 producer = perfring.Producer.create(ring, size=4096)
 consumer = perfring.Consumer(ring)
 while what == "publish" and producer.publish(bytes(500)):
     pass
-print("waiting", flush=True)
 try:
+    print("waiting", flush=True)
     if what == "publish":
         producer.publish(bytes(500), timeout=None)
     elif what == "consumer":
@@ -108,8 +108,11 @@ def test_ctrl_c_is_answered(ring: str, what: str) -> None:
         assert process.stdout.readline() == "waiting\n"
         while "S" not in status(process.pid):  # until it sleeps
             pass
-        os.kill(process.pid, signal.SIGINT)
-        said = process.stdout.read()
+        process.send_signal(signal.SIGINT)
+        try:
+            said, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert said.startswith("interrupted")
     assert process.returncode == 0
 
