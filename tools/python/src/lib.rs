@@ -10,6 +10,7 @@ mod consumer;
 mod errors;
 mod fork;
 mod kind;
+mod leftover;
 mod log;
 mod memory;
 mod merge;

@@ -26,7 +26,6 @@ use pyo3::{PyClass, ffi};
 use std::ffi::c_int;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Calls `f` with the bytes of an object with the buffer protocol, and the number of items of its
@@ -356,7 +355,6 @@ pub(crate) struct Space {
     id: u64,
     start: NonNull<u8>,
     len: usize,
-    exports: AtomicUsize,
 }
 
 // SAFETY: the bytes are those of an open reservation, which only whoever has a view of this object
@@ -371,14 +369,14 @@ impl Space {
     /// dropped or found free by [`Space::is_free`].
     pub(crate) fn new(owner: Arc<sender::Shared>, id: u64, bytes: &mut [u8]) -> Self {
         let (start, len) = (NonNull::from(&mut *bytes).cast(), bytes.len());
-        Space { owner, id, start, len, exports: AtomicUsize::new(0) }
+        Space { owner, id, start, len }
     }
 
-    /// Whether nobody but the caller, who has one reference, can reach the bytes.
+    /// Whether nobody but the caller, who has one reference, can reach the bytes: each buffer that
+    /// was given out has a reference, too.
     pub(crate) fn is_free(this: &Py<Space>, py: Python<'_>) -> bool {
         // SAFETY: `this` is a reference, so the object is there.
-        let references = unsafe { ffi::Py_REFCNT(this.bind(py).as_ptr()) };
-        this.get().exports.load(Ordering::Acquire) == 0 && references == 1
+        (unsafe { ffi::Py_REFCNT(this.bind(py).as_ptr()) }) == 1
     }
 }
 
@@ -397,17 +395,8 @@ impl Space {
     ) -> PyResult<()> {
         let this = slf.get();
         let (start, len) = (this.start.as_ptr(), this.len);
-        this.exports.fetch_add(1, Ordering::AcqRel);
         // SAFETY: the caller's promise for `view`; the bytes stay while the object does.
-        let filled = unsafe { fill(&slf, view, start, len, Access::Write, flags) };
-        if filled.is_err() {
-            this.exports.fetch_sub(1, Ordering::AcqRel);
-        }
-        filled
-    }
-
-    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
-        self.exports.fetch_sub(1, Ordering::AcqRel);
+        unsafe { fill(&slf, view, start, len, Access::Write, flags) }
     }
 }
 

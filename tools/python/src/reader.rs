@@ -8,6 +8,7 @@
 use crate::batch::{Batch, Builder};
 use crate::errors;
 use crate::fork::Process;
+use crate::leftover::Leftover;
 use crate::memory;
 use crate::record::{Body, Cell, Lost, Origin, Record};
 use crate::wait::Timeout;
@@ -97,7 +98,7 @@ pub(crate) struct Reader {
     source: Mutex<Option<Source>>,
     entries: Mutex<VecDeque<Entry>>,
     /// A cell has gone since the tail was last moved, or `close` was called.
-    unsettled: AtomicBool,
+    unsettled: Leftover,
     closing: AtomicBool,
     /// Whether records are pinned.
     pins: bool,
@@ -152,7 +153,7 @@ impl Reader {
         Arc::new(Reader {
             source: Mutex::new(Some(source)),
             entries: Mutex::default(),
-            unsettled: AtomicBool::new(false),
+            unsettled: Leftover::default(),
             closing: AtomicBool::new(false),
             pins,
             process: Process::this(),
@@ -234,7 +235,7 @@ impl Reader {
         if self.closing.swap(true, Ordering::AcqRel) || !self.process.is_this() {
             return;
         }
-        self.unsettled.store(true, Ordering::Release);
+        self.unsettled.leave();
         self.settle();
         if let Some(sleeper) = &*self.sleeper.lock().unwrap_or_else(PoisonError::into_inner) {
             sleeper.wake();
@@ -244,7 +245,7 @@ impl Reader {
     /// A cell was dropped.
     pub(crate) fn cell_is_gone(&self) {
         if self.process.is_this() {
-            self.unsettled.store(true, Ordering::Release);
+            self.unsettled.leave();
             self.settle();
         }
     }
@@ -252,7 +253,7 @@ impl Reader {
     /// Moves the tail up to the oldest record that is still held; closes, once there is none. Or
     /// leaves it to the thread that has the source, which does it when it is done.
     fn settle(&self) {
-        while self.unsettled.load(Ordering::Acquire) {
+        while self.unsettled.is_left() {
             let mut source = match self.source.try_lock() {
                 Ok(source) => source,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -263,10 +264,10 @@ impl Reader {
     }
 
     fn settle_locked(&self, source: &mut Option<Source>) {
-        self.unsettled.store(false, Ordering::Release);
+        self.unsettled.take();
         if self.is_closed() {
             self.leave_copies(); // only what somebody has a view of stays in the ring
-            self.unsettled.store(false, Ordering::Release);
+            self.unsettled.take();
         }
         let mut entries = self.entries();
         let mut free = None;
@@ -323,7 +324,7 @@ impl Reader {
         if self.pins {
             self.pass(source, Weak::new());
             if self.leave_copies() {
-                self.unsettled.store(true, Ordering::Release); // at the end of this turn
+                self.unsettled.leave(); // at the end of this turn
             }
         }
     }

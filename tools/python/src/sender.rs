@@ -3,6 +3,7 @@
 use crate::errors;
 use crate::fork::Process;
 use crate::kind::Kind;
+use crate::leftover::Leftover;
 use crate::memory::{self, Held, Space, StillOpen, Use};
 use crate::producer::program;
 use crate::sender::many::{many, one};
@@ -13,7 +14,6 @@ use perfring_producer::{Count, Home, Layout, Producers, RecordType, Refused, Res
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyType;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(crate) struct Shared {
     /// Reservations whose space has gone, and that are still to end.
     gone: Mutex<Vec<u64>>,
     /// There are some.
-    unsettled: AtomicBool,
+    unsettled: Leftover,
 }
 
 /// A type that the ring's table has.
@@ -132,7 +132,7 @@ impl Shared {
             layout,
             known: Mutex::default(),
             gone: Mutex::default(),
-            unsettled: AtomicBool::new(false),
+            unsettled: Leftover::default(),
         })
     }
 
@@ -180,13 +180,13 @@ impl Shared {
     /// Ends reservations whose space has gone; or leaves that to the thread that has the state. With
     /// the interpreter's lock nobody waits for a state whose owner may wait for that lock.
     fn settle(&self) {
-        while self.unsettled.load(Ordering::Acquire) {
+        while self.unsettled.is_left() {
             let mut state = match self.state.try_lock() {
                 Ok(state) => state,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
                 Err(TryLockError::WouldBlock) => return,
             };
-            self.unsettled.store(false, Ordering::Release);
+            self.unsettled.take();
             for id in std::mem::take(&mut *self.gone()) {
                 if let Some(held) = &mut state.held {
                     held.end(id, None);
@@ -478,7 +478,7 @@ impl Shared {
             return;
         }
         self.gone().push(id);
-        self.unsettled.store(true, Ordering::Release);
+        self.unsettled.leave();
         self.settle();
     }
 
