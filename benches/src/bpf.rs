@@ -17,7 +17,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Records that one run of the program publishes.
-pub(crate) const BLOCK: u64 = 1024;
+pub const BLOCK: u64 = 1024;
 
 /// Commands of `bpf(2)`.
 const MAP_CREATE: c_long = 0;
@@ -112,7 +112,7 @@ unsafe fn bpf_fd<T>(
 }
 
 /// The ring: a map, which processes find by its number.
-pub(crate) struct Map {
+pub struct Map {
     fd: OwnedFd,
     page: usize,
     data_size: u64,
@@ -122,7 +122,8 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    pub(crate) fn create(data_size: u64) -> Result<Self, BenchError> {
+    /// Makes a map of so many bytes.
+    pub fn create(data_size: u64) -> Result<Self, BenchError> {
         let too_large = |_| BenchError::Usage(format!("data size {data_size}"));
         let mut attributes = CreateMap {
             map_type: MAP_TYPE_RINGBUF,
@@ -135,7 +136,7 @@ impl Map {
     }
 
     /// The map that another process has made.
-    pub(crate) fn open(id: u32, data_size: u64) -> Result<Self, BenchError> {
+    pub fn open(id: u32, data_size: u64) -> Result<Self, BenchError> {
         let mut attributes = GetById { id };
         // SAFETY: as in `create`.
         let fd = unsafe { bpf_fd("opening a BPF map", MAP_GET_FD_BY_ID, &mut attributes) }?;
@@ -143,7 +144,7 @@ impl Map {
     }
 
     /// What [`Map::open`] wants.
-    pub(crate) fn id(&self) -> Result<u32, BenchError> {
+    pub fn id(&self) -> Result<u32, BenchError> {
         let mut info = [0u32; 32];
         let mut attributes = GetInfo {
             bpf_fd: number(&self.fd),
@@ -187,13 +188,13 @@ impl Map {
     }
 
     /// Up to where records were reserved.
-    pub(crate) fn producer_pos(&self) -> u64 {
+    pub fn producer_pos(&self) -> u64 {
         // SAFETY: the page's first word is the producers' position; mapped for as long as `self`.
         unsafe { self.ring.cast::<AtomicU64>().as_ref() }.load(Ordering::Acquire)
     }
 
     /// Gives all space back unread: what overwriting is elsewhere, as far as a producer feels it.
-    pub(crate) fn forget(&self) {
+    pub fn forget(&self) {
         self.reader_pos().store(self.producer_pos(), Ordering::Release);
     }
 }
@@ -210,7 +211,7 @@ impl Drop for Map {
 }
 
 /// The reading end.
-pub(crate) struct Reader {
+pub struct Reader {
     map: Map,
     pos: u64,
     /// Where the position is stored next: in eighths of the ring, as the others do.
@@ -218,20 +219,21 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    pub(crate) fn new(map: Map) -> Self {
+    /// Submits into this map.
+    pub fn new(map: Map) -> Self {
         let owe_at = map.data_size / 8;
         Reader { map, pos: 0, owe_at }
     }
 
     /// Whether something was reserved that is not read.
     #[inline(always)]
-    pub(crate) fn is_behind(&self) -> bool {
+    pub fn is_behind(&self) -> bool {
         self.map.producer_pos() != self.pos
     }
 
     /// Shows every record that is there, in place. Returns how many they were.
     #[inline(always)]
-    pub(crate) fn drain<const N: usize>(&mut self, mut visit: impl FnMut(&[u8; N])) -> u64 {
+    pub fn drain<const N: usize>(&mut self, mut visit: impl FnMut(&[u8; N])) -> u64 {
         let end = self.map.producer_pos();
         let mut count = 0;
         while self.pos < end {
@@ -263,13 +265,13 @@ impl Reader {
 }
 
 /// A producer: the program, loaded.
-pub(crate) struct Feeder {
+pub struct Feeder {
     program: OwnedFd,
 }
 
 impl Feeder {
     /// Loads a program that publishes payloads of `len` bytes into this ring.
-    pub(crate) fn load(map: &Map, len: usize) -> Result<Self, BenchError> {
+    pub fn load(map: &Map, len: usize) -> Result<Self, BenchError> {
         let program = program(number(&map.fd), len);
         let license = c"MIT";
         let mut attributes = LoadProgram {
@@ -286,7 +288,7 @@ impl Feeder {
 
     /// Publishes [`BLOCK`] records from this number on. Returns for how many there was no room.
     #[inline]
-    pub(crate) fn feed(&self, first: u64) -> Result<u64, BenchError> {
+    pub fn feed(&self, first: u64) -> Result<u64, BenchError> {
         let context = [first];
         let mut attributes = TestRun {
             prog_fd: number(&self.program),

@@ -13,7 +13,7 @@ const NEAR_BELOW_NS: f64 = 120.0;
 /// How far apart two cores were while a sample was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Distance {
+pub enum Distance {
     /// Before and after.
     Near,
     /// Before and after.
@@ -26,7 +26,7 @@ pub(crate) enum Distance {
 
 impl Distance {
     /// The distance of a sample with these hops around it.
-    pub(crate) fn of(before_ns: f64, after_ns: f64) -> Self {
+    pub fn of(before_ns: f64, after_ns: f64) -> Self {
         match (before_ns < NEAR_BELOW_NS, after_ns < NEAR_BELOW_NS) {
             (true, true) => Distance::Near,
             (false, false) => Distance::Far,
@@ -34,7 +34,8 @@ impl Distance {
         }
     }
 
-    pub(crate) fn name(self) -> &'static str {
+    /// As reports name it.
+    pub fn name(self) -> &'static str {
         match self {
             Distance::Near => "near",
             Distance::Far => "far",
@@ -45,7 +46,7 @@ impl Distance {
 }
 
 /// The reader's and the producer's core, or `None` where this process has only one.
-pub(crate) fn two_cores() -> Result<Option<[usize; 2]>, BenchError> {
+pub fn two_cores() -> Result<Option<[usize; 2]>, BenchError> {
     let set = affinity()?;
     let mut allowed = (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu) == Ok(true));
     let Some(first) = allowed.next() else { return Ok(None) };
@@ -76,12 +77,13 @@ fn affinity() -> Result<CpuSet, BenchError> {
 }
 
 /// Keeps the calling thread on one core until dropped.
-pub(crate) struct Pinned {
+pub struct Pinned {
     before: CpuSet,
 }
 
 impl Pinned {
-    pub(crate) fn to(cpu: usize) -> Result<Self, BenchError> {
+    /// Pins the calling thread.
+    pub fn to(cpu: usize) -> Result<Self, BenchError> {
         let system = |source| BenchError::System { what: "sched_setaffinity", source };
         let before = affinity()?;
         let mut set = CpuSet::new();

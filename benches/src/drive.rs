@@ -16,14 +16,16 @@ const PATIENT_LOOKS: u32 = 4096;
 
 /// When a producer stops.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Limit {
-    pub(crate) seconds: f64,
-    pub(crate) records: u64,
+pub struct Limit {
+    /// After this long.
+    pub seconds: f64,
+    /// Or after so many records.
+    pub records: u64,
 }
 
 /// Looks until `ready`.
 #[inline(always)]
-pub(crate) fn look_until(
+pub fn look_until(
     mut ready: impl FnMut() -> bool,
     alive: &mut dyn FnMut() -> Result<(), BenchError>,
 ) -> Result<(), BenchError> {
@@ -41,7 +43,7 @@ pub(crate) fn look_until(
 
 /// Sends numbered records until the limit. Returns how many, and the nanoseconds it took.
 #[inline(never)]
-pub(crate) fn produce<const N: usize>(
+pub fn produce<const N: usize>(
     sender: &mut impl Sender,
     limit: Limit,
 ) -> Result<(u64, u64), BenchError> {
@@ -62,7 +64,7 @@ pub(crate) fn produce<const N: usize>(
 
 /// Reads and verifies until the producer has said that it is done and nothing is left.
 #[inline(never)]
-pub(crate) fn consume<const N: usize>(
+pub fn consume<const N: usize>(
     receiver: &mut impl Receiver,
     check: &mut Check,
     done: impl Fn() -> bool,
@@ -118,7 +120,7 @@ fn read_one<const N: usize>(
 
 /// Sends a record and waits for the answer, again and again; `record` gets the ticks of each trip.
 #[inline(never)]
-pub(crate) fn ask<const N: usize>(
+pub fn ask<const N: usize>(
     ping: &mut impl Sender,
     pong: &mut impl Receiver,
     trips: u32,
@@ -140,7 +142,7 @@ pub(crate) fn ask<const N: usize>(
 
 /// The other side of [`ask`].
 #[inline(never)]
-pub(crate) fn answer<const N: usize>(
+pub fn answer<const N: usize>(
     ping: &mut impl Receiver,
     pong: &mut impl Sender,
     trips: u32,
@@ -157,7 +159,7 @@ pub(crate) fn answer<const N: usize>(
 
 /// Sends a bare cache line to and fro.
 #[inline(never)]
-pub(crate) fn ask_line(
+pub fn ask_line(
     line: &AtomicU64,
     trips: u32,
     alive: &mut dyn FnMut() -> Result<(), BenchError>,
@@ -176,7 +178,7 @@ pub(crate) fn ask_line(
 
 /// The other side of [`ask_line`].
 #[inline(never)]
-pub(crate) fn answer_line(
+pub fn answer_line(
     line: &AtomicU64,
     trips: u32,
     alive: &mut dyn FnMut() -> Result<(), BenchError>,
@@ -189,7 +191,7 @@ pub(crate) fn answer_line(
 }
 
 /// Nanoseconds a tick, found against the system's clock.
-pub(crate) fn tick_ns() -> f64 {
+pub fn tick_ns() -> f64 {
     let (start, before) = (Instant::now(), ticks());
     while start.elapsed() < Duration::from_millis(20) {
         spin_loop();
@@ -201,7 +203,7 @@ pub(crate) fn tick_ns() -> f64 {
 /// Copies payloads into a buffer, one after the other and round again, for so long: bytes are
 /// moved within one process and nobody is told.
 #[inline(never)]
-pub(crate) fn copy<const N: usize>(buffer: &mut [u8], limit: Limit) -> (u64, u64) {
+pub fn copy<const N: usize>(buffer: &mut [u8], limit: Limit) -> (u64, u64) {
     let mut payload = [0u8; N];
     fill(&mut payload, 1);
     let start = Instant::now();

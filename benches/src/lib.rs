@@ -31,20 +31,20 @@
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code, reason = "the kernel's ring without a library: system calls and mappings")]
-mod bpf;
-mod contest;
-mod cores;
-mod drive;
+pub mod bpf;
+pub mod contest;
+pub mod cores;
+pub mod drive;
 mod machine;
-mod many;
+pub mod many;
 mod measure;
 mod options;
-mod payload;
+pub mod payload;
 mod peer;
 #[allow(unsafe_code, reason = "the floor is raw pointers: that is what makes it the floor")]
-mod raw;
+pub mod raw;
 mod report;
-mod stats;
+pub mod stats;
 
 use std::io::{self, Write};
 use std::process::{ExitCode, ExitStatus};

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
 /// The payloads that can be measured: each is compiled for its own length.
-pub const PAYLOADS: [usize; 6] = [8, 64, 256, 1024, 4096, 16_384];
+pub const PAYLOADS: [usize; 7] = [8, 64, 256, 1024, 4096, 16_384, 65_472];
 
 /// The options, for `--help`.
 pub const USAGE: &str = "\
@@ -14,7 +14,7 @@ Measures perfring between two processes, beside the least code that moves the sa
 
   --repetitions N          samples of each kind, the contestants taking turns [5]
   --seconds-per-sample S   [0.3]
-  --payloads N,N           of 8, 64, 256, 1024, 4096, 16384 [all]
+  --payloads N,N           of 8, 64, 256, 1024, 4096, 16384, 65472 [all]
   --reader PACE            latency, throughput or adaptive, for everybody [adaptive]
   --only PART,PART         of throughput, overwrite, latency, many [all]
   --producers N,N          processes of many, 1 to 64 each [1,2,4,8]

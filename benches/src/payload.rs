@@ -2,10 +2,11 @@
 
 /// An odd multiplier spreads a sequence number over all bits, so that a stale or torn record
 /// cannot pass for a newer one.
-pub(crate) const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+pub const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Calls a generic body with a payload's length as a constant; every payload of
 /// [`crate::PAYLOADS`] has its own code, as a program that knows its records would.
+#[macro_export]
 macro_rules! sized {
     ($payload:expr, $n:ident => $body:expr) => {
         match $payload {
@@ -33,15 +34,19 @@ macro_rules! sized {
                 const $n: usize = 16_384;
                 $body
             }
+            65_472 => {
+                const $n: usize = 65_472;
+                $body
+            }
             other => Err($crate::BenchError::Usage(format!("no payload of {other} bytes"))),
         }
     };
 }
-pub(crate) use sized;
+pub use crate::sized;
 
 /// Writes record `seq`: its number, and in every further word a value made from it.
 #[inline(always)]
-pub(crate) fn fill<const N: usize>(slot: &mut [u8; N], seq: u64) {
+pub fn fill<const N: usize>(slot: &mut [u8; N], seq: u64) {
     let (words, _) = slot.as_chunks_mut::<8>();
     if let [first, rest @ ..] = words {
         *first = seq.to_ne_bytes();
@@ -51,7 +56,7 @@ pub(crate) fn fill<const N: usize>(slot: &mut [u8; N], seq: u64) {
 
 /// Whether every byte is as [`fill`] wrote it for `seq`.
 #[inline(always)]
-pub(crate) fn verify<const N: usize>(bytes: &[u8; N], seq: u64) -> bool {
+pub fn verify<const N: usize>(bytes: &[u8; N], seq: u64) -> bool {
     let (words, _) = bytes.as_chunks::<8>();
     let Some((first, rest)) = words.split_first() else { return false };
     let value = seq.wrapping_mul(SPREAD);
@@ -65,18 +70,18 @@ pub(crate) fn verify<const N: usize>(bytes: &[u8; N], seq: u64) -> bool {
 
 /// What a reader has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Check {
+pub struct Check {
     next: u64,
     /// Records that were skipped.
-    pub(crate) lost: u64,
+    pub lost: u64,
     /// Records that were not what their number promises, or came out of turn.
-    pub(crate) bad: u64,
+    pub bad: u64,
 }
 
 impl Check {
     /// Takes the next record.
     #[inline(always)]
-    pub(crate) fn see<const N: usize>(&mut self, bytes: &[u8; N]) {
+    pub fn see<const N: usize>(&mut self, bytes: &[u8; N]) {
         if !verify(bytes, self.next) {
             *self = self.puzzle(bytes);
         }
@@ -99,14 +104,14 @@ impl Check {
     }
 
     /// Ends the count: what was sent and never came is lost.
-    pub(crate) fn finish(&mut self, sent: u64) {
+    pub fn finish(&mut self, sent: u64) {
         self.lost += sent.saturating_sub(self.next);
         self.bad += self.next.saturating_sub(sent);
         self.next = sent;
     }
 
     /// Records that came whole and in turn.
-    pub(crate) fn good(&self) -> u64 {
+    pub fn good(&self) -> u64 {
         self.next.saturating_sub(self.lost + self.bad)
     }
 }

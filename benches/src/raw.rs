@@ -26,7 +26,7 @@ const TAIL: usize = 1032 / 8;
 const KIND: u64 = 4096;
 
 /// A file of one header page and a data area, the data area mapped twice in a row.
-pub(crate) struct Mapping {
+pub struct Mapping {
     base: NonNull<u8>,
     page: usize,
     data_size: usize,
@@ -34,7 +34,7 @@ pub(crate) struct Mapping {
 
 impl Mapping {
     /// Makes the file, all zeros, with its space allocated.
-    pub(crate) fn create(path: &Path, data_size: u64) -> Result<(), BenchError> {
+    pub fn create(path: &Path, data_size: u64) -> Result<(), BenchError> {
         let file = OpenOptions::new().write(true).create_new(true).open(path)?;
         let len = rustix::param::page_size() as u64 + data_size;
         file.set_len(len)?;
@@ -45,7 +45,7 @@ impl Mapping {
     }
 
     /// Maps a file of [`Mapping::create`].
-    pub(crate) fn open(path: &Path, data_size: u64) -> Result<Self, BenchError> {
+    pub fn open(path: &Path, data_size: u64) -> Result<Self, BenchError> {
         let what = "mmap";
         let system = |source| BenchError::System { what, source };
         let too_large = || BenchError::Usage(format!("data size {data_size}"));
@@ -88,7 +88,7 @@ impl Mapping {
 
     /// The header page.
     #[inline(always)]
-    pub(crate) fn words(&self) -> &[AtomicU64; WORDS] {
+    pub fn words(&self) -> &[AtomicU64; WORDS] {
         // SAFETY: the mapping begins with a page, 4 KiB at least, readable, writable, page-aligned
         // and mapped for as long as `self`; both processes access it as these atomics only.
         unsafe { self.base.cast::<[AtomicU64; WORDS]>().as_ref() }
@@ -117,7 +117,7 @@ const fn size<const N: usize>() -> u64 {
 }
 
 /// The floor's writing end.
-pub(crate) struct FloorSender {
+pub struct FloorSender {
     map: Mapping,
     data: *mut u8,
     data_size: u64,
@@ -128,7 +128,8 @@ pub(crate) struct FloorSender {
 }
 
 impl FloorSender {
-    pub(crate) fn open(path: &Path, setup: &Setup) -> Result<Self, BenchError> {
+    /// Attaches to write.
+    pub fn open(path: &Path, setup: &Setup) -> Result<Self, BenchError> {
         let map = Mapping::open(path, setup.data_size)?;
         let data_size = setup.data_size;
         let full_at = if setup.policy == Policy::Drop { data_size } else { u64::MAX };
@@ -138,7 +139,7 @@ impl FloorSender {
     /// Publishes a record for each number, which `fill` writes in its place. Waits while there is
     /// no room.
     #[inline(always)]
-    pub(crate) fn send<const N: usize>(
+    pub fn send<const N: usize>(
         &mut self,
         numbers: Range<u64>,
         mut fill: impl FnMut(&mut [u8; N], u64),
@@ -192,7 +193,7 @@ fn wait_for_room(tail: &AtomicU64, end: u64, data_size: u64) -> u64 {
 }
 
 /// The floor's reading end.
-pub(crate) struct FloorReceiver {
+pub struct FloorReceiver {
     map: Mapping,
     data: *const u8,
     data_size: u64,
@@ -203,7 +204,7 @@ pub(crate) struct FloorReceiver {
 
 impl FloorReceiver {
     /// From the first record, or, in overwrite mode and after the sender's end, from the oldest.
-    pub(crate) fn open(path: &Path, setup: &Setup) -> Result<Self, BenchError> {
+    pub fn open(path: &Path, setup: &Setup) -> Result<Self, BenchError> {
         let map = Mapping::open(path, setup.data_size)?;
         let size = setup.payload as u64 + 8;
         let head = map.words()[HEAD].load(Ordering::Acquire);
@@ -214,7 +215,7 @@ impl FloorReceiver {
 
     /// Whether there is something to read.
     #[inline(always)]
-    pub(crate) fn is_behind(&self) -> bool {
+    pub fn is_behind(&self) -> bool {
         self.map.words()[HEAD].load(Ordering::Acquire) != self.tail
     }
 
@@ -223,7 +224,7 @@ impl FloorReceiver {
     /// transfer, and a sender that finds seven eighths free lacks nothing. Returns how many records
     /// they were.
     #[inline(always)]
-    pub(crate) fn drain<const N: usize>(&mut self, mut visit: impl FnMut(&[u8; N])) -> u64 {
+    pub fn drain<const N: usize>(&mut self, mut visit: impl FnMut(&[u8; N])) -> u64 {
         let head = self.map.words()[HEAD].load(Ordering::Acquire);
         let first = self.tail;
         while self.tail != head {
@@ -254,7 +255,7 @@ impl FloorReceiver {
 /// A clock for single round trips: the cycle counter, which costs a third of the system's clock.
 /// Its ticks are worth what [`crate::drive`] finds them to be worth.
 #[inline(always)]
-pub(crate) fn ticks() -> u64 {
+pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
         // SAFETY: every x86-64 processor has it, and Linux leaves it to user space unless told not

@@ -3,7 +3,7 @@
 use crate::cores::Distance;
 
 /// The middle value, or the mean of the two in the middle. `None` for no values.
-pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_unstable_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -15,7 +15,7 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
 }
 
 /// The smallest and the largest value.
-pub(crate) fn range(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
+pub fn range(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
     values.into_iter().fold(None, |range, value| {
         Some(
             range.map_or((value, value), |(low, high): (f64, f64)| {
@@ -26,7 +26,7 @@ pub(crate) fn range(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)>
 }
 
 /// The ratio of two medians, each of the values of this one distance.
-pub(crate) fn ratio(
+pub fn ratio(
     distance: Distance,
     values: &[(Distance, f64)],
     base: &[(Distance, f64)],

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 
 /// The least code that moves the same bytes.
-pub(crate) struct Floor;
+pub struct Floor;
 
 impl Ring for Floor {
     type Sender = FloorSender;
@@ -40,13 +40,13 @@ impl Sender for FloorSender {
 }
 
 /// The floor's reader with its waits.
-pub(crate) struct Paced {
+pub struct Paced {
     inner: FloorReceiver,
     waits: Waits,
 }
 
 /// The same three paces, by the same rules, as perfring's.
-pub(crate) struct Waits {
+pub struct Waits {
     pace: Pace,
     pauses: u32,
 }
@@ -72,13 +72,14 @@ impl Receiver for Paced {
 }
 
 impl Waits {
-    pub(crate) fn new(pace: Pace) -> Self {
+    /// Waits by this rule.
+    pub fn new(pace: Pace) -> Self {
         Waits { pace, pauses: 0 }
     }
 
     /// Waits until `is_behind`, or for some microseconds.
     #[inline]
-    pub(crate) fn wait(&mut self, is_behind: impl Fn() -> bool) {
+    pub fn wait(&mut self, is_behind: impl Fn() -> bool) {
         let pauses = match self.pace {
             Pace::Latency => 0,
             Pace::Throughput => FAR,

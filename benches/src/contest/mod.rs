@@ -4,8 +4,8 @@
 mod floor;
 mod perfring;
 
-pub(crate) use floor::{Floor, Waits};
-pub(crate) use perfring::Perfring;
+pub use floor::{Floor, Waits};
+pub use perfring::Perfring;
 
 use crate::{BenchError, Pace};
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use std::path::Path;
 /// Who is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Contestant {
+pub enum Contestant {
     /// One process copies the payload into a buffer.
     Memcpy,
     /// One cache line goes back and forth.
@@ -27,7 +27,8 @@ pub(crate) enum Contestant {
 }
 
 impl Contestant {
-    pub(crate) fn name(self) -> &'static str {
+    /// As reports name it.
+    pub fn name(self) -> &'static str {
         match self {
             Contestant::Memcpy => "memcpy",
             Contestant::Line => "line",
@@ -40,7 +41,7 @@ impl Contestant {
 /// What a full ring does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Policy {
+pub enum Policy {
     /// The sender waits, as this measures lossless streams.
     Drop,
     /// The oldest records go, as many as needed.
@@ -50,7 +51,8 @@ pub(crate) enum Policy {
 }
 
 impl Policy {
-    pub(crate) fn name(self) -> &'static str {
+    /// As reports name it.
+    pub fn name(self) -> &'static str {
         match self {
             Policy::Drop => "drop",
             Policy::Overwrite => "overwrite",
@@ -62,7 +64,7 @@ impl Policy {
 /// Who reads, in drop mode the consumer and in overwrite mode an observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Audience {
+pub enum Audience {
     /// A reader that follows as fast as it can.
     Keen,
     /// Nobody, until the producer is done; then what is left is verified.
@@ -70,7 +72,8 @@ pub(crate) enum Audience {
 }
 
 impl Audience {
-    pub(crate) fn name(self) -> &'static str {
+    /// As reports name it.
+    pub fn name(self) -> &'static str {
         match self {
             Audience::Keen => "keen",
             Audience::Nobody => "none",
@@ -80,15 +83,19 @@ impl Audience {
 
 /// What both ends of a ring agree on.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Setup {
-    pub(crate) data_size: u64,
-    pub(crate) policy: Policy,
-    pub(crate) payload: usize,
-    pub(crate) reader: Pace,
+pub struct Setup {
+    /// Bytes of the data area.
+    pub data_size: u64,
+    /// What a full ring does.
+    pub policy: Policy,
+    /// Bytes of a record.
+    pub payload: usize,
+    /// How the reader waits.
+    pub reader: Pace,
 }
 
 /// A ring between two processes.
-pub(crate) trait Ring {
+pub trait Ring {
     /// Its writing end.
     type Sender: Sender;
     /// Its reading end: the consumer of a drop ring, an observer of any other.
@@ -105,7 +112,7 @@ pub(crate) trait Ring {
 }
 
 /// The writing end.
-pub(crate) trait Sender {
+pub trait Sender {
     /// Publishes a record for each number, one after the other, which `fill` writes in its place
     /// in the ring; readers can see each before the next is begun. Waits while a drop ring is full.
     ///
@@ -118,7 +125,7 @@ pub(crate) trait Sender {
 }
 
 /// The reading end.
-pub(crate) trait Receiver {
+pub trait Receiver {
     /// Shows `visit` every record that is there, in place where the mode has it so, hands the space
     /// back, and returns how many they were. Never waits.
     fn drain<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<u64, BenchError>;
@@ -135,7 +142,7 @@ pub(crate) trait Receiver {
 }
 
 /// An error of a contestant's.
-pub(crate) fn failed(
+pub fn failed(
     contestant: Contestant,
 ) -> impl Fn(Box<dyn std::error::Error + Send + Sync>) -> BenchError {
     move |source| BenchError::Contestant { contestant: contestant.name(), source }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The rings of this project.
-pub(crate) struct Perfring;
+pub struct Perfring;
 
 /// How long a sender waits for room: longer than any reader takes that is still alive.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -93,7 +93,7 @@ fn refusal(refused: ReserveError) -> BenchError {
 }
 
 /// The reader that the policy asks for.
-pub(crate) enum Reader {
+pub enum Reader {
     /// Of a drop ring: in place.
     Consumer(Consumer),
     /// Of an overwrite ring: copies, and nobody is slowed.

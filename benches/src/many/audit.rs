@@ -10,31 +10,36 @@ use serde::Serialize;
 use std::ops::{Add, Sub};
 
 /// The most producers.
-pub(crate) const PRODUCERS_MAX: usize = 64;
+pub const PRODUCERS_MAX: usize = 64;
 const SHIFT: u32 = 56;
 
 /// The number of a producer's first attempt.
-pub(crate) fn first_number(producer: usize) -> u64 {
+pub fn first_number(producer: usize) -> u64 {
     (producer as u64) << SHIFT
 }
 
 /// How many attempts came before this number.
-pub(crate) fn attempts(number: u64) -> u64 {
+pub fn attempts(number: u64) -> u64 {
     number & ((1 << SHIFT) - 1)
 }
 
 /// Refused attempts by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Losses {
-    pub(crate) full: u64,
-    pub(crate) contended: u64,
-    pub(crate) pending: u64,
-    pub(crate) other: u64,
+pub struct Losses {
+    /// No room.
+    pub full: u64,
+    /// The lock was held.
+    pub contended: u64,
+    /// An older reservation stood in the way.
+    pub pending: u64,
+    /// Anything else.
+    pub other: u64,
 }
 
 impl Losses {
+    /// Adds records of one cause.
     #[inline]
-    pub(crate) fn count(&mut self, cause: Cause, records: u64) {
+    pub fn count(&mut self, cause: Cause, records: u64) {
         *match cause {
             Cause::Full => &mut self.full,
             Cause::Contended => &mut self.contended,
@@ -43,11 +48,13 @@ impl Losses {
         } += records;
     }
 
-    pub(crate) fn words(self) -> [u64; 4] {
+    /// In the order of the fields.
+    pub fn words(self) -> [u64; 4] {
         [self.full, self.contended, self.pending, self.other]
     }
 
-    pub(crate) fn total(self) -> u64 {
+    /// Of all causes.
+    pub fn total(self) -> u64 {
         self.words().iter().sum()
     }
 
@@ -97,18 +104,21 @@ impl Sub for Losses {
 
 /// What one producer says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
-    pub(crate) published: u64,
-    pub(crate) refused: Losses,
+pub struct Tally {
+    /// Records.
+    pub published: u64,
+    /// Attempts that were refused.
+    pub refused: Losses,
 }
 
 impl Tally {
     /// What was tried.
-    pub(crate) fn attempts(&self) -> u64 {
+    pub fn attempts(&self) -> u64 {
         self.published + self.refused.total()
     }
 
-    pub(crate) fn sum(all: &[Tally]) -> Tally {
+    /// All of them together.
+    pub fn sum(all: &[Tally]) -> Tally {
         all.iter().fold(Tally::default(), |sum, one| Tally {
             published: sum.published + one.published,
             refused: sum.refused + one.refused,
@@ -118,7 +128,7 @@ impl Tally {
 
 /// Where a reader begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Begin {
+pub enum Begin {
     /// At every producer's first attempt.
     First,
     /// At what is left of the ring: the first record of a producer says where.
@@ -129,17 +139,20 @@ const UNSEEN: u64 = u64::MAX;
 
 /// What a reader has seen.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub struct Seen {
     next: [u64; PRODUCERS_MAX],
     gaps: [u64; PRODUCERS_MAX],
-    pub(crate) records: u64,
+    /// Records read.
+    pub records: u64,
     /// Records that were damaged or out of turn, and figures that do not agree.
-    pub(crate) bad: u64,
-    pub(crate) told: Losses,
+    pub bad: u64,
+    /// Losses that the stream told.
+    pub told: Losses,
 }
 
 impl Seen {
-    pub(crate) fn new(from: Begin) -> Self {
+    /// Nothing yet.
+    pub fn new(from: Begin) -> Self {
         let next = if from == Begin::First { 0 } else { UNSEEN };
         Seen {
             next: [next; PRODUCERS_MAX],
@@ -152,7 +165,7 @@ impl Seen {
 
     /// Takes the next record.
     #[inline(always)]
-    pub(crate) fn see<const N: usize>(&mut self, bytes: &[u8; N]) {
+    pub fn see<const N: usize>(&mut self, bytes: &[u8; N]) {
         let number = bytes.first_chunk().map_or(u64::MAX, |first| u64::from_ne_bytes(*first));
         self.records += 1;
         match self.next.get_mut((number >> SHIFT) as usize) {
@@ -178,7 +191,7 @@ impl Seen {
 
     /// After all producers have ended and everything was read: every attempt was either read or is
     /// told, or is among those that nobody could be told any more.
-    pub(crate) fn settle(&mut self, producers: &[Tally], untold: Losses) {
+    pub fn settle(&mut self, producers: &[Tally], untold: Losses) {
         let sum = Tally::sum(producers);
         self.bad += self.records.abs_diff(sum.published);
         self.bad += (self.told + untold).apart(sum.refused);
@@ -192,7 +205,7 @@ impl Seen {
 
     /// After all producers of an overwrite ring have ended: what stands, so many records as the
     /// ring says, is the end of each one's stream, and has no more gaps than it had refusals.
-    pub(crate) fn settle_rest(&mut self, producers: &[Tally], present: u64) {
+    pub fn settle_rest(&mut self, producers: &[Tally], present: u64) {
         let sum = Tally::sum(producers);
         self.bad += self.records.abs_diff(present);
         self.bad += self.told.total().saturating_sub(sum.refused.total());

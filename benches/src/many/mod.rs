@@ -4,7 +4,7 @@
 //! publish and what they are refused, by cause. What they say must agree with the ring's books and
 //! with what was read or is left, producer by producer; see [`audit`].
 
-mod audit;
+pub mod audit;
 mod cases;
 mod consume;
 mod crew;

@@ -1,0 +1,46 @@
+//! perfring beside other ways to hand records from one process to another.
+//!
+//! Real processes on two cores, each contestant on its own fast path, every byte verified by the
+//! receiver, in one run and taking turns, each sample with the distance of the cores before and
+//! after it. See `ROWS.md` for what is reported.
+
+pub mod contest;
+
+use std::io;
+
+/// Why a run failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompareError {
+    /// The arguments make no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// A file, a pipe or the output.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// A system call.
+    #[error("{what}: {source}")]
+    System {
+        /// What was being done.
+        what: &'static str,
+        /// What the kernel said.
+        source: nix::errno::Errno,
+    },
+    /// A contestant was asked for what it says it can't do.
+    #[error("this contestant can't {0}")]
+    Cannot(&'static str),
+    /// A contestant failed.
+    #[error("{contestant}: {source}")]
+    Contestant {
+        /// Which.
+        contestant: &'static str,
+        /// What it said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Of the harness that is shared with `perfring bench`.
+    #[error(transparent)]
+    Bench(#[from] perfring_bench::BenchError),
+    /// The two processes do not understand each other.
+    #[error("message between the processes: {0}")]
+    Message(#[from] serde_json::Error),
+}
