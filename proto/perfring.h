@@ -361,7 +361,8 @@ struct perfring_type {
 };
 
 /* Two copies, written in turn; the one whose first and last word agree is whole, of two whole ones
- * the greater number is the newer. */
+ * the greater number is the newer. The tail mark is of data_tail or of a boundary at most 64 records
+ * after it: what stands in between is to be taken off its count. */
 struct perfring_tail_mark {
 	uint64_t copies[2][PERFRING_TAIL_MARK_WORDS];
 };

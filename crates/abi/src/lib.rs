@@ -28,9 +28,9 @@ mod record;
 
 pub use check::{BadRing, Layout};
 pub use live::{
-    ANCHOR, ANCHORS, CONSUMER_BOOK, Header, Holder, LEDGER, Latch, NAME_WORDS, PRODUCER_BOOK,
-    PerfTime, SLOT_BASE, SLOT_LOSSES, SLOT_WRITTEN, SharedLine, Slot, SpaceLine, TAIL_MARK,
-    TimeLine, WaitLine, anchor, consumer_book, ledger, producer_book, slot_losses,
+    ANCHOR, ANCHORS, CONSUMER_BOOK, Header, Holder, LEDGER, Latch, MARK_AHEAD, NAME_WORDS,
+    PRODUCER_BOOK, PerfTime, SLOT_BASE, SLOT_LOSSES, SLOT_WRITTEN, SharedLine, Slot, SpaceLine,
+    TAIL_MARK, TimeLine, WaitLine, anchor, consumer_book, ledger, producer_book, slot_losses,
 };
 pub use page::{FIELDS, Field, HeaderPage};
 pub use record::{

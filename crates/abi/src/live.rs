@@ -23,6 +23,8 @@ pub struct Latch<const WORDS: usize> {
 /// Words of a copy of the tail mark: position, records, bytes, position (which only rises, and so
 /// is the number of the write as well).
 pub const TAIL_MARK: usize = 4;
+/// The most records between `data_tail` and the mark.
+pub const MARK_AHEAD: u32 = 64;
 /// Words of a copy of the producer's book.
 pub const PRODUCER_BOOK: usize = 28;
 /// Words of a copy of the consumer's book.

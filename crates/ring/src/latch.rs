@@ -108,3 +108,12 @@ pub(crate) fn find_where<const N: usize>(
         .filter(|whole| fits(&whole.words))
         .max_by_key(|whole| whole.words[0])
 }
+
+/// The whole copy with the least number that is not below `least`.
+pub(crate) fn find_least<const N: usize>(latch: &Latch<N>, least: u64) -> Option<Whole<N>> {
+    [read_copy(latch, 0), read_copy(latch, 1)]
+        .into_iter()
+        .flatten()
+        .filter(|whole| whole.words[0] >= least)
+        .min_by_key(|whole| whole.words[0])
+}

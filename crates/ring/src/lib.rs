@@ -54,6 +54,7 @@ mod kernel;
 mod latch;
 mod lock;
 mod observer;
+mod oldest;
 mod reader;
 mod room;
 mod shared;

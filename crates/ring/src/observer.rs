@@ -4,6 +4,7 @@
 use crate::ahead::Pending;
 use crate::book::{ConsumerBook, Count};
 use crate::latch::{self, LatchWriter};
+use crate::oldest::marked;
 use crate::reader::{lost_of, split_body};
 use crate::{Corrupt, Frame, Lost, Ring};
 use alloc::vec::Vec;
@@ -313,20 +314,6 @@ pub(crate) fn oldest(ring: Ring<'_>, policy: Policy) -> Result<Saved, Corrupt> {
         spin_loop();
     }
     Err(Corrupt { pos: ring.tail() })
-}
-
-/// The producer's tail mark: the one at the tail, or one newer, that the tail will soon follow.
-fn marked(ring: Ring<'_>, tail: u64) -> Option<Saved> {
-    latch::find_where(&ring.header.tail_mark, |words| words[0] == tail)
-        .or_else(|| {
-            latch::find_where(&ring.header.tail_mark, |words| {
-                words[0] > tail && words[0].is_multiple_of(8)
-            })
-        })
-        .map(|whole| Saved {
-            pos: whole.words[0],
-            before: Count { records: whole.words[1], bytes: whole.words[2] },
-        })
 }
 
 /// The consumer's book at this tail.

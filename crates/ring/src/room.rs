@@ -121,32 +121,6 @@ impl Writer {
         }
     }
 
-    /// What most reservations of a full overwrite ring need: the oldest go, and nothing else is
-    /// due. Returns whether that was so.
-    ///
-    /// As `end` is within a book's interval of the book, which is at most a quarter of the ring,
-    /// the tail stays behind the book.
-    ///
-    /// Not in line: a caller that keeps its own in registers does not spill it for this.
-    #[inline(never)]
-    pub(crate) fn evict_few(&mut self, header: &Header, data: &[AtomicU64], end: u64) -> bool {
-        if end > self.evict_limit {
-            return false;
-        }
-        let ring = Ring::new(header, data);
-        // No further than the head: what a batch holds back is not published yet, so not evicted.
-        let before = self.tail;
-        self.walk(ring, end);
-        if end - self.tail > ring.data_size() - 1 {
-            return false;
-        }
-        if self.tail != before {
-            self.publish_tail(ring);
-            fence(Ordering::Release); // E, pairs with F
-        }
-        true
-    }
-
     /// The kernel's space rule, with a fresh look at the consumer's tail.
     fn reload_tail(&mut self, ring: Ring<'_>, end: u64) -> Result<(), Refusal> {
         let tail = ring.header.data_tail.load(Ordering::Acquire); // D, pairs with C
@@ -165,42 +139,11 @@ impl Writer {
         match (self.evict, self.half.take()) {
             (Evict::Exact, _) => self.walk(ring, end),
             (Evict::Half, Some((pos, before))) if end - pos <= mask && pos > self.tail => {
-                (self.tail, self.overwritten) = (pos, before);
+                self.forget(ring, pos, before);
+                self.tail = pos;
             }
             // No boundary is known yet in a ring just taken over, or the record is a large one.
             (Evict::Half, _) => self.walk(ring, end + ring.data_size() / 2),
-        }
-    }
-
-    /// Publishes the tail; the caller writes over what was before it only after its fence (E).
-    #[inline(always)]
-    fn publish_tail(&mut self, ring: Ring<'_>) {
-        // The mark before the tail: after a death between the two, the older mark is still there
-        // and fits the tail.
-        let mark = [self.tail, self.overwritten.records, self.overwritten.bytes, self.tail];
-        self.tail_latch.write_as(&ring.header.tail_mark, self.tail, &mark);
-        // Relaxed: the fence orders it before the records written over the old ones.
-        ring.header.data_tail.store(self.tail, Ordering::Relaxed); // E, pairs with F
-    }
-
-    /// Evicts record by record, at most all of them.
-    #[inline(always)]
-    fn walk(&mut self, ring: Ring<'_>, end: u64) {
-        let mask = ring.data_size() - 1;
-        while end - self.tail > mask && self.tail != self.head() {
-            // Relaxed: this producer, or one before it whose head B acquired, wrote it.
-            let word = RecordWord::from_raw(ring.word(self.tail).load(Ordering::Relaxed));
-            let size = word.size();
-            if word.payload_len().is_none() || size > self.head() - self.tail {
-                // Somebody else wrote into the data area. All that was ever written is overwritten
-                // now, and that count is private.
-                (self.tail, self.overwritten) = (self.head(), self.written());
-                return;
-            }
-            if word.is_data() {
-                self.overwritten.add(size);
-            }
-            self.tail += size;
         }
     }
 

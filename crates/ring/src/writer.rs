@@ -6,6 +6,7 @@
 
 use crate::book::{Count, ProducerBook};
 use crate::latch::{self, LatchWriter};
+use crate::oldest::{self, Oldest};
 use crate::wait::claim_wake;
 use crate::{Corrupt, Fences, Reading, Ring, Wake};
 use perfring_abi::atomic::Ordering;
@@ -125,8 +126,7 @@ pub struct Writer {
     /// All counts, true at its own position; `since` leads from there to here.
     pub(crate) book: ProducerBook,
     pub(crate) book_latch: LatchWriter,
-    pub(crate) overwritten: Count,
-    pub(crate) tail_latch: LatchWriter,
+    pub(crate) oldest: Oldest,
     /// A record boundary half a ring back, and what was written before it.
     pub(crate) half: Option<(u64, Count)>,
 }
@@ -147,14 +147,10 @@ impl Writer {
         let whole = latch::find(&ring.header.producer).ok_or(Corrupt { pos: head })?;
         let book = ProducerBook::from_words(&whole.words);
         let book_latch = LatchWriter::after(&ring.header.producer, Some(&whole));
-        // After a death between the mark and `data_tail`, the mark that fits the tail counts.
-        let mark = latch::find_where(&ring.header.tail_mark, |words| words[0] == tail);
-        if mark.is_none() && layout.policy == Policy::Overwrite {
-            return Err(Corrupt { pos: tail });
-        }
-        let overwritten = mark
-            .as_ref()
-            .map_or(Count::default(), |m| Count { records: m.words[1], bytes: m.words[2] });
+        let oldest = match layout.policy {
+            Policy::Overwrite => oldest::taken_over(ring, tail).ok_or(Corrupt { pos: tail })?,
+            Policy::Drop => Oldest::new(Count::default(), LatchWriter::default()),
+        };
         let from = book.pos;
         let book = crate::totals::bring_up(ring, book, head)?;
         let last = if layout.time { crate::time::newest_stamp(ring, from, head) } else { 0 };
@@ -175,8 +171,7 @@ impl Writer {
             tell: layout.tell,
             book,
             book_latch,
-            overwritten,
-            tail_latch: LatchWriter::after(&ring.header.tail_mark, mark.as_ref()),
+            oldest,
             half: None,
         };
         // The records from the old book to the head may be overwritten from now on.
@@ -399,12 +394,6 @@ impl Writer {
     #[must_use]
     pub fn book(&self) -> ProducerBook {
         ProducerBook { pos: self.pos(), written: self.written(), ..self.book }
-    }
-
-    /// Records and bytes evicted from an overwrite ring.
-    #[must_use]
-    pub fn overwritten(&self) -> Count {
-        self.overwritten
     }
 
     /// The longest payload.

@@ -266,7 +266,7 @@ impl Tally {
             let _ = writer.publish(ring, Wake::Auto);
             assert!(writer.pos() == ring.head());
         }
-        let _ = (writer.book(), writer.overwritten());
+        let _ = (writer.book(), writer.overwritten(ring));
     }
 
     fn snapshot(&mut self, ring: Ring<'_>, policy: Policy) {

@@ -895,7 +895,7 @@ impl<'a> Model<'a> {
             }
             Policy::Overwrite => {
                 assert_eq!(totals.overwritten, gone, "written = overwritten + present");
-                assert_eq!(writer.overwritten(), gone);
+                assert_eq!(writer.overwritten(ring), gone);
                 assert_eq!(totals.consumer, self.keeper.as_ref().unwrap().1);
             }
         }

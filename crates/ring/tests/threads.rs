@@ -76,7 +76,7 @@ fn produce(heap: &HeapRing, done: &AtomicBool, pause: u64) -> Totals {
     let book = writer.book();
     done.store(true, Ordering::Release);
     assert_eq!(book.written.records + book.refused.full.records, id, "attempts = written + full");
-    Totals { producer: book, overwritten: writer.overwritten(), ..Totals::default() }
+    Totals { producer: book, overwritten: writer.overwritten(ring), ..Totals::default() }
 }
 
 /// The consumer of a drop ring: everything, in order, and the markers add up to what is missing.

@@ -360,7 +360,7 @@ impl MappedWriter {
     /// What was overwritten since the ring was made.
     #[must_use]
     pub fn overwritten(&self) -> Count {
-        self.writer.overwritten()
+        self.writer.overwritten(self.map.ring())
     }
 
     /// The longest payload that the ring takes.
