@@ -4,7 +4,7 @@ use crate::Types;
 use crate::pace::{Distance, Look, Pace, SPIN};
 use perfring_abi::Layout;
 use perfring_ring::{Anchors, Corrupt, Count, WakeAt};
-use perfring_shm::{AttachError, Home, Item, MappedReader, Pinned, Run, Sleeper, Ticket};
+use perfring_shm::{AttachError, Home, Item, Lines, MappedReader, Pinned, Run, Sleeper, Ticket};
 use std::time::{Duration, Instant};
 
 /// The one consumer of a ring. A new one goes on where the last one released.
@@ -26,9 +26,7 @@ impl Consumer {
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Busy`] names the consumer that has the ring.
     pub fn attach(home: impl Into<Home>) -> Result<Self, AttachError> {
-        let name = std::env::args_os().next().unwrap_or_default();
-        let name = std::path::Path::new(&name).file_name().unwrap_or_default().to_string_lossy();
-        Self::attach_as(home, &name)
+        Self::attach_with(home, None, Lines::default())
     }
 
     /// As [`Consumer::attach`], under a name of up to 64 bytes that `perfring stat` shows.
@@ -36,7 +34,35 @@ impl Consumer {
     /// # Errors
     /// See [`AttachError`].
     pub fn attach_as(home: impl Into<Home>, name: &str) -> Result<Self, AttachError> {
-        let inner = MappedReader::attach(home, name)?;
+        Self::attach_with(home, Some(name), Lines::default())
+    }
+
+    /// As [`Consumer::attach_as`], or without a name as [`Consumer::attach`], choosing what is done
+    /// with the cache lines of what was read.
+    ///
+    /// ```
+    /// # use perfring_consumer::{Consumer, Item, Lines};
+    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let mut producer = Producer::create(&path, &Options::default())?;
+    /// # producer.publish(RecordType::BYTES, b"x")?;
+    /// // Maps the records read-only: not even a bug can change them.
+    /// let mut consumer = Consumer::attach_with(&path, Some("auditor"), Lines::Leave)?;
+    /// assert!(matches!(consumer.read()?, Some(Item::Record(record)) if record.bytes == b"x"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn attach_with(
+        home: impl Into<Home>,
+        name: Option<&str>,
+        lines: Lines,
+    ) -> Result<Self, AttachError> {
+        let own = std::env::args_os().next().unwrap_or_default();
+        let own = std::path::Path::new(&own).file_name().unwrap_or_default().to_string_lossy();
+        let inner = MappedReader::attach(home, name.unwrap_or(&own), lines)?;
         let distance = Distance::of_consumer(inner.layout().data_size);
         Ok(Consumer { inner, pace: Pace::default(), wake_at: WakeAt::default(), distance })
     }

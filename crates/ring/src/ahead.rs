@@ -10,7 +10,7 @@ use perfring_abi::{HEADER_LEN, RecordType, RecordWord};
 
 /// Release after so many bytes: never. Positions stay below a quarter of this range, so that the sum
 /// of the two does not overflow.
-const NEVER: u64 = u64::MAX >> 1;
+pub(crate) const NEVER: u64 = u64::MAX >> 1;
 
 /// What is next in a ring, of what is known of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,7 @@ impl Reader {
     pub fn hold(&mut self) {
         self.interval = NEVER;
         self.set_stop();
+        self.hand_on();
     }
 
     /// Bytes that were read and are not released.

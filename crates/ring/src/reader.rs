@@ -1,5 +1,6 @@
 //! The consumer of a drop ring: borrows records where they stand, and hands the space back.
 
+use crate::ahead::NEVER;
 use crate::book::{ConsumerBook, Count};
 use crate::latch::{self, LatchWriter};
 use crate::wait::claim_space_wake;
@@ -9,6 +10,9 @@ use perfring_abi::{Cause, HEADER_LEN, RecordType, RecordWord, STAMP_LEN};
 
 /// Empty looks after which a reader that does nothing else hands back what it has read.
 const IDLE_LOOKS: u32 = 64;
+
+/// Bytes of a cache line, as far as handing it back goes: with longer ones it is handed back twice.
+const LINE: u64 = 64;
 
 /// Where a record stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +123,14 @@ pub(crate) fn lost_of(body: &[u64], pos: u64) -> Option<Lost> {
     Some(Lost { pos, records, bytes, cause: Cause::from_code(id) })
 }
 
+/// Stores the word at `pos` back, which the caller has read and not released.
+#[inline(always)]
+fn touch(ring: Ring<'_>, pos: u64) {
+    let word = ring.word(pos);
+    // Relaxed: the producer stores there after it has seen the tail move past it (C, D).
+    word.store(word.load(Ordering::Relaxed), Ordering::Relaxed);
+}
+
 /// The private state of the consumer of a drop ring.
 #[derive(Debug)]
 pub struct Reader {
@@ -141,6 +153,9 @@ pub struct Reader {
     /// Looks in a row that found nothing new.
     idle: u32,
     pub(crate) timed: bool,
+    /// Where the line ends that is handed back next; never, if none are.
+    hand_at: u64,
+    hands: bool,
     fences: Fences,
     latch: LatchWriter,
 }
@@ -178,6 +193,8 @@ impl Reader {
             interval: ring.data_size() / 8,
             idle: 0,
             timed: false,
+            hand_at: NEVER,
+            hands: false,
             fences,
             latch: LatchWriter::after(&ring.header.consumer, kept.as_ref()),
         })
@@ -189,6 +206,40 @@ impl Reader {
         let mut reader = Reader { timed, ..self };
         reader.set_stop();
         reader
+    }
+
+    /// The same reader, handing the cache lines of what it has read back to the producer: by
+    /// [`Reader::hand_lines`], and at each release. The data area must be writable.
+    ///
+    /// A line that a reader has only looked at is shared by two cores, and a producer that comes
+    /// round to it has to ask for it twice: for its content, if it was pushed out, and for leave to
+    /// write. A line that the reader was the last to write is one core's, and moves at once. So the
+    /// reader stores the word back that it has just loaded. Nobody can tell, but by the time it
+    /// takes (`benches/NOTES.md`).
+    #[must_use]
+    pub fn with_hands(self, hands: bool) -> Self {
+        let mut reader = Reader { hands, ..self };
+        reader.hand_at = NEVER;
+        reader.hand_on();
+        reader
+    }
+
+    /// Hands back the lines before the cursor. What earlier calls returned counts as read.
+    #[inline(always)]
+    pub fn hand_lines(&mut self, ring: Ring<'_>) {
+        while self.hand_at <= self.cursor {
+            touch(ring, self.hand_at - LINE);
+            self.hand_at += LINE;
+        }
+    }
+
+    /// No line is handed back that begins before the tail: the producer may be writing there.
+    pub(crate) fn hand_on(&mut self) {
+        self.hand_at = if self.hands && !self.holds() {
+            self.released.next_multiple_of(LINE) + LINE
+        } else {
+            NEVER
+        };
     }
 
     /// The next record or loss, or `None` if there is none now. What earlier calls returned counts
@@ -351,10 +402,21 @@ impl Reader {
 
     /// Hands back everything before the book's position, at which it must be true.
     pub(crate) fn hand_back(&mut self, ring: Ring<'_>, book: &ConsumerBook) -> bool {
+        if self.hands {
+            let mut at = match self.hand_at {
+                NEVER => self.released.next_multiple_of(LINE),
+                at => at - LINE,
+            };
+            while at + LINE <= book.pos {
+                touch(ring, at);
+                at += LINE;
+            }
+        }
         // The book before the tail: after a death between the two, the older book fits the tail.
         self.latch.write(&ring.header.consumer, &book.to_words());
         self.released = book.pos;
         self.set_stop();
+        self.hand_on();
         ring.header.data_tail.store(book.pos, Ordering::Release); // C, pairs with D
         self.fences.light(); // K, pairs with L
         // Relaxed: K orders it.

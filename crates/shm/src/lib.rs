@@ -62,7 +62,7 @@ pub use kernel::{Also, KernelEvent, KernelEventSpec, KernelEvents, MappedKernel,
 pub use machine::{ClockError, MachineClock};
 pub use observer::{MappedObserver, SlotsSeen, bytes_of};
 pub use raw::{Raw, RawReader};
-pub use reader::{Item, MappedReader, Pinned, Record};
+pub use reader::{Item, Lines, MappedReader, Pinned, Record};
 pub use recover::recover;
 pub use run::Run;
 pub use shaped::NotThis;

@@ -20,6 +20,19 @@ use std::time::Duration;
 /// How far before its turn a line is asked for.
 pub(crate) const AHEAD: u64 = 512;
 
+/// What a consumer does with the cache lines of the records that it has read in place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lines {
+    /// Writes one word of each back, unchanged, before the space goes back to the producer: the line
+    /// is then its own, and the producer takes it in one step when it comes round. Half as many
+    /// records again to twice as many a second between near cores, and five times as many between far
+    /// ones (`benches/NOTES.md`). The data area is mapped writable.
+    #[default]
+    HandBack,
+    /// Leaves them alone: the data area is mapped read-only.
+    Leave,
+}
+
 /// One record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
@@ -78,17 +91,21 @@ impl MappedReader {
     /// Attaches as the consumer and signs with `name`. Goes on where the last consumer released,
     /// or saved itself.
     ///
+    /// With [`Lines::HandBack`] the data area of a drop ring is mapped writable.
+    ///
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Busy`] while another process is attached.
-    pub fn attach(home: impl Into<Home>, name: &str) -> Result<Self, AttachError> {
+    pub fn attach(home: impl Into<Home>, name: &str, lines: Lines) -> Result<Self, AttachError> {
         let ring = RingFile::open(home.into(), Access::Write)?;
-        let map = Mirror::map(&ring, DataAccess::Read)?;
+        let hands = lines == Lines::HandBack && ring.layout.policy == Policy::Drop;
+        let access = if hands { DataAccess::Write } else { DataAccess::Read };
+        let map = Mirror::map(&ring, access)?;
         // Before the lock is taken: a child forked in between would keep it.
         let children = NotForChildren::new(map.ranges(), &ring.file);
         let lock = ring.take(Place::Consumer, Role::Consumer)?;
         let cursor = match ring.layout.policy {
             Policy::Drop => Reader::attach(map.ring(), futex::fences())
-                .map(|reader| Cursor::Pinned(reader.with_time(ring.layout.time))),
+                .map(|reader| Cursor::Pinned(reader.with_time(ring.layout.time).with_hands(hands))),
             Policy::Overwrite => Observer::resume(map.ring()).map(|observer| Cursor::Copied {
                 observer: observer.with_time(ring.layout.time),
                 unsaved: 0,
@@ -129,6 +146,8 @@ impl MappedReader {
     pub fn read(&mut self, before_look: impl FnOnce(u64)) -> Result<Option<Item<'_>>, Corrupt> {
         if let Cursor::Pinned(reader) = &mut self.cursor {
             let ring = self.map.ring();
+            // What the last call returned is read, and not released yet.
+            reader.hand_lines(ring);
             let mut frame = reader.next_record(ring);
             if frame.is_none() && reader.known() == 0 {
                 before_look(reader.cursor());

@@ -102,6 +102,7 @@ impl MappedReader {
     #[inline]
     pub fn read_run(&mut self, max: u64) -> Option<Run<'_>> {
         let Cursor::Pinned(reader) = &mut self.cursor else { return None };
+        reader.hand_lines(self.map.ring());
         let (first, count) = reader.next_run(self.map.ring(), max)?;
         let before = (first.payload_pos() - first.pos) as usize;
         let span = Frame { len: (count * first.size) as usize, ..first };
