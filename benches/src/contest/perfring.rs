@@ -124,7 +124,19 @@ impl Receiver for Reader {
         mut visit: impl FnMut(&[u8; N]),
     ) -> Result<u64, BenchError> {
         match self {
-            Reader::Consumer(consumer) => drain!(consumer, visit),
+            Reader::Consumer(consumer) => {
+                let mut count = 0;
+                let drained = consumer.drain(|item| {
+                    if let Item::Record(record) = item
+                        && let Ok(bytes) = record.bytes.try_into()
+                    {
+                        visit(bytes);
+                        count += 1;
+                    }
+                });
+                drained.map_err(error)?;
+                Ok(count)
+            }
             Reader::Observer(observer) => drain!(observer, visit),
         }
     }

@@ -93,6 +93,40 @@ impl Consumer {
         self.inner.read(|cursor| distance.keep(pace, cursor))
     }
 
+    /// Shows `visit` all that is there now, and returns how much that was: as a loop of
+    /// [`Consumer::read`], in half the time for small records, since the loop keeps its place in
+    /// registers. It looks at the ring once, so a producer that goes on does not keep it for ever.
+    ///
+    /// ```
+    /// # use perfring_consumer::{Consumer, Item};
+    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let mut producer = Producer::create(&path, &Options::default())?;
+    /// for n in 0..100u64 {
+    ///     producer.publish(RecordType::BYTES, &n.to_le_bytes())?;
+    /// }
+    /// let mut consumer = Consumer::attach(&path)?;
+    /// let mut bytes = 0;
+    /// let items = consumer.drain(|item| match item {
+    ///     Item::Record(record) => bytes += record.bytes.len(), // in the ring itself
+    ///     Item::Lost(lost) => eprintln!("{} lost", lost.records),
+    /// })?;
+    /// assert_eq!((items, bytes), (100, 800));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Each item counts as read when `visit` returns, and its space goes back to the producer as
+    /// [`Consumer::read`] says. If `visit` panics, some of those that it has seen come again.
+    ///
+    /// # Errors
+    /// [`Corrupt`]; what was visited before is read.
+    #[inline(always)]
+    pub fn drain(&mut self, visit: impl FnMut(Item<'_>)) -> Result<u64, Corrupt> {
+        let (pace, distance) = (self.pace, &mut self.distance);
+        self.inner.drain(|cursor| distance.keep(pace, cursor), visit)
+    }
+
     /// The next records of one type and one length in a row, at most `max`, in place: for those who
     /// make columns of them. It counts as read at the next call, as an item of [`Consumer::read`].
     ///

@@ -346,6 +346,52 @@ impl Reader {
         Some(Frame { pos, kind: word.kind(), len, size, time })
     }
 
+    /// Shows `visit` one record after the other, as [`Reader::next_record`] or
+    /// [`Reader::next_stamped`] would find them, until that finds none. Each counts as read, and its
+    /// lines are handed back, when `visit` returns. Returns how many they were.
+    ///
+    /// All that changes is kept in registers: if a visit panics, all of them come again.
+    #[inline(always)]
+    pub fn visit_known<const TIMED: bool>(
+        &mut self,
+        ring: Ring<'_>,
+        mut visit: impl FnMut(&Frame),
+    ) -> u64 {
+        self.hand_lines(ring);
+        let (head, stop) = (self.head, if TIMED { self.stop } else { self.plain_stop });
+        let (mut pos, mut hand_at, mut records) = (self.cursor, self.hand_at, 0);
+        // What was found of the last header is true of its like, which most are; and the way to the
+        // next record then need not wait for this one's header.
+        let (mut like, mut size, mut body, mut kind) = (0, 0, 0, 0);
+        while pos < stop {
+            // Relaxed: B ordered it.
+            let word = RecordWord::from_raw(ring.word(pos).load(Ordering::Relaxed));
+            if word.raw() != like {
+                let Some(len) = word.payload_len().filter(|_| word.is_data()) else { break };
+                (like, size, body, kind) = (word.raw(), word.size(), len, word.kind());
+            }
+            if size > head - pos {
+                break;
+            }
+            let split = if TIMED {
+                stamped(body, ring.word(pos + u64::from(HEADER_LEN)))
+            } else {
+                Some((body, None))
+            };
+            let Some((len, time)) = split else { break };
+            visit(&Frame { pos, kind, len, size, time });
+            pos += size;
+            records += 1;
+            while hand_at <= pos {
+                touch(ring, hand_at - LINE);
+                hand_at += LINE;
+            }
+        }
+        (self.cursor, self.hand_at) = (pos, hand_at);
+        self.records = self.records.wrapping_add(records);
+        records
+    }
+
     /// Looks at `data_head` where [`Reader::next_record`] found none because none is known of.
     /// Returns whether there is more; if not, or if something is wrong, `next` knows.
     #[inline]

@@ -9,6 +9,7 @@ use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{Header, Slot};
 use perfring_ring::{Frame, Reserved, Ring, Shared, TypeTable, TypeTableWriter, Who};
 use std::ffi::c_void;
+use std::marker::PhantomData;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::slice;
@@ -243,16 +244,14 @@ impl Mirror {
     /// Asks for the cache line at `pos`, without waiting for it.
     #[inline(always)]
     pub(crate) fn prefetch(&self, pos: u64) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let at = self.at(pos).cast_const().cast::<i8>();
-            // SAFETY: a hint, which reads nothing as far as the language can tell, of an address
-            // in the mapping.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(at) };
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = pos;
+        prefetch(self.at(pos));
+    }
+
+    /// What a loop over records needs of the mirror, by value: the mirror's own fields would be
+    /// loaded again after every store.
+    #[inline(always)]
+    pub(crate) fn sight(&self) -> Sight<'_> {
+        Sight { data: self.data, mask: self.data_size - 1, mirror: PhantomData }
     }
 
     /// The producers' slots.
@@ -307,6 +306,51 @@ impl Mirror {
         // own, and its records are pinned, so no part of what is free.
         unsafe { std::ptr::copy_nonoverlapping(payload.as_ptr(), to, payload.len()) };
     }
+}
+
+/// See [`Mirror::sight`].
+#[derive(Clone, Copy)]
+pub(crate) struct Sight<'a> {
+    data: NonNull<u8>,
+    mask: usize,
+    mirror: PhantomData<&'a Mirror>,
+}
+
+impl<'a> Sight<'a> {
+    #[inline(always)]
+    fn at(self, pos: u64) -> *mut u8 {
+        // SAFETY: as in `Mirror::at`.
+        unsafe { self.data.as_ptr().add(pos as usize & self.mask) }
+    }
+
+    /// As [`Mirror::prefetch`].
+    #[inline(always)]
+    pub(crate) fn prefetch(self, pos: u64) {
+        prefetch(self.at(pos));
+    }
+
+    /// As [`Mirror::pinned`].
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub(crate) unsafe fn pinned(self, frame: &Frame) -> &'a [u8] {
+        // SAFETY: as there.
+        unsafe { slice::from_raw_parts(self.at(frame.payload_pos()), frame.len) }
+    }
+}
+
+/// Asks for the cache line at an address of the mapping, without waiting for it.
+#[inline(always)]
+fn prefetch(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a hint, which reads nothing as far as the language can tell.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }
 
 impl Drop for Mirror {

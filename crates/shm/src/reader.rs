@@ -169,6 +169,63 @@ impl MappedReader {
         self.read_any()
     }
 
+    /// Shows `visit` all that is there now: what is published when it looks, once. Each item counts
+    /// as read when `visit` returns. Returns how many there were. `before_look` as for
+    /// [`MappedReader::read`].
+    ///
+    /// # Errors
+    /// [`Corrupt`]; what was visited before stays read.
+    #[inline(always)]
+    pub fn drain(
+        &mut self,
+        before_look: impl FnOnce(u64),
+        mut visit: impl FnMut(Item<'_>),
+    ) -> Result<u64, Corrupt> {
+        let mut count = 0;
+        let mut before_look = Some(before_look);
+        loop {
+            match &mut self.cursor {
+                Cursor::Pinned(reader) => {
+                    let ring = self.map.ring();
+                    if reader.known() == 0 {
+                        let Some(before_look) = before_look.take() else { return Ok(count) };
+                        reader.hand_lines(ring);
+                        before_look(reader.cursor());
+                        reader.look_ahead(ring);
+                    }
+                    let (map, known) = (self.map.sight(), reader.cursor() + reader.known());
+                    let visit = &mut visit;
+                    let show = move |frame: &Frame| {
+                        if frame.size <= AHEAD && known - frame.pos > AHEAD {
+                            map.prefetch(frame.pos + AHEAD);
+                        }
+                        // SAFETY: as in `read_any`; the tail is not moved before the visit is over.
+                        visit(record(frame, unsafe { map.pinned(frame) }));
+                    };
+                    count += if self.ring.layout.time {
+                        reader.visit_known::<true>(ring, show)
+                    } else {
+                        reader.visit_known::<false>(ring, show)
+                    };
+                    if reader.known() == 0 && before_look.is_none() && count > 0 {
+                        return Ok(count);
+                    }
+                }
+                Cursor::Copied { observer, .. } => {
+                    if observer.must_look() {
+                        let Some(before_look) = before_look.take() else { return Ok(count) };
+                        before_look(observer.saved().pos);
+                    }
+                }
+            }
+            match self.read_any()? {
+                Some(item) => visit(item),
+                None => return Ok(count),
+            }
+            count += 1;
+        }
+    }
+
     #[inline(never)]
     fn read_any(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
         match &mut self.cursor {
