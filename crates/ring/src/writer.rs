@@ -229,11 +229,12 @@ impl Writer {
     ) -> Result<Reserved, Refusal> {
         let reserved = Reserved { start: 0, kind, len, stamp: STAMP };
         let size = reserved.size();
-        let end = self.pos() + size;
+        let mut start = self.pos();
+        let end = start + size;
         if end > self.limit && !self.evict_few(ring.header, ring.data, end) {
             self.make_room(ring.header, ring.data, size)?;
+            start = self.pos();
         }
-        let start = self.pos();
         // The header now, in order with the payload after it: at commit, a reader that runs ahead
         // may have taken its line back. Nobody looks at it before the head has passed it.
         // Relaxed: A publishes it, and E came before it.
@@ -264,12 +265,13 @@ impl Writer {
         len: usize,
         wake: Wake,
     ) -> bool {
-        self.end(ring, reserved, len);
-        self.publish(ring, wake)
+        let start = reserved.start;
+        let size = self.end(ring, reserved, len);
+        self.publish_at(ring, wake, start + size)
     }
 
     #[inline(always)]
-    fn end(&mut self, ring: Ring<'_>, reserved: Reserved, len: usize) {
+    fn end(&mut self, ring: Ring<'_>, reserved: Reserved, len: usize) -> u64 {
         let len = len.min(reserved.len);
         // Two ways, so that each knows what it adds where the caller knows the length.
         let word = match reserved.stamp {
@@ -281,6 +283,7 @@ impl Writer {
             ring.word(reserved.start).store(word.raw(), Ordering::Relaxed);
         }
         self.since += ONE_RECORD + word.size();
+        word.size()
     }
 
     /// Passes bytes that are no record's.
@@ -328,7 +331,14 @@ impl Writer {
     #[inline(always)]
     #[must_use]
     pub fn publish(&mut self, ring: Ring<'_>, wake: Wake) -> bool {
-        ring.header.data_head.store(self.pos(), Ordering::Release); // A, pairs with B
+        self.publish_at(ring, wake, self.pos())
+    }
+
+    /// As [`Writer::publish`], by a caller that knows the position.
+    #[inline(always)]
+    fn publish_at(&mut self, ring: Ring<'_>, wake: Wake, pos: u64) -> bool {
+        debug_assert_eq!(pos, self.pos());
+        ring.header.data_head.store(pos, Ordering::Release); // A, pairs with B
         if self.held.is_some() {
             self.held = None; // a store only where there is something to change
         }
@@ -340,7 +350,7 @@ impl Writer {
         if ring.header.wait.armed.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        claim_wake(&ring.header.wait, wake, self.pos(), self.records())
+        claim_wake(&ring.header.wait, wake, pos, self.records())
     }
 
     /// Copies a payload into its reservation, word by word. A mapping has a quicker way.
