@@ -3,7 +3,7 @@
 use super::{Contestant, Policy, Receiver, Ring, Sender, Setup, failed};
 use crate::BenchError;
 use perfring_consumer::{Consumer, Item, Observer, Start};
-use perfring_producer::{Evict, Options, Producer, RecordType, Reservation, ReserveError};
+use perfring_producer::{Each, Evict, Options, Producer, RecordType, ReserveError};
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
@@ -59,32 +59,15 @@ impl Sender for Producer {
         numbers: Range<u64>,
         mut fill: impl FnMut(&mut [u8; N], u64),
     ) -> Result<(), BenchError> {
-        // Two loops, as two programs would have: what a call returns is known where it is made.
-        if self.layout().policy == perfring_producer::Policy::Drop {
-            for number in numbers {
-                let record = self.reserve_timeout(RecordType::BYTES, N, PATIENCE);
-                write(record.map_err(refusal)?, number, &mut fill);
+        let wanted = numbers.end - numbers.start;
+        let each = Each { timeout: PATIENCE, ..Each::new(RecordType::BYTES, N) };
+        let published = self.publish_each(each, numbers, |number, bytes| {
+            if let Some(slot) = bytes.first_chunk_mut() {
+                fill(slot, number);
             }
-        } else {
-            for number in numbers {
-                let record = self.reserve(RecordType::BYTES, N);
-                write(record.map_err(refusal)?, number, &mut fill);
-            }
-        }
-        Ok(())
+        });
+        if published == wanted { Ok(()) } else { Err(refusal(ReserveError::Full)) }
     }
-}
-
-#[inline(always)]
-fn write<const N: usize>(
-    mut record: Reservation<'_>,
-    number: u64,
-    fill: &mut impl FnMut(&mut [u8; N], u64),
-) {
-    if let Some(slot) = record.first_chunk_mut() {
-        fill(slot, number);
-    }
-    record.commit();
 }
 
 #[cold]

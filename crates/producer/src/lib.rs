@@ -100,7 +100,7 @@ pub use perfring_abi::{
 pub use perfring_ring::{Count, ProducerBook, Refused, Wake};
 use perfring_shm::MappedWriter;
 pub use perfring_shm::{
-    AttachError, Batch, ClockError, CreateError, Home, Removal, Reservation, ReserveError,
+    AttachError, Batch, ClockError, CreateError, Each, Home, Removal, Reservation, ReserveError,
     RingOptions as Options, SharedBatch, SharedReservation, TypeError, create, remove,
 };
 pub use perfring_types as types;
@@ -311,6 +311,39 @@ impl Producer {
     #[inline]
     pub fn batch(&mut self) -> Batch<'_> {
         self.inner.batch()
+    }
+
+    /// Publishes a record for each item, which `fill` writes in its place in the ring: a loop of
+    /// [`Producer::reserve`] in a sixth to a third less time for small records, since its place is in
+    /// registers and not in memory, where each record waits for the one before it. With
+    /// [`Each::batch`] they are published so many at a time.
+    ///
+    /// Returns how many were published. The others were refused, after [`Each::timeout`], and are
+    /// counted and told as any refusal.
+    ///
+    /// ```
+    /// # use perfring_producer::{Each, Options, Producer, RecordType};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let mut producer = Producer::create(dir.path().join("ring"), &Options::default())?;
+    /// let samples = [3.5f64, 2.25, 8.0];
+    /// let each = Each::new(RecordType::BYTES, 8);
+    /// let published = producer.publish_each(each, samples, |sample, bytes| {
+    ///     bytes.copy_from_slice(&sample.to_le_bytes());
+    /// });
+    /// assert_eq!(published, 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// If `fill` or the iterator panics, what was published stands, and what a batch held back is gone.
+    /// A ring with time gains nothing.
+    #[inline(always)]
+    pub fn publish_each<I: IntoIterator>(
+        &mut self,
+        each: Each,
+        items: I,
+        fill: impl FnMut(I::Item, &mut [u8]),
+    ) -> u64 {
+        self.inner.publish_each(each, items, fill)
     }
 
     /// What was written, given back and refused since the ring was made, by this producer and those

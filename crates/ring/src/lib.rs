@@ -50,6 +50,7 @@ mod book;
 #[cfg(any(feature = "heap", loom))]
 pub mod heap;
 mod holder;
+mod hot;
 mod kernel;
 mod latch;
 mod lock;
@@ -74,6 +75,7 @@ use perfring_abi::{Cause, Header};
 pub use ahead::{Front, Mark};
 pub use book::{ConsumerBook, Count, ProducerBook, Refused};
 pub use holder::Who;
+pub use hot::{Changed, Hot};
 pub use kernel::{KernelFrame, KernelReader};
 pub use lock::{LOCK_ROUNDS, Peers, Recovered, Shared, recover};
 pub use observer::{Observer, Saved, Seen, Start};

@@ -71,20 +71,24 @@ impl Writer {
     ///
     /// As `end` is within a book's interval of the book, which is at most a quarter of the ring,
     /// the tail stays behind the book.
-    ///
     #[inline(always)]
     pub(crate) fn evict_few(&mut self, header: &Header, data: &[AtomicU64], end: u64) -> bool {
-        if end > self.evict_limit {
-            return false;
-        }
+        end <= self.evict_limit
+            && (self.evict_known(header, data, end) || self.evict_on(header, data, end))
+    }
+
+    /// As [`Writer::evict_few`] where `end` is not beyond its limit, if at most one record goes, and
+    /// that is known of.
+    #[inline(always)]
+    pub(crate) fn evict_known(&mut self, header: &Header, data: &[AtomicU64], end: u64) -> bool {
         let ring = Ring::new(header, data);
         let mask = ring.data_size() - 1;
         if end - self.tail > mask {
             // No further than the head: what a batch holds back is not among what is known.
-            let Some(tail) = self.oldest.next() else { return self.evict_on(header, data, end) };
+            let Some(tail) = self.oldest.next() else { return false };
             self.tail = tail;
             if end - tail > mask {
-                return self.evict_on(header, data, end);
+                return false;
             }
             self.publish_tail(ring);
             fence(Ordering::Release); // E, pairs with F
@@ -92,7 +96,7 @@ impl Writer {
         true
     }
 
-    /// As [`Writer::evict_few`], where it is not one record alone that is known of.
+    /// As [`Writer::evict_known`], whatever it takes.
     #[inline(never)]
     fn evict_on(&mut self, header: &Header, data: &[AtomicU64], end: u64) -> bool {
         let ring = Ring::new(header, data);

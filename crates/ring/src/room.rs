@@ -116,8 +116,7 @@ impl Writer {
     pub fn begin_batch(&mut self, ring: Ring<'_>) {
         if self.head() == self.pos() && self.pos() - self.book.pos >= book_interval(ring) / 2 {
             self.write_book(ring);
-            // The next reservation works out the limits anew.
-            (self.limit, self.evict_limit) = (0, 0);
+            self.look_again();
         }
     }
 

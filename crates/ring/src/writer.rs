@@ -94,7 +94,7 @@ impl Reserved {
 }
 
 /// A record and its bytes in [`Writer::since`].
-const ONE_RECORD: u64 = 1 << 32;
+pub(crate) const ONE_RECORD: u64 = 1 << 32;
 
 /// The private state of an exclusive producer.
 #[derive(Debug)]
@@ -284,6 +284,29 @@ impl Writer {
         }
         self.since += ONE_RECORD + word.size();
         word.size()
+    }
+
+    /// What a loop had on loan: [`crate::Hot`].
+    #[inline(always)]
+    pub(crate) fn add_since(&mut self, since: u64) {
+        self.since += since;
+    }
+
+    /// What `data_head` holds: something before the position is held back, or nothing.
+    #[inline(always)]
+    pub(crate) fn set_head(&mut self, head: u64) {
+        self.held = (head != self.pos()).then_some(head);
+    }
+
+    /// The next reservation works out the limits anew.
+    pub(crate) fn look_again(&mut self) {
+        (self.limit, self.evict_limit) = (0, 0);
+    }
+
+    /// I, pairs with J.
+    #[inline(always)]
+    pub(crate) fn light_fence(&self) {
+        self.fences.light();
     }
 
     /// Passes bytes that are no record's.

@@ -97,7 +97,7 @@ fn a_drop_rings_record_is_never_torn_and_no_loss_uncounted() {
         // Room for one record: the second goes where the first was, once that is released.
         let heap = heap(32, Policy::Drop);
         let mut writer = writer(&heap);
-        let mut reader = Reader::attach(heap.ring(), Fences::Full).unwrap();
+        let mut reader = Reader::attach(heap.ring(), Fences::Full).unwrap().with_hands(true);
         let producer = {
             let heap = Arc::clone(&heap);
             thread::spawn(move || {
@@ -221,7 +221,7 @@ fn an_observer_of_a_drop_ring_never_sees_a_torn_record() {
         let heap = heap(32, Policy::Drop);
         let mut writer = writer(&heap);
         publish(&mut writer, heap.ring(), 1).unwrap();
-        let mut reader = Reader::attach(heap.ring(), Fences::Full).unwrap();
+        let mut reader = Reader::attach(heap.ring(), Fences::Full).unwrap().with_hands(true);
         let mut observer = Observer::new(heap.ring(), Policy::Drop, Start::Oldest).unwrap();
         let consumer = {
             let heap = Arc::clone(&heap);
@@ -250,7 +250,7 @@ fn a_late_comers_count_is_of_records_that_stood() {
     model("late-comer", 2, |counted| {
         let heap = heap(32, Policy::Drop);
         let mut writer = writer(&heap);
-        let mut reader = Reader::attach(heap.ring(), Fences::Full).unwrap();
+        let mut reader = Reader::attach(heap.ring(), Fences::Full).unwrap().with_hands(true);
         publish(&mut writer, heap.ring(), 1).unwrap();
         assert!(reader.next(heap.ring()).unwrap().0.is_some());
         let _ = reader.release(heap.ring());
@@ -282,7 +282,7 @@ fn payloads_need_no_atomics_between_producer_and_consumer() {
         let plainly = Arc::new(Plainly(plainly));
         let places = |pos: u64| [pos, pos + 8].map(|pos| (pos / 8) as usize % 4);
         let mut writer = writer(&heap);
-        let mut reader = Reader::attach(heap.ring(), Fences::Full).unwrap();
+        let mut reader = Reader::attach(heap.ring(), Fences::Full).unwrap().with_hands(true);
         let producer = {
             let (heap, plainly) = (Arc::clone(&heap), Arc::clone(&plainly));
             thread::spawn(move || {
@@ -367,7 +367,7 @@ fn a_producer_never_sleeps_past_free_space() {
         let mut writer = writer(&heap);
         publish(&mut writer, heap.ring(), 1).unwrap();
         assert_eq!(publish(&mut writer, heap.ring(), 2), Err(Refusal::Full));
-        let mut reader = Reader::attach(heap.ring(), Fences::Full).unwrap();
+        let mut reader = Reader::attach(heap.ring(), Fences::Full).unwrap().with_hands(true);
         assert!(reader.next(heap.ring()).unwrap().0.is_some());
         let consumer = {
             let heap = Arc::clone(&heap);

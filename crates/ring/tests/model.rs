@@ -248,7 +248,7 @@ impl<'a> Model<'a> {
 
     fn attach_reader(&mut self) {
         if self.case.policy == Policy::Drop {
-            let reader = Reader::attach(self.heap.ring(), Fences::Full).unwrap();
+            let reader = Reader::attach(self.heap.ring(), Fences::Full).unwrap().with_hands(true);
             let reader = reader.with_time(self.case.time);
             (self.cursor, self.known) = (self.tail, self.tail);
             assert_eq!(reader.cursor(), self.cursor);

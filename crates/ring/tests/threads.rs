@@ -82,7 +82,7 @@ fn produce(heap: &HeapRing, done: &AtomicBool, pause: u64) -> Totals {
 /// The consumer of a drop ring: everything, in order, and the markers add up to what is missing.
 fn consume(heap: &HeapRing, done: &AtomicBool) -> (Count, u64) {
     let ring = heap.ring();
-    let mut reader = Reader::attach(ring, Fences::Full).unwrap();
+    let mut reader = Reader::attach(ring, Fences::Full).unwrap().with_hands(true);
     let (mut count, mut next, mut lost) = (Count::default(), 0, 0);
     loop {
         let last = done.load(Ordering::Acquire);
@@ -117,7 +117,7 @@ fn consume(heap: &HeapRing, done: &AtomicBool) -> (Count, u64) {
             // Killed and come again: what was not released comes once more.
             let before = reader.passed();
             let _ = reader.release(ring);
-            reader = Reader::attach(ring, Fences::Full).unwrap();
+            reader = Reader::attach(ring, Fences::Full).unwrap().with_hands(true);
             assert_eq!(reader.passed(), before);
         }
     }

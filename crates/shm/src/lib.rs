@@ -30,6 +30,7 @@
 mod ahead;
 mod clock;
 mod create;
+mod each;
 mod error;
 mod file;
 mod fork;
@@ -54,6 +55,7 @@ mod writer;
 
 pub use ahead::Fill;
 pub use create::{Removal, RingOptions, create, remove};
+pub use each::Each;
 pub use error::{AttachError, CreateError, ReserveError, Role};
 pub use file::{Identity, Place, RingFile};
 pub use home::Home;

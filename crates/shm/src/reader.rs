@@ -182,7 +182,7 @@ impl MappedReader {
         mut visit: impl FnMut(Item<'_>),
     ) -> Result<u64, Corrupt> {
         let mut count = 0;
-        let mut before_look = Some(before_look);
+        let (mut before_look, mut head) = (Some(before_look), u64::MAX);
         loop {
             match &mut self.cursor {
                 Cursor::Pinned(reader) => {
@@ -213,8 +213,12 @@ impl MappedReader {
                 }
                 Cursor::Copied { observer, .. } => {
                     if observer.must_look() {
-                        let Some(before_look) = before_look.take() else { return Ok(count) };
-                        before_look(observer.saved().pos);
+                        if let Some(before_look) = before_look.take() {
+                            before_look(observer.saved().pos);
+                            head = self.map.ring().head();
+                        } else if observer.saved().pos >= head {
+                            return Ok(count);
+                        }
                     }
                 }
             }

@@ -23,9 +23,9 @@ const SPIN_PAUSES: u32 = 32;
 #[derive(Debug)]
 pub struct MappedWriter {
     // In the order in which they are to go: first what a forked child is cut off from.
-    children: NotForChildren,
-    map: Mirror,
-    writer: Writer,
+    pub(crate) children: NotForChildren,
+    pub(crate) map: Mirror,
+    pub(crate) writer: Writer,
     clock: Clock<MachineClock>,
     ring: RingFile,
     known: Known,
@@ -156,6 +156,17 @@ impl MappedWriter {
         len: usize,
         timeout: Duration,
     ) -> Result<Reservation<'_>, ReserveError> {
+        let reserved = self.reserve_within(kind, len, timeout)?;
+        Ok(Reservation { owner: self, reserved, head: Head::Publish })
+    }
+
+    #[inline(always)]
+    pub(crate) fn reserve_within(
+        &mut self,
+        kind: RecordType,
+        len: usize,
+        timeout: Duration,
+    ) -> Result<Reserved, ReserveError> {
         if self.children.forked() {
             return Err(ReserveError::Forked);
         }
@@ -171,7 +182,7 @@ impl MappedWriter {
         };
         // SAFETY: the writer is this mirror's and just made the reservation.
         unsafe { self.map.zero_last_word(&reserved) };
-        Ok(Reservation { owner: self, reserved, head: Head::Publish })
+        Ok(reserved)
     }
 
     /// Waits until a record of `len` bytes fits, for at most `timeout`. Returns whether it does;
@@ -259,7 +270,11 @@ impl MappedWriter {
     }
 
     #[inline(always)]
-    fn try_reserve_any(&mut self, kind: RecordType, len: usize) -> Result<Reserved, ReserveError> {
+    pub(crate) fn try_reserve_any(
+        &mut self,
+        kind: RecordType,
+        len: usize,
+    ) -> Result<Reserved, ReserveError> {
         if len < self.writer.plain_end() {
             self.try_reserve::<false>(kind, len)
         } else {
@@ -337,7 +352,7 @@ impl MappedWriter {
     }
 
     #[inline(always)]
-    fn publish_head(&mut self, wake: Wake) {
+    pub(crate) fn publish_head(&mut self, wake: Wake) {
         if self.writer.publish(self.map.ring(), wake) {
             futex::wake(self.map.ring().wait_word());
         }

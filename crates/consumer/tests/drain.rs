@@ -1,0 +1,137 @@
+//! `drain` is a loop of `read` that looks once; and handing lines back changes nothing but the time
+//! that it takes.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use perfring_consumer::{Consumer, Item, Lines, Observer, Start};
+use perfring_producer::{Options, Policy, Producer, RecordType};
+use proptest::prelude::*;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+const KIND: RecordType = RecordType::new(5000).unwrap();
+
+fn told(item: Item<'_>) -> String {
+    match item {
+        Item::Record(record) => format!("{} {} {:?}", record.pos, record.kind, record.bytes),
+        Item::Lost(lost) => format!("{lost:?}"),
+    }
+}
+
+/// Records of these lengths, holes where there are none; what does not fit is lost.
+fn publish(producer: &mut Producer, lens: &[Option<usize>]) {
+    for len in lens {
+        match len {
+            Some(len) => drop(producer.publish(KIND, &vec![*len as u8; *len])),
+            None => drop(producer.reserve(KIND, 40)),
+        }
+    }
+}
+
+fn lens() -> impl Strategy<Value = Vec<Vec<Option<usize>>>> {
+    let len = prop_oneof![
+        5 => Just(Some(24)),
+        3 => (0usize..90).prop_map(Some),
+        1 => (90usize..2000).prop_map(Some),
+        1 => Just(None),
+    ];
+    prop::collection::vec(prop::collection::vec(len, 0..120), 1..12)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn it_is_a_loop_of_read(
+        rounds in lens(),
+        time in any::<bool>(),
+        overwrite in prop::bool::weighted(0.3),
+        hand_back in any::<bool>(),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let policy = if overwrite { Policy::Overwrite } else { Policy::Drop };
+        let options = Options { size: 4096, time, policy, ..Options::default() };
+        let lines = if hand_back { Lines::HandBack } else { Lines::Leave };
+        let mut sides = Vec::new();
+        for name in ["a", "b"] {
+            let path = dir.path().join(name);
+            let producer = Producer::create(&path, &options).unwrap();
+            let consumer = Consumer::attach_with(&path, None, lines).unwrap();
+            sides.push((producer, consumer));
+        }
+        for lens in &rounds {
+            let mut seen = [Vec::new(), Vec::new()];
+            for (side, (producer, consumer)) in sides.iter_mut().enumerate() {
+                publish(producer, lens);
+                let seen = &mut seen[side];
+                if side == 0 {
+                    let count = consumer.drain(|item| seen.push(told(item))).unwrap();
+                    prop_assert_eq!(count, seen.len() as u64);
+                    // All of it: no more is there.
+                    prop_assert_eq!(consumer.drain(|item| panic!("{item:?}")).unwrap(), 0);
+                } else {
+                    while let Some(item) = consumer.read().unwrap() {
+                        seen.push(told(item));
+                    }
+                }
+                consumer.release();
+            }
+            let [a, b] = seen;
+            prop_assert_eq!(a, b);
+            let (a, b) = (&sides[0].1, &sides[1].1);
+            prop_assert_eq!(a.read_count(), b.read_count());
+            prop_assert_eq!(a.lapped(), b.lapped());
+            prop_assert_eq!(a.position(), b.position());
+        }
+    }
+}
+
+#[test]
+fn what_a_panic_leaves_comes_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    let mut producer = Producer::create(&path, &Options::default()).unwrap();
+    publish(&mut producer, &[Some(24); 10]);
+    let mut consumer = Consumer::attach(&path).unwrap();
+    let mut calls = 0;
+    let failed = catch_unwind(AssertUnwindSafe(|| {
+        consumer.drain(|_| {
+            calls += 1;
+            assert!(calls < 5, "this panic is part of the test");
+        })
+    }));
+    assert!(failed.is_err());
+    assert_eq!(consumer.drain(|_| {}).unwrap(), 10);
+    consumer.release();
+    assert_eq!(consumer.read_count().records, 10);
+}
+
+/// The line of the tail itself belongs to a record that was released as well: the producer may be
+/// writing there, so nothing before the tail is ever stored to.
+#[test]
+fn a_consumer_changes_no_byte_that_anybody_reads() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    let options = Options { size: 4096, ..Options::default() };
+    let mut producer = Producer::create(&path, &options).unwrap();
+    let mut consumer = Consumer::attach(&path).unwrap();
+    let mut observer = Observer::open(&path, Start::Oldest).unwrap();
+    for round in 0..2000usize {
+        let lens: Vec<_> = (0..round % 23).map(|n| Some((n * 37 + round) % 90)).collect();
+        publish(&mut producer, &lens);
+        let mut watched = Vec::new();
+        while let Some(item) = observer.read().unwrap() {
+            watched.push(told(item));
+        }
+        let before = std::fs::read(&path).unwrap();
+        let mut read = Vec::new();
+        while let Some(item) = consumer.read().unwrap() {
+            read.push(told(item));
+            if read.len() % 5 == 0 {
+                consumer.release();
+            }
+        }
+        consumer.release();
+        assert_eq!(read, watched);
+        let after = std::fs::read(&path).unwrap();
+        assert!(before[4096..8192] == after[4096..8192], "the data area");
+    }
+}

@@ -1,0 +1,239 @@
+//! `publish_each` is a loop of `reserve`: the same records at the same places, the same books, the
+//! same losses, whatever the ring is like; and a panic inside it costs what was not published.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use perfring_consumer::{Cause, Consumer, Item, Observer, Start};
+use perfring_producer::{Each, Evict, Options, Policy, Producer, RecordType};
+use proptest::prelude::*;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::Duration;
+
+const KIND: RecordType = RecordType::new(5000).unwrap();
+
+#[derive(Clone, Debug)]
+enum Step {
+    Each { count: u64, len: usize, batch: u32 },
+    Single { len: usize },
+    Discard { len: usize },
+    Consume { count: usize },
+    Attach,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let len = prop_oneof![4 => 0usize..100, 1 => 100usize..3000, 1 => Just(8), 1 => Just(5000)];
+    let step = prop_oneof![
+        4 => (0u64..200, len.clone(), 1u32..70)
+            .prop_map(|(count, len, batch)| Step::Each { count, len, batch }),
+        1 => len.clone().prop_map(|len| Step::Single { len }),
+        1 => len.prop_map(|len| Step::Discard { len }),
+        2 => (0usize..150).prop_map(|count| Step::Consume { count }),
+        1 => Just(Step::Attach),
+    ];
+    prop::collection::vec(step, 1..25)
+}
+
+fn options() -> impl Strategy<Value = Options> {
+    let policy = prop_oneof![
+        Just((Policy::Drop, Evict::Exact)),
+        Just((Policy::Overwrite, Evict::Exact)),
+        Just((Policy::Overwrite, Evict::Half)),
+    ];
+    (policy, prop_oneof![Just(4096u64), Just(65_536)], prop::bool::weighted(0.2)).prop_map(
+        |((policy, evict), size, time)| Options { policy, evict, size, time, ..Options::default() },
+    )
+}
+
+fn fill(number: u64, bytes: &mut [u8]) {
+    bytes.fill(number as u8);
+}
+
+/// What a reader sees, and what the books say.
+fn told(item: Item<'_>) -> String {
+    match item {
+        Item::Record(record) => format!("{} {} {:?}", record.pos, record.kind, record.bytes),
+        Item::Lost(lost) => format!("{lost:?}"),
+    }
+}
+
+struct Side {
+    producer: Option<Producer>,
+    consumer: Option<Consumer>,
+    number: u64,
+    seen: Vec<String>,
+}
+
+impl Side {
+    fn new(path: &Path, options: &Options) -> Self {
+        let producer = Some(Producer::create(path, options).unwrap());
+        let drops = options.policy == Policy::Drop;
+        let consumer = drops.then(|| Consumer::attach(path).unwrap());
+        Side { producer, consumer, number: 0, seen: Vec::new() }
+    }
+
+    fn take(&mut self, path: &Path, step: &Step, looped: bool) {
+        let producer = self.producer.as_mut().unwrap();
+        match *step {
+            Step::Each { count, len, batch } => {
+                let numbers = self.number..self.number + count;
+                if looped {
+                    let each = Each { batch, ..Each::new(KIND, len) };
+                    producer.publish_each(each, numbers, fill);
+                } else {
+                    for number in numbers {
+                        let Ok(mut record) = producer.reserve(KIND, len) else { continue };
+                        fill(number, &mut record);
+                        record.commit();
+                    }
+                }
+                self.number += count;
+            }
+            Step::Single { len } => {
+                let _ = producer.publish(KIND, &vec![self.number as u8; len]);
+                self.number += 1;
+            }
+            Step::Discard { len } => drop(producer.reserve(KIND, len)),
+            Step::Consume { count } => {
+                for _ in 0..count {
+                    let Some(consumer) = &mut self.consumer else { break };
+                    match consumer.read().unwrap() {
+                        Some(item) => self.seen.push(told(item)),
+                        None => break,
+                    }
+                }
+                if let Some(consumer) = &mut self.consumer {
+                    consumer.release();
+                }
+            }
+            Step::Attach => {
+                self.producer = None;
+                self.producer = Some(Producer::attach(path).unwrap());
+            }
+        }
+    }
+
+    fn end(mut self, path: &Path) -> (Vec<String>, String) {
+        let producer = self.producer.as_ref().unwrap();
+        let books = format!("{:?} {:?}", producer.book(), producer.overwritten());
+        drop(self.producer.take());
+        drop(self.consumer.take());
+        let mut observer = Observer::open(path, Start::Oldest).unwrap();
+        while let Some(item) = observer.read().unwrap() {
+            self.seen.push(told(item));
+        }
+        let totals = observer.stat().unwrap().totals.unwrap();
+        (self.seen, format!("{books} {:?} {:?}", totals.overwritten, totals.present))
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn it_is_a_loop_of_reserve(options in options(), steps in steps()) {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = [dir.path().join("a"), dir.path().join("b")];
+        let mut sides = [Side::new(&paths[0], &options), Side::new(&paths[1], &options)];
+        for step in &steps {
+            for (at, side) in sides.iter_mut().enumerate() {
+                side.take(&paths[at], step, at == 0);
+            }
+        }
+        let [a, b] = sides;
+        let (a, b) = (a.end(&paths[0]), b.end(&paths[1]));
+        prop_assert_eq!(a.0, b.0);
+        prop_assert_eq!(a.1, b.1);
+    }
+}
+
+#[test]
+fn a_batch_is_seen_when_it_is_published_and_not_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    let mut producer = Producer::create(&path, &Options::default()).unwrap();
+    let mut observer = Observer::open(&path, Start::Oldest).unwrap();
+    let mut seen = Vec::new();
+    let each = Each { batch: 4, ..Each::new(KIND, 8) };
+    let published = producer.publish_each(each, 0..10u64, |number, bytes| {
+        let mut there = 0;
+        while observer.read().unwrap().is_some() {
+            there += 1;
+        }
+        seen.push(there);
+        fill(number, bytes);
+    });
+    assert_eq!(published, 10);
+    assert_eq!(seen, [0, 0, 0, 0, 4, 0, 0, 0, 4, 0]);
+    assert_eq!(std::iter::from_fn(|| observer.read().unwrap().map(drop)).count(), 2, "the rest");
+}
+
+#[test]
+fn after_a_panic_what_was_published_stands_and_the_producer_goes_on() {
+    for (batch, stands) in [(1, 7), (5, 5)] {
+        for policy in [Policy::Drop, Policy::Overwrite] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("ring");
+            let options = Options { policy, size: 4096, ..Options::default() };
+            let mut producer = Producer::create(&path, &options).unwrap();
+            let each = Each { batch, ..Each::new(KIND, 24) };
+            let failed = catch_unwind(AssertUnwindSafe(|| {
+                producer.publish_each(each, 0u64.., |number, bytes| {
+                    assert!(number < 7, "this panic is part of the test");
+                    fill(number, bytes);
+                })
+            }));
+            assert!(failed.is_err());
+            assert_eq!(producer.book().written.records, stands);
+            // Also over the end of the ring, so that limits that were not looked at would show.
+            for number in 100..110 {
+                producer.publish(KIND, &[number; 24]).unwrap();
+            }
+            let mut observer = Observer::open(&path, Start::Oldest).unwrap();
+            let mut numbers = Vec::new();
+            while let Some(Item::Record(record)) = observer.read().unwrap() {
+                numbers.push(record.bytes[0]);
+            }
+            let expected: Vec<u8> = (0..stands as u8).chain(100..110).collect();
+            assert_eq!(numbers, expected);
+        }
+    }
+}
+
+#[test]
+fn who_waits_for_space_loses_nothing_and_who_does_not_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    let mut producer =
+        Producer::create(&path, &Options { size: 4096, ..Options::default() }).unwrap();
+    let mut consumer = Consumer::attach(&path).unwrap();
+    let each = Each { timeout: Duration::from_secs(60), ..Each::new(KIND, 8) };
+    let reading = std::thread::spawn(move || {
+        let mut next = 0u64;
+        while next < 100_000 {
+            // Sleeps, so that the producer must wake it, and is woken by it.
+            consumer.sleep(Duration::from_secs(60));
+            while let Some(item) = consumer.read().unwrap() {
+                let Item::Record(record) = item else { panic!("lost") };
+                assert_eq!(record.bytes, next.to_ne_bytes());
+                next += 1;
+            }
+        }
+        consumer
+    });
+    let number = |number: u64, bytes: &mut [u8]| bytes.copy_from_slice(&number.to_ne_bytes());
+    assert_eq!(producer.publish_each(each, 0..100_000u64, number), 100_000);
+    let mut consumer = reading.join().unwrap();
+    consumer.release();
+    // 255 records of 16 bytes fit.
+    assert_eq!(producer.publish_each(Each::new(KIND, 8), 0..300u64, number), 255);
+    assert_eq!(producer.book().refused.full.records, 45);
+    let mut read = 0;
+    while consumer.read().unwrap().is_some() {
+        read += 1;
+    }
+    assert_eq!(read, 255);
+    consumer.release();
+    assert_eq!(producer.publish_each(Each::new(KIND, 8), 0..1u64, number), 1);
+    let Some(Item::Lost(lost)) = consumer.read().unwrap() else { panic!("not told") };
+    assert_eq!((lost.records, lost.cause), (45, Cause::Full));
+}
