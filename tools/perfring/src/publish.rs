@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 /// The producer of a ring that has one at a time, or one of many.
 pub(crate) enum Door {
-    One(Producer),
+    One(Box<Producer>),
     Many(SharedProducer),
 }
 
@@ -74,7 +74,7 @@ impl Door {
     pub(crate) fn attach(home: &Home, name: &str) -> Result<Self, AttachError> {
         match Producer::attach_as(home, name) {
             Err(AttachError::Kind { .. }) => SharedProducer::attach_as(home, name).map(Door::Many),
-            one => one.map(Door::One),
+            one => one.map(|one| Door::One(Box::new(one))),
         }
     }
 
