@@ -67,13 +67,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 /// The producer of a ring that has one at a time, or one of many.
 pub(crate) enum Door {
     One(Box<Producer>),
-    Many(SharedProducer),
+    Many(Box<SharedProducer>),
 }
 
 impl Door {
     pub(crate) fn attach(home: &Home, name: &str) -> Result<Self, AttachError> {
         match Producer::attach_as(home, name) {
-            Err(AttachError::Kind { .. }) => SharedProducer::attach_as(home, name).map(Door::Many),
+            Err(AttachError::Kind { .. }) => {
+                SharedProducer::attach_as(home, name).map(|many| Door::Many(Box::new(many)))
+            }
             one => one.map(|one| Door::One(Box::new(one))),
         }
     }
