@@ -35,7 +35,7 @@ pub mod bpf;
 pub mod contest;
 pub mod cores;
 pub mod drive;
-mod machine;
+pub mod machine;
 pub mod many;
 mod measure;
 mod options;
