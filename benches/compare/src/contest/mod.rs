@@ -1,6 +1,18 @@
 //! The contestants, behind one set of traits: what is measured around them is the same code, and
 //! the loop that sends or reads is each contestant's own.
 
+pub mod crossbeam;
+pub mod disruptor;
+pub mod handed;
+pub mod ipc_channel;
+pub mod mqueue;
+pub mod pipe;
+pub mod rtrb;
+pub mod stream;
+pub mod threads;
+pub mod unix_seqpacket;
+pub mod unix_stream;
+
 use crate::CompareError;
 use perfring_bench::Pace;
 use serde::{Deserialize, Serialize};
@@ -156,17 +168,13 @@ pub trait Receiver {
     ///
     /// # Errors
     /// Whatever it says.
-    fn drain<const N: usize>(&mut self, visit: impl FnMut(&[u8; N]))
-    -> Result<u64, CompareError>;
+    fn drain<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<u64, CompareError>;
 
     /// Shows `visit` the next record, if there is one, and returns whether there was. Never waits.
     ///
     /// # Errors
     /// Whatever it says.
-    fn next<const N: usize>(
-        &mut self,
-        visit: impl FnMut(&[u8; N]),
-    ) -> Result<bool, CompareError>;
+    fn next<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<bool, CompareError>;
 
     /// Waits by the pace of its set-up until there is something, or for some microseconds. Never
     /// sleeps.
