@@ -4,6 +4,17 @@
 pub mod all;
 pub mod limits;
 pub mod perfring;
+pub mod crossbeam;
+pub mod disruptor;
+pub mod handed;
+pub mod ipc_channel;
+pub mod mqueue;
+pub mod pipe;
+pub mod rtrb;
+pub mod stream;
+pub mod threads;
+pub mod unix_seqpacket;
+pub mod unix_stream;
 
 use crate::CompareError;
 use perfring_bench::Pace;
