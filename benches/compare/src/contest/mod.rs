@@ -1,6 +1,11 @@
 //! The contestants, behind one set of traits: what is measured around them is the same code, and
 //! the loop that sends or reads is each contestant's own.
 
+pub mod agrona;
+mod common;
+pub mod ringfire;
+pub mod shmem_ipc;
+
 use crate::CompareError;
 use perfring_bench::Pace;
 use serde::{Deserialize, Serialize};
