@@ -49,6 +49,7 @@ pub mod stats;
 use std::io::{self, Write};
 use std::process::{ExitCode, ExitStatus};
 
+pub use peer::die_with_parent;
 pub use options::{Options, PAYLOADS, Pace, Part, USAGE};
 
 /// The first argument of a child process; what follows it is for [`child`].

@@ -4,7 +4,13 @@
 //! receiver, in one run and taking turns, each sample with the distance of the cores before and
 //! after it. See `ROWS.md` for what is reported.
 
+pub mod child;
+pub mod conductor;
 pub mod contest;
+pub mod duty;
+pub mod part;
+pub mod player;
+pub mod stage;
 
 use std::io;
 
@@ -37,6 +43,9 @@ pub enum CompareError {
         /// What it said.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// A signal asked to end the run.
+    #[error("interrupted")]
+    Interrupted,
     /// Of the harness that is shared with `perfring bench`.
     #[error(transparent)]
     Bench(#[from] perfring_bench::BenchError),

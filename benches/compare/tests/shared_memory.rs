@@ -7,7 +7,7 @@ use perfring_compare::contest::{Contestant, Receiver, Sender, Setup};
 use std::env::{current_exe, var};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -34,6 +34,42 @@ fn place() -> (tempfile::TempDir, PathBuf) {
     let dir = dir.expect("a directory");
     let path = dir.path().join("ring");
     (dir, path)
+}
+
+/// Two threads in turn; if one of them fails, so does the other.
+#[derive(Default)]
+struct Turns {
+    come: AtomicU64,
+    broken: AtomicBool,
+}
+
+impl Turns {
+    /// Waits until both have come here as often as this: `turn` counts from 1.
+    fn meet(&self, turn: u64) {
+        self.come.fetch_add(1, Ordering::AcqRel);
+        self.until(|| self.come.load(Ordering::Acquire) >= 2 * turn);
+    }
+
+    fn until(&self, ready: impl Fn() -> bool) {
+        while !ready() {
+            assert!(!self.broken.load(Ordering::Acquire), "the other one failed");
+            thread::yield_now();
+        }
+    }
+
+    fn watch(&self) -> Watch<'_> {
+        Watch(self)
+    }
+}
+
+struct Watch<'a>(&'a Turns);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.broken.store(true, Ordering::Release);
+        }
+    }
 }
 
 /// Blocks as a benchmark sends them.
@@ -102,33 +138,32 @@ fn refuses<C: Contestant>() {
     let setup = setup(64);
     let (_dir, path) = place();
     let held = C::create(&path, &setup).expect("created");
-    let (ready, done) = (AtomicBool::new(false), AtomicBool::new(false));
-    let turn = std::sync::Barrier::new(2);
-    let mut sent = 0;
+    let turns = Turns::default();
+    let room = (1 << 20) / 64;
     thread::scope(|scope| {
         scope.spawn(|| {
+            let _watch = turns.watch();
             let mut sender = C::sender(&path, &setup, 0).expect("a sender");
-            for _ in 0..5 {
+            let mut sent = 0;
+            for round in 0..5 {
                 let first = sent;
                 while sender.offer::<64>(sent, fill).expect("an answer") {
                     sent += 1;
-                    assert!(sent - first < 1 << 20, "never full");
+                    assert!(sent - first < 64 * room, "never full");
                 }
-                // As many as fit, whatever the headers take; Aeron has half of a term.
-                assert!(sent - first >= (1 << 20) / 64 / 4, "full after {}", sent - first);
+                // As many as fit, whatever the headers take.
+                assert!(sent - first >= room / 4, "full after {}", sent - first);
                 assert!(!sender.offer::<64>(sent, fill).expect("an answer"), "still full");
-                turn.wait();
-                turn.wait();
+                turns.meet(2 * round + 1);
+                turns.meet(2 * round + 2);
             }
-            ready.store(true, Ordering::Release);
-            while !done.load(Ordering::Acquire) {
-                thread::yield_now();
-            }
+            turns.meet(11);
         });
+        let _watch = turns.watch();
         let mut receiver = C::receiver(&path, &setup, 0).expect("a receiver");
         let (mut check, mut seen) = (Check::default(), 0);
-        for _ in 0..5 {
-            turn.wait();
+        for round in 0..5 {
+            turns.meet(2 * round + 1);
             loop {
                 let found = receiver.drain::<64>(|bytes| check.see(bytes)).expect("drained");
                 seen += found;
@@ -136,21 +171,14 @@ fn refuses<C: Contestant>() {
                     break;
                 }
             }
-            // Whoever frees space needs to be looked after.
-            receiver.wait();
-            turn.wait();
+            turns.meet(2 * round + 2);
         }
-        while !ready.load(Ordering::Acquire) {
-            thread::yield_now();
-        }
-        assert_eq!((check.lost, check.bad), (0, 0));
-        done.store(true, Ordering::Release);
         check.finish(seen);
-        assert_eq!(check.good(), seen);
+        assert_eq!((check.lost, check.bad), (0, 0));
+        turns.meet(11);
         drop(receiver);
     });
     drop(held);
-    assert!(sent > 0);
 }
 
 /// Sends five rings' worth while nobody reads: what is left is whole, in order and the newest.
@@ -159,26 +187,28 @@ fn overwrites<C: Contestant>() {
     let (_dir, path) = place();
     let held = C::create(&path, &setup).expect("created");
     let count = 5 * (1 << 20) / 64;
-    let turn = std::sync::Barrier::new(2);
+    let turns = Turns::default();
     thread::scope(|scope| {
         scope.spawn(|| {
+            let _watch = turns.watch();
             let mut sender = C::sender(&path, &setup, 0).expect("a sender");
-            turn.wait();
+            turns.meet(1);
             sender.send::<64>(0..count, fill).expect("sent");
-            assert!(sender.offer::<64>(count, fill).expect("an answer"), "overwriting is never full");
-            turn.wait();
-            turn.wait();
+            assert!(sender.offer::<64>(count, fill).expect("an answer"), "never full");
+            turns.meet(2);
+            turns.meet(3);
         });
+        let _watch = turns.watch();
         let mut receiver = C::receiver(&path, &setup, 0).expect("a receiver");
-        // Some of them look before anything is sent, or are not there.
+        // Some are known to the sender once they have looked.
         assert_eq!(receiver.drain::<64>(|_| {}).expect("drained"), 0);
-        turn.wait();
-        turn.wait();
+        turns.meet(1);
+        turns.meet(2);
         let (mut check, mut seen, mut last) = (Check::default(), 0, 0);
         loop {
             let found = receiver
                 .drain::<64>(|bytes| {
-                    last = bytes.first_chunk().map_or(0, |first| u64::from_ne_bytes(*first));
+                    last = number_of(bytes);
                     check.see(bytes);
                 })
                 .expect("drained");
@@ -195,10 +225,14 @@ fn overwrites<C: Contestant>() {
         if let Some(told) = receiver.told_lost() {
             assert_eq!(told, check.lost, "what it tells");
         }
-        turn.wait();
+        turns.meet(3);
         drop(receiver);
     });
     drop(held);
+}
+
+fn number_of(bytes: &[u8; 64]) -> u64 {
+    bytes.first_chunk().map_or(0, |first| u64::from_ne_bytes(*first))
 }
 
 /// A receiver that reads while it is overtaken sees whole records only, in order.
@@ -206,29 +240,31 @@ fn overtaken<C: Contestant>() {
     let setup = Setup { overwrite: true, data_size: 1 << 16, ..setup(256) };
     let (_dir, path) = place();
     let held = C::create(&path, &setup).expect("created");
-    let (ready, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let turns = Turns::default();
+    let done = AtomicBool::new(false);
+    let count = 1_000_000;
     thread::scope(|scope| {
         scope.spawn(|| {
+            let _watch = turns.watch();
             let mut sender = C::sender(&path, &setup, 0).expect("a sender");
-            sender.send::<256>(0..1_000_000, fill).expect("sent");
+            sender.send::<256>(0..count, fill).expect("sent");
             done.store(true, Ordering::Release);
-            while !ready.load(Ordering::Acquire) {
-                thread::yield_now();
-            }
+            turns.meet(1);
         });
+        let _watch = turns.watch();
         let mut receiver = C::receiver(&path, &setup, 0).expect("a receiver");
         let mut check = Check::default();
         loop {
-            let last = done.load(Ordering::Acquire);
+            let last = done.load(Ordering::Acquire) || turns.broken.load(Ordering::Acquire);
             let found = receiver.drain::<256>(|bytes| check.see(bytes)).expect("drained");
             if found == 0 && last {
                 break;
             }
         }
-        check.finish(1_000_000);
+        check.finish(count);
         assert_eq!(check.bad, 0);
-        assert_eq!(check.good() + check.lost, 1_000_000);
-        ready.store(true, Ordering::Release);
+        assert_eq!(check.good() + check.lost, count);
+        turns.meet(1);
         drop(receiver);
     });
     drop(held);
@@ -241,7 +277,7 @@ fn many_send<C: Contestant>() {
     let setup = Setup { senders: 3, overwrite: !lossless, ..setup(64) };
     let (_dir, path) = place();
     let held = C::create(&path, &setup).expect("created");
-    let sent = std::sync::atomic::AtomicU64::new(0);
+    let sent = AtomicU64::new(0);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         for index in 0..3 {
@@ -264,9 +300,12 @@ fn many_send<C: Contestant>() {
             let last = sent.load(Ordering::Acquire) == 3;
             let found = receiver
                 .drain::<64>(|bytes| {
-                    let number = bytes.first_chunk().map_or(0, |first| u64::from_ne_bytes(*first));
+                    let number = number_of(bytes);
                     let (from, number) = ((number >> 32) as usize, number & 0xffff_ffff);
-                    if from > 2 || !verify(bytes, ((from as u64) << 32) + number) || number < next[from] {
+                    if from > 2
+                        || !verify(bytes, ((from as u64) << 32) + number)
+                        || number < next[from]
+                    {
                         bad += 1;
                     } else {
                         next[from] = number + 1;
@@ -298,7 +337,7 @@ fn many_receive<C: Contestant>() {
     let setup = Setup { receivers: 3, ..setup(64) };
     let (_dir, path) = place();
     let held = C::create(&path, &setup).expect("created");
-    let finished = std::sync::atomic::AtomicU64::new(0);
+    let finished = AtomicU64::new(0);
     thread::scope(|scope| {
         for index in 0..3 {
             let (path, setup, finished) = (&path, &setup, &finished);
@@ -330,7 +369,7 @@ fn sleeps<C: Contestant>() {
     let setup = Setup { sleeping: true, overwrite: C::can().lossless.is_err(), ..setup(64) };
     let (_dir, path) = place();
     let held = C::create(&path, &setup).expect("created");
-    let seen = std::sync::atomic::AtomicU64::new(0);
+    let seen = AtomicU64::new(0);
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut sender = C::sender(&path, &setup, 0).expect("a sender");

@@ -2,7 +2,10 @@
 //! the loop that sends or reads is each contestant's own.
 
 pub mod agrona;
+pub mod all;
 mod common;
+pub mod limits;
+pub mod perfring;
 pub mod ringfire;
 pub mod shmem_ipc;
 
@@ -108,6 +111,13 @@ pub trait Contestant: 'static {
     /// Who it is, as set up so.
     fn about(setup: &Setup) -> About;
 
+    /// Bytes that the kernel holds for one channel and no process has mapped, where that is known:
+    /// a pipe's buffer, a socket's. Counted to the memory of the contestant.
+    fn kernel_bytes(setup: &Setup) -> Option<u64> {
+        let _ = setup;
+        None
+    }
+
     /// Makes what must be there before either end.
     ///
     /// # Errors
@@ -125,6 +135,13 @@ pub trait Contestant: 'static {
     /// # Errors
     /// Whatever it says.
     fn receiver(path: &Path, setup: &Setup, index: usize) -> Result<Self::Receiver, CompareError>;
+}
+
+/// An error of a contestant's.
+pub fn failed<E: std::error::Error + Send + Sync + 'static>(
+    contestant: &'static str,
+) -> impl Fn(E) -> CompareError {
+    move |source| CompareError::Contestant { contestant, source: Box::new(source) }
 }
 
 /// The writing end.
@@ -161,17 +178,13 @@ pub trait Receiver {
     ///
     /// # Errors
     /// Whatever it says.
-    fn drain<const N: usize>(&mut self, visit: impl FnMut(&[u8; N]))
-    -> Result<u64, CompareError>;
+    fn drain<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<u64, CompareError>;
 
     /// Shows `visit` the next record, if there is one, and returns whether there was. Never waits.
     ///
     /// # Errors
     /// Whatever it says.
-    fn next<const N: usize>(
-        &mut self,
-        visit: impl FnMut(&[u8; N]),
-    ) -> Result<bool, CompareError>;
+    fn next<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<bool, CompareError>;
 
     /// Waits by the pace of its set-up until there is something, or for some microseconds. Never
     /// sleeps.

@@ -31,9 +31,7 @@ fn attach<T>(
 ) -> Result<T, CompareError> {
     until(name, "no producer came", || match attach(path) {
         Ok(end) => Ok(Some(end)),
-        Err(ringfire::RingfireError::Io(error))
-            if error.kind() == std::io::ErrorKind::NotFound =>
-        {
+        Err(ringfire::RingfireError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
             Ok(None)
         }
         Err(
@@ -70,9 +68,5 @@ impl Sleeper {
 
 /// How its readers wait.
 fn waits(setup: &Setup) -> String {
-    if setup.sleeping {
-        "its own FutexWait".to_owned()
-    } else {
-        Polls::about(setup.pace)
-    }
+    if setup.sleeping { "its own FutexWait".to_owned() } else { Polls::about(setup.pace) }
 }

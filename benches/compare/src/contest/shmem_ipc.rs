@@ -95,7 +95,13 @@ impl Contestant for ShmemIpc {
                 .map(|end| (Erased::new(end), is_behind::<N> as fn(&mut Erased) -> bool))
                 .map_err(failed(NAME))
         ))??;
-        Ok(ItemReceiver { end, behind, waits: Waits::new(setup.pace), batch: batch(capacity), signal })
+        Ok(ItemReceiver {
+            end,
+            behind,
+            waits: Waits::new(setup.pace),
+            batch: batch(capacity),
+            signal,
+        })
     }
 }
 
@@ -245,9 +251,9 @@ impl Receiver for ItemReceiver {
         if (self.behind)(&mut self.end) {
             return Ok(());
         }
-        let mut fds =
-            [nix::poll::PollFd::new(self.signal.as_fd(), nix::poll::PollFlags::POLLIN)];
-        let timeout = nix::poll::PollTimeout::try_from(timeout).unwrap_or(nix::poll::PollTimeout::MAX);
+        let mut fds = [nix::poll::PollFd::new(self.signal.as_fd(), nix::poll::PollFlags::POLLIN)];
+        let timeout =
+            nix::poll::PollTimeout::try_from(timeout).unwrap_or(nix::poll::PollTimeout::MAX);
         let ready = match nix::poll::poll(&mut fds, timeout) {
             Err(nix::errno::Errno::EINTR) => 0,
             other => other.map_err(|source| CompareError::System { what: "poll", source })?,
@@ -272,17 +278,19 @@ impl Server {
         let listener = UnixListener::bind(path)?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let thread = std::thread::Builder::new().name("descriptors".to_owned()).spawn(move || {
-            let fds = files.each_ref().map(AsRawFd::as_raw_fd);
-            for stream in listener.incoming().flatten() {
-                if stopped.load(Ordering::Acquire) {
-                    return;
+        let thread =
+            std::thread::Builder::new().name("descriptors".to_owned()).spawn(move || {
+                let fds = files.each_ref().map(AsRawFd::as_raw_fd);
+                for stream in listener.incoming().flatten() {
+                    if stopped.load(Ordering::Acquire) {
+                        return;
+                    }
+                    let (bytes, rights) = ([IoSlice::new(b"3")], [ControlMessage::ScmRights(&fds)]);
+                    // Who asked and is gone gets nothing; nobody else is hurt.
+                    let _ =
+                        sendmsg::<()>(stream.as_raw_fd(), &bytes, &rights, MsgFlags::empty(), None);
                 }
-                let (bytes, rights) = ([IoSlice::new(b"3")], [ControlMessage::ScmRights(&fds)]);
-                // Who asked and is gone gets nothing; nobody else is hurt.
-                let _ = sendmsg::<()>(stream.as_raw_fd(), &bytes, &rights, MsgFlags::empty(), None);
-            }
-        })?;
+            })?;
         Ok(Server { stop, thread: Some(thread), path: path.to_owned() })
     }
 }
@@ -302,7 +310,8 @@ impl Drop for Server {
 
 /// Asks for them.
 fn fetch(path: &Path) -> Result<[File; 3], CompareError> {
-    let stream = until(NAME, "nobody hands its descriptors out", || Ok(UnixStream::connect(path).ok()))?;
+    let stream =
+        until(NAME, "nobody hands its descriptors out", || Ok(UnixStream::connect(path).ok()))?;
     let mut byte = [0; 1];
     let mut bytes = [IoSliceMut::new(&mut byte)];
     let mut space = nix::cmsg_space!([std::os::fd::RawFd; 3]);

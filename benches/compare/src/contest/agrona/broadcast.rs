@@ -37,7 +37,8 @@ impl Contestant for Broadcast {
     }
 
     fn about(setup: &Setup) -> About {
-        let more = "written in place, copied out; a receiver that was lapped goes on with the latest";
+        let more =
+            "written in place, copied out; a receiver that was lapped goes on with the latest";
         About { waits: Polls::about(setup.pace), ..super::about(NAME, setup, more) }
     }
 
@@ -66,11 +67,7 @@ pub struct Transmitter {
 
 impl Transmitter {
     #[inline(always)]
-    fn transmit<const N: usize>(
-        &mut self,
-        number: u64,
-        fill: &mut impl FnMut(&mut [u8; N], u64),
-    ) {
+    fn transmit<const N: usize>(&mut self, number: u64, fill: &mut impl FnMut(&mut [u8; N], u64)) {
         let buffer = &self.buffer;
         let size = record(N);
         let mut tail = buffer.position(TAIL).load(Ordering::Relaxed);
@@ -152,7 +149,8 @@ impl Copier {
             let buffer = &self.buffer;
             let (word, kind) = buffer.header(buffer.index(cursor));
             let (length, kind) = (word.load(Ordering::Relaxed), kind.load(Ordering::Relaxed));
-            let whole = length == (N + HEADER) as i32 && buffer.index(cursor) + record(N) <= buffer.capacity;
+            let whole = length == (N + HEADER) as i32
+                && buffer.index(cursor) + record(N) <= buffer.capacity;
             if kind != PADDING && whole {
                 let mut copy = MaybeUninit::<[u8; N]>::uninit();
                 let from = buffer.payload::<N>(buffer.index(cursor));

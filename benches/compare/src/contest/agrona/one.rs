@@ -157,8 +157,24 @@ pub struct OneReceiver {
 }
 
 impl OneReceiver {
+    /// Reads up to so many records, to the end of the buffer at most, as the original does.
     #[inline(always)]
-    fn read<const N: usize>(&mut self, limit: u64, mut visit: impl FnMut(&[u8; N])) -> u64 {
+    fn read<const N: usize>(&mut self, limit: u64, visit: &mut impl FnMut(&[u8; N])) -> u64 {
+        loop {
+            let (count, padding) = self.read_block(limit, visit);
+            // Padding alone is not nothing.
+            if count > 0 || !padding {
+                return count;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn read_block<const N: usize>(
+        &mut self,
+        limit: u64,
+        visit: &mut impl FnMut(&[u8; N]),
+    ) -> (u64, bool) {
         let buffer = &self.buffer;
         let head = buffer.position(HEAD).load(Ordering::Relaxed);
         let start = buffer.index(head);
@@ -179,7 +195,7 @@ impl OneReceiver {
         if index != start {
             buffer.position(HEAD).store(head + (index - start) as i64, Ordering::Release);
         }
-        count
+        (count, index != start)
     }
 }
 
@@ -187,14 +203,17 @@ impl Receiver for OneReceiver {
     #[inline(always)]
     fn drain<const N: usize>(
         &mut self,
-        visit: impl FnMut(&[u8; N]),
+        mut visit: impl FnMut(&[u8; N]),
     ) -> Result<u64, CompareError> {
-        Ok(self.read(u64::MAX, visit))
+        Ok(self.read(u64::MAX, &mut visit))
     }
 
     #[inline(always)]
-    fn next<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<bool, CompareError> {
-        Ok(self.read(1, visit) != 0)
+    fn next<const N: usize>(
+        &mut self,
+        mut visit: impl FnMut(&[u8; N]),
+    ) -> Result<bool, CompareError> {
+        Ok(self.read(1, &mut visit) != 0)
     }
 
     #[inline]

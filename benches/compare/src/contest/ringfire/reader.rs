@@ -15,7 +15,13 @@ const BATCH: usize = 4096;
 /// How many records a batch has.
 pub(super) const fn batch(payload: usize) -> usize {
     let fit = BATCH / payload;
-    if fit == 0 { 1 } else if fit > 64 { 64 } else { fit }
+    if fit == 0 {
+        1
+    } else if fit > 64 {
+        64
+    } else {
+        fit
+    }
 }
 
 struct Reader<const N: usize> {

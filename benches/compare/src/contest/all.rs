@@ -1,0 +1,88 @@
+//! Who takes part: one line each.
+
+use super::{limits, perfring};
+use crate::player::{Of, Player};
+use serde::{Deserialize, Serialize};
+
+/// What a contestant is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The least that moves the same bytes: no library.
+    Limit,
+    /// perfring.
+    Ours,
+    /// Another way between processes.
+    Rival,
+    /// Between threads of one process: an upper reference.
+    Reference,
+}
+
+/// How it takes part.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    /// One process copies the payload into a buffer.
+    Memcpy,
+    /// One cache line goes back and forth.
+    Line,
+    /// Two ends with something in between.
+    Ends(&'static dyn Player),
+    /// It was not compiled in: how to add it.
+    NotBuilt(&'static str),
+}
+
+/// A contestant.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// As `About::name` has it.
+    pub name: &'static str,
+    /// What it is there for.
+    pub role: Role,
+    /// How it takes part.
+    pub kind: Kind,
+}
+
+/// The list: name, role, type; `if "feature"` for who is compiled with that cargo feature only.
+macro_rules! contestants {
+    ($($name:literal $role:ident $type:ty $(, if $feature:literal)?;)*) => {
+        &[
+            Entry { name: "memcpy", role: Role::Limit, kind: Kind::Memcpy },
+            Entry { name: "line", role: Role::Limit, kind: Kind::Line },
+            $(
+                $(#[cfg(feature = $feature)])?
+                Entry { name: $name, role: Role::$role, kind: Kind::Ends(&Of::<$type>::NEW) },
+                $(
+                    #[cfg(not(feature = $feature))]
+                    Entry {
+                        name: $name,
+                        role: Role::$role,
+                        kind: Kind::NotBuilt(concat!(
+                            "not compiled in; `cargo run` with `--features ", $feature, "` adds it"
+                        )),
+                    },
+                )?
+            )*
+        ]
+    };
+}
+
+/// All of them, in the order of the report. To add one, add its line.
+pub static ALL: &[Entry] = contestants! {
+    "floor" Limit limits::Floor;
+    "floor slots" Limit limits::Slots<1, false>;
+    "floor batch" Limit limits::Slots<64, false>;
+    "floor back" Limit limits::Slots<1, true>;
+    "floor batch back" Limit limits::Slots<64, true>;
+    "perfring" Ours perfring::Exclusive;
+    "perfring batch" Ours perfring::Batched;
+    "perfring half" Ours perfring::Half;
+    "perfring shared" Ours perfring::Shared;
+    "perfring shared batch" Ours perfring::SharedBatched;
+    "perfring rings" Ours perfring::Rings;
+    "perfring rings in turn" Ours perfring::InTurn;
+};
+
+/// The contestant of this name.
+pub fn by_name(name: &str) -> Option<&'static Entry> {
+    ALL.iter().find(|entry| entry.name == name)
+}
