@@ -124,7 +124,7 @@ impl Run<'_> {
             able.push((entry, can));
             let about = about(entry, self.options);
             self.tell(Row::Contestant(Contestant {
-                name: about.name.to_owned(),
+                name: entry.name.to_owned(),
                 version: about.version,
                 home: about.home,
                 settings: about.settings,

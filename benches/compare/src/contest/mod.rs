@@ -1,16 +1,20 @@
 //! The contestants, behind one set of traits: what is measured around them is the same code, and
 //! the loop that sends or reads is each contestant's own.
 
+pub mod agrona;
 pub mod all;
-pub mod limits;
-pub mod perfring;
+mod common;
 pub mod crossbeam;
 pub mod disruptor;
 pub mod handed;
 pub mod ipc_channel;
+pub mod limits;
 pub mod mqueue;
+pub mod perfring;
 pub mod pipe;
+pub mod ringfire;
 pub mod rtrb;
+pub mod shmem_ipc;
 pub mod stream;
 pub mod threads;
 pub mod unix_seqpacket;
