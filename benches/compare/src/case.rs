@@ -10,7 +10,7 @@ use crate::rows::{Absent, Kind};
 use perfring_bench::Pace;
 use std::path::Path;
 
-/// Channels that are weighed together.
+/// Channels that are weighed together, where so many can be had at once.
 pub const RINGS: u64 = 8;
 /// Trips before those that count.
 const WARM_UP: u64 = 1000;
@@ -121,6 +121,7 @@ impl Case {
         options: &Options,
         cores: Option<[usize; 2]>,
         home: Home,
+        rings: u64,
         dir: &Path,
     ) -> Vec<Vec<Part>> {
         let (limit, setup) = (self.limit(options), self.setup(options));
@@ -166,7 +167,7 @@ impl Case {
             }
             (_, Workload::Memory) => {
                 // Twice round, so that every page has been used.
-                let (rings, records) = (RINGS, 2 * options.data_size / SMALL as u64);
+                let records = 2 * options.data_size / SMALL as u64;
                 vec![
                     part(Duty::HoldReceive { rings, records }, here, 0),
                     part(Duty::HoldSend { rings, records }, there, 0),

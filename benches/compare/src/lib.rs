@@ -13,6 +13,7 @@ pub mod machine;
 pub mod options;
 pub mod part;
 pub mod player;
+pub mod report;
 pub mod rows;
 pub mod run;
 pub mod sample;

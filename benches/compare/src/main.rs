@@ -7,7 +7,7 @@ use perfring_compare::child::{CHILD_ARG, child};
 use perfring_compare::conductor::INTERRUPTED;
 use perfring_compare::options::{Options, Workload};
 use perfring_compare::rows::{Row, parse};
-use perfring_compare::{CompareError, run, table};
+use perfring_compare::{CompareError, report, run, table};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -124,7 +124,7 @@ fn main() -> ExitCode {
 
 fn compare(cli: &Cli) -> Result<(), CompareError> {
     if let Some(Command::Report { file, out }) = &cli.command {
-        return report(&parse(&std::fs::read_to_string(file)?)?, out);
+        return report::write(&parse(&std::fs::read_to_string(file)?)?, out);
     }
     let measure = &cli.measure;
     let options = measure.options();
@@ -155,12 +155,8 @@ fn compare(cli: &Cli) -> Result<(), CompareError> {
         table::write(&rows, &mut io::stdout())?;
     }
     if let Some(out) = &measure.out {
-        report(&rows, out)?;
+        report::write(&rows, out)?;
     }
     let faults = run::faults(&rows);
     if faults.is_empty() { Ok(()) } else { Err(CompareError::Faults(faults.join("\n"))) }
-}
-
-fn report(_rows: &[Row], _out: &std::path::Path) -> Result<(), CompareError> {
-    Err(CompareError::Usage("no report as yet".to_owned()))
 }

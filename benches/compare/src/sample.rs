@@ -1,19 +1,20 @@
 //! From what the processes found to a sample.
 
-use crate::case::{Case, RINGS};
+use crate::case::Case;
 use crate::conductor::Performance;
 use crate::options::{Options, Workload};
 use crate::part::{Audience, Found};
 use crate::rows::{Figures, Latency, Sample};
 use perfring_bench::cores::Distance;
 
-/// Reads the sample out of a performance. `kernel_bytes` is what the kernel holds of a channel.
+/// Reads the sample out of a performance, which held so many channels where memory was weighed, of
+/// each of which the kernel holds so much.
 pub fn sample(
     case: &Case,
     options: &Options,
     round: usize,
     performance: &Performance,
-    kernel_bytes: Option<u64>,
+    (rings, kernel_bytes): (u64, Option<u64>),
 ) -> Sample {
     let setup = case.setup(options);
     let found = &performance.found;
@@ -52,7 +53,7 @@ pub fn sample(
         }
         Workload::Memory => {
             figures.records = first.records;
-            let grown = performance.grown.max(0) as f64 / RINGS as f64;
+            let grown = performance.grown.max(0) as f64 / rings as f64;
             figures.memory_bytes = Some(grown + kernel_bytes.unwrap_or(0) as f64);
         }
         _ => {

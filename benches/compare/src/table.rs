@@ -3,7 +3,7 @@
 use crate::CompareError;
 use crate::contest::Home;
 use crate::options::Workload;
-use crate::rows::{Median, Row};
+use crate::rows::{Absent, Median, Row};
 use comfy_table::{CellAlignment, Table, presets};
 use std::io::Write;
 
@@ -65,18 +65,51 @@ pub fn home(home: Home) -> &'static str {
 }
 
 fn absent(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
-    let mut first = true;
-    for row in rows {
-        if let Row::Absent(absent) = row {
-            if std::mem::take(&mut first) {
-                writeln!(out)?;
-            }
-            let what = if absent.failed { "failed" } else { "absent" };
-            let place = absent.workload.map_or_else(String::new, |w| format!(" from {w}"));
-            writeln!(out, "{what}: {}{place}: {}", absent.name, absent.reason)?;
-        }
+    let absent: Vec<&Absent> = rows
+        .iter()
+        .filter_map(|row| match row {
+            Row::Absent(absent) => Some(absent),
+            _ => None,
+        })
+        .collect();
+    if !absent.is_empty() {
+        writeln!(out)?;
+    }
+    for (names, place, reason) in grouped(&absent) {
+        writeln!(out, "{place}: {names}: {reason}")?;
     }
     Ok(())
+}
+
+/// Absences that have a reason in common together: names, from what, and the reason.
+pub fn grouped(absent: &[&Absent]) -> Vec<(String, String, String)> {
+    // The places of each name first: not everybody is absent from all that somebody is.
+    let mut each: Vec<(&Absent, Vec<&str>)> = Vec::new();
+    for one in absent {
+        let place = one.workload.map_or("everything", Workload::name);
+        let same = |(other, _): &&mut (&Absent, Vec<&str>)| {
+            (&other.name, &other.reason, other.failed) == (&one.name, &one.reason, one.failed)
+        };
+        match each.iter_mut().find(same) {
+            Some((_, places)) => places.push(place),
+            None => each.push((one, vec![place])),
+        }
+    }
+    let mut groups: Vec<(Vec<&str>, &Absent, Vec<&str>)> = Vec::new();
+    for (one, places) in each {
+        let same = |(_, other, of): &&mut (Vec<&str>, &Absent, Vec<&str>)| {
+            (&other.reason, other.failed, &*of) == (&one.reason, one.failed, &places)
+        };
+        match groups.iter_mut().find(same) {
+            Some((names, ..)) => names.push(&one.name),
+            None => groups.push((vec![&one.name], one, places)),
+        }
+    }
+    let group = |(names, one, places): (Vec<&str>, &Absent, Vec<&str>)| {
+        let what = if one.failed { "failed at" } else { "absent from" };
+        (names.join(", "), format!("{what} {}", places.join(", ")), one.reason.clone())
+    };
+    groups.into_iter().map(group).collect()
 }
 
 /// What a workload is, in words.
@@ -216,4 +249,36 @@ fn aligned(
     }
     table.add_rows(lines);
     table.trim_fmt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_absent_from_more_than_was_said() {
+        let absent = |name: &str, workload, reason: &str| Absent {
+            name: name.to_owned(),
+            workload,
+            reason: reason.to_owned(),
+            failed: false,
+        };
+        let all = [
+            absent("a", Some(Workload::Full), "r"),
+            absent("b", Some(Workload::Full), "r"),
+            absent("a", Some(Workload::Cold), "r"),
+            absent("b", Some(Workload::Cold), "r"),
+            absent("c", Some(Workload::Full), "r"),
+            absent("d", None, "s"),
+        ];
+        let all: Vec<&Absent> = all.iter().collect();
+        let text = |(names, place, reason)| format!("{place}: {names}: {reason}");
+        let lines: Vec<String> = grouped(&all).into_iter().map(text).collect();
+        let want = [
+            "absent from full, cold: a, b: r",
+            "absent from full: c: r",
+            "absent from everything: d: s",
+        ];
+        assert_eq!(lines, want);
+    }
 }
