@@ -7,6 +7,7 @@
 use perfring_bench::Pace;
 use perfring_bench::payload::{Check, fill, sized};
 use perfring_compare::CompareError;
+use perfring_compare::contest::bpf::{Bpf, BpfQuiet};
 use perfring_compare::contest::crossbeam::Crossbeam;
 use perfring_compare::contest::disruptor::{Disruptor, DisruptorMany};
 use perfring_compare::contest::ipc_channel::IpcChannel;
@@ -287,7 +288,7 @@ fn all_of<C: Contestant>() -> Fallible<bool> {
         tell("8", streams::<C, 8>(at, |_| (), 200_000).map(rate));
         tell("64", streams::<C, 64>(at, |_| (), 200_000).map(rate));
         tell("4096", streams::<C, 4096>(at, |_| (), 100_000).map(rate));
-        if can.payload > 65_472 {
+        if can.payload >= 65_472 {
             tell("65472", streams::<C, 65_472>(at, |_| (), 2_000).map(rate));
         }
     }
@@ -351,6 +352,8 @@ contestants!(
     Crossbeam,
     Disruptor,
     DisruptorMany,
+    Bpf,
+    BpfQuiet,
 );
 
 fn main() -> ExitCode {

@@ -1,12 +1,14 @@
 //! The contestants, behind one set of traits: what is measured around them is the same code, and
 //! the loop that sends or reads is each contestant's own.
 
+pub mod bpf;
 pub mod crossbeam;
 pub mod disruptor;
 pub mod handed;
 pub mod ipc_channel;
 pub mod mqueue;
 pub mod pipe;
+pub mod program;
 pub mod rtrb;
 pub mod stream;
 pub mod threads;
