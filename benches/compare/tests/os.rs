@@ -5,12 +5,16 @@
 //! Without a harness: it runs itself again as the other process.
 
 use perfring_bench::Pace;
+use perfring_bench::cores::{Pinned, two_cores};
 use perfring_bench::payload::{Check, fill, sized};
 use perfring_compare::CompareError;
+use perfring_compare::contest::bpf::{Bpf, BpfQuiet};
 use perfring_compare::contest::crossbeam::Crossbeam;
 use perfring_compare::contest::disruptor::{Disruptor, DisruptorMany};
 use perfring_compare::contest::ipc_channel::IpcChannel;
 use perfring_compare::contest::mqueue::Mqueue;
+use perfring_compare::contest::perf_buffer::PerfBuffer;
+use perfring_compare::contest::perf_overwrite::PerfOverwrite;
 use perfring_compare::contest::pipe::{Pipe, PipeEach};
 use perfring_compare::contest::rtrb::Rtrb;
 use perfring_compare::contest::unix_seqpacket::UnixSeqpacket;
@@ -46,6 +50,8 @@ fn send<C: Contestant, const N: usize>(
     index: usize,
     records: u64,
 ) -> Fallible {
+    // Rings of one processor each keep the order only of who stays on one.
+    let _pinned = pinned(index)?;
     let mut sender = C::sender(path, setup, index)?;
     let mut next = 0;
     while next < records {
@@ -55,6 +61,11 @@ fn send<C: Contestant, const N: usize>(
         next = end;
     }
     Ok(())
+}
+
+fn pinned(index: usize) -> Fallible<Option<Pinned>> {
+    let cores = two_cores()?;
+    Ok(cores.map(|cores| Pinned::to(cores[index % 2])).transpose()?)
 }
 
 /// Another process or thread that sends.
@@ -191,6 +202,7 @@ fn read<C: Contestant, const N: usize>(
 
 /// A full one refuses, has what it took, and takes again.
 fn refuses<C: Contestant, const N: usize>(directory: &Path) -> Fallible<u64> {
+    let _pinned = pinned(0)?;
     let (setup, path) = (setup(N), directory.join("full"));
     let held = C::create(&path, &setup)?;
     let (mut sender, mut receiver) = ends::<C>(&path, &setup)?;
@@ -222,6 +234,7 @@ fn refuses<C: Contestant, const N: usize>(directory: &Path) -> Fallible<u64> {
 
 /// What overwrites has the newest, in turn, after nobody has read.
 fn overwrites<C: Contestant, const N: usize>(directory: &Path) -> Fallible<u64> {
+    let _pinned = pinned(0)?;
     let setup = Setup { overwrite: true, ..setup(N) };
     let path = directory.join("over");
     let held = C::create(&path, &setup)?;
@@ -287,7 +300,7 @@ fn all_of<C: Contestant>() -> Fallible<bool> {
         tell("8", streams::<C, 8>(at, |_| (), 200_000).map(rate));
         tell("64", streams::<C, 64>(at, |_| (), 200_000).map(rate));
         tell("4096", streams::<C, 4096>(at, |_| (), 100_000).map(rate));
-        if can.payload > 65_472 {
+        if can.payload >= 65_472 {
             tell("65472", streams::<C, 65_472>(at, |_| (), 2_000).map(rate));
         }
     }
@@ -351,6 +364,10 @@ contestants!(
     Crossbeam,
     Disruptor,
     DisruptorMany,
+    Bpf,
+    BpfQuiet,
+    PerfBuffer,
+    PerfOverwrite,
 );
 
 fn main() -> ExitCode {

@@ -1,8 +1,8 @@
 //! Who takes part: one line each.
 
 use super::{
-    agrona, crossbeam, disruptor, ipc_channel, limits, mqueue, perfring, pipe, ringfire, rtrb,
-    shmem_ipc, unix_seqpacket, unix_stream,
+    agrona, bpf, crossbeam, disruptor, ipc_channel, limits, mqueue, perf_buffer, perf_overwrite,
+    perfring, pipe, ringfire, rtrb, shmem_ipc, unix_seqpacket, unix_stream,
 };
 use crate::player::{Of, Player};
 use serde::{Deserialize, Serialize};
@@ -96,6 +96,10 @@ pub static ALL: &[Entry] = contestants! {
     "unix stream" Rival unix_stream::UnixStream;
     "mqueue" Rival mqueue::Mqueue;
     "ipc-channel" Rival ipc_channel::IpcChannel;
+    "bpf" Rival bpf::Bpf;
+    "bpf quiet" Rival bpf::BpfQuiet;
+    "perf buffer" Rival perf_buffer::PerfBuffer;
+    "perf overwrite" Rival perf_overwrite::PerfOverwrite;
     "rtrb" Reference rtrb::Rtrb;
     "crossbeam" Reference crossbeam::Crossbeam;
     "disruptor" Reference disruptor::Disruptor;

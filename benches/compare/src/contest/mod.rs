@@ -3,6 +3,7 @@
 
 pub mod agrona;
 pub mod all;
+pub mod bpf;
 mod common;
 pub mod crossbeam;
 pub mod disruptor;
@@ -10,8 +11,12 @@ pub mod handed;
 pub mod ipc_channel;
 pub mod limits;
 pub mod mqueue;
+pub mod perf_buffer;
+pub mod perf_overwrite;
+pub mod perf_ring;
 pub mod perfring;
 pub mod pipe;
+pub mod program;
 pub mod ringfire;
 pub mod rtrb;
 pub mod shmem_ipc;
