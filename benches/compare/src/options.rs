@@ -1,11 +1,12 @@
 //! What to measure, and for how long.
 
 use crate::CompareError;
-use crate::contest::all::{ALL, Entry};
+use crate::contest::all::{ALL, Entry, FAULTY, Role, by_name};
 use perfring_bench::{PAYLOADS, Pace};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// One of the comparisons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -105,6 +106,9 @@ pub struct Options {
     pub data_size: u64,
     /// How readers wait where that is ours to say, but for latencies.
     pub pace: Pace,
+    /// How long processes may take beyond a sample's own time: an end that did not come by then does
+    /// not come.
+    pub patience: Duration,
     /// A few records of each kind: one round, and no more.
     pub short: bool,
 }
@@ -124,6 +128,7 @@ impl Default for Options {
             cold_starts: 9,
             data_size: 1 << 20,
             pace: Pace::default(),
+            patience: Duration::from_secs(20),
             short: false,
         }
     }
@@ -173,7 +178,7 @@ impl Options {
         if self.repetitions == 0 {
             return complain("nothing to repeat".to_owned());
         }
-        if let Some(name) = self.contestants.iter().find(|name| !known(name)) {
+        if let Some(name) = self.contestants.iter().find(|name| by_name(name).is_none()) {
             return complain(format!("no contestant {name:?}; --list has all"));
         }
         Ok(())
@@ -181,16 +186,10 @@ impl Options {
 
     /// Who takes part. Limits always do: without them a figure says little.
     pub fn entries(&self) -> impl Iterator<Item = &'static Entry> + use<'_> {
-        let wanted = |entry: &&Entry| {
-            let name = |wanted: &String| wanted == entry.name;
-            self.contestants.is_empty()
-                || self.contestants.iter().any(name)
-                || entry.role == crate::contest::all::Role::Limit
+        let named = |entry: &&Entry| self.contestants.iter().any(|name| name == entry.name);
+        let wanted = move |entry: &&Entry| {
+            self.contestants.is_empty() || named(entry) || entry.role == Role::Limit
         };
-        ALL.iter().filter(wanted)
+        ALL.iter().filter(wanted).chain(FAULTY.iter().filter(named))
     }
-}
-
-fn known(name: &str) -> bool {
-    crate::contest::all::by_name(name).is_some()
 }

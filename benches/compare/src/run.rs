@@ -19,9 +19,6 @@ use std::time::Duration;
 /// Rounds, as a multiple of the repetitions, after which there is no more trying for as many
 /// samples of one distance: the machine may never settle.
 const MAX_ROUNDS: usize = 3;
-/// Beyond a sample's own time, for whatever has to be started: an end that did not come by then
-/// does not come.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// So often a contestant may hang in a workload.
 const MAX_HANGS: usize = 2;
 
@@ -251,7 +248,7 @@ impl Run<'_> {
         let play = Play {
             contestant: case.entry.name,
             processes: case.processes(self.options, self.cores, home, rings, dir.path()),
-            patience: PATIENCE + 2 * seconds,
+            patience: self.options.patience + 2 * seconds,
             weigh: case.kind.workload == Workload::Memory,
         };
         perform(&play, dir.path())

@@ -98,7 +98,7 @@ pub fn grouped(absent: &[&Absent]) -> Vec<(String, String, String)> {
     let mut groups: Vec<(Vec<&str>, &Absent, Vec<&str>)> = Vec::new();
     for (one, places) in each {
         let same = |(_, other, of): &&mut (Vec<&str>, &Absent, Vec<&str>)| {
-            (&other.reason, other.failed, &*of) == (&one.reason, one.failed, &places)
+            other.reason == one.reason && other.failed == one.failed && *of == places
         };
         match groups.iter_mut().find(same) {
             Some((names, ..)) => names.push(&one.name),

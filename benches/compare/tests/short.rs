@@ -11,7 +11,21 @@ use perfring_compare::run::{faults, run};
 use std::io;
 use std::process::ExitCode;
 
-const NAME: &str = "every_contestant_does_what_it_says_it_can";
+mod short_tests {
+    pub(crate) mod faults;
+    pub(crate) mod signals;
+}
+
+type Fallible = Result<(), Box<dyn std::error::Error>>;
+type Test = fn() -> Fallible;
+
+const TESTS: [(&str, Test); 5] = [
+    ("every_contestant_does_what_it_says_it_can", short),
+    ("a_fault_is_found_and_the_run_goes_on", short_tests::faults::found),
+    ("who_hangs_is_ended", short_tests::faults::hung),
+    ("a_signal_ends_all_processes", short_tests::signals::ends),
+    ("a_closed_pipe_is_no_error", short_tests::signals::closed_pipe),
+];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -21,13 +35,20 @@ fn main() -> ExitCode {
     // What cargo-nextest asks of a test program.
     if args.iter().any(|arg| arg == "--list") {
         if !args.iter().any(|arg| arg == "--ignored") {
-            println!("{NAME}: test");
+            TESTS.iter().for_each(|(name, _)| println!("{name}: test"));
         }
         return ExitCode::SUCCESS;
     }
-    let result = short();
-    println!("test {NAME} ... {}", if result.is_ok() { "ok" } else { "FAILED" });
-    done(result)
+    let wanted: Vec<&String> = args.iter().filter(|arg| !arg.starts_with('-')).collect();
+    let mut all = Ok(());
+    for (name, test) in TESTS {
+        if wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str())) {
+            let result = test();
+            println!("test {name} ... {}", if result.is_ok() { "ok" } else { "FAILED" });
+            all = all.and(result);
+        }
+    }
+    done(all)
 }
 
 fn done(result: Result<(), impl std::fmt::Display>) -> ExitCode {
@@ -40,7 +61,7 @@ fn done(result: Result<(), impl std::fmt::Display>) -> ExitCode {
     )
 }
 
-fn short() -> Result<(), Box<dyn std::error::Error>> {
+fn short() -> Fallible {
     let mut json = Vec::new();
     let mut each = |row: &Row| {
         serde_json::to_writer(&mut json, row)?;

@@ -1,8 +1,8 @@
 //! Who takes part: one line each.
 
 use super::{
-    agrona, bpf, crossbeam, disruptor, ipc_channel, limits, mqueue, perf_buffer, perf_overwrite,
-    perfring, pipe, ringfire, rtrb, shmem_ipc, unix_seqpacket, unix_stream,
+    agrona, bpf, crossbeam, disruptor, faulty, ipc_channel, limits, mqueue, perf_buffer,
+    perf_overwrite, perfring, pipe, ringfire, rtrb, shmem_ipc, unix_seqpacket, unix_stream,
 };
 use crate::player::{Of, Player};
 use serde::{Deserialize, Serialize};
@@ -106,7 +106,23 @@ pub static ALL: &[Entry] = contestants! {
     "disruptor many" Reference disruptor::DisruptorMany;
 };
 
+/// Those that only tests ask for.
+#[doc(hidden)]
+pub static FAULTY: &[Entry] = &[
+    faulty::<{ faulty::NOTHING }>("faulty: nothing"),
+    faulty::<{ faulty::HANGS }>("faulty: hangs"),
+    faulty::<{ faulty::DIES }>("faulty: dies"),
+    faulty::<{ faulty::DAMAGES }>("faulty: damages"),
+    faulty::<{ faulty::LOSES }>("faulty: loses"),
+    faulty::<{ faulty::LIES }>("faulty: lies"),
+];
+
+const fn faulty<const FAULT: u8>(name: &'static str) -> Entry {
+    let kind = Kind::Ends(&Of::<faulty::Faulty<FAULT>>::NEW);
+    Entry { name, role: Role::Rival, kind }
+}
+
 /// The contestant of this name.
 pub fn by_name(name: &str) -> Option<&'static Entry> {
-    ALL.iter().find(|entry| entry.name == name)
+    ALL.iter().chain(FAULTY).find(|entry| entry.name == name)
 }

@@ -7,6 +7,8 @@ pub mod bpf;
 mod common;
 pub mod crossbeam;
 pub mod disruptor;
+#[doc(hidden)]
+pub mod faulty;
 pub mod handed;
 pub mod ipc_channel;
 pub mod limits;

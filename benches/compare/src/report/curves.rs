@@ -19,6 +19,9 @@ const NAMED: usize = 5;
 const RAREST: f64 = 1e5;
 const TAG: f64 = 14.0;
 
+/// A time, and that one in so many takes longer.
+type Points = Vec<(f64, f64)>;
+
 /// Draws it, of all samples at the panel's distance together.
 pub(super) fn draw(panel: &Panel<'_>, rows: &[Row]) -> String {
     let merged = |name: &str| {
@@ -33,7 +36,7 @@ pub(super) fn draw(panel: &Panel<'_>, rows: &[Row]) -> String {
                 && figures.distance == panel.distance
         }))
     };
-    let curves: Vec<(&str, Role, Vec<(f64, f64)>)> = panel
+    let curves: Vec<(&str, Role, Points)> = panel
         .medians
         .iter()
         .map(|(m, role)| (m.figures.contestant.as_str(), *role, merged(&m.figures.contestant)))
@@ -124,12 +127,12 @@ pub(super) fn draw(panel: &Panel<'_>, rows: &[Row]) -> String {
 }
 
 /// The samples' histograms as points: a time, and that one in so many takes longer.
-fn merge<'a>(samples: impl Iterator<Item = &'a Sample>) -> Vec<(f64, f64)> {
+fn merge<'a>(samples: impl Iterator<Item = &'a Sample>) -> Points {
     let mut all: Vec<(f64, u64)> =
         samples.flat_map(|sample| sample.figures.histogram.iter().copied()).collect();
     all.sort_unstable_by(|(a, _), (b, _)| a.total_cmp(b));
     let total: u64 = all.iter().map(|(_, count)| count).sum();
-    let mut points: Vec<(f64, f64)> = Vec::new();
+    let mut points: Points = Vec::new();
     let (mut longer, mut last) = (total, f64::NAN);
     for (ns, count) in all {
         let one_in = total as f64 / longer.max(1) as f64;

@@ -124,7 +124,11 @@ fn standing(page: &mut String, panels: &[Panel<'_>]) {
             Some(times) => ("ahead", format!("{times:.2} times")),
             None => ("dim", "nobody else".to_owned()),
         };
-        let floor = ours.of_floor.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
+        // Of times and sizes the least is the best: the other way round, so that one is all of it.
+        let upright =
+            |ratio: f64| if workload.higher_is_better() { ratio } else { 1.0 / ratio.max(1e-9) };
+        let floor =
+            ours.of_floor.map_or_else(|| "-".to_owned(), |ratio| format!("{:.2}", upright(ratio)));
         let _ = write!(
             page,
             "<tr><td><a href=\"#{workload}\">{}</a></td><td></td><td>{}</td><td>{}</td><td></td>\
