@@ -6,6 +6,7 @@ pub mod crossbeam;
 pub mod disruptor;
 pub mod handed;
 pub mod ipc_channel;
+pub mod lttng;
 pub mod mqueue;
 pub mod perf_buffer;
 pub mod perf_overwrite;
