@@ -12,6 +12,7 @@ use perfring_compare::contest::bpf::{Bpf, BpfQuiet};
 use perfring_compare::contest::crossbeam::Crossbeam;
 use perfring_compare::contest::disruptor::{Disruptor, DisruptorMany};
 use perfring_compare::contest::ipc_channel::IpcChannel;
+use perfring_compare::contest::lttng::Lttng;
 use perfring_compare::contest::mqueue::Mqueue;
 use perfring_compare::contest::perf_buffer::PerfBuffer;
 use perfring_compare::contest::perf_overwrite::PerfOverwrite;
@@ -30,6 +31,8 @@ type Fallible<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 const DATA_SIZE: u64 = 1 << 18;
 /// Longer than any of it takes that still goes on.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any sender takes to wake who sleeps.
+const UNWOKEN: Duration = Duration::from_secs(20);
 
 fn setup(payload: usize) -> Setup {
     Setup {
@@ -179,7 +182,11 @@ fn read<C: Contestant, const N: usize>(
         };
         if came == 0 {
             if setup.sleeping {
-                receiver.sleep(Duration::from_millis(50))?;
+                let before = Instant::now();
+                receiver.sleep(UNWOKEN)?;
+                if before.elapsed() >= UNWOKEN {
+                    return Err("nobody woke it".into());
+                }
             } else {
                 receiver.wait();
             }
@@ -297,11 +304,11 @@ fn all_of<C: Contestant>() -> Fallible<bool> {
     let at = directory.path();
     let rate = |rate: f64| format!("{rate:.2} M/s");
     if can.lossless.is_ok() {
-        tell("8", streams::<C, 8>(at, |_| (), 200_000).map(rate));
-        tell("64", streams::<C, 64>(at, |_| (), 200_000).map(rate));
-        tell("4096", streams::<C, 4096>(at, |_| (), 100_000).map(rate));
+        tell("8", streams::<C, 8>(at, |_| (), 100_000).map(rate));
+        tell("64", streams::<C, 64>(at, |_| (), 100_000).map(rate));
+        tell("4096", streams::<C, 4096>(at, |_| (), 20_000).map(rate));
         if can.payload >= 65_472 {
-            tell("65472", streams::<C, 65_472>(at, |_| (), 2_000).map(rate));
+            tell("65472", streams::<C, 65_472>(at, |_| (), 500).map(rate));
         }
     }
     if can.senders.is_ok() {
@@ -368,6 +375,7 @@ contestants!(
     BpfQuiet,
     PerfBuffer,
     PerfOverwrite,
+    Lttng,
 );
 
 fn main() -> ExitCode {

@@ -12,6 +12,7 @@ pub mod faulty;
 pub mod handed;
 pub mod ipc_channel;
 pub mod limits;
+pub mod lttng;
 pub mod mqueue;
 pub mod perf_buffer;
 pub mod perf_overwrite;
