@@ -491,5 +491,6 @@ contestants! {
     ringfire_slots: perfring_compare::contest::ringfire::Slots;
     ringfire_many: perfring_compare::contest::ringfire::Many;
     ringfire_blobs: perfring_compare::contest::ringfire::Blobs;
+    iceoryx2: perfring_compare::contest::iceoryx2::Iceoryx2;
     shmem_ipc: perfring_compare::contest::shmem_ipc::ShmemIpc;
 }

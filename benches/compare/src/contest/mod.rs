@@ -4,6 +4,8 @@
 pub mod agrona;
 pub mod all;
 mod common;
+#[cfg(feature = "iceoryx2")]
+pub mod iceoryx2;
 pub mod limits;
 pub mod perfring;
 pub mod ringfire;
