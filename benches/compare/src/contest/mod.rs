@@ -1,6 +1,8 @@
 //! The contestants, behind one set of traits: what is measured around them is the same code, and
 //! the loop that sends or reads is each contestant's own.
 
+#[cfg(feature = "aeron")]
+pub mod aeron;
 pub mod agrona;
 pub mod all;
 mod common;
