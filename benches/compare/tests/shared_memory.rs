@@ -3,7 +3,7 @@
 
 use perfring_bench::payload::{Check, fill, verify};
 use perfring_bench::{BenchError, Pace, payload::sized};
-use perfring_compare::contest::{Contestant, Receiver, Sender, Setup};
+use perfring_compare::contest::{self, Contestant, Receiver, Sender, Setup};
 use std::env::{current_exe, var};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -147,6 +147,12 @@ fn refuses<C: Contestant>() {
             let mut sent = 0;
             for round in 0..5 {
                 let first = sent;
+                // Who was told to wait may have to, until a third one has seen the room.
+                while !sender.offer::<64>(sent, fill).expect("an answer") {
+                    assert!(round > 0 && !turns.broken.load(Ordering::Acquire), "refused first");
+                    thread::yield_now();
+                }
+                sent += 1;
                 while sender.offer::<64>(sent, fill).expect("an answer") {
                     sent += 1;
                     assert!(sent - first < 64 * room, "never full");
@@ -398,8 +404,8 @@ fn sleeps<C: Contestant>() {
 }
 
 macro_rules! contestants {
-    ($($module:ident: $contestant:ty;)*) => {
-        $(mod $module {
+    ($($(#[$built:meta])? $module:ident: $contestant:ty;)*) => {
+        $($(#[$built])? mod $module {
             use super::*;
 
             type Who = $contestant;
@@ -474,7 +480,7 @@ macro_rules! contestants {
             let path = PathBuf::from(order["path"].as_str().expect("a path"));
             let count = order["count"].as_u64().expect("a count");
             match order["name"].as_str() {
-                $(Some(stringify!($module)) => sized!(setup.payload, N => Ok::<_, BenchError>(
+                $($(#[$built])? Some(stringify!($module)) => sized!(setup.payload, N => Ok::<_, BenchError>(
                     send_all::<$contestant, N>(&path, &setup, count)
                 ))
                 .expect("a payload"),)*
@@ -485,11 +491,21 @@ macro_rules! contestants {
 }
 
 contestants! {
-    agrona_one: perfring_compare::contest::agrona::OneToOne;
-    agrona_many: perfring_compare::contest::agrona::ManyToOne;
-    agrona_broadcast: perfring_compare::contest::agrona::Broadcast;
-    ringfire_slots: perfring_compare::contest::ringfire::Slots;
-    ringfire_many: perfring_compare::contest::ringfire::Many;
-    ringfire_blobs: perfring_compare::contest::ringfire::Blobs;
-    shmem_ipc: perfring_compare::contest::shmem_ipc::ShmemIpc;
+    agrona_one: contest::agrona::OneToOne;
+    agrona_many: contest::agrona::ManyToOne;
+    agrona_broadcast: contest::agrona::Broadcast;
+    ringfire_slots: contest::ringfire::Slots;
+    ringfire_many: contest::ringfire::Many;
+    ringfire_blobs: contest::ringfire::Blobs;
+    shmem_ipc: contest::shmem_ipc::ShmemIpc;
+    #[cfg(feature = "iceoryx2")]
+    iceoryx2: contest::iceoryx2::Iceoryx2;
+    #[cfg(feature = "aeron")]
+    aeron_invoker_small: contest::aeron::Aeron<true, 1>;
+    #[cfg(feature = "aeron")]
+    aeron_invoker: contest::aeron::Aeron<true, 64>;
+    #[cfg(feature = "aeron")]
+    aeron_driver_small: contest::aeron::Aeron<false, 1>;
+    #[cfg(feature = "aeron")]
+    aeron_driver: contest::aeron::Aeron<false, 64>;
 }

@@ -1,6 +1,8 @@
 //! The contestants, behind one set of traits: what is measured around them is the same code, and
 //! the loop that sends or reads is each contestant's own.
 
+#[cfg(feature = "aeron")]
+pub mod aeron;
 pub mod agrona;
 pub mod all;
 pub mod bpf;
@@ -10,6 +12,8 @@ pub mod disruptor;
 #[doc(hidden)]
 pub mod faulty;
 pub mod handed;
+#[cfg(feature = "iceoryx2")]
+pub mod iceoryx2;
 pub mod ipc_channel;
 pub mod limits;
 pub mod lttng;
