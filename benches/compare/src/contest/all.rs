@@ -1,7 +1,7 @@
 //! Who takes part: one line each.
 
 use super::{
-    agrona, bpf, crossbeam, disruptor, faulty, ipc_channel, limits, mqueue, perf_buffer,
+    agrona, bpf, crossbeam, disruptor, faulty, ipc_channel, limits, lttng, mqueue, perf_buffer,
     perf_overwrite, perfring, pipe, ringfire, rtrb, shmem_ipc, unix_seqpacket, unix_stream,
 };
 use crate::player::{Of, Player};
@@ -90,6 +90,11 @@ pub static ALL: &[Entry] = contestants! {
     "agrona many-to-one" Rival agrona::ManyToOne;
     "agrona broadcast" Rival agrona::Broadcast;
     "shmem-ipc" Rival shmem_ipc::ShmemIpc;
+    "iceoryx2" Rival super::iceoryx2::Iceoryx2, if "iceoryx2";
+    "aeron invoker 1 MiB" Rival super::aeron::Aeron<true, 1>, if "aeron";
+    "aeron invoker 64 MiB" Rival super::aeron::Aeron<true, 64>, if "aeron";
+    "aeron driver 1 MiB" Rival super::aeron::Aeron<false, 1>, if "aeron";
+    "aeron driver 64 MiB" Rival super::aeron::Aeron<false, 64>, if "aeron";
     "pipe" Rival pipe::Pipe;
     "pipe each" Rival pipe::PipeEach;
     "unix seqpacket" Rival unix_seqpacket::UnixSeqpacket;
@@ -100,6 +105,7 @@ pub static ALL: &[Entry] = contestants! {
     "bpf quiet" Rival bpf::BpfQuiet;
     "perf buffer" Rival perf_buffer::PerfBuffer;
     "perf overwrite" Rival perf_overwrite::PerfOverwrite;
+    "lttng" Rival lttng::Lttng;
     "rtrb" Reference rtrb::Rtrb;
     "crossbeam" Reference crossbeam::Crossbeam;
     "disruptor" Reference disruptor::Disruptor;
