@@ -17,10 +17,11 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 /// Set by a signal: the run ends at the next look.
-pub static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+pub static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 /// How long processes may take to end once all is said.
 const FAREWELL: Duration = Duration::from_secs(5);
 

@@ -1,6 +1,9 @@
 //! Who takes part: one line each.
 
-use super::{limits, perfring};
+use super::{
+    agrona, bpf, crossbeam, disruptor, faulty, ipc_channel, limits, mqueue, perf_buffer,
+    perf_overwrite, perfring, pipe, ringfire, rtrb, shmem_ipc, unix_seqpacket, unix_stream,
+};
 use crate::player::{Of, Player};
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +37,7 @@ pub enum Kind {
 /// A contestant.
 #[derive(Clone, Copy)]
 pub struct Entry {
-    /// As `About::name` has it.
+    /// As reports name it.
     pub name: &'static str,
     /// What it is there for.
     pub role: Role,
@@ -80,9 +83,46 @@ pub static ALL: &[Entry] = contestants! {
     "perfring shared batch" Ours perfring::SharedBatched;
     "perfring rings" Ours perfring::Rings;
     "perfring rings in turn" Ours perfring::InTurn;
+    "ringfire" Rival ringfire::Slots;
+    "ringfire blobs" Rival ringfire::Blobs;
+    "ringfire many" Rival ringfire::Many;
+    "agrona one-to-one" Rival agrona::OneToOne;
+    "agrona many-to-one" Rival agrona::ManyToOne;
+    "agrona broadcast" Rival agrona::Broadcast;
+    "shmem-ipc" Rival shmem_ipc::ShmemIpc;
+    "pipe" Rival pipe::Pipe;
+    "pipe each" Rival pipe::PipeEach;
+    "unix seqpacket" Rival unix_seqpacket::UnixSeqpacket;
+    "unix stream" Rival unix_stream::UnixStream;
+    "mqueue" Rival mqueue::Mqueue;
+    "ipc-channel" Rival ipc_channel::IpcChannel;
+    "bpf" Rival bpf::Bpf;
+    "bpf quiet" Rival bpf::BpfQuiet;
+    "perf buffer" Rival perf_buffer::PerfBuffer;
+    "perf overwrite" Rival perf_overwrite::PerfOverwrite;
+    "rtrb" Reference rtrb::Rtrb;
+    "crossbeam" Reference crossbeam::Crossbeam;
+    "disruptor" Reference disruptor::Disruptor;
+    "disruptor many" Reference disruptor::DisruptorMany;
 };
+
+/// Those that only tests ask for.
+#[doc(hidden)]
+pub static FAULTY: &[Entry] = &[
+    faulty::<{ faulty::NOTHING }>("faulty: nothing"),
+    faulty::<{ faulty::HANGS }>("faulty: hangs"),
+    faulty::<{ faulty::DIES }>("faulty: dies"),
+    faulty::<{ faulty::DAMAGES }>("faulty: damages"),
+    faulty::<{ faulty::LOSES }>("faulty: loses"),
+    faulty::<{ faulty::LIES }>("faulty: lies"),
+];
+
+const fn faulty<const FAULT: u8>(name: &'static str) -> Entry {
+    let kind = Kind::Ends(&Of::<faulty::Faulty<FAULT>>::NEW);
+    Entry { name, role: Role::Rival, kind }
+}
 
 /// The contestant of this name.
 pub fn by_name(name: &str) -> Option<&'static Entry> {
-    ALL.iter().find(|entry| entry.name == name)
+    ALL.iter().chain(FAULTY).find(|entry| entry.name == name)
 }

@@ -5,13 +5,32 @@
 pub mod aeron;
 pub mod agrona;
 pub mod all;
+pub mod bpf;
 mod common;
+pub mod crossbeam;
+pub mod disruptor;
+#[doc(hidden)]
+pub mod faulty;
+pub mod handed;
 #[cfg(feature = "iceoryx2")]
 pub mod iceoryx2;
+pub mod ipc_channel;
 pub mod limits;
+pub mod lttng;
+pub mod mqueue;
+pub mod perf_buffer;
+pub mod perf_overwrite;
+pub mod perf_ring;
 pub mod perfring;
+pub mod pipe;
+pub mod program;
 pub mod ringfire;
+pub mod rtrb;
 pub mod shmem_ipc;
+pub mod stream;
+pub mod threads;
+pub mod unix_seqpacket;
+pub mod unix_stream;
 
 use crate::CompareError;
 use perfring_bench::Pace;
