@@ -30,7 +30,7 @@ pub enum Kind {
     Line,
     /// Two ends with something in between.
     Ends(&'static dyn Player),
-    /// It was not compiled in: how to add it.
+    /// It was not compiled in: how to add it, or why nobody can.
     NotBuilt(&'static str),
 }
 
@@ -65,9 +65,13 @@ macro_rules! contestants {
                     },
                 )?
             )*
+            Entry { name: "bbq", role: Role::Rival, kind: Kind::NotBuilt(NO_BBQ) },
         ]
     };
 }
+
+const NO_BBQ: &str = "its only crate, bbq-rs 0.1.1, needs a nightly compiler and hands values between \
+                      threads of one process";
 
 /// All of them, in the order of the report. To add one, add its line.
 pub static ALL: &[Entry] = contestants! {
@@ -89,6 +93,11 @@ pub static ALL: &[Entry] = contestants! {
     "agrona one-to-one" Rival agrona::OneToOne;
     "agrona many-to-one" Rival agrona::ManyToOne;
     "agrona broadcast" Rival agrona::Broadcast;
+    "iceoryx2" Rival super::iceoryx2::Iceoryx2, if "iceoryx2";
+    "aeron invoker 1 MiB" Rival super::aeron::Aeron<true, 1>, if "aeron";
+    "aeron invoker 64 MiB" Rival super::aeron::Aeron<true, 64>, if "aeron";
+    "aeron driver 1 MiB" Rival super::aeron::Aeron<false, 1>, if "aeron";
+    "aeron driver 64 MiB" Rival super::aeron::Aeron<false, 64>, if "aeron";
     "shmem-ipc" Rival shmem_ipc::ShmemIpc;
     "iceoryx2" Rival super::iceoryx2::Iceoryx2, if "iceoryx2";
     "aeron invoker 1 MiB" Rival super::aeron::Aeron<true, 1>, if "aeron";

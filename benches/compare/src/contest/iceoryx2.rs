@@ -73,7 +73,8 @@ impl Contestant for Iceoryx2 {
         let service = sized!(setup.payload, N => Ok::<_, BenchError>(
             service::<N>(&node, path, setup).map(Erased::new)
         ))??;
-        Ok(Held { _service: service, _events: events, _node: node })
+        let said = (0..setup.receivers).map(|index| connected(path, index)).collect();
+        Ok(Held { said, _service: service, _events: events, _node: node })
     }
 
     fn sender(path: &Path, setup: &Setup, _: usize) -> Result<SampleSender, CompareError> {
@@ -111,9 +112,19 @@ type Events = event::PortFactory<ipc::Service>;
 
 /// What keeps the services.
 pub struct Held {
+    /// Where subscribers say that they have looked for publishers.
+    said: Vec<PathBuf>,
     _service: Erased,
     _events: Option<Events>,
     _node: Node<ipc::Service>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        for path in &self.said {
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 fn node() -> Result<Node<ipc::Service>, CompareError> {

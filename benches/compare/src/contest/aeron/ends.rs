@@ -183,6 +183,12 @@ impl Fragments {
             .add_subscription(CHANNEL, STREAM, Handlers::NONE, Handlers::NONE, PATIENCE)
             .map_err(failed(NAME))?;
         std::fs::write(subscribed(path, index), b"")?;
+        // Records that are there show only once the client's conductor has seen the log, some
+        // milliseconds after the publication was made: an empty poll before that says nothing.
+        until(NAME, "no publication came", || {
+            let images = subscription.image_count().map_err(failed(NAME))?;
+            Ok((images > 0 || setup.senders == 0).then_some(()))
+        })?;
         Ok(Fragments {
             subscription,
             polls: Polls::new(setup.pace),

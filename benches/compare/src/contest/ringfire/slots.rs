@@ -13,7 +13,7 @@ use std::path::Path;
 /// `RingProducer` and `RingConsumer`.
 pub struct Slots;
 
-const NAME: &str = "ringfire slots";
+const NAME: &str = "ringfire";
 
 impl Contestant for Slots {
     type Sender = SlotSender;
