@@ -99,11 +99,6 @@ pub static ALL: &[Entry] = contestants! {
     "aeron driver 1 MiB" Rival super::aeron::Aeron<false, 1>, if "aeron";
     "aeron driver 64 MiB" Rival super::aeron::Aeron<false, 64>, if "aeron";
     "shmem-ipc" Rival shmem_ipc::ShmemIpc;
-    "iceoryx2" Rival super::iceoryx2::Iceoryx2, if "iceoryx2";
-    "aeron invoker 1 MiB" Rival super::aeron::Aeron<true, 1>, if "aeron";
-    "aeron invoker 64 MiB" Rival super::aeron::Aeron<true, 64>, if "aeron";
-    "aeron driver 1 MiB" Rival super::aeron::Aeron<false, 1>, if "aeron";
-    "aeron driver 64 MiB" Rival super::aeron::Aeron<false, 64>, if "aeron";
     "pipe" Rival pipe::Pipe;
     "pipe each" Rival pipe::PipeEach;
     "unix seqpacket" Rival unix_seqpacket::UnixSeqpacket;
@@ -140,4 +135,18 @@ const fn faulty<const FAULT: u8>(name: &'static str) -> Entry {
 /// The contestant of this name.
 pub fn by_name(name: &str) -> Option<&'static Entry> {
     ALL.iter().chain(FAULTY).find(|entry| entry.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ALL, FAULTY};
+
+    #[test]
+    fn nobody_takes_part_twice() {
+        let mut names: Vec<&str> = ALL.iter().chain(FAULTY).map(|entry| entry.name).collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
 }
