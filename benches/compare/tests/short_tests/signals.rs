@@ -29,7 +29,8 @@ fn measuring() -> Result<(Child, Vec<u32>), Box<dyn std::error::Error>> {
     loop {
         let text = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"))?;
         let processes: Vec<u32> = text.split_whitespace().flat_map(str::parse).collect();
-        if processes.len() == 2 {
+        // Before the start they wait for words, and end with who would say them.
+        if processes.len() == 2 && processes.iter().all(|id| spins(*id)) {
             return Ok((child, processes));
         }
         if let Some(status) = child.try_wait()? {
@@ -72,6 +73,13 @@ pub(crate) fn ends() -> Fallible {
         std::fs::remove_dir_all(file)?;
     }
     Ok(())
+}
+
+/// Whether it has been busy for a while, as only those are that measure: ticks of user time.
+fn spins(id: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    let rest = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    rest.split_whitespace().nth(11).and_then(|ticks| ticks.parse().ok()).unwrap_or(0) > 10
 }
 
 /// Whether there is such a process that has not ended.
