@@ -35,7 +35,7 @@ pub mod bpf;
 pub mod contest;
 pub mod cores;
 pub mod drive;
-mod machine;
+pub mod machine;
 pub mod many;
 mod measure;
 mod options;
@@ -50,6 +50,7 @@ use std::io::{self, Write};
 use std::process::{ExitCode, ExitStatus};
 
 pub use options::{Options, PAYLOADS, Pace, Part, USAGE};
+pub use peer::die_with_parent;
 
 /// The first argument of a child process; what follows it is for [`child`].
 pub const CHILD_ARG: &str = "__bench-child";

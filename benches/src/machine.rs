@@ -7,25 +7,40 @@ use std::fs;
 
 /// Machine, kernel, compiler and what all samples have in common.
 #[derive(Debug, Serialize)]
-pub(crate) struct Machine {
-    cpu: String,
-    kernel: String,
-    cores: Option<[usize; 2]>,
+pub struct Machine {
+    /// The processor, as the kernel names it.
+    pub cpu: String,
+    /// Linux's release.
+    pub kernel: String,
+    /// The reader's and the producer's core.
+    pub cores: Option<[usize; 2]>,
     /// Runnable tasks in the minute before: two processes that share their cores with others
     /// wait for each other's turns, and measure the scheduler.
-    load: String,
-    target: &'static str,
-    rustc: &'static str,
-    opt_level: &'static str,
-    rustflags: &'static str,
-    data_size: u64,
-    reader: &'static str,
-    repetitions: usize,
-    seconds_per_sample: f64,
+    pub load: String,
+    /// What was compiled for.
+    pub target: &'static str,
+    /// The compiler.
+    pub rustc: &'static str,
+    /// How far it optimised.
+    pub opt_level: &'static str,
+    /// What it was told besides.
+    pub rustflags: &'static str,
+    /// Bytes of a ring.
+    pub data_size: u64,
+    /// How readers wait.
+    pub reader: &'static str,
+    /// Samples of each kind.
+    pub repetitions: usize,
+    /// How long each takes.
+    pub seconds_per_sample: f64,
 }
 
 impl Machine {
-    pub(crate) fn of(options: &Options, cores: Option<[usize; 2]>) -> Result<Self, BenchError> {
+    /// This machine, now.
+    ///
+    /// # Errors
+    /// If the kernel does not tell.
+    pub fn of(options: &Options, cores: Option<[usize; 2]>) -> Result<Self, BenchError> {
         let info = fs::read_to_string("/proc/cpuinfo")?;
         let field = |name: &str| {
             let line = info.lines().find(|line| line.starts_with(name))?;

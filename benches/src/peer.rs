@@ -251,15 +251,24 @@ fn alive(child: &mut Child) -> Result<(), BenchError> {
     }
 }
 
+/// From here on this process is killed when the one with this number ends, also while it spins.
+/// Returns `false` if that one has ended already.
+///
+/// # Errors
+/// If the kernel can't do that.
+pub fn die_with_parent(parent: &str) -> Result<bool, BenchError> {
+    prctl::set_pdeathsig(Signal::SIGKILL)
+        .map_err(|source| BenchError::System { what: "prctl", source })?;
+    // It may have been gone before the line above.
+    Ok(nix::unistd::getppid().to_string() == parent)
+}
+
 /// The child's whole life. Arguments: the shared page, the parent's process id, perhaps a core.
 pub(crate) fn child(args: &[String]) -> Result<(), BenchError> {
     let usage = || BenchError::Usage(format!("{CHILD_ARG} is for the harness itself"));
     let [page, parent, core @ ..] = args else { return Err(usage()) };
-    // Dies with the parent, also while it spins.
-    prctl::set_pdeathsig(Signal::SIGKILL)
-        .map_err(|source| BenchError::System { what: "prctl", source })?;
-    if nix::unistd::getppid().to_string() != *parent {
-        return Ok(()); // it was gone before the line above
+    if !die_with_parent(parent)? {
+        return Ok(());
     }
     let _pinned = match core.first() {
         Some(core) => Some(Pinned::to(core.parse().map_err(|_| usage())?)?),

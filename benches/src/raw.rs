@@ -94,9 +94,9 @@ impl Mapping {
         unsafe { self.base.cast::<[AtomicU64; WORDS]>().as_ref() }
     }
 
-    /// The data area's first byte.
+    /// The data area's first byte. Two times `data_size` bytes follow, the second image of the first.
     #[inline(always)]
-    fn data(&self) -> *mut u8 {
+    pub fn data(&self) -> *mut u8 {
         // SAFETY: the data area begins one page into the mapping.
         unsafe { self.base.as_ptr().add(self.page) }
     }
@@ -170,6 +170,25 @@ impl FloorSender {
             head = end;
         }
         (self.head, self.full_at) = (head, full_at);
+    }
+}
+
+impl FloorSender {
+    /// Publishes one record if there is room, and returns whether there was.
+    pub fn offer<const N: usize>(
+        &mut self,
+        number: u64,
+        fill: impl FnMut(&mut [u8; N], u64),
+    ) -> bool {
+        let end = self.head + size::<N>();
+        if end >= self.full_at {
+            self.full_at = self.map.words()[TAIL].load(Ordering::Acquire) + self.data_size;
+            if end >= self.full_at {
+                return false;
+            }
+        }
+        self.send(number..number + 1, fill);
+        true
     }
 }
 

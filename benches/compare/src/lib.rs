@@ -4,7 +4,22 @@
 //! receiver, in one run and taking turns, each sample with the distance of the cores before and
 //! after it. See `ROWS.md` for what is reported.
 
+pub mod case;
+pub mod child;
+pub mod conductor;
 pub mod contest;
+pub mod duty;
+pub mod machine;
+pub mod options;
+pub mod part;
+pub mod player;
+pub mod report;
+pub mod rows;
+pub mod run;
+pub mod sample;
+pub mod stage;
+pub mod summary;
+pub mod table;
 
 use std::io;
 
@@ -37,6 +52,12 @@ pub enum CompareError {
         /// What it said.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// Something was damaged, lost, told wrongly, or did not work; told after the whole report.
+    #[error("{0}")]
+    Faults(String),
+    /// A signal asked to end the run.
+    #[error("interrupted")]
+    Interrupted,
     /// Of the harness that is shared with `perfring bench`.
     #[error(transparent)]
     Bench(#[from] perfring_bench::BenchError),

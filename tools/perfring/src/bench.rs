@@ -3,11 +3,16 @@
 use crate::failure::Failure;
 use perfring_bench::{BenchError, Options};
 use std::io;
+use std::path::Path;
+use std::process::Command;
 
 /// Measure this machine: rings between two processes, beside a floor, memcpy and a cache line
 ///
 /// Takes the same options as `cargo bench`, see below. Eight minutes, five of them for `many`;
 /// --short takes some seconds and proves nothing but that it works.
+///
+/// --compare, in a source checkout, measures perfring beside other ways to hand records over, with
+/// plots; what follows it is for that (`--compare --help`).
 ///
 /// Example: perfring bench --json
 #[derive(Debug, clap::Args)]
@@ -26,8 +31,44 @@ pub(crate) struct ChildArgs {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    if let Some((first, rest)) = args.options.split_first()
+        && first == COMPARE
+    {
+        return compare(rest);
+    }
     let options = Options::parse(args.options.clone()).map_err(failure)?;
     perfring_bench::run(&options, &mut io::stdout(), &mut io::stderr()).map_err(failure)
+}
+
+const COMPARE: &str = "--compare";
+/// The package of the rivals, which nobody builds who builds this.
+const MANIFEST: &str = "benches/compare/Cargo.toml";
+
+/// Has cargo build and run the comparison, if this is a source checkout or within one.
+fn compare(options: &[String]) -> Result<(), Failure> {
+    let here = std::env::current_dir().map_err(|error| Failure::General(error.to_string()))?;
+    let manifest = here.ancestors().map(|dir| dir.join(MANIFEST)).find(|path| path.is_file());
+    let Some(manifest) = manifest else {
+        return Err(Failure::Usage(format!(
+            "--compare needs perfring's source, as it builds the others: in a checkout, `{}`",
+            command(Path::new(MANIFEST))
+        )));
+    };
+    let status = Command::new("cargo")
+        .args(["run", "--release", "--manifest-path"])
+        .arg(&manifest)
+        .arg("--")
+        .args(options)
+        .status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Failure::General(format!("the comparison ended with {status}"))),
+        Err(error) => Err(Failure::General(format!("cargo: {error}; `{}`", command(&manifest)))),
+    }
+}
+
+fn command(manifest: &Path) -> String {
+    format!("cargo run --release --manifest-path {} -- --out DIR", manifest.display())
 }
 
 pub(crate) fn child(args: &ChildArgs) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 
 mod command;
 
-use command::{Live, Place, close_and_wait, json_lines, perfring, publish, run, until};
+use command::{Done, Live, Place, close_and_wait, json_lines, perfring, publish, run, until};
 use nix::sys::signal::Signal;
 use perfring_consumer::{Consumer, Stat};
 use perfring_producer::{Producer, RecordType};
@@ -438,6 +438,9 @@ fn wrong_usage_is_one_sentence_and_help_is_no_error() {
     run(&["publish", "x", "--type", "2"], b"").refuses(2, "kernel");
     run(&["tail", "x", "--timeout", "-1"], b"").refuses(2, "see `perfring tail --help`");
     run(&["bench", "--frob"], b"").refuses(2, "--frob");
+    // What needs the source says so where there is none.
+    let compare = perfring(&["bench", "--compare"]).current_dir("/").output().unwrap();
+    Done(compare).refuses(2, "cargo run --release --manifest-path benches/compare/Cargo.toml");
     for command in [
         "create", "rm", "publish", "tail", "consume", "dump", "types", "stat", "recover", "doctor",
         "bench", "demo",

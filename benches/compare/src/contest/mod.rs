@@ -1,6 +1,37 @@
 //! The contestants, behind one set of traits: what is measured around them is the same code, and
 //! the loop that sends or reads is each contestant's own.
 
+#[cfg(feature = "aeron")]
+pub mod aeron;
+pub mod agrona;
+pub mod all;
+pub mod bpf;
+mod common;
+pub mod crossbeam;
+pub mod disruptor;
+#[doc(hidden)]
+pub mod faulty;
+pub mod handed;
+#[cfg(feature = "iceoryx2")]
+pub mod iceoryx2;
+pub mod ipc_channel;
+pub mod limits;
+pub mod lttng;
+pub mod mqueue;
+pub mod perf_buffer;
+pub mod perf_overwrite;
+pub mod perf_ring;
+pub mod perfring;
+pub mod pipe;
+pub mod program;
+pub mod ringfire;
+pub mod rtrb;
+pub mod shmem_ipc;
+pub mod stream;
+pub mod threads;
+pub mod unix_seqpacket;
+pub mod unix_stream;
+
 use crate::CompareError;
 use perfring_bench::Pace;
 use serde::{Deserialize, Serialize};
@@ -103,6 +134,13 @@ pub trait Contestant: 'static {
     /// Who it is, as set up so.
     fn about(setup: &Setup) -> About;
 
+    /// Bytes that the kernel holds for one channel and no process has mapped, where that is known:
+    /// a pipe's buffer, a socket's. Counted to the memory of the contestant.
+    fn kernel_bytes(setup: &Setup) -> Option<u64> {
+        let _ = setup;
+        None
+    }
+
     /// Makes what must be there before either end.
     ///
     /// # Errors
@@ -120,6 +158,13 @@ pub trait Contestant: 'static {
     /// # Errors
     /// Whatever it says.
     fn receiver(path: &Path, setup: &Setup, index: usize) -> Result<Self::Receiver, CompareError>;
+}
+
+/// An error of a contestant's.
+pub fn failed<E: std::error::Error + Send + Sync + 'static>(
+    contestant: &'static str,
+) -> impl Fn(E) -> CompareError {
+    move |source| CompareError::Contestant { contestant, source: Box::new(source) }
 }
 
 /// The writing end.
@@ -156,17 +201,13 @@ pub trait Receiver {
     ///
     /// # Errors
     /// Whatever it says.
-    fn drain<const N: usize>(&mut self, visit: impl FnMut(&[u8; N]))
-    -> Result<u64, CompareError>;
+    fn drain<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<u64, CompareError>;
 
     /// Shows `visit` the next record, if there is one, and returns whether there was. Never waits.
     ///
     /// # Errors
     /// Whatever it says.
-    fn next<const N: usize>(
-        &mut self,
-        visit: impl FnMut(&[u8; N]),
-    ) -> Result<bool, CompareError>;
+    fn next<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<bool, CompareError>;
 
     /// Waits by the pace of its set-up until there is something, or for some microseconds. Never
     /// sleeps.

@@ -6,28 +6,23 @@
 //! `BPF_PROG_TEST_RUN`, which costs a system call for so many records. All this takes privileges;
 //! where they lack, [`Map::create`] or [`Feeder::load`] says so and the ring is not measured.
 
+mod system;
+
+pub use system::{Program, create_map, insn, map_id, number, open_map, set_entry};
+
 use crate::BenchError;
-use nix::errno::Errno;
-use nix::libc;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
-use std::ffi::{c_long, c_void};
+use std::ffi::c_void;
 use std::num::NonZeroUsize;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Records that one run of the program publishes.
 pub const BLOCK: u64 = 1024;
 
-/// Commands of `bpf(2)`.
-const MAP_CREATE: c_long = 0;
-const PROG_LOAD: c_long = 5;
-const PROG_TEST_RUN: c_long = 10;
-const MAP_GET_FD_BY_ID: c_long = 14;
-const OBJ_GET_INFO_BY_FD: c_long = 15;
-/// The type of the map, and that of a program that is handed a few numbers and may use it.
+/// The type of the map.
 const MAP_TYPE_RINGBUF: u32 = 27;
-const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 /// Functions that the program calls.
 const RINGBUF_RESERVE: i32 = 131;
 const RINGBUF_SUBMIT: i32 = 132;
@@ -35,81 +30,6 @@ const NO_WAKEUP: i32 = 1;
 /// Bits of a record's first word beside its length.
 const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
-
-/// The attributes of each command, as the kernel lays them out; what is left out is zero.
-#[repr(C)]
-#[derive(Default)]
-struct CreateMap {
-    map_type: u32,
-    key_size: u32,
-    value_size: u32,
-    max_entries: u32,
-}
-
-#[repr(C)]
-#[derive(Default)]
-struct LoadProgram {
-    prog_type: u32,
-    insn_cnt: u32,
-    insns: u64,
-    license: u64,
-}
-
-#[repr(C)]
-#[derive(Default)]
-struct TestRun {
-    prog_fd: u32,
-    retval: u32,
-    data_size: [u32; 2],
-    data: [u64; 2],
-    repeat: u32,
-    duration: u32,
-    ctx_size_in: u32,
-    ctx_size_out: u32,
-    ctx_in: u64,
-}
-
-#[repr(C)]
-#[derive(Default)]
-struct GetById {
-    id: u32,
-}
-
-#[repr(C)]
-#[derive(Default)]
-struct GetInfo {
-    bpf_fd: u32,
-    info_len: u32,
-    info: u64,
-}
-
-/// # Safety
-/// Addresses in `attributes` must be of memory that the command may read or write as it does.
-unsafe fn bpf<T>(
-    what: &'static str,
-    command: c_long,
-    attributes: &mut T,
-) -> Result<i32, BenchError> {
-    let size = size_of::<T>();
-    // SAFETY: the kernel reads and writes `size` bytes there and, as the caller sees to, behind
-    // the addresses in them.
-    let returned = unsafe { libc::syscall(libc::SYS_bpf, command, attributes as *mut T, size) };
-    let source = || BenchError::System { what, source: Errno::last() };
-    if returned < 0 { Err(source()) } else { i32::try_from(returned).map_err(|_| source()) }
-}
-
-/// # Safety
-/// As [`bpf`], and the command must return a descriptor.
-unsafe fn bpf_fd<T>(
-    what: &'static str,
-    command: c_long,
-    attributes: &mut T,
-) -> Result<OwnedFd, BenchError> {
-    // SAFETY: as the caller says.
-    let fd = unsafe { bpf(what, command, attributes) }?;
-    // SAFETY: it was made a moment ago and is nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
 
 /// The ring: a map, which processes find by its number.
 pub struct Map {
@@ -125,35 +45,23 @@ impl Map {
     /// Makes a map of so many bytes.
     pub fn create(data_size: u64) -> Result<Self, BenchError> {
         let too_large = |_| BenchError::Usage(format!("data size {data_size}"));
-        let mut attributes = CreateMap {
-            map_type: MAP_TYPE_RINGBUF,
-            max_entries: u32::try_from(data_size).map_err(too_large)?,
-            ..CreateMap::default()
-        };
-        // SAFETY: there are no addresses in them, and the command returns a descriptor.
-        let fd = unsafe { bpf_fd("making a BPF ring buffer", MAP_CREATE, &mut attributes) }?;
-        Self::mapped(fd, data_size)
+        let entries = u32::try_from(data_size).map_err(too_large)?;
+        Self::mapped(create_map(MAP_TYPE_RINGBUF, [0, 0], entries)?, data_size)
     }
 
     /// The map that another process has made.
     pub fn open(id: u32, data_size: u64) -> Result<Self, BenchError> {
-        let mut attributes = GetById { id };
-        // SAFETY: as in `create`.
-        let fd = unsafe { bpf_fd("opening a BPF map", MAP_GET_FD_BY_ID, &mut attributes) }?;
-        Self::mapped(fd, data_size)
+        Self::mapped(open_map(id)?, data_size)
     }
 
     /// What [`Map::open`] wants.
     pub fn id(&self) -> Result<u32, BenchError> {
-        let mut info = [0u32; 32];
-        let mut attributes = GetInfo {
-            bpf_fd: number(&self.fd),
-            info_len: size_of_val(&info) as u32,
-            info: info.as_mut_ptr() as u64,
-        };
-        // SAFETY: the kernel writes at most `info_len` bytes to `info`, which outlives the call.
-        unsafe { bpf("asking for a BPF map's number", OBJ_GET_INFO_BY_FD, &mut attributes) }?;
-        Ok(info[1])
+        map_id(self.fd.as_fd())
+    }
+
+    /// The map itself, which can be polled.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 
     fn mapped(fd: OwnedFd, data_size: u64) -> Result<Self, BenchError> {
@@ -214,15 +122,26 @@ impl Drop for Map {
 pub struct Reader {
     map: Map,
     pos: u64,
-    /// Where the position is stored next: in eighths of the ring, as the others do.
+    /// Where the position is stored next, and how far thereafter.
     owe_at: u64,
+    step: u64,
 }
 
 impl Reader {
-    /// Submits into this map.
+    /// Reads from this map. Hands space back in eighths of the ring, as the others do.
     pub fn new(map: Map) -> Self {
-        let owe_at = map.data_size / 8;
-        Reader { map, pos: 0, owe_at }
+        let step = map.data_size / 8;
+        Reader { map, pos: 0, owe_at: step, step }
+    }
+
+    /// Hands space back after each record, as libbpf's does.
+    pub fn handing_back_each(map: Map) -> Self {
+        Reader { map, pos: 0, owe_at: 0, step: 0 }
+    }
+
+    /// What it reads.
+    pub fn map(&self) -> &Map {
+        &self.map
     }
 
     /// Whether something was reserved that is not read.
@@ -233,10 +152,16 @@ impl Reader {
 
     /// Shows every record that is there, in place. Returns how many they were.
     #[inline(always)]
-    pub fn drain<const N: usize>(&mut self, mut visit: impl FnMut(&[u8; N])) -> u64 {
+    pub fn drain<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> u64 {
+        self.show(u64::MAX, visit)
+    }
+
+    /// Shows at most so many.
+    #[inline(always)]
+    pub fn show<const N: usize>(&mut self, most: u64, mut visit: impl FnMut(&[u8; N])) -> u64 {
         let end = self.map.producer_pos();
         let mut count = 0;
-        while self.pos < end {
+        while self.pos < end && count < most {
             let offset = (self.pos & (self.map.data_size - 1)) as usize;
             // SAFETY: the data area begins a page into the mapping, and is mapped twice.
             let record = unsafe { self.map.ring.add(self.map.page + offset) };
@@ -257,7 +182,7 @@ impl Reader {
             self.pos += u64::from(len).next_multiple_of(8) + 8;
             if self.pos >= self.owe_at {
                 self.map.reader_pos().store(self.pos, Ordering::Release);
-                self.owe_at = self.pos + self.map.data_size / 8;
+                self.owe_at = self.pos + self.step;
             }
         }
         count
@@ -265,51 +190,19 @@ impl Reader {
 }
 
 /// A producer: the program, loaded.
-pub struct Feeder {
-    program: OwnedFd,
-}
+pub struct Feeder(Program);
 
 impl Feeder {
     /// Loads a program that publishes payloads of `len` bytes into this ring.
     pub fn load(map: &Map, len: usize) -> Result<Self, BenchError> {
-        let program = program(number(&map.fd), len);
-        let license = c"MIT";
-        let mut attributes = LoadProgram {
-            prog_type: PROG_TYPE_RAW_TRACEPOINT,
-            insn_cnt: program.len() as u32,
-            insns: program.as_ptr() as u64,
-            license: license.as_ptr() as u64,
-        };
-        // SAFETY: the kernel reads so many instructions and the string, which both outlive the
-        // call; the command returns a descriptor.
-        let program = unsafe { bpf_fd("loading a BPF program", PROG_LOAD, &mut attributes) }?;
-        Ok(Feeder { program })
+        Program::load(&program(number(map.fd()), len)).map(Feeder)
     }
 
     /// Publishes [`BLOCK`] records from this number on. Returns for how many there was no room.
     #[inline]
     pub fn feed(&self, first: u64) -> Result<u64, BenchError> {
-        let context = [first];
-        let mut attributes = TestRun {
-            prog_fd: number(&self.program),
-            ctx_size_in: size_of_val(&context) as u32,
-            ctx_in: context.as_ptr() as u64,
-            ..TestRun::default()
-        };
-        // SAFETY: the kernel reads `ctx_size_in` bytes of `context`, which outlives the call.
-        unsafe { bpf("running a BPF program", PROG_TEST_RUN, &mut attributes) }?;
-        Ok(attributes.retval.into())
+        Ok(self.0.run(&[first])?.into())
     }
-}
-
-fn number(fd: &OwnedFd) -> u32 {
-    fd.as_raw_fd().unsigned_abs()
-}
-
-/// One instruction.
-const fn insn(code: u8, dst: u8, src: u8, offset: i16, imm: i32) -> u64 {
-    let regs = ((src as u64) << 4 | dst as u64) << 8;
-    (imm as u32 as u64) << 32 | (offset as u16 as u64) << 16 | regs | code as u64
 }
 
 /// The program, for a little-endian machine; another refuses it.

@@ -1,0 +1,187 @@
+//! Which samples are taken, and which of them take turns.
+
+use crate::contest::all::Kind as Entrant;
+use crate::contest::all::{Entry, Role};
+use crate::contest::{Can, Home, Setup};
+use crate::options::{Options, Workload};
+use crate::part::{Audience, Duty, Limit, Part};
+use crate::player::SMALL;
+use crate::rows::{Absent, Kind};
+use perfring_bench::Pace;
+use std::path::Path;
+
+/// Channels that are weighed together, where so many can be had at once.
+pub const RINGS: u64 = 8;
+/// Trips before those that count.
+const WARM_UP: u64 = 1000;
+const WARM_UP_SLEEPING: u64 = 20;
+/// A sleeper is far slower than one that looks.
+const SLEEPING_TRIPS_PART: u64 = 20;
+
+/// One kind of sample of one contestant.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// What is compared.
+    pub kind: Kind,
+    /// Whose.
+    pub entry: &'static Entry,
+    /// What it can.
+    pub can: Option<Can>,
+}
+
+/// All kinds, in the order of the report.
+pub fn kinds(options: &Options) -> Vec<Kind> {
+    let mut kinds = Vec::new();
+    for &workload in &options.workloads {
+        let kind =
+            Kind { workload, payload: SMALL, senders: 1, receivers: 1, audience: Audience::Keen };
+        match workload {
+            Workload::Throughput => {
+                kinds.extend(options.payloads.iter().map(|&payload| Kind { payload, ..kind }));
+            }
+            Workload::Producers => {
+                kinds.extend(options.senders.iter().map(|&senders| Kind { senders, ..kind }));
+            }
+            Workload::Overwrite => kinds.extend(
+                [Audience::None, Audience::Slow, Audience::Keen]
+                    .map(|audience| Kind { audience, ..kind }),
+            ),
+            Workload::Fanout => {
+                kinds.extend(options.receivers.iter().map(|&receivers| Kind { receivers, ..kind }));
+            }
+            Workload::Full => kinds.push(Kind { audience: Audience::None, ..kind }),
+            Workload::Latency | Workload::Wakeup | Workload::Cold | Workload::Memory => {
+                kinds.push(kind);
+            }
+        }
+    }
+    kinds
+}
+
+/// Whether this contestant can do that, and if not, why; `None` is not worth a word.
+pub fn fits(kind: &Kind, entry: &Entry, can: Option<&Can>) -> Result<(), Option<String>> {
+    let told = |result: Result<(), &'static str>| result.map_err(|why| Some(why.to_owned()));
+    let Some(can) = can else {
+        // memcpy and the line are there for one thing each.
+        let its_own = match entry.kind {
+            Entrant::Memcpy => Workload::Throughput,
+            _ => Workload::Latency,
+        };
+        return if kind.workload == its_own { Ok(()) } else { Err(None) };
+    };
+    if kind.payload > can.payload {
+        return Err(Some(format!("records of at most {} bytes", can.payload)));
+    }
+    match kind.workload {
+        Workload::Throughput | Workload::Latency => told(can.lossless),
+        Workload::Wakeup => told(can.lossless.and(can.sleeping)),
+        Workload::Producers => told(can.lossless.and(can.senders)),
+        Workload::Overwrite if entry.role == Role::Limit && kind.audience != Audience::None => {
+            Err(Some("a bare loop that overwrites has no reader".to_owned()))
+        }
+        Workload::Overwrite => told(can.overwrite),
+        Workload::Fanout => told(can.receivers),
+        Workload::Full => told(can.lossless.and(can.refuses)),
+        Workload::Cold | Workload::Memory => told(can.lossless),
+    }
+}
+
+/// An absence of this kind.
+pub fn absent(kind: &Kind, entry: &Entry, reason: String, failed: bool) -> Absent {
+    Absent { name: entry.name.to_owned(), workload: Some(kind.workload), reason, failed }
+}
+
+impl Case {
+    /// What is made for it.
+    pub fn setup(&self, options: &Options) -> Setup {
+        let Kind { workload, payload, senders, receivers, .. } = self.kind;
+        let fanout = workload == Workload::Fanout;
+        Setup {
+            data_size: options.data_size,
+            payload,
+            // A fan-out that may lose what its readers do not keep up with, where it can.
+            overwrite: workload == Workload::Overwrite
+                || fanout && self.can.is_some_and(|can| can.overwrite.is_ok()),
+            senders,
+            receivers,
+            pace: if workload == Workload::Latency { Pace::Latency } else { options.pace },
+            sleeping: workload == Workload::Wakeup,
+        }
+    }
+
+    fn limit(&self, options: &Options) -> Limit {
+        let long = if self.kind.payload > SMALL { 8 } else { 1 };
+        let records = (options.max_records / long / self.kind.senders as u64).max(1);
+        Limit { seconds: options.seconds_per_sample, records }
+    }
+
+    /// What each process does: first the receivers', then the senders'.
+    pub fn processes(
+        &self,
+        options: &Options,
+        cores: Option<[usize; 2]>,
+        home: Home,
+        rings: u64,
+        dir: &Path,
+    ) -> Vec<Vec<Part>> {
+        let (limit, setup) = (self.limit(options), self.setup(options));
+        let part = |duty, at: usize, index| Part {
+            duty,
+            setup: setup.clone(),
+            path: dir.join("ring"),
+            index,
+            core: cores.and_then(|cores| cores.get(at).copied()),
+        };
+        let (here, there) = (0, 1);
+        let yields = self.kind.receivers > 1 || cores.is_none();
+        let receive =
+            |index| part(Duty::Receive { audience: self.kind.audience, yields }, here, index);
+        let parts: Vec<Part> = match (self.entry.kind, self.kind.workload) {
+            (Entrant::Memcpy, _) => {
+                // It never leaves its core: less is enough.
+                let limit = Limit { seconds: limit.seconds / 4.0, ..limit };
+                vec![part(Duty::Copy(limit), there, 0)]
+            }
+            (Entrant::Line, _) => {
+                let trips = options.round_trips;
+                vec![part(Duty::AskLine(trips), here, 0), part(Duty::AnswerLine(trips), there, 0)]
+            }
+            (_, Workload::Latency | Workload::Wakeup) => {
+                let back = dir.join("back");
+                let (records, warm_up) = if setup.sleeping {
+                    (options.round_trips.div_ceil(SLEEPING_TRIPS_PART), WARM_UP_SLEEPING)
+                } else {
+                    (options.round_trips, WARM_UP)
+                };
+                let limit = Limit { records, ..limit };
+                let ask = Duty::Ask { limit, warm_up, back: back.clone() };
+                vec![part(ask, here, 0), part(Duty::Answer { back }, there, 0)]
+            }
+            (_, Workload::Full) => {
+                let limit = Limit { seconds: limit.seconds / 4.0, ..limit };
+                vec![receive(0), part(Duty::Offer(limit), there, 0)]
+            }
+            (_, Workload::Cold) => {
+                let times = options.cold_starts;
+                vec![part(Duty::ColdReceive(times), here, 0), part(Duty::ColdSend(times), there, 0)]
+            }
+            (_, Workload::Memory) => {
+                // Twice round, so that every page has been used.
+                let records = 2 * options.data_size / SMALL as u64;
+                vec![
+                    part(Duty::HoldReceive { rings, records }, here, 0),
+                    part(Duty::HoldSend { rings, records }, there, 0),
+                ]
+            }
+            _ => {
+                let receivers = (0..self.kind.receivers).map(receive);
+                let senders = (0..self.kind.senders).map(|i| part(Duty::Send(limit), there, i));
+                receivers.chain(senders).collect()
+            }
+        };
+        match home {
+            Home::Threads => vec![parts],
+            Home::Processes | Home::Kernel => parts.into_iter().map(|part| vec![part]).collect(),
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The process that measures nothing: it starts those that do, keeps time, and ends them.
+//!
+//! Every sample has processes of its own, so that whatever a library leaves behind, and whatever
+//! hangs, ends with it.
+
+mod actor;
+mod hop;
+mod memory;
+
+pub use hop::hop_ns;
+
+use crate::CompareError;
+use crate::part::{Found, Order, Part, Word};
+use crate::stage::Page;
+use actor::Actor;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+/// Set by a signal: the run ends at the next look.
+pub static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+/// How long processes may take to end once all is said.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Why there is no sample.
+#[derive(Debug)]
+pub enum Failure {
+    /// The contestant's doing: the run goes on without it.
+    Contestant {
+        /// What it said, or how it ended.
+        reason: String,
+        /// It did not end by itself.
+        hung: bool,
+    },
+    /// Ours, or the user's wish: the run ends.
+    Run(CompareError),
+}
+
+impl<E: Into<CompareError>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Failure::Run(error.into())
+    }
+}
+
+fn contestant(reason: impl Into<String>) -> Failure {
+    Failure::Contestant { reason: reason.into(), hung: false }
+}
+
+/// What the processes of a sample found.
+#[derive(Debug)]
+pub struct Performance {
+    /// Part by part, in the order of the processes and of the parts in each.
+    pub found: Vec<Found>,
+    /// Bytes by which the memory of all processes grew between their first word and their last.
+    pub grown: i64,
+}
+
+/// A directory of files in memory for one sample, or for as long as it is kept.
+///
+/// # Errors
+/// If there can be none.
+pub fn memory_dir() -> Result<tempfile::TempDir, CompareError> {
+    // Memory, where there is a file system of it: the disk is not what is measured.
+    let memory = Path::new("/dev/shm");
+    let builder = || {
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("perfring-compare-");
+        builder
+    };
+    Ok(builder().tempdir_in(memory).or_else(|_| builder().tempdir())?)
+}
+
+/// What is to be performed: the parts of each process, made with the directory of the sample.
+pub struct Play<'a> {
+    /// Who.
+    pub contestant: &'a str,
+    /// The parts of each process.
+    pub processes: Vec<Vec<Part>>,
+    /// How long all of it may take.
+    pub patience: Duration,
+    /// Whether memory is looked at.
+    pub weigh: bool,
+}
+
+/// Performs it. The paths of all parts are within `dir`.
+///
+/// # Errors
+/// See [`Failure`]. All processes have ended.
+pub fn perform(play: &Play<'_>, dir: &Path) -> Result<Performance, Failure> {
+    let page_path: PathBuf = dir.join("page");
+    let page = Page::create(&page_path)?;
+    let deadline = Instant::now() + play.patience;
+    let mut cast = Vec::new();
+    for (number, parts) in play.processes.iter().enumerate() {
+        let order = Order {
+            contestant: play.contestant.to_owned(),
+            page: page_path.clone(),
+            parts: parts.clone(),
+        };
+        cast.push(Actor::start(&order, dir, number)?);
+    }
+    gather(&mut cast, deadline, |word| matches!(word, Word::Created))?;
+    let before = if play.weigh { memory::of(&cast)? } else { 0 };
+    prompt(&mut cast)?;
+    gather(&mut cast, deadline, |word| matches!(word, Word::Ready))?;
+    page.go();
+    let words = gather(&mut cast, deadline, |word| matches!(word, Word::Done(_)))?;
+    let after = if play.weigh { memory::of(&cast)? } else { 0 };
+    prompt(&mut cast)?;
+    // What does not end now is ended; all that matters was said.
+    let farewell = Instant::now() + FAREWELL;
+    while cast.iter_mut().any(|actor| actor.lives()) && Instant::now() < farewell {
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    drop(cast);
+    let found = words
+        .into_iter()
+        .filter_map(|word| match word {
+            Word::Done(found) => Some(*found),
+            _ => None,
+        })
+        .collect();
+    Ok(Performance { found, grown: after as i64 - before as i64 })
+}
+
+fn prompt(cast: &mut [Actor]) -> Result<(), Failure> {
+    cast.iter_mut().try_for_each(|actor| match actor.prompt() {
+        Ok(()) => Ok(()),
+        Err(_) => Err(contestant(actor.last_words())),
+    })
+}
+
+/// Waits for the next word of every part, in their order.
+fn gather(
+    cast: &mut [Actor],
+    deadline: Instant,
+    wanted: impl Fn(&Word) -> bool,
+) -> Result<Vec<Word>, Failure> {
+    loop {
+        for actor in &mut *cast {
+            if let Some(reason) = actor.failure() {
+                return Err(contestant(reason));
+            }
+        }
+        if cast.iter().all(Actor::has_spoken) {
+            let words: Vec<Word> = cast.iter_mut().flat_map(Actor::take_words).collect();
+            return match words.iter().find(|word| !wanted(word)) {
+                Some(word) => Err(contestant(format!("unexpected {word:?}"))),
+                None => Ok(words),
+            };
+        }
+        if INTERRUPTED.load(Ordering::Relaxed) {
+            return Err(CompareError::Interrupted.into());
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let silent = cast.iter().filter(|actor| !actor.has_spoken()).count();
+            let reason = format!("hangs: {silent} of {} processes did not go on", cast.len());
+            return Err(Failure::Contestant { reason, hung: true });
+        }
+        let ready: Vec<bool> = {
+            let mut fds: Vec<PollFd<'_>> = cast
+                .iter()
+                .map(|actor| PollFd::new(actor.socket().as_fd(), PollFlags::POLLIN))
+                .collect();
+            let timeout = left.min(Duration::from_secs(1));
+            match poll(&mut fds, PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX)) {
+                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                Err(source) => return Err(CompareError::System { what: "poll", source }.into()),
+            }
+            fds.iter().map(|fd| fd.any().unwrap_or(false)).collect()
+        };
+        for (actor, ready) in cast.iter_mut().zip(ready) {
+            // Whose words are all there already is listened to later.
+            if ready && !actor.has_spoken() {
+                actor.listen()?;
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The media driver: in its own thread, or invoked.
+
+use super::super::common::failed;
+use super::{MTU, NAME, subscribed};
+use crate::CompareError;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+use rusteron_media_driver::{AeronDriver, AeronDriverContext, bindings, cformat};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Looks of the keeper while the subscriber has not begun, and after that.
+const SETTING_UP: Duration = Duration::from_micros(100);
+const KEEPING: Duration = Duration::from_millis(10);
+
+/// A driver that runs for as long as this lives.
+pub struct Driver {
+    path: PathBuf,
+    receivers: usize,
+    inner: Option<Arc<Invoked>>,
+    keeper: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
+    /// Dropped last. Of a driver with a thread only.
+    _own: Option<Running>,
+}
+
+/// A driver and its settings, which it needs to the end.
+struct Running {
+    driver: AeronDriver,
+    _context: AeronDriverContext,
+}
+
+/// A driver that does something when it is called.
+pub(super) struct Invoked {
+    running: Mutex<Alone>,
+    calls: AtomicU64,
+}
+
+struct Alone(Running);
+
+// SAFETY: the driver is called by one thread at a time, under the mutex around it; it keeps nothing
+// of a thread's but the text of its last error.
+unsafe impl Send for Alone {}
+
+impl Invoked {
+    /// One round of its duties.
+    pub(super) fn call(&self) {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        // What fails in it is counted and logged in its directory; a stream that stops shows.
+        let _ = running.0.driver.main_do_work();
+        drop(running);
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Drivers that are invoked in this process, by directory.
+static INVOKED: Mutex<Vec<(PathBuf, Weak<Invoked>)>> = Mutex::new(Vec::new());
+
+/// The driver in this directory, if this process has it and calls it.
+pub(super) fn invoked(path: &Path) -> Option<Arc<Invoked>> {
+    let all = INVOKED.lock().unwrap_or_else(PoisonError::into_inner);
+    all.iter().find(|(at, _)| at == path).and_then(|(_, driver)| driver.upgrade())
+}
+
+impl Driver {
+    pub(super) fn launch(
+        path: &Path,
+        invoker: bool,
+        term: usize,
+        receivers: usize,
+    ) -> Result<Self, CompareError> {
+        let context = AeronDriverContext::new().map_err(failed(NAME))?;
+        let mode = if invoker {
+            bindings::aeron_threading_mode_t::AERON_THREADING_MODE_INVOKER
+        } else {
+            bindings::aeron_threading_mode_t::AERON_THREADING_MODE_SHARED
+        };
+        (|| {
+            context.set_dir(&cformat!("{}", path.display()))?;
+            context.set_dir_delete_on_start(true)?;
+            context.set_dir_delete_on_shutdown(true)?;
+            context.set_threading_mode(mode)?;
+            context.set_ipc_term_buffer_length(term)?;
+            context.set_ipc_mtu_length(MTU)?;
+            context.set_term_buffer_sparse_file(false)
+        })()
+        .map_err(failed(NAME))?;
+        let driver = AeronDriver::new(&context).map_err(failed(NAME))?;
+        let running = Running { driver, _context: context };
+        let (path, mut this) = (path.to_owned(), None);
+        if invoker {
+            running.driver.start(true).map_err(failed(NAME))?;
+            let inner =
+                Arc::new(Invoked { running: Mutex::new(Alone(running)), calls: AtomicU64::new(0) });
+            let mut all = INVOKED.lock().unwrap_or_else(PoisonError::into_inner);
+            all.retain(|(_, driver)| driver.strong_count() > 0);
+            all.push((path.clone(), Arc::downgrade(&inner)));
+            drop(all);
+            let keeper = Some(keep(&inner)?);
+            this = Some(Driver { path, receivers, inner: Some(inner), keeper, _own: None });
+        } else {
+            anywhere(|| running.driver.start(false))?.map_err(failed(NAME))?;
+            let _ = this.insert(Driver {
+                path,
+                receivers,
+                inner: None,
+                keeper: None,
+                _own: Some(running),
+            });
+        }
+        this.ok_or(CompareError::Cannot("start its driver"))
+    }
+}
+
+/// Calls the driver while nobody else does: while ends are made, and between samples.
+fn keep(inner: &Arc<Invoked>) -> Result<(Arc<AtomicBool>, JoinHandle<()>), CompareError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let (stopped, driver) = (Arc::clone(&stop), Arc::clone(inner));
+    let thread = std::thread::Builder::new().name("aeron keeper".to_owned()).spawn(move || {
+        let (mut ours, mut seen) = (0, 0);
+        while !stopped.load(Ordering::Acquire) {
+            let calls = driver.calls.load(Ordering::Relaxed);
+            if calls == seen {
+                driver.call();
+                ours += 1;
+            }
+            seen = driver.calls.load(Ordering::Relaxed);
+            std::thread::park_timeout(if seen == ours { SETTING_UP } else { KEEPING });
+        }
+    })?;
+    Ok((stop, thread))
+}
+
+/// Runs this where it may use any core: threads that it makes inherit that.
+fn anywhere<T>(start: impl FnOnce() -> T) -> Result<T, CompareError> {
+    let system = |source| CompareError::System { what: "sched_setaffinity", source };
+    let before = sched_getaffinity(Pid::from_raw(0)).map_err(system)?;
+    let mut any = CpuSet::new();
+    for core in 0..CpuSet::count() {
+        any.set(core).map_err(system)?;
+    }
+    sched_setaffinity(Pid::from_raw(0), &any).map_err(system)?;
+    let started = start();
+    sched_setaffinity(Pid::from_raw(0), &before).map_err(system)?;
+    Ok(started)
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if let Some((stop, thread)) = self.keeper.take() {
+            stop.store(true, Ordering::Release);
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+        drop(self.inner.take());
+        for index in 0..self.receivers {
+            let _ = std::fs::remove_file(subscribed(&self.path, index));
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! One writer, one reader.
+
+use super::super::common::{Room, failed};
+use super::super::{About, Can, Contestant, Receiver, Sender, Setup};
+use super::{Buffer, HEAD, HEAD_CACHE, HEADER, NO_SLEEP, ONE_READER, PADDING, TAIL, TYPE, record};
+use crate::CompareError;
+use perfring_bench::contest::Waits;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+/// Agrona's `OneToOneRingBuffer`.
+pub struct OneToOne;
+
+const NAME: &str = "agrona one-to-one";
+
+impl Contestant for OneToOne {
+    type Sender = OneSender;
+    type Receiver = OneReceiver;
+    type Held = ();
+
+    fn can() -> Can {
+        Can {
+            payload: 1 << 24,
+            lossless: Ok(()),
+            senders: Err("one-to-one: its many-to-one ring is listed beside it"),
+            overwrite: Err("it refuses what has no room; overwriting is its broadcast's"),
+            receivers: Err(ONE_READER),
+            sleeping: Err(NO_SLEEP),
+            refuses: Ok(()),
+        }
+    }
+
+    fn about(setup: &Setup) -> About {
+        let more = "tryClaim and commit per record, the head stored per read of a whole backlog";
+        super::about(NAME, setup, more)
+    }
+
+    fn create(path: &Path, setup: &Setup) -> Result<(), CompareError> {
+        if setup.senders > 1 || setup.receivers > 1 || setup.overwrite {
+            return Err(failed(NAME)("one sender, one receiver, nothing lost"));
+        }
+        Buffer::create(path, setup)
+    }
+
+    fn sender(path: &Path, _: &Setup, _: usize) -> Result<OneSender, CompareError> {
+        Ok(OneSender { buffer: Buffer::open(path)?, room: Room::default() })
+    }
+
+    fn receiver(path: &Path, setup: &Setup, _: usize) -> Result<OneReceiver, CompareError> {
+        Ok(OneReceiver { buffer: Buffer::open(path)?, waits: Waits::new(setup.pace) })
+    }
+}
+
+/// Its writing end.
+pub struct OneSender {
+    buffer: Buffer,
+    room: Room,
+}
+
+impl OneSender {
+    /// The index of a claimed record of `size` bytes, if there is room for it and the next header.
+    #[inline(always)]
+    fn claim(&self, size: usize) -> Option<usize> {
+        let buffer = &self.buffer;
+        let required = size + HEADER;
+        let cache = buffer.position(HEAD_CACHE);
+        let mut head = cache.load(Ordering::Relaxed);
+        let tail = buffer.position(TAIL).load(Ordering::Relaxed);
+        if required as i64 > buffer.capacity as i64 - (tail - head) {
+            head = buffer.position(HEAD).load(Ordering::Acquire);
+            if required as i64 > buffer.capacity as i64 - (tail - head) {
+                return None;
+            }
+            cache.store(head, Ordering::Relaxed);
+        }
+        let index = buffer.index(tail);
+        let to_end = buffer.capacity - index;
+        if size == to_end {
+            // The next header is the first of the buffer, which is read: the room for it was asked.
+            buffer.clear_header(0);
+            buffer.position(TAIL).store(tail + size as i64, Ordering::Release);
+            return Some(index);
+        }
+        if required > to_end {
+            // It does not fit before the end: pad, and begin anew, if what is there has been read.
+            if required > buffer.index(head) {
+                head = buffer.position(HEAD).load(Ordering::Acquire);
+                if required > buffer.index(head) {
+                    return None;
+                }
+                cache.store(head, Ordering::Relaxed);
+            }
+            buffer.clear_header(0);
+            buffer.position(TAIL).store(tail + (size + to_end) as i64, Ordering::Release);
+            buffer.pad(index, to_end);
+            buffer.clear_header(size);
+            return Some(0);
+        }
+        buffer.position(TAIL).store(tail + size as i64, Ordering::Release);
+        buffer.clear_header(index + size);
+        Some(index)
+    }
+
+    #[inline(always)]
+    fn write<const N: usize>(
+        &self,
+        index: usize,
+        number: u64,
+        fill: &mut impl FnMut(&mut [u8; N], u64),
+    ) {
+        let length = (N + HEADER) as i32;
+        let (word, kind) = self.buffer.header(index);
+        word.store(-length, Ordering::Release);
+        kind.store(TYPE, Ordering::Relaxed);
+        // SAFETY: claimed: the reader has been here and comes back when the length is positive.
+        fill(unsafe { &mut *self.buffer.payload::<N>(index) }, number);
+        word.store(length, Ordering::Release);
+    }
+}
+
+impl Sender for OneSender {
+    #[inline(always)]
+    fn send<const N: usize>(
+        &mut self,
+        numbers: Range<u64>,
+        mut fill: impl FnMut(&mut [u8; N], u64),
+    ) -> Result<(), CompareError> {
+        for number in numbers {
+            let index = loop {
+                match self.claim(record(N)) {
+                    Some(index) => break index,
+                    None => self.room.wait(),
+                }
+            };
+            self.write(index, number, &mut fill);
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn offer<const N: usize>(
+        &mut self,
+        number: u64,
+        mut fill: impl FnMut(&mut [u8; N], u64),
+    ) -> Result<bool, CompareError> {
+        let Some(index) = self.claim(record(N)) else { return Ok(false) };
+        self.write(index, number, &mut fill);
+        Ok(true)
+    }
+}
+
+/// Its reading end.
+pub struct OneReceiver {
+    buffer: Buffer,
+    waits: Waits,
+}
+
+impl OneReceiver {
+    /// Reads up to so many records, to the end of the buffer at most, as the original does.
+    #[inline(always)]
+    fn read<const N: usize>(&mut self, limit: u64, visit: &mut impl FnMut(&[u8; N])) -> u64 {
+        loop {
+            let (count, padding) = self.read_block(limit, visit);
+            // Padding alone is not nothing.
+            if count > 0 || !padding {
+                return count;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn read_block<const N: usize>(
+        &mut self,
+        limit: u64,
+        visit: &mut impl FnMut(&[u8; N]),
+    ) -> (u64, bool) {
+        let buffer = &self.buffer;
+        let head = buffer.position(HEAD).load(Ordering::Relaxed);
+        let start = buffer.index(head);
+        let (mut index, mut count) = (start, 0);
+        while index < buffer.capacity && count < limit {
+            let (word, kind) = buffer.header(index);
+            let length = word.load(Ordering::Acquire);
+            if length <= 0 {
+                break;
+            }
+            if kind.load(Ordering::Relaxed) != PADDING {
+                // SAFETY: committed, and the writer stays away until the head is past it.
+                visit(unsafe { &*buffer.payload::<N>(index) });
+                count += 1;
+            }
+            index += (length as usize).next_multiple_of(8);
+        }
+        if index != start {
+            buffer.position(HEAD).store(head + (index - start) as i64, Ordering::Release);
+        }
+        (count, index != start)
+    }
+}
+
+impl Receiver for OneReceiver {
+    #[inline(always)]
+    fn drain<const N: usize>(
+        &mut self,
+        mut visit: impl FnMut(&[u8; N]),
+    ) -> Result<u64, CompareError> {
+        Ok(self.read(u64::MAX, &mut visit))
+    }
+
+    #[inline(always)]
+    fn next<const N: usize>(
+        &mut self,
+        mut visit: impl FnMut(&[u8; N]),
+    ) -> Result<bool, CompareError> {
+        Ok(self.read(1, &mut visit) != 0)
+    }
+
+    #[inline]
+    fn wait(&mut self) {
+        let buffer = &self.buffer;
+        let index = buffer.index(buffer.position(HEAD).load(Ordering::Relaxed));
+        self.waits.wait(|| buffer.header(index).0.load(Ordering::Acquire) > 0);
+    }
+}

@@ -1,0 +1,152 @@
+//! Who takes part: one line each.
+
+use super::{
+    agrona, bpf, crossbeam, disruptor, faulty, ipc_channel, limits, lttng, mqueue, perf_buffer,
+    perf_overwrite, perfring, pipe, ringfire, rtrb, shmem_ipc, unix_seqpacket, unix_stream,
+};
+use crate::player::{Of, Player};
+use serde::{Deserialize, Serialize};
+
+/// What a contestant is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The least that moves the same bytes: no library.
+    Limit,
+    /// perfring.
+    Ours,
+    /// Another way between processes.
+    Rival,
+    /// Between threads of one process: an upper reference.
+    Reference,
+}
+
+/// How it takes part.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    /// One process copies the payload into a buffer.
+    Memcpy,
+    /// One cache line goes back and forth.
+    Line,
+    /// Two ends with something in between.
+    Ends(&'static dyn Player),
+    /// It was not compiled in: how to add it, or why nobody can.
+    NotBuilt(&'static str),
+}
+
+/// A contestant.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// As reports name it.
+    pub name: &'static str,
+    /// What it is there for.
+    pub role: Role,
+    /// How it takes part.
+    pub kind: Kind,
+}
+
+/// The list: name, role, type; `if "feature"` for who is compiled with that cargo feature only.
+macro_rules! contestants {
+    ($($name:literal $role:ident $type:ty $(, if $feature:literal)?;)*) => {
+        &[
+            Entry { name: "memcpy", role: Role::Limit, kind: Kind::Memcpy },
+            Entry { name: "line", role: Role::Limit, kind: Kind::Line },
+            $(
+                $(#[cfg(feature = $feature)])?
+                Entry { name: $name, role: Role::$role, kind: Kind::Ends(&Of::<$type>::NEW) },
+                $(
+                    #[cfg(not(feature = $feature))]
+                    Entry {
+                        name: $name,
+                        role: Role::$role,
+                        kind: Kind::NotBuilt(concat!(
+                            "not compiled in; `cargo run` with `--features ", $feature, "` adds it"
+                        )),
+                    },
+                )?
+            )*
+            Entry { name: "bbq", role: Role::Rival, kind: Kind::NotBuilt(NO_BBQ) },
+        ]
+    };
+}
+
+const NO_BBQ: &str = "its only crate, bbq-rs 0.1.1, needs a nightly compiler and hands values between \
+                      threads of one process";
+
+/// All of them, in the order of the report. To add one, add its line.
+pub static ALL: &[Entry] = contestants! {
+    "floor" Limit limits::Floor;
+    "floor slots" Limit limits::Slots<1, false>;
+    "floor batch" Limit limits::Slots<64, false>;
+    "floor back" Limit limits::Slots<1, true>;
+    "floor batch back" Limit limits::Slots<64, true>;
+    "perfring" Ours perfring::Exclusive;
+    "perfring batch" Ours perfring::Batched;
+    "perfring half" Ours perfring::Half;
+    "perfring shared" Ours perfring::Shared;
+    "perfring shared batch" Ours perfring::SharedBatched;
+    "perfring rings" Ours perfring::Rings;
+    "perfring rings in turn" Ours perfring::InTurn;
+    "ringfire" Rival ringfire::Slots;
+    "ringfire blobs" Rival ringfire::Blobs;
+    "ringfire many" Rival ringfire::Many;
+    "agrona one-to-one" Rival agrona::OneToOne;
+    "agrona many-to-one" Rival agrona::ManyToOne;
+    "agrona broadcast" Rival agrona::Broadcast;
+    "iceoryx2" Rival super::iceoryx2::Iceoryx2, if "iceoryx2";
+    "aeron invoker 1 MiB" Rival super::aeron::Aeron<true, 1>, if "aeron";
+    "aeron invoker 64 MiB" Rival super::aeron::Aeron<true, 64>, if "aeron";
+    "aeron driver 1 MiB" Rival super::aeron::Aeron<false, 1>, if "aeron";
+    "aeron driver 64 MiB" Rival super::aeron::Aeron<false, 64>, if "aeron";
+    "shmem-ipc" Rival shmem_ipc::ShmemIpc;
+    "pipe" Rival pipe::Pipe;
+    "pipe each" Rival pipe::PipeEach;
+    "unix seqpacket" Rival unix_seqpacket::UnixSeqpacket;
+    "unix stream" Rival unix_stream::UnixStream;
+    "mqueue" Rival mqueue::Mqueue;
+    "ipc-channel" Rival ipc_channel::IpcChannel;
+    "bpf" Rival bpf::Bpf;
+    "bpf quiet" Rival bpf::BpfQuiet;
+    "perf buffer" Rival perf_buffer::PerfBuffer;
+    "perf overwrite" Rival perf_overwrite::PerfOverwrite;
+    "lttng" Rival lttng::Lttng;
+    "rtrb" Reference rtrb::Rtrb;
+    "crossbeam" Reference crossbeam::Crossbeam;
+    "disruptor" Reference disruptor::Disruptor;
+    "disruptor many" Reference disruptor::DisruptorMany;
+};
+
+/// Those that only tests ask for.
+#[doc(hidden)]
+pub static FAULTY: &[Entry] = &[
+    faulty::<{ faulty::NOTHING }>("faulty: nothing"),
+    faulty::<{ faulty::HANGS }>("faulty: hangs"),
+    faulty::<{ faulty::DIES }>("faulty: dies"),
+    faulty::<{ faulty::DAMAGES }>("faulty: damages"),
+    faulty::<{ faulty::LOSES }>("faulty: loses"),
+    faulty::<{ faulty::LIES }>("faulty: lies"),
+];
+
+const fn faulty<const FAULT: u8>(name: &'static str) -> Entry {
+    let kind = Kind::Ends(&Of::<faulty::Faulty<FAULT>>::NEW);
+    Entry { name, role: Role::Rival, kind }
+}
+
+/// The contestant of this name.
+pub fn by_name(name: &str) -> Option<&'static Entry> {
+    ALL.iter().chain(FAULTY).find(|entry| entry.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ALL, FAULTY};
+
+    #[test]
+    fn nobody_takes_part_twice() {
+        let mut names: Vec<&str> = ALL.iter().chain(FAULTY).map(|entry| entry.name).collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+}

@@ -1,0 +1,119 @@
+//! Contestants that go wrong, each in its own way: what the harness is tested with. Nobody else asks
+//! for them.
+
+use super::limits::Slots;
+use super::{About, Can, Contestant, Receiver, Sender, Setup};
+use crate::CompareError;
+use std::ops::Range;
+use std::path::Path;
+use std::time::Duration;
+
+/// Nothing goes wrong.
+pub const NOTHING: u8 = 0;
+/// The writing end never opens.
+pub const HANGS: u8 = 1;
+/// The writing process ends in the middle.
+pub const DIES: u8 = 2;
+/// A byte is changed on the way.
+pub const DAMAGES: u8 = 3;
+/// A record is skipped.
+pub const LOSES: u8 = 4;
+/// A record is skipped, and it is said that none was.
+pub const LIES: u8 = 5;
+
+/// A record that something happens to.
+const VICTIM: u64 = 700;
+
+type Inner = Slots<1, false>;
+
+/// A bare loop with this fault.
+pub struct Faulty<const FAULT: u8>;
+
+impl<const FAULT: u8> Contestant for Faulty<FAULT> {
+    type Sender = FaultySender<FAULT>;
+    type Receiver = FaultyReceiver<FAULT>;
+    type Held = ();
+
+    fn can() -> Can {
+        // Losses are no fault where it may overwrite; what is said of them is.
+        Can { overwrite: Ok(()), ..Inner::can() }
+    }
+
+    fn about(setup: &Setup) -> About {
+        About { name: "faulty", ..Inner::about(setup) }
+    }
+
+    fn create(path: &Path, setup: &Setup) -> Result<(), CompareError> {
+        Inner::create(path, setup)
+    }
+
+    fn sender(path: &Path, setup: &Setup, index: usize) -> Result<Self::Sender, CompareError> {
+        if FAULT == HANGS {
+            loop {
+                std::thread::sleep(Duration::from_secs(1));
+            }
+        }
+        Inner::sender(path, setup, index).map(FaultySender)
+    }
+
+    fn receiver(path: &Path, setup: &Setup, index: usize) -> Result<Self::Receiver, CompareError> {
+        Inner::receiver(path, setup, index).map(FaultyReceiver)
+    }
+}
+
+/// Its writing end.
+pub struct FaultySender<const FAULT: u8>(<Inner as Contestant>::Sender);
+
+impl<const FAULT: u8> Sender for FaultySender<FAULT> {
+    fn send<const N: usize>(
+        &mut self,
+        numbers: Range<u64>,
+        mut fill: impl FnMut(&mut [u8; N], u64),
+    ) -> Result<(), CompareError> {
+        if FAULT == DIES && numbers.contains(&VICTIM) {
+            eprintln!("the sender's last words");
+            std::process::abort();
+        }
+        for number in numbers {
+            if matches!(FAULT, LOSES | LIES) && number == VICTIM {
+                continue;
+            }
+            self.0.send::<N>(number..number + 1, |slot, number| {
+                fill(slot, number);
+                if FAULT == DAMAGES && number == VICTIM {
+                    slot[N / 2] ^= 1;
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn offer<const N: usize>(
+        &mut self,
+        number: u64,
+        fill: impl FnMut(&mut [u8; N], u64),
+    ) -> Result<bool, CompareError> {
+        self.0.offer(number, fill)
+    }
+}
+
+/// Its reading end.
+pub struct FaultyReceiver<const FAULT: u8>(<Inner as Contestant>::Receiver);
+
+impl<const FAULT: u8> Receiver for FaultyReceiver<FAULT> {
+    fn drain<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<u64, CompareError> {
+        self.0.drain(visit)
+    }
+
+    fn next<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<bool, CompareError> {
+        self.0.next(visit)
+    }
+
+    fn wait(&mut self) {
+        self.0.wait();
+    }
+
+    fn told_lost(&mut self) -> Option<u64> {
+        (FAULT == LIES).then_some(0)
+    }
+}

@@ -1,0 +1,171 @@
+//! Batches: many records, published at once.
+
+use super::exclusive::{refusal, write};
+use super::{BATCH, BATCHED_MAX, PATIENCE, Reader, about, can, create, error};
+use crate::CompareError;
+use crate::contest::{About, Can, Contestant, Sender, Setup};
+use perfring_producer::{Policy, Producer, Producers, RecordType, SharedProducer, record_size};
+use std::ops::Range;
+use std::path::Path;
+
+const HOW: &str = "batches of 64 records up to 1 KiB each, larger ones one by one";
+
+/// One producer, 64 records a batch.
+pub struct Batched;
+
+impl Contestant for Batched {
+    type Sender = Batches;
+    type Receiver = Reader;
+    type Held = ();
+
+    fn can() -> Can {
+        Can { refuses: Err("a batch of one is what `perfring` does"), ..can() }
+    }
+
+    fn about(setup: &Setup) -> About {
+        about("perfring batch", setup, &format!("one producer, {HOW}"))
+    }
+
+    fn create(path: &Path, setup: &Setup) -> Result<(), CompareError> {
+        create(path, setup, Producers::One)
+    }
+
+    fn sender(path: &Path, _setup: &Setup, _index: usize) -> Result<Batches, CompareError> {
+        Producer::attach(path).map(Batches).map_err(error)
+    }
+
+    fn receiver(path: &Path, setup: &Setup, _index: usize) -> Result<Reader, CompareError> {
+        Reader::open(path, setup)
+    }
+}
+
+/// The one producer, in batches.
+pub struct Batches(Producer);
+
+impl Sender for Batches {
+    #[inline(always)]
+    fn send<const N: usize>(
+        &mut self,
+        numbers: Range<u64>,
+        mut fill: impl FnMut(&mut [u8; N], u64),
+    ) -> Result<(), CompareError> {
+        if N > BATCHED_MAX {
+            return self.0.send(numbers, fill);
+        }
+        let drops = self.0.layout().policy == Policy::Drop;
+        let mut number = numbers.start;
+        while number < numbers.end {
+            let end = numbers.end.min(number + BATCH);
+            let mut batch = self.0.batch();
+            if drops {
+                while number < end {
+                    let mut bytes = [0; N];
+                    fill(&mut bytes, number);
+                    if !batch.offer(RecordType::BYTES, &bytes).map_err(refusal)? {
+                        break;
+                    }
+                    number += 1;
+                }
+                batch.publish();
+                if number < end {
+                    self.0.wait_for_room(N, PATIENCE).map_err(refusal)?;
+                }
+            } else {
+                for number in number..end {
+                    write(batch.reserve(RecordType::BYTES, N).map_err(refusal)?, number, &mut fill);
+                }
+                batch.publish();
+                number = end;
+            }
+        }
+        Ok(())
+    }
+
+    fn offer<const N: usize>(
+        &mut self,
+        number: u64,
+        fill: impl FnMut(&mut [u8; N], u64),
+    ) -> Result<bool, CompareError> {
+        self.0.offer(number, fill)
+    }
+}
+
+/// Many producers, 64 records a batch.
+pub struct SharedBatched;
+
+impl Contestant for SharedBatched {
+    type Sender = SharedBatches;
+    type Receiver = Reader;
+    type Held = ();
+
+    fn can() -> Can {
+        Can { senders: Ok(()), ..Batched::can() }
+    }
+
+    fn about(setup: &Setup) -> About {
+        about("perfring shared batch", setup, &format!("many producers, {HOW}"))
+    }
+
+    fn create(path: &Path, setup: &Setup) -> Result<(), CompareError> {
+        create(path, setup, Producers::Many)
+    }
+
+    fn sender(path: &Path, _setup: &Setup, _index: usize) -> Result<SharedBatches, CompareError> {
+        SharedProducer::attach(path).map(SharedBatches).map_err(error)
+    }
+
+    fn receiver(path: &Path, setup: &Setup, _index: usize) -> Result<Reader, CompareError> {
+        Reader::open(path, setup)
+    }
+}
+
+/// A producer among many, in batches.
+pub struct SharedBatches(SharedProducer);
+
+impl Sender for SharedBatches {
+    #[inline(always)]
+    fn send<const N: usize>(
+        &mut self,
+        numbers: Range<u64>,
+        mut fill: impl FnMut(&mut [u8; N], u64),
+    ) -> Result<(), CompareError> {
+        if N > BATCHED_MAX {
+            return self.0.send(numbers, fill);
+        }
+        let size = record_size(N) as usize;
+        // A batch is one reservation: not more than a record may be.
+        let most = BATCH.min((self.0.max_len() / size).max(1) as u64);
+        let mut number = numbers.start;
+        let mut looks = 0u32;
+        while number < numbers.end {
+            let end = numbers.end.min(number + most);
+            let Some(mut batch) =
+                self.0.offer_batch((end - number) as usize * size).map_err(refusal)?
+            else {
+                std::hint::spin_loop();
+                looks += 1;
+                // The reader may need this core.
+                if looks.is_multiple_of(4096) {
+                    std::thread::yield_now();
+                }
+                continue;
+            };
+            while number < end {
+                let slot = batch.next(RecordType::BYTES, N).and_then(<[u8]>::first_chunk_mut);
+                let Some(slot) = slot else { break };
+                fill(slot, number);
+                number += 1;
+            }
+            batch.publish();
+        }
+        Ok(())
+    }
+
+    fn offer<const N: usize>(
+        &mut self,
+        number: u64,
+        fill: impl FnMut(&mut [u8; N], u64),
+    ) -> Result<bool, CompareError> {
+        self.0.offer(number, fill)
+    }
+}

@@ -1,0 +1,125 @@
+//! One producer, record by record, written in place.
+
+use super::{PATIENCE, Reader, about, can, create, error, options};
+use crate::CompareError;
+use crate::contest::{About, Can, Contestant, Sender, Setup};
+use perfring_producer::{
+    Evict, Policy, Producer, Producers, RecordType, Reservation, ReserveError,
+};
+use std::ops::Range;
+use std::path::Path;
+
+/// Reserve, write in place, commit.
+pub struct Exclusive;
+
+impl Contestant for Exclusive {
+    type Sender = Producer;
+    type Receiver = Reader;
+    type Held = ();
+
+    fn can() -> Can {
+        can()
+    }
+
+    fn about(setup: &Setup) -> About {
+        about("perfring", setup, "one producer, each record reserved, written in place, committed")
+    }
+
+    fn create(path: &Path, setup: &Setup) -> Result<(), CompareError> {
+        create(path, setup, Producers::One)
+    }
+
+    fn sender(path: &Path, _setup: &Setup, _index: usize) -> Result<Producer, CompareError> {
+        Producer::attach(path).map_err(error)
+    }
+
+    fn receiver(path: &Path, setup: &Setup, _index: usize) -> Result<Reader, CompareError> {
+        Reader::open(path, setup)
+    }
+}
+
+/// The same, but that a full overwrite ring gives up its older half at once.
+pub struct Half;
+
+impl Contestant for Half {
+    type Sender = Producer;
+    type Receiver = Reader;
+    type Held = ();
+
+    fn can() -> Can {
+        let same = "evicts by halves: without overwriting it is `perfring`";
+        Can { lossless: Err(same), receivers: Err(same), refuses: Err(same), ..can() }
+    }
+
+    fn about(setup: &Setup) -> About {
+        about("perfring half", setup, "one producer, in place, evicts by halves")
+    }
+
+    fn create(path: &Path, setup: &Setup) -> Result<(), CompareError> {
+        perfring_producer::create(path, &options(setup, Producers::One, Evict::Half)).map_err(error)
+    }
+
+    fn sender(path: &Path, _setup: &Setup, _index: usize) -> Result<Producer, CompareError> {
+        Producer::attach(path).map_err(error)
+    }
+
+    fn receiver(path: &Path, setup: &Setup, _index: usize) -> Result<Reader, CompareError> {
+        Reader::open(path, setup)
+    }
+}
+
+impl Sender for Producer {
+    #[inline(always)]
+    fn send<const N: usize>(
+        &mut self,
+        numbers: Range<u64>,
+        mut fill: impl FnMut(&mut [u8; N], u64),
+    ) -> Result<(), CompareError> {
+        // Two loops, as two programs would have: what a call returns is known where it is made.
+        if self.layout().policy == Policy::Drop {
+            for number in numbers {
+                let record = self.reserve_timeout(RecordType::BYTES, N, PATIENCE);
+                write(record.map_err(refusal)?, number, &mut fill);
+            }
+        } else {
+            for number in numbers {
+                let record = self.reserve(RecordType::BYTES, N);
+                write(record.map_err(refusal)?, number, &mut fill);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn offer<const N: usize>(
+        &mut self,
+        number: u64,
+        mut fill: impl FnMut(&mut [u8; N], u64),
+    ) -> Result<bool, CompareError> {
+        match self.reserve(RecordType::BYTES, N) {
+            Ok(record) => {
+                write(record, number, &mut fill);
+                Ok(true)
+            }
+            Err(ReserveError::Full) => Ok(false),
+            Err(other) => Err(refusal(other)),
+        }
+    }
+}
+
+#[inline(always)]
+pub(super) fn write<const N: usize>(
+    mut record: Reservation<'_>,
+    number: u64,
+    fill: &mut impl FnMut(&mut [u8; N], u64),
+) {
+    if let Some(slot) = record.first_chunk_mut() {
+        fill(slot, number);
+    }
+    record.commit();
+}
+
+#[cold]
+pub(super) fn refusal(refused: ReserveError) -> CompareError {
+    error(refused)
+}

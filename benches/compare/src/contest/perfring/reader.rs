@@ -1,0 +1,119 @@
+//! The reading end of a ring.
+
+use super::error;
+use crate::CompareError;
+use crate::contest::{Receiver, Setup};
+use perfring_consumer::{Consumer, Item, Observer, Start};
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a reader spins before its caller looks elsewhere.
+const SPIN: Duration = Duration::from_micros(50);
+
+/// The reader that the mode asks for, and the losses that were told to it.
+pub struct Reader {
+    end: End,
+    told: u64,
+}
+
+enum End {
+    /// Of a lossless ring: in place.
+    Consumer(Consumer),
+    /// Of an overwrite ring: copies, and nobody is slowed.
+    Observer(Observer),
+}
+
+impl Reader {
+    /// Attaches.
+    pub(super) fn open(path: &Path, setup: &Setup) -> Result<Self, CompareError> {
+        let pace = setup.pace.into();
+        let end = if setup.overwrite {
+            let mut observer = Observer::open(path, Start::Oldest).map_err(error)?;
+            observer.set_pace(pace);
+            End::Observer(observer)
+        } else {
+            let mut consumer = Consumer::attach(path).map_err(error)?;
+            consumer.set_pace(pace);
+            End::Consumer(consumer)
+        };
+        Ok(Reader { end, told: 0 })
+    }
+}
+
+/// Shows the records among a reader's items. What has a wrong length shows as a record that is
+/// missing.
+macro_rules! drain {
+    ($reader:expr, $told:expr, $visit:expr) => {{
+        let mut count = 0;
+        while let Some(item) = $reader.read().map_err(error)? {
+            match item {
+                Item::Record(record) => {
+                    if let Ok(bytes) = record.bytes.try_into() {
+                        $visit(bytes);
+                        count += 1;
+                    }
+                }
+                Item::Lost(lost) => *$told += lost.records,
+            }
+        }
+        Ok(count)
+    }};
+}
+
+impl Receiver for Reader {
+    #[inline(always)]
+    fn drain<const N: usize>(
+        &mut self,
+        mut visit: impl FnMut(&[u8; N]),
+    ) -> Result<u64, CompareError> {
+        match &mut self.end {
+            End::Consumer(consumer) => drain!(consumer, &mut self.told, visit),
+            End::Observer(observer) => drain!(observer, &mut self.told, visit),
+        }
+    }
+
+    #[inline(always)]
+    fn next<const N: usize>(
+        &mut self,
+        mut visit: impl FnMut(&[u8; N]),
+    ) -> Result<bool, CompareError> {
+        let item = match &mut self.end {
+            End::Consumer(consumer) => consumer.read(),
+            End::Observer(observer) => observer.read(),
+        };
+        match item.map_err(error)? {
+            Some(Item::Record(record)) => {
+                let Ok(bytes) = record.bytes.try_into() else { return Ok(false) };
+                visit(bytes);
+                Ok(true)
+            }
+            Some(Item::Lost(lost)) => {
+                self.told += lost.records;
+                Ok(false)
+            }
+            None => Ok(false),
+        }
+    }
+
+    #[inline]
+    fn wait(&mut self) {
+        match &mut self.end {
+            End::Consumer(consumer) => consumer.spin(SPIN),
+            End::Observer(observer) => observer.wait(SPIN),
+        };
+    }
+
+    fn sleep(&mut self, timeout: Duration) -> Result<(), CompareError> {
+        match &mut self.end {
+            End::Consumer(consumer) => consumer.sleep(timeout),
+            End::Observer(observer) => {
+                observer.wait(timeout);
+            }
+        }
+        Ok(())
+    }
+
+    fn told_lost(&mut self) -> Option<u64> {
+        Some(self.told)
+    }
+}

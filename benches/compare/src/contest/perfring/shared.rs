@@ -1,0 +1,87 @@
+//! Many producers of one ring, record by record.
+
+use super::exclusive::refusal;
+use super::{PATIENCE, Reader, about, can, create, error};
+use crate::CompareError;
+use crate::contest::{About, Can, Contestant, Sender, Setup};
+use perfring_producer::{Policy, Producers, RecordType, ReserveError, SharedProducer};
+use std::ops::Range;
+use std::path::Path;
+
+/// Many producers: reserve, write in place, commit.
+pub struct Shared;
+
+impl Contestant for Shared {
+    type Sender = SharedProducer;
+    type Receiver = Reader;
+    type Held = ();
+
+    fn can() -> Can {
+        Can { senders: Ok(()), ..can() }
+    }
+
+    fn about(setup: &Setup) -> About {
+        let how = "many producers, each record reserved, written in place, committed";
+        about("perfring shared", setup, how)
+    }
+
+    fn create(path: &Path, setup: &Setup) -> Result<(), CompareError> {
+        create(path, setup, Producers::Many)
+    }
+
+    fn sender(path: &Path, _setup: &Setup, _index: usize) -> Result<SharedProducer, CompareError> {
+        SharedProducer::attach(path).map_err(error)
+    }
+
+    fn receiver(path: &Path, setup: &Setup, _index: usize) -> Result<Reader, CompareError> {
+        Reader::open(path, setup)
+    }
+}
+
+/// Writes a record where it stands.
+macro_rules! write {
+    ($record:expr, $number:expr, $fill:expr) => {{
+        let mut record = $record;
+        if let Some(slot) = record.first_chunk_mut() {
+            $fill(slot, $number);
+        }
+        record.commit();
+    }};
+}
+
+impl Sender for SharedProducer {
+    #[inline(always)]
+    fn send<const N: usize>(
+        &mut self,
+        numbers: Range<u64>,
+        mut fill: impl FnMut(&mut [u8; N], u64),
+    ) -> Result<(), CompareError> {
+        if self.layout().policy == Policy::Drop {
+            for number in numbers {
+                let record = self.reserve_timeout(RecordType::BYTES, N, PATIENCE);
+                write!(record.map_err(refusal)?, number, fill);
+            }
+        } else {
+            for number in numbers {
+                write!(self.reserve(RecordType::BYTES, N).map_err(refusal)?, number, fill);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn offer<const N: usize>(
+        &mut self,
+        number: u64,
+        mut fill: impl FnMut(&mut [u8; N], u64),
+    ) -> Result<bool, CompareError> {
+        match self.reserve(RecordType::BYTES, N) {
+            Ok(record) => {
+                write!(record, number, fill);
+                Ok(true)
+            }
+            Err(ReserveError::Full) => Ok(false),
+            Err(other) => Err(refusal(other)),
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! A named pipe. It carries bytes, so that a record is what both ends have agreed on, and many of
+//! them go by one `write` and come by one `read`.
+
+use super::stream::{CHUNK, Inbox, Outbox, sleep_until_readable, system};
+use super::{About, Can, Contestant, Home, Receiver, Sender, Setup};
+use crate::CompareError;
+use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
+use nix::libc;
+use nix::sys::stat::Mode;
+use nix::unistd::{mkfifo, unlink};
+use perfring_bench::contest::Waits;
+use rustix::io::ioctl_fionread;
+use std::cell::RefCell;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A pipe with as many records a `write` as fit, or, if `EACH`, one record a `write`: only then can
+/// the reader see each before the next is begun.
+pub struct PipeOf<const EACH: bool>;
+/// A pipe, many records a `write`.
+pub type Pipe = PipeOf<false>;
+/// A pipe, one record a `write`.
+pub type PipeEach = PipeOf<true>;
+
+const PAGE: usize = 4096;
+
+/// Makes a pipe hold as much as was asked for, or as the user may have. Returns how much it is.
+fn widen(pipe: &impl AsFd, data_size: u64) -> Result<i32, CompareError> {
+    let wanted = i32::try_from(data_size).unwrap_or(i32::MAX);
+    let most = std::fs::read_to_string("/proc/sys/fs/pipe-max-size").unwrap_or_default();
+    let most: i32 = most.trim().parse().unwrap_or(wanted);
+    for size in [wanted, wanted.min(most)] {
+        if fcntl(pipe, FcntlArg::F_SETPIPE_SZ(size)).is_ok() {
+            break;
+        }
+    }
+    fcntl(pipe, FcntlArg::F_GETPIPE_SZ).map_err(system("F_GETPIPE_SZ"))
+}
+
+/// Bytes of one `write`.
+fn chunk(setup: &Setup, each: bool) -> usize {
+    if each {
+        1
+    } else if setup.senders > 1 {
+        // Longer ones of several senders may be torn apart.
+        libc::PIPE_BUF
+    } else {
+        CHUNK
+    }
+}
+
+/// The pipe, held open, so that it is never at an end.
+pub struct Held {
+    path: PathBuf,
+    _pipe: OwnedFd,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Whoever has removed the directory has removed the pipe.
+        let _ = unlink(&self.path);
+    }
+}
+
+impl<const EACH: bool> Contestant for PipeOf<EACH> {
+    type Sender = PipeSender;
+    type Receiver = PipeReceiver;
+    type Held = Held;
+
+    fn can() -> Can {
+        Can {
+            payload: usize::MAX,
+            lossless: Ok(()),
+            senders: Ok(()),
+            overwrite: Err("a full pipe makes its writers wait"),
+            receivers: Err("each byte of a pipe goes to one reader"),
+            sleeping: Ok(()),
+            refuses: Ok(()),
+        }
+    }
+
+    fn about(setup: &Setup) -> About {
+        let size = nix::unistd::pipe()
+            .map_err(system("pipe"))
+            .and_then(|(read, _write)| widen(&read, setup.data_size));
+        let size = size.map_or_else(|error| error.to_string(), |size| format!("{size} bytes"));
+        let batch = (chunk(setup, EACH) / setup.payload.max(1)).max(1);
+        About {
+            name: if EACH { "pipe_each" } else { "pipe" },
+            version: "kernel".into(),
+            home: Home::Processes,
+            settings: format!(
+                "FIFO of {size}, O_NONBLOCK, up to {batch} records a write, reads of {CHUNK} bytes"
+            ),
+            waits: "reads in between, by the pace; asleep in poll".into(),
+        }
+    }
+
+    fn create(path: &Path, setup: &Setup) -> Result<Held, CompareError> {
+        if setup.senders > 1 && setup.payload > libc::PIPE_BUF {
+            return Err(CompareError::Cannot(
+                "keep records over 4096 bytes of several senders whole",
+            ));
+        }
+        mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR).map_err(system("mkfifo"))?;
+        let pipe = open(path, OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty())
+            .map_err(system("opening a pipe"))?;
+        let held = Held { path: path.to_owned(), _pipe: pipe };
+        widen(&held._pipe, setup.data_size)?;
+        Ok(held)
+    }
+
+    fn sender(path: &Path, setup: &Setup, _index: usize) -> Result<PipeSender, CompareError> {
+        let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let pipe = open(path, flags, Mode::empty()).map_err(system("opening a pipe"))?;
+        let size = fcntl(&pipe, FcntlArg::F_GETPIPE_SZ).map_err(system("F_GETPIPE_SZ"))?;
+        let outbox = Outbox::new(chunk(setup, EACH), setup.payload);
+        Ok(PipeSender { pipe, outbox, pages: size as usize / PAGE })
+    }
+
+    fn receiver(path: &Path, setup: &Setup, _index: usize) -> Result<PipeReceiver, CompareError> {
+        let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let pipe = open(path, flags, Mode::empty()).map_err(system("opening a pipe"))?;
+        let inbox = Inbox::new(setup.payload);
+        Ok(PipeReceiver { pipe, inbox, waits: Waits::new(setup.pace), payload: setup.payload })
+    }
+}
+
+/// The writing end.
+pub struct PipeSender {
+    pipe: OwnedFd,
+    outbox: Outbox,
+    /// Pages of the pipe.
+    pages: usize,
+}
+
+impl Sender for PipeSender {
+    #[inline(always)]
+    fn send<const N: usize>(
+        &mut self,
+        numbers: Range<u64>,
+        fill: impl FnMut(&mut [u8; N], u64),
+    ) -> Result<(), CompareError> {
+        self.outbox.send(&self.pipe, numbers, fill).map_err(system("writing to a pipe"))
+    }
+
+    fn offer<const N: usize>(
+        &mut self,
+        number: u64,
+        fill: impl FnMut(&mut [u8; N], u64),
+    ) -> Result<bool, CompareError> {
+        // A short one goes as a whole or not at all. A longer one might go in part: it is only
+        // begun if there is room however those before it lie in their pages.
+        if N > libc::PIPE_BUF {
+            let unread = ioctl_fionread(&self.pipe).map_err(std::io::Error::from)? as usize;
+            if (unread.div_ceil(N) + 1) * (N.div_ceil(PAGE) + 1) > self.pages {
+                return Ok(false);
+            }
+        }
+        self.outbox.offer(&self.pipe, number, fill).map_err(system("writing to a pipe"))
+    }
+}
+
+/// The reading end.
+pub struct PipeReceiver {
+    pipe: OwnedFd,
+    inbox: Inbox,
+    waits: Waits,
+    payload: usize,
+}
+
+impl Receiver for PipeReceiver {
+    #[inline(always)]
+    fn drain<const N: usize>(
+        &mut self,
+        mut visit: impl FnMut(&[u8; N]),
+    ) -> Result<u64, CompareError> {
+        let mut count = 0;
+        while self.inbox.fetch(&self.pipe, N).map_err(system("reading from a pipe"))? {
+            count += self.inbox.show(usize::MAX, &mut visit);
+        }
+        Ok(count)
+    }
+
+    #[inline(always)]
+    fn next<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<bool, CompareError> {
+        self.inbox.fetch(&self.pipe, N).map_err(system("reading from a pipe"))?;
+        Ok(self.inbox.show(1, visit) > 0)
+    }
+
+    #[inline]
+    fn wait(&mut self) {
+        // To look is to read. What fails here fails again in `drain`.
+        let (inbox, pipe) = (RefCell::new(&mut self.inbox), &self.pipe);
+        self.waits.wait(|| inbox.borrow_mut().fetch(pipe, self.payload).unwrap_or(true));
+    }
+
+    fn sleep(&mut self, timeout: Duration) -> Result<(), CompareError> {
+        if self.inbox.has(self.payload) {
+            return Ok(());
+        }
+        sleep_until_readable([self.pipe.as_fd()].into_iter(), timeout)
+    }
+}

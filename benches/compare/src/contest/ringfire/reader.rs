@@ -1,0 +1,108 @@
+//! The reading end of fixed slots, whoever writes them.
+
+use super::super::common::{Erased, PATIENCE, Polls};
+use super::super::{Receiver, Setup};
+use super::{Sleeper, attach};
+use crate::CompareError;
+use perfring_bench::{BenchError, payload::sized};
+use ringfire::RingConsumer;
+use std::path::Path;
+use std::time::Duration;
+
+/// Bytes of a batch: enough records to share a publication, few enough to stay in the first cache.
+const BATCH: usize = 4096;
+
+/// How many records a batch has.
+pub(super) const fn batch(payload: usize) -> usize {
+    let fit = BATCH / payload;
+    if fit == 0 {
+        1
+    } else if fit > 64 {
+        64
+    } else {
+        fit
+    }
+}
+
+struct Reader<const N: usize> {
+    ring: RingConsumer<[u8; N]>,
+    batch: Vec<[u8; N]>,
+}
+
+/// Its reading end.
+pub struct SlotReceiver {
+    end: Erased,
+    polls: Polls,
+    sleeper: Sleeper,
+    cursor: u64,
+    lapped: u64,
+}
+
+impl SlotReceiver {
+    pub(super) fn new(
+        name: &'static str,
+        path: &Path,
+        setup: &Setup,
+    ) -> Result<Self, CompareError> {
+        let end = sized!(setup.payload, N => Ok::<_, BenchError>(
+            attach(name, path, |path| RingConsumer::<[u8; N]>::attach(path))
+                .map(|ring| Erased::new(Reader { ring, batch: vec![[0; N]; batch(N)] }))
+        ))??;
+        let sleeper = Sleeper::new(path, setup)?;
+        Ok(SlotReceiver { end, polls: Polls::new(setup.pace), sleeper, cursor: 1, lapped: 0 })
+    }
+}
+
+impl Receiver for SlotReceiver {
+    #[inline(always)]
+    fn drain<const N: usize>(
+        &mut self,
+        mut visit: impl FnMut(&[u8; N]),
+    ) -> Result<u64, CompareError> {
+        let end = self.end.get::<Reader<N>>()?;
+        let mut total = 0;
+        loop {
+            let count = end.ring.recv_batch(&mut end.batch);
+            for record in &end.batch[..count] {
+                visit(record);
+            }
+            total += count as u64;
+            if count < end.batch.len() {
+                break;
+            }
+        }
+        if total > 0 {
+            self.polls.found();
+        }
+        (self.cursor, self.lapped) = (end.ring.cursor(), end.ring.lapped_count());
+        Ok(total)
+    }
+
+    #[inline(always)]
+    fn next<const N: usize>(
+        &mut self,
+        mut visit: impl FnMut(&[u8; N]),
+    ) -> Result<bool, CompareError> {
+        let end = self.end.get::<Reader<N>>()?;
+        let found = end.ring.try_recv();
+        (self.cursor, self.lapped) = (end.ring.cursor(), end.ring.lapped_count());
+        let Some(record) = found else { return Ok(false) };
+        visit(&record);
+        self.polls.found();
+        Ok(true)
+    }
+
+    #[inline]
+    fn wait(&mut self) {
+        self.polls.wait();
+    }
+
+    fn sleep(&mut self, timeout: Duration) -> Result<(), CompareError> {
+        // Its own producer side bounds a sleep that nobody could end.
+        self.sleeper.sleep(self.cursor, timeout.min(PATIENCE))
+    }
+
+    fn told_lost(&mut self) -> Option<u64> {
+        Some(self.lapped)
+    }
+}

@@ -1,0 +1,330 @@
+//! shmem-ipc: a ring of fixed items between two processes that need not trust each other.
+
+use super::common::{Erased, Polls, Room, failed, slots, until};
+use super::{About, Can, Contestant, Home, Receiver, Sender, Setup};
+use crate::CompareError;
+use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
+use perfring_bench::contest::Waits;
+use perfring_bench::{BenchError, payload::sized};
+use shmem_ipc::sharedring;
+use std::fs::File;
+use std::io::{IoSlice, IoSliceMut, Read};
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// shmem-ipc's `sharedring`.
+pub struct ShmemIpc;
+
+const NAME: &str = "shmem-ipc";
+/// Records of a batch at most, and the part of the ring that one may take.
+const BATCH: usize = 64;
+const SHARE: usize = 8;
+
+fn batch(capacity: usize) -> usize {
+    (capacity / SHARE).clamp(1, BATCH)
+}
+
+impl Contestant for ShmemIpc {
+    type Sender = ItemSender;
+    type Receiver = ItemReceiver;
+    type Held = Server;
+
+    fn can() -> Can {
+        Can {
+            payload: 1 << 30,
+            lossless: Ok(()),
+            senders: Err("one sender a ring"),
+            overwrite: Err("a full ring takes nothing"),
+            receivers: Err("one receiver a ring"),
+            sleeping: Ok(()),
+            refuses: Ok(()),
+        }
+    }
+
+    fn about(setup: &Setup) -> About {
+        let count = slots(setup.data_size, setup.payload);
+        let batch = batch(usize::try_from(count).unwrap_or(usize::MAX));
+        let (signals, waits) = if setup.sleeping {
+            ("send_raw, which signals an eventfd when the ring was empty", "poll on that eventfd")
+        } else {
+            ("sender_mut() and receiver_mut(): no signals", "")
+        };
+        let waits = if setup.sleeping { waits.to_owned() } else { Polls::about(setup.pace) };
+        let settings = format!(
+            "{count} items of {} bytes in a memfd, up to {batch} a call, written and read in \
+             place, {signals}",
+            setup.payload
+        );
+        let version = "shmem-ipc 0.3.0".to_owned();
+        About { name: NAME, version, home: Home::Processes, settings, waits }
+    }
+
+    fn create(path: &Path, setup: &Setup) -> Result<Server, CompareError> {
+        if setup.senders > 1 || setup.receivers > 1 || setup.overwrite {
+            return Err(failed(NAME)("one sender, one receiver, nothing lost"));
+        }
+        let capacity = capacity(setup);
+        let files = sized!(setup.payload, N => Ok::<_, BenchError>(ring::<N>(capacity)))??;
+        Server::start(path, files)
+    }
+
+    fn sender(path: &Path, setup: &Setup, _: usize) -> Result<ItemSender, CompareError> {
+        let [memory, empty, full] = fetch(path)?;
+        let capacity = capacity(setup);
+        let end = sized!(setup.payload, N => Ok::<_, BenchError>(
+            sharedring::Sender::<[u8; N]>::open(capacity, memory, empty, full)
+                .map(Erased::new)
+                .map_err(failed(NAME))
+        ))??;
+        let (room, batch, signals) = (Room::default(), batch(capacity), setup.sleeping);
+        Ok(ItemSender { end, room, batch, signals })
+    }
+
+    fn receiver(path: &Path, setup: &Setup, _: usize) -> Result<ItemReceiver, CompareError> {
+        let [memory, empty, full] = fetch(path)?;
+        let signal = empty.try_clone()?;
+        let capacity = capacity(setup);
+        let (end, behind) = sized!(setup.payload, N => Ok::<_, BenchError>(
+            sharedring::Receiver::<[u8; N]>::open(capacity, memory, empty, full)
+                .map(|end| (Erased::new(end), is_behind::<N> as fn(&mut Erased) -> bool))
+                .map_err(failed(NAME))
+        ))??;
+        Ok(ItemReceiver {
+            end,
+            behind,
+            waits: Waits::new(setup.pace),
+            batch: batch(capacity),
+            signal,
+        })
+    }
+}
+
+fn capacity(setup: &Setup) -> usize {
+    usize::try_from(slots(setup.data_size, setup.payload)).unwrap_or(usize::MAX)
+}
+
+/// Makes a ring, and keeps its descriptors only.
+fn ring<const N: usize>(capacity: usize) -> Result<[File; 3], CompareError> {
+    let ring = sharedring::Receiver::<[u8; N]>::new(capacity).map_err(failed(NAME))?;
+    let memory = ring.memfd().as_file().try_clone()?;
+    Ok([memory, ring.empty_signal().try_clone()?, ring.full_signal().try_clone()?])
+}
+
+fn is_behind<const N: usize>(end: &mut Erased) -> bool {
+    let Ok(ring) = end.get::<sharedring::Receiver<[u8; N]>>() else { return true };
+    // An error is for who reads next.
+    ring.receiver_mut().read_count().map_or(true, |count| count > 0)
+}
+
+/// Its writing end.
+pub struct ItemSender {
+    end: Erased,
+    room: Room,
+    batch: usize,
+    signals: bool,
+}
+
+impl ItemSender {
+    /// Writes as many records as there is room for, up to a batch. Returns how many.
+    #[inline(always)]
+    fn put<const N: usize>(
+        &mut self,
+        numbers: Range<u64>,
+        fill: &mut impl FnMut(&mut [u8; N], u64),
+    ) -> Result<u64, CompareError> {
+        let ring = self.end.get::<sharedring::Sender<[u8; N]>>()?;
+        let (batch, mut sent) = (self.batch, 0);
+        let write = |items: *mut [u8; N], room: usize| {
+            let count = room.min(batch).min((numbers.end - numbers.start) as usize);
+            for (at, number) in (0..count).zip(numbers) {
+                // SAFETY: the library has `room` items here that nobody else touches meanwhile.
+                fill(unsafe { &mut *items.add(at) }, number);
+            }
+            sent = count as u64;
+            count
+        };
+        if self.signals {
+            ring.send_raw(write).map_err(failed(NAME))?;
+        } else {
+            ring.sender_mut().send(write).map_err(failed(NAME))?;
+        }
+        Ok(sent)
+    }
+}
+
+impl Sender for ItemSender {
+    #[inline(always)]
+    fn send<const N: usize>(
+        &mut self,
+        mut numbers: Range<u64>,
+        mut fill: impl FnMut(&mut [u8; N], u64),
+    ) -> Result<(), CompareError> {
+        while !numbers.is_empty() {
+            let sent = self.put(numbers.clone(), &mut fill)?;
+            if sent == 0 {
+                self.room.wait();
+            }
+            numbers.start += sent;
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn offer<const N: usize>(
+        &mut self,
+        number: u64,
+        mut fill: impl FnMut(&mut [u8; N], u64),
+    ) -> Result<bool, CompareError> {
+        Ok(self.put(number..number + 1, &mut fill)? == 1)
+    }
+}
+
+/// Its reading end.
+pub struct ItemReceiver {
+    end: Erased,
+    behind: fn(&mut Erased) -> bool,
+    waits: Waits,
+    batch: usize,
+    signal: File,
+}
+
+impl ItemReceiver {
+    #[inline(always)]
+    fn take<const N: usize>(
+        &mut self,
+        limit: usize,
+        visit: &mut impl FnMut(&[u8; N]),
+    ) -> Result<u64, CompareError> {
+        let ring = self.end.get::<sharedring::Receiver<[u8; N]>>()?;
+        let mut taken = 0;
+        let read = |items: *const [u8; N], there: usize| {
+            let count = there.min(limit);
+            for at in 0..count {
+                // SAFETY: the library has `there` items here that the sender leaves alone.
+                visit(unsafe { &*items.add(at) });
+            }
+            taken = count as u64;
+            count
+        };
+        ring.receiver_mut().recv(read).map_err(failed(NAME))?;
+        Ok(taken)
+    }
+}
+
+impl Receiver for ItemReceiver {
+    #[inline(always)]
+    fn drain<const N: usize>(
+        &mut self,
+        mut visit: impl FnMut(&[u8; N]),
+    ) -> Result<u64, CompareError> {
+        let mut total = 0;
+        loop {
+            let taken = self.take(self.batch, &mut visit)?;
+            total += taken;
+            if taken < self.batch as u64 {
+                return Ok(total);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn next<const N: usize>(
+        &mut self,
+        mut visit: impl FnMut(&[u8; N]),
+    ) -> Result<bool, CompareError> {
+        Ok(self.take(1, &mut visit)? == 1)
+    }
+
+    #[inline]
+    fn wait(&mut self) {
+        let (end, behind) = (std::cell::RefCell::new(&mut self.end), self.behind);
+        self.waits.wait(|| behind(&mut end.borrow_mut()));
+    }
+
+    fn sleep(&mut self, timeout: Duration) -> Result<(), CompareError> {
+        if (self.behind)(&mut self.end) {
+            return Ok(());
+        }
+        let mut fds = [nix::poll::PollFd::new(self.signal.as_fd(), nix::poll::PollFlags::POLLIN)];
+        let timeout =
+            nix::poll::PollTimeout::try_from(timeout).unwrap_or(nix::poll::PollTimeout::MAX);
+        let ready = match nix::poll::poll(&mut fds, timeout) {
+            Err(nix::errno::Errno::EINTR) => 0,
+            other => other.map_err(|source| CompareError::System { what: "poll", source })?,
+        };
+        if ready > 0 {
+            // Takes the signal back, as its own block_until_readable does.
+            self.signal.read_exact(&mut [0; 8])?;
+        }
+        Ok(())
+    }
+}
+
+/// Hands the ring's three descriptors to whoever connects: memory, and the two signals.
+pub struct Server {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    path: std::path::PathBuf,
+}
+
+impl Server {
+    fn start(path: &Path, files: [File; 3]) -> Result<Self, CompareError> {
+        let listener = UnixListener::bind(path)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread =
+            std::thread::Builder::new().name("descriptors".to_owned()).spawn(move || {
+                let fds = files.each_ref().map(AsRawFd::as_raw_fd);
+                for stream in listener.incoming().flatten() {
+                    if stopped.load(Ordering::Acquire) {
+                        return;
+                    }
+                    let (bytes, rights) = ([IoSlice::new(b"3")], [ControlMessage::ScmRights(&fds)]);
+                    // Who asked and is gone gets nothing; nobody else is hurt.
+                    let _ =
+                        sendmsg::<()>(stream.as_raw_fd(), &bytes, &rights, MsgFlags::empty(), None);
+                }
+            })?;
+        Ok(Server { stop, thread: Some(thread), path: path.to_owned() })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        // Whatever comes next ends it.
+        if UnixStream::connect(&self.path).is_ok()
+            && let Some(thread) = self.thread.take()
+        {
+            let _ = thread.join();
+        }
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Asks for them.
+fn fetch(path: &Path) -> Result<[File; 3], CompareError> {
+    let stream =
+        until(NAME, "nobody hands its descriptors out", || Ok(UnixStream::connect(path).ok()))?;
+    let mut byte = [0; 1];
+    let mut bytes = [IoSliceMut::new(&mut byte)];
+    let mut space = nix::cmsg_space!([std::os::fd::RawFd; 3]);
+    let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+    let what = "recvmsg";
+    let message = recvmsg::<()>(stream.as_raw_fd(), &mut bytes, Some(&mut space), flags)
+        .map_err(|source| CompareError::System { what, source })?;
+    let mut files = Vec::new();
+    for rights in message.cmsgs().map_err(|source| CompareError::System { what, source })? {
+        if let ControlMessageOwned::ScmRights(fds) = rights {
+            // SAFETY: the kernel has just made them for us, and nobody else knows of them.
+            files.extend(fds.into_iter().map(|fd| unsafe { File::from(OwnedFd::from_raw_fd(fd)) }));
+        }
+    }
+    files.try_into().map_err(|_| failed(NAME)("it takes three descriptors"))
+}

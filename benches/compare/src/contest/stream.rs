@@ -1,0 +1,203 @@
+//! What the contestants share that are descriptors: waits for room, and records in a stream of
+//! bytes.
+
+use crate::CompareError;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::{read, write};
+use std::hint::spin_loop;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+/// Bytes of one `write` or `read`, at most: what is copied into the kernel is still in the nearer
+/// caches then. Twice and four times as much was slower, a quarter of it as well.
+pub const CHUNK: usize = 64 << 10;
+
+/// Looks of a sender that waits for room. Each is a system call, so it gives its core up more often
+/// than one that looks at memory.
+const LOOKS: u32 = 64;
+
+/// An error of the system's.
+pub fn system(what: &'static str) -> impl Fn(Errno) -> CompareError {
+    move |source| CompareError::System { what, source }
+}
+
+/// What a call that does not wait has done, or `None` where it would have to wait.
+#[inline(always)]
+pub fn unless_full<T>(done: Result<T, Errno>) -> Result<Option<T>, Errno> {
+    match done {
+        Ok(done) => Ok(Some(done)),
+        Err(Errno::EAGAIN | Errno::EINTR) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Waits until `attempt` does something.
+#[inline(always)]
+pub fn wait_until<T>(mut attempt: impl FnMut() -> Result<Option<T>, Errno>) -> Result<T, Errno> {
+    let mut looks = 0u32;
+    loop {
+        if let Some(done) = attempt()? {
+            return Ok(done);
+        }
+        spin_loop();
+        looks += 1;
+        if looks.is_multiple_of(LOOKS) {
+            // The reader may need this core.
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Sleeps until one of them can be read, or for so long.
+///
+/// # Errors
+/// See `poll(2)`.
+pub fn sleep_until_readable<'fd>(
+    fds: impl Iterator<Item = BorrowedFd<'fd>>,
+    timeout: Duration,
+) -> Result<(), CompareError> {
+    let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+    // A millisecond at least: none would be a look.
+    let timeout = timeout.max(Duration::from_millis(1));
+    let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
+    match poll(&mut fds, timeout) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(source) => Err(CompareError::System { what: "poll", source }),
+    }
+}
+
+/// A buffer whose records are 8-aligned.
+fn buffer(len: usize) -> Box<[[u64; 8]]> {
+    vec![[0; 8]; len.div_ceil(64)].into_boxed_slice()
+}
+
+fn bytes(buffer: &[[u64; 8]]) -> &[u8] {
+    let words = buffer.as_flattened();
+    // SAFETY: so many bytes of initialised words, borrowed for as long.
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
+}
+
+fn bytes_mut(buffer: &mut [[u64; 8]]) -> &mut [u8] {
+    let words = buffer.as_flattened_mut();
+    // SAFETY: as above, borrowed mutably; every byte is good in a word.
+    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
+}
+
+/// Records on their way into a stream of bytes, several by one `write`.
+pub struct Outbox {
+    buffer: Box<[[u64; 8]]>,
+    /// Bytes of one `write`, where a record is not longer.
+    chunk: usize,
+}
+
+impl Outbox {
+    /// Writes at most so many bytes at once, of records of so many bytes.
+    pub fn new(chunk: usize, payload: usize) -> Self {
+        Outbox { buffer: buffer(chunk.max(payload)), chunk }
+    }
+
+    /// Fills and writes them all. Waits for room.
+    ///
+    /// # Errors
+    /// See `write(2)`.
+    #[inline(always)]
+    pub fn send<const N: usize>(
+        &mut self,
+        fd: &impl AsFd,
+        numbers: Range<u64>,
+        mut fill: impl FnMut(&mut [u8; N], u64),
+    ) -> Result<(), Errno> {
+        let at_once = (self.chunk / N).max(1) as u64;
+        let mut next = numbers.start;
+        while next < numbers.end {
+            let end = numbers.end.min(next + at_once);
+            let (slots, _) = bytes_mut(&mut self.buffer).as_chunks_mut::<N>();
+            for (slot, number) in slots.iter_mut().zip(next..end) {
+                fill(slot, number);
+            }
+            let mut rest = &bytes(&self.buffer)[..(end - next) as usize * N];
+            while !rest.is_empty() {
+                let written = wait_until(|| unless_full(write(fd, rest)))?;
+                rest = &rest[written..];
+            }
+            next = end;
+        }
+        Ok(())
+    }
+
+    /// Fills a record and writes it, if there is room. The caller knows that it goes as a whole or
+    /// not at all.
+    ///
+    /// # Errors
+    /// See `write(2)`.
+    pub fn offer<const N: usize>(
+        &mut self,
+        fd: &impl AsFd,
+        number: u64,
+        mut fill: impl FnMut(&mut [u8; N], u64),
+    ) -> Result<bool, Errno> {
+        let Some(slot) = bytes_mut(&mut self.buffer).first_chunk_mut() else { return Ok(false) };
+        fill(slot, number);
+        let written = unless_full(write(fd, slot))?;
+        match written {
+            None => Ok(false),
+            Some(written) if written == N => Ok(true),
+            Some(_) => Err(Errno::EMSGSIZE),
+        }
+    }
+}
+
+/// Records as they come out of a stream of bytes.
+pub struct Inbox {
+    buffer: Box<[[u64; 8]]>,
+    from: usize,
+    to: usize,
+}
+
+impl Inbox {
+    /// For records of so many bytes.
+    pub fn new(payload: usize) -> Self {
+        Inbox { buffer: buffer(CHUNK.max(payload)), from: 0, to: 0 }
+    }
+
+    /// Whether a record is here.
+    #[inline(always)]
+    pub fn has(&self, payload: usize) -> bool {
+        self.to - self.from >= payload
+    }
+
+    /// Reads, where less than a record is left. Returns whether anything came. Never waits.
+    ///
+    /// # Errors
+    /// See `read(2)`.
+    #[inline(always)]
+    pub fn fetch(&mut self, fd: &impl AsFd, payload: usize) -> Result<bool, Errno> {
+        if self.has(payload) {
+            return Ok(true);
+        }
+        let buffer = bytes_mut(&mut self.buffer);
+        if self.from > 0 {
+            buffer.copy_within(self.from..self.to, 0);
+            self.to -= self.from;
+            self.from = 0;
+        }
+        // No bytes at all: the other end is gone, as far as it was ever there.
+        let came = unless_full(read(fd, &mut buffer[self.to..]))?.unwrap_or(0);
+        self.to += came;
+        Ok(came > 0)
+    }
+
+    /// Shows all whole records that are here, or only the next one. Returns how many.
+    #[inline(always)]
+    pub fn show<const N: usize>(&mut self, most: usize, mut visit: impl FnMut(&[u8; N])) -> u64 {
+        let (records, _) = bytes(&self.buffer)[self.from..self.to].as_chunks::<N>();
+        let records = &records[..records.len().min(most)];
+        for record in records {
+            visit(record);
+        }
+        self.from += size_of_val(records);
+        records.len() as u64
+    }
+}

@@ -1,0 +1,232 @@
+//! A Unix domain socket of bytes: as with a pipe, many records go by one `write`.
+
+use super::handed::{self, Held, Whose};
+use super::stream::{CHUNK, Inbox, Outbox, sleep_until_readable, system};
+use super::{About, Can, Contestant, Home, Receiver, Sender, Setup};
+use crate::CompareError;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, accept4, bind, connect, getsockopt,
+    listen, setsockopt, socket, sockopt,
+};
+use perfring_bench::contest::Waits;
+use std::cell::RefCell;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+/// Up to so many bytes, the kernel takes a `write` as a whole or not at all.
+const WHOLE: usize = 32 << 10;
+
+/// A socket of bytes, of which each sender has one of its own.
+pub struct UnixStream;
+
+fn make(kind: SockType) -> Result<OwnedFd, CompareError> {
+    socket(AddressFamily::Unix, kind, SockFlag::SOCK_CLOEXEC, None).map_err(system("socket"))
+}
+
+/// Listens at a path, for as many senders; leaves the socket to the first receiver.
+pub(super) fn listen_at(path: &Path, setup: &Setup, kind: SockType) -> Result<Held, CompareError> {
+    let address = UnixAddr::new(path).map_err(system("a socket's path"))?;
+    let listener = make(kind)?;
+    bind(listener.as_raw_fd(), &address).map_err(system("bind"))?;
+    let backlog = i32::try_from(setup.senders).unwrap_or(i32::MAX).max(1);
+    listen(&listener, Backlog::new(backlog).map_err(system("listen"))?)
+        .map_err(system("listen"))?;
+    let held = Held::new(path);
+    held.lay(Whose::Receiver(0), listener);
+    Ok(held)
+}
+
+/// A connection from every sender. Waits for them.
+pub(super) fn accept_all(
+    path: &Path,
+    setup: &Setup,
+    index: usize,
+) -> Result<Vec<OwnedFd>, CompareError> {
+    let listener: OwnedFd = handed::take(path, Whose::Receiver(index))?;
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    (0..setup.senders)
+        .map(|_| {
+            let fd = accept4(listener.as_raw_fd(), flags).map_err(system("accept"))?;
+            // SAFETY: it was made a moment ago and is nobody else's.
+            Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+        })
+        .collect()
+}
+
+/// Connects, with room for so many bytes.
+pub(super) fn connect_to(
+    path: &Path,
+    setup: &Setup,
+    kind: SockType,
+) -> Result<OwnedFd, CompareError> {
+    let socket = make(kind)?;
+    widen(&socket, setup)?;
+    let address = UnixAddr::new(path).map_err(system("a socket's path"))?;
+    connect(socket.as_raw_fd(), &address).map_err(system("connect"))?;
+    fcntl(&socket, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(system("O_NONBLOCK"))?;
+    Ok(socket)
+}
+
+fn widen(socket: &OwnedFd, setup: &Setup) -> Result<usize, CompareError> {
+    let size = usize::try_from(setup.data_size).unwrap_or(usize::MAX);
+    // The former goes beyond what the system allows everybody, and takes privileges.
+    if setsockopt(socket, sockopt::SndBufForce, &size).is_err() {
+        setsockopt(socket, sockopt::SndBuf, &size).map_err(system("SO_SNDBUF"))?;
+    }
+    getsockopt(socket, sockopt::SndBuf).map_err(system("SO_SNDBUF"))
+}
+
+/// What `SO_SNDBUF` becomes, in words.
+pub(super) fn room(setup: &Setup) -> String {
+    make(SockType::Stream).and_then(|socket| widen(&socket, setup)).map_or_else(
+        |error| error.to_string(),
+        |size| format!("SO_SNDBUF {size} (as the kernel counts)"),
+    )
+}
+
+/// What either kind of socket can do.
+pub(super) fn can() -> Can {
+    Can {
+        payload: usize::MAX,
+        lossless: Ok(()),
+        senders: Ok(()),
+        overwrite: Err("a full socket makes its writers wait"),
+        receivers: Err("a connection has one reader"),
+        sleeping: Ok(()),
+        refuses: Ok(()),
+    }
+}
+
+impl Contestant for UnixStream {
+    type Sender = StreamSender;
+    type Receiver = StreamReceiver;
+    type Held = Held;
+
+    fn can() -> Can {
+        can()
+    }
+
+    fn about(setup: &Setup) -> About {
+        let batch = (CHUNK / setup.payload.max(1)).max(1);
+        About {
+            name: "unix_stream",
+            version: "kernel".into(),
+            home: Home::Processes,
+            settings: format!(
+                "{}, O_NONBLOCK, up to {batch} records a write, reads of {CHUNK} bytes",
+                room(setup)
+            ),
+            waits: "reads in between, by the pace; asleep in poll".into(),
+        }
+    }
+
+    fn create(path: &Path, setup: &Setup) -> Result<Held, CompareError> {
+        listen_at(path, setup, SockType::Stream)
+    }
+
+    fn sender(path: &Path, setup: &Setup, _index: usize) -> Result<StreamSender, CompareError> {
+        let socket = connect_to(path, setup, SockType::Stream)?;
+        Ok(StreamSender { socket, outbox: Outbox::new(CHUNK, setup.payload) })
+    }
+
+    fn receiver(path: &Path, setup: &Setup, index: usize) -> Result<StreamReceiver, CompareError> {
+        let sockets = accept_all(path, setup, index)?;
+        let inboxes =
+            sockets.into_iter().map(|socket| (socket, Inbox::new(setup.payload))).collect();
+        Ok(StreamReceiver {
+            inboxes,
+            turn: 0,
+            waits: Waits::new(setup.pace),
+            payload: setup.payload,
+        })
+    }
+}
+
+/// The writing end.
+pub struct StreamSender {
+    socket: OwnedFd,
+    outbox: Outbox,
+}
+
+impl Sender for StreamSender {
+    #[inline(always)]
+    fn send<const N: usize>(
+        &mut self,
+        numbers: Range<u64>,
+        fill: impl FnMut(&mut [u8; N], u64),
+    ) -> Result<(), CompareError> {
+        self.outbox.send(&self.socket, numbers, fill).map_err(system("writing to a socket"))
+    }
+
+    fn offer<const N: usize>(
+        &mut self,
+        number: u64,
+        fill: impl FnMut(&mut [u8; N], u64),
+    ) -> Result<bool, CompareError> {
+        if N > WHOLE {
+            return Err(CompareError::Cannot("refuse records over 32 KiB: part of one may fit"));
+        }
+        self.outbox.offer(&self.socket, number, fill).map_err(system("writing to a socket"))
+    }
+}
+
+/// The reading end.
+pub struct StreamReceiver {
+    inboxes: Vec<(OwnedFd, Inbox)>,
+    /// Whose record is next where one is wanted.
+    turn: usize,
+    waits: Waits,
+    payload: usize,
+}
+
+impl Receiver for StreamReceiver {
+    #[inline(always)]
+    fn drain<const N: usize>(
+        &mut self,
+        mut visit: impl FnMut(&[u8; N]),
+    ) -> Result<u64, CompareError> {
+        let mut count = 0;
+        for (socket, inbox) in &mut self.inboxes {
+            while inbox.fetch(socket, N).map_err(system("reading from a socket"))? {
+                count += inbox.show(usize::MAX, &mut visit);
+            }
+        }
+        Ok(count)
+    }
+
+    #[inline(always)]
+    fn next<const N: usize>(
+        &mut self,
+        mut visit: impl FnMut(&[u8; N]),
+    ) -> Result<bool, CompareError> {
+        for _ in 0..self.inboxes.len() {
+            self.turn = if self.turn + 1 < self.inboxes.len() { self.turn + 1 } else { 0 };
+            let (socket, inbox) = &mut self.inboxes[self.turn];
+            inbox.fetch(socket, N).map_err(system("reading from a socket"))?;
+            if inbox.show(1, &mut visit) > 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    #[inline]
+    fn wait(&mut self) {
+        // To look is to read. What fails here fails again in `drain`.
+        let (inboxes, payload) = (RefCell::new(&mut self.inboxes), self.payload);
+        self.waits.wait(|| {
+            let mut inboxes = inboxes.borrow_mut();
+            inboxes.iter_mut().any(|(socket, inbox)| inbox.fetch(socket, payload).unwrap_or(true))
+        });
+    }
+
+    fn sleep(&mut self, timeout: Duration) -> Result<(), CompareError> {
+        if self.inboxes.iter().any(|(_, inbox)| inbox.has(self.payload)) {
+            return Ok(());
+        }
+        sleep_until_readable(self.inboxes.iter().map(|(socket, _)| socket.as_fd()), timeout)
+    }
+}

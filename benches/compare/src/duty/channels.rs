@@ -1,0 +1,141 @@
+//! Channels one after the other: how long until the first record, and what they hold.
+
+use super::PATIENT_LOOKS;
+use crate::CompareError;
+use crate::contest::{Contestant, Receiver, Sender};
+use crate::part::{Found, Part};
+use crate::player::SMALL;
+use crate::stage::{Mark, Stage, now_ns};
+use perfring_bench::payload::{Check, fill};
+use std::path::{Path, PathBuf};
+use std::thread::yield_now;
+use std::time::Instant;
+
+/// The path of the channel with this number.
+fn nth(path: &Path, turn: u64) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!("-{turn}"));
+    path.with_file_name(name)
+}
+
+/// Reads until so many have come.
+fn read(receiver: &mut impl Receiver, check: &mut Check, records: u64) -> Result<(), CompareError> {
+    let (mut count, mut looks) = (0, 0u32);
+    while count < records {
+        let found = receiver.drain::<SMALL>(|bytes| check.see(bytes))?;
+        count += found;
+        if found == 0 {
+            receiver.wait();
+            looks += 1;
+            if looks == PATIENT_LOOKS {
+                looks = 0;
+                yield_now();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Makes a channel, opens it and reads the first record; again and again, each a new one. Both
+/// processes are there already.
+pub fn cold_receive<C: Contestant>(
+    part: &Part,
+    times: u64,
+    stage: &Stage<'_>,
+) -> Result<(), CompareError> {
+    stage.created()?;
+    let start_ns = stage.ready()?;
+    let (mut found, mut sum) = (Found { start_ns, ..Found::default() }, Check::default());
+    for turn in 1..=times {
+        let path = nth(&part.path, turn);
+        let mut check = Check::default();
+        let start = Instant::now();
+        let held = C::create(&path, &part.setup)?;
+        stage.mark(Mark::Created, turn);
+        let mut receiver = C::receiver(&path, &part.setup, 0)?;
+        stage.mark(Mark::Opened, turn);
+        read(&mut receiver, &mut check, 1)?;
+        found.cold_ns.push(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        stage.mark(Mark::Read, turn);
+        stage.until(Mark::Closed, turn)?;
+        drop(receiver);
+        drop(held);
+        check.finish(1);
+        (sum.lost, sum.bad) = (sum.lost + check.lost, sum.bad + check.bad);
+        found.records += check.good();
+    }
+    (found.lost, found.bad, found.end_ns) = (sum.lost, sum.bad, now_ns()?);
+    stage.done(found)
+}
+
+/// The other side of [`cold_receive`].
+pub fn cold_send<C: Contestant>(
+    part: &Part,
+    times: u64,
+    stage: &Stage<'_>,
+) -> Result<(), CompareError> {
+    stage.created()?;
+    let start_ns = stage.ready()?;
+    for turn in 1..=times {
+        stage.until(Mark::Created, turn)?;
+        let mut sender = C::sender(&nth(&part.path, turn), &part.setup, 0)?;
+        // What is sent before the reader is there may be nobody's.
+        stage.until(Mark::Opened, turn)?;
+        sender.send::<SMALL>(0..1, fill)?;
+        stage.until(Mark::Read, turn)?;
+        drop(sender);
+        stage.mark(Mark::Closed, turn);
+    }
+    stage.done(Found { records: times, start_ns, end_ns: now_ns()?, ..Found::default() })
+}
+
+/// Makes channels, lets records through each, and holds them until the end of the sample.
+pub fn hold_receive<C: Contestant>(
+    part: &Part,
+    rings: u64,
+    records: u64,
+    stage: &Stage<'_>,
+) -> Result<(), CompareError> {
+    stage.created()?;
+    let start_ns = stage.ready()?;
+    let mut held = Vec::new();
+    let mut found = Found { start_ns, ..Found::default() };
+    for turn in 1..=rings {
+        let path = nth(&part.path, turn);
+        let channel = C::create(&path, &part.setup)?;
+        stage.mark(Mark::Created, turn);
+        let mut receiver = C::receiver(&path, &part.setup, 0)?;
+        stage.mark(Mark::Opened, turn);
+        let mut check = Check::default();
+        read(&mut receiver, &mut check, records)?;
+        stage.mark(Mark::Read, turn);
+        check.finish(records);
+        found.records += check.good();
+        (found.lost, found.bad) = (found.lost + check.lost, found.bad + check.bad);
+        held.push((receiver, channel));
+    }
+    found.end_ns = now_ns()?;
+    stage.done(found)
+}
+
+/// The other side of [`hold_receive`].
+pub fn hold_send<C: Contestant>(
+    part: &Part,
+    rings: u64,
+    records: u64,
+    stage: &Stage<'_>,
+) -> Result<(), CompareError> {
+    stage.created()?;
+    let start_ns = stage.ready()?;
+    let mut held = Vec::new();
+    for turn in 1..=rings {
+        stage.until(Mark::Created, turn)?;
+        let mut sender = C::sender(&nth(&part.path, turn), &part.setup, 0)?;
+        stage.until(Mark::Opened, turn)?;
+        sender.send::<SMALL>(0..records, fill)?;
+        stage.until(Mark::Read, turn)?;
+        held.push(sender);
+    }
+    let records = rings * records;
+    stage.done(Found { records, start_ns, end_ns: now_ns()?, ..Found::default() })
+}

@@ -1,0 +1,162 @@
+//! `perfring-compare`: see the library.
+#![allow(missing_docs)]
+
+use clap::{Args, Parser, Subcommand};
+use perfring_bench::Pace;
+use perfring_compare::child::{CHILD_ARG, child};
+use perfring_compare::conductor::INTERRUPTED;
+use perfring_compare::options::{Options, Workload};
+use perfring_compare::rows::{Row, parse};
+use perfring_compare::{CompareError, report, run, table};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// perfring beside other ways to hand records from one process to another
+#[derive(Parser)]
+#[command(name = "compare", args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    measure: Measure,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make the report again from JSON lines
+    Report {
+        /// What --json wrote
+        file: PathBuf,
+        /// Where the report goes
+        #[arg(long)]
+        out: PathBuf,
+    },
+}
+
+#[derive(Args)]
+struct Measure {
+    /// Workloads: throughput, latency, wakeup, producers, overwrite, fanout, full, cold, memory [all]
+    #[arg(long, value_delimiter = ',', value_name = "W,..")]
+    only: Vec<Workload>,
+    /// Who takes part, beside the limits; see --list [all]
+    #[arg(long, value_delimiter = ',', value_name = "NAME,..")]
+    contestants: Vec<String>,
+    /// Payloads of throughput: 8, 64, 256, 1024, 4096, 16384, 65472 [all]
+    #[arg(long, value_delimiter = ',', value_name = "BYTES,..")]
+    payloads: Vec<usize>,
+    /// Numbers of senders of producers [1,2,4,8]
+    #[arg(long, value_delimiter = ',', value_name = "N,..")]
+    senders: Vec<usize>,
+    /// Numbers of receivers of fanout [1,4,16]
+    #[arg(long, value_delimiter = ',', value_name = "N,..")]
+    receivers: Vec<usize>,
+    /// Samples of each kind, the contestants taking turns [5]
+    #[arg(long, value_name = "N")]
+    repetitions: Option<usize>,
+    /// [0.3]
+    #[arg(long, value_name = "S")]
+    seconds_per_sample: Option<f64>,
+    /// Of each ring, a power of two [1048576]
+    #[arg(long, value_name = "BYTES")]
+    data_size: Option<u64>,
+    /// How readers wait, where that is ours to say: latency, throughput or adaptive [adaptive]
+    #[arg(long)]
+    pace: Option<Pace>,
+    /// A few records of each kind, to see that it works
+    #[arg(long)]
+    short: bool,
+    /// Who there is, and who can't run here
+    #[arg(long)]
+    list: bool,
+    /// JSON lines, as ROWS.md says; - is standard output, and then there is no table
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// The report with plots goes to this directory
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+impl Measure {
+    fn options(&self) -> Options {
+        let mut options = if self.short { Options::short() } else { Options::default() };
+        let set = |to: &mut Vec<usize>, from: &Vec<usize>| {
+            if !from.is_empty() {
+                to.clone_from(from);
+            }
+        };
+        set(&mut options.payloads, &self.payloads);
+        set(&mut options.senders, &self.senders);
+        set(&mut options.receivers, &self.receivers);
+        if !self.only.is_empty() {
+            options.workloads.clone_from(&self.only);
+        }
+        options.contestants.clone_from(&self.contestants);
+        options.repetitions = self.repetitions.unwrap_or(options.repetitions);
+        options.seconds_per_sample = self.seconds_per_sample.unwrap_or(options.seconds_per_sample);
+        options.data_size = self.data_size.unwrap_or(options.data_size);
+        options.pace = self.pace.unwrap_or(options.pace);
+        options
+    }
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let result = match args.split_first() {
+        Some((first, rest)) if first == CHILD_ARG => child(rest),
+        _ => compare(&Cli::parse()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // The reader of the report has seen enough.
+        Err(CompareError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(CompareError::Interrupted) => ExitCode::from(130),
+        Err(error) => {
+            // Nothing is left to tell if standard error is gone, too.
+            let _ = writeln!(io::stderr(), "error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn compare(cli: &Cli) -> Result<(), CompareError> {
+    if let Some(Command::Report { file, out }) = &cli.command {
+        return report::write(&parse(&std::fs::read_to_string(file)?)?, out);
+    }
+    let measure = &cli.measure;
+    let options = measure.options();
+    if measure.list {
+        return run::list(&options, &mut io::stdout());
+    }
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, INTERRUPTED.clone())?;
+    }
+    let stdout = measure.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    let mut json: Option<Box<dyn Write>> = match &measure.json {
+        None => None,
+        Some(_) if stdout => Some(Box::new(io::stdout())),
+        Some(path) => Some(Box::new(BufWriter::new(File::create(path)?))),
+    };
+    let mut each = |row: &Row| -> Result<(), CompareError> {
+        if let Some(json) = &mut json {
+            let mut line = serde_json::to_vec(row)?;
+            line.push(b'\n');
+            json.write_all(&line)?;
+            // Who watches the file, or what is left of an interrupted run.
+            json.flush()?;
+        }
+        Ok(())
+    };
+    let rows = run::run(&options, &mut each, &mut io::stderr())?;
+    if !stdout {
+        table::write(&rows, &mut io::stdout())?;
+    }
+    if let Some(out) = &measure.out {
+        report::write(&rows, out)?;
+    }
+    let faults = run::faults(&rows);
+    if faults.is_empty() { Ok(()) } else { Err(CompareError::Faults(faults.join("\n"))) }
+}

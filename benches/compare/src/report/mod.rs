@@ -1,0 +1,137 @@
+//! The report: one page that needs nothing else, and its plots as files.
+
+mod curves;
+mod dots;
+mod page;
+mod style;
+
+use crate::CompareError;
+use crate::contest::all::Role;
+use crate::options::Workload;
+use crate::rows::{Contestant, Kind, Median, Row};
+use std::path::Path;
+
+/// What is drawn of a kind: its medians at the distance at which most was measured.
+pub(crate) struct Panel<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) distance: &'a str,
+    /// The best first.
+    pub(crate) medians: Vec<(&'a Median, Role)>,
+}
+
+/// Writes the page and the plots into this directory.
+///
+/// # Errors
+/// If that fails.
+pub fn write(rows: &[Row], out: &Path) -> Result<(), CompareError> {
+    std::fs::create_dir_all(out)?;
+    let panels = panels(rows);
+    let mut plots = Vec::new();
+    for panel in &panels {
+        plots.push((panel.kind.workload, name(&panel.kind), dots::draw(panel)));
+        if matches!(panel.kind.workload, Workload::Latency | Workload::Wakeup) {
+            let name = format!("{}-curves", name(&panel.kind));
+            plots.push((panel.kind.workload, name, curves::draw(panel, rows)));
+        }
+    }
+    for (_, name, svg) in &plots {
+        std::fs::write(out.join(format!("{name}.svg")), svg)?;
+    }
+    std::fs::write(out.join("report.html"), page::write(rows, &panels, &plots))?;
+    Ok(())
+}
+
+/// The plot's file.
+fn name(kind: &Kind) -> String {
+    let workload = kind.workload.name();
+    match kind.workload {
+        Workload::Throughput => format!("{workload}-{}", kind.payload),
+        Workload::Producers => format!("{workload}-{}", kind.senders),
+        Workload::Overwrite => format!("{workload}-{}", kind.audience.name()),
+        Workload::Fanout => format!("{workload}-{}", kind.receivers),
+        _ => workload.to_owned(),
+    }
+}
+
+/// The contestants.
+pub(crate) fn contestants(rows: &[Row]) -> impl Iterator<Item = &Contestant> {
+    rows.iter().filter_map(|row| match row {
+        Row::Contestant(contestant) => Some(contestant),
+        _ => None,
+    })
+}
+
+/// The medians.
+pub(crate) fn medians(rows: &[Row]) -> impl Iterator<Item = &Median> {
+    rows.iter().filter_map(|row| match row {
+        Row::Median(median) => Some(&**median),
+        _ => None,
+    })
+}
+
+fn panels(rows: &[Row]) -> Vec<Panel<'_>> {
+    let mut kinds: Vec<Kind> = medians(rows).map(|median| median.figures.kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let role = |name: &str| {
+        contestants(rows).find(|c| c.name == name).map_or(Role::Rival, |contestant| contestant.role)
+    };
+    let panel = |kind: Kind| {
+        let of_kind = || medians(rows).filter(move |median| median.figures.kind == kind);
+        let at = |distance: &str| {
+            of_kind().filter(|m| m.figures.distance == distance).map(|m| m.samples).sum::<usize>()
+        };
+        // What leaves its core alone has no distance, and is drawn with the rest.
+        let distance = ["near", "far", "-"].into_iter().rev().max_by_key(|d| (at(d), *d != "-"))?;
+        let mut medians: Vec<(&Median, Role)> = of_kind()
+            .filter(|m| m.figures.distance == distance || m.figures.contestant == "memcpy")
+            .map(|median| (median, role(&median.figures.contestant)))
+            .collect();
+        medians.sort_by(|(a, _), (b, _)| {
+            let figure = |median: &Median| median.figures.figure().unwrap_or(f64::NAN);
+            let order = figure(a).total_cmp(&figure(b));
+            if a.higher_is_better { order.reverse() } else { order }
+        });
+        Some(Panel { kind, distance, medians })
+    };
+    kinds.into_iter().filter_map(panel).collect()
+}
+
+impl<'a> Panel<'a> {
+    /// The best of this role.
+    pub(crate) fn best(&self, role: Role) -> Option<&'a Median> {
+        self.medians.iter().find(|(_, of)| *of == role).map(|(median, _)| *median)
+    }
+
+    /// The hop in the middle of its medians.
+    pub(crate) fn hop_ns(&self) -> Option<f64> {
+        perfring_bench::stats::median(
+            self.medians.iter().filter_map(|(m, _)| m.figures.hop_before_ns),
+        )
+    }
+}
+
+/// Text within markup.
+pub(crate) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// The class of a role's marks.
+pub(crate) fn class(role: Role) -> &'static str {
+    match role {
+        Role::Limit => "limit",
+        Role::Ours => "ours",
+        Role::Rival => "rival",
+        Role::Reference => "reference",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::escape;
+
+    #[test]
+    fn markup_in_what_libraries_say_is_text() {
+        assert_eq!(escape("<a b=\"c\"> & d"), "&lt;a b=&quot;c&quot;&gt; &amp; d");
+    }
+}

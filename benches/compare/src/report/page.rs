@@ -1,0 +1,230 @@
+//! The page.
+
+use super::{Panel, class, contestants, escape, medians};
+use crate::contest::all::Role;
+use crate::options::Workload;
+use crate::rows::{Absent, Machine, Median, Row};
+use crate::run::describe;
+use crate::table::{home, number, scale, title, unit};
+use std::fmt::Write;
+
+const STYLE: &str = "<style>\
+:root{color-scheme:light dark;--ink:#1c2127;--dim:#5b6570;--line:#e3e6ea;--paper:#fff;--good:#0b62c4;\
+--bad:#b4501a;--wash:#f4f6f8}\
+@media(prefers-color-scheme:dark){:root{--ink:#e7eaee;--dim:#9aa4af;--line:#333a42;--paper:#14181c;\
+--good:#62b0ff;--bad:#f0985c;--wash:#1b2026}}\
+body{margin:0 auto;padding:24px;max-width:1320px;font:15px/1.5 system-ui,sans-serif;color:var(--ink);\
+background:var(--paper)}h1{font-size:26px;margin:0 0 4px}h2{font-size:19px;margin:36px 0 8px}\
+p{max-width:46em}.dim{color:var(--dim)}code{background:var(--wash);padding:1px 5px;border-radius:3px}\
+.grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(560px,100%),1fr));gap:12px;\
+align-items:start}.grid svg{width:100%;height:auto;border:1px solid var(--line);border-radius:6px}\
+.wide{overflow-x:auto}table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums}\
+th,td{padding:3px 10px;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}\
+th{color:var(--dim);font-weight:600}td:first-child,th:first-child,.text td,.text th{text-align:left}\
+.text td{white-space:normal;vertical-align:top}tr.ours td:first-child,tr.ours td:nth-child(2){\
+font-weight:600}.ahead{color:var(--good)}.behind{color:var(--bad);font-weight:600}\
+details{margin:8px 0}summary{cursor:pointer;color:var(--dim)}</style>";
+
+/// Writes it.
+pub(super) fn write(
+    rows: &[Row],
+    panels: &[Panel<'_>],
+    plots: &[(Workload, String, String)],
+) -> String {
+    let mut page = String::new();
+    // A string takes whatever is written to it.
+    let _ = write!(
+        page,
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
+         content=\"width=device-width,initial-scale=1\"><title>perfring beside others</title>{STYLE}\
+         </head><body><h1>perfring beside other ways to hand records over</h1>"
+    );
+    for row in rows {
+        if let Row::Machine(machine) = row {
+            machine_lines(&mut page, machine);
+        }
+    }
+    how_to_read(&mut page);
+    standing(&mut page, panels);
+    for workload in Workload::ALL {
+        if plots.iter().all(|(of, ..)| *of != workload) {
+            continue;
+        }
+        let _ =
+            write!(page, "<h2 id=\"{}\">{}</h2><div class=\"grid\">", workload, title(workload));
+        for (_, _, svg) in plots.iter().filter(|(of, ..)| *of == workload) {
+            page.push_str(svg);
+        }
+        page.push_str("</div>");
+        figures(&mut page, workload, rows);
+    }
+    settings(&mut page, rows);
+    absences(&mut page, rows);
+    page.push_str("</body></html>\n");
+    page
+}
+
+fn machine_lines(page: &mut String, m: &Machine) {
+    let cores = m.cores.map_or_else(
+        || "one core only: no measure of anything".to_owned(),
+        |[here, there]| format!("receivers on core {here}, senders on core {there}"),
+    );
+    let _ = write!(
+        page,
+        "<p class=\"dim\">{}, Linux {}, {cores}, load {}<br>commit {}, {}, {} {}<br>{} KiB rings, {} \
+         repetitions of {} s, started {}</p>",
+        escape(&m.cpu),
+        escape(&m.kernel),
+        escape(&m.load),
+        escape(&m.commit),
+        escape(&m.rustc),
+        escape(&m.target),
+        escape(&m.rustflags),
+        m.data_size / 1024,
+        m.repetitions,
+        m.seconds_per_sample,
+        escape(&m.started),
+    );
+}
+
+fn how_to_read(page: &mut String) {
+    page.push_str(
+        "<p>Real processes on two cores, each contestant on its own fast path, every byte verified by \
+         the receiver. The contestants take turns, and only samples are compared that were taken at \
+         one distance of the cores, which is measured before and after each. A dot is the median, \
+         the line behind it the range. Blue is perfring, orange diamonds are rivals, grey bars are \
+         limits (bare loops that check nothing, <code>memcpy</code>, a bare cache line), hollow dots \
+         are queues between threads of one process, an upper reference. To repeat it: \
+         <code>cargo run --release --manifest-path benches/compare/Cargo.toml -- --out DIR</code></p>",
+    );
+}
+
+/// The best of ours beside the best rival.
+fn standing(page: &mut String, panels: &[Panel<'_>]) {
+    page.push_str(
+        "<h2>Where perfring stands</h2><div class=\"wide\"><table><tr><th>workload</th><th></th>\
+         <th>best of perfring</th><th>best rival</th><th></th><th>ahead</th><th>of the best bare \
+         loop</th><th>distance</th></tr>",
+    );
+    for panel in panels {
+        let Some(ours) = panel.best(Role::Ours) else { continue };
+        let workload = panel.kind.workload;
+        let figure = |median: &Median| median.figures.figure().unwrap_or(f64::NAN);
+        let shown = |median: &Median| {
+            let name = escape(&median.figures.contestant);
+            format!("{name}: {} {}", number(figure(median) / scale(workload)), unit(workload))
+        };
+        let rival = panel.best(Role::Rival);
+        let ahead = rival.map(|rival| {
+            let (a, b) = (figure(ours), figure(rival));
+            if workload.higher_is_better() { a / b } else { b / a }
+        });
+        let (class, word) = match ahead {
+            Some(times) if times < 1.0 => ("behind", format!("{times:.2} times, behind")),
+            Some(times) => ("ahead", format!("{times:.2} times")),
+            None => ("dim", "nobody else".to_owned()),
+        };
+        // Of times and sizes the least is the best: the other way round, so that one is all of it.
+        let upright =
+            |ratio: f64| if workload.higher_is_better() { ratio } else { 1.0 / ratio.max(1e-9) };
+        let floor =
+            ours.of_floor.map_or_else(|| "-".to_owned(), |ratio| format!("{:.2}", upright(ratio)));
+        let _ = write!(
+            page,
+            "<tr><td><a href=\"#{workload}\">{}</a></td><td></td><td>{}</td><td>{}</td><td></td>\
+             <td class=\"{class}\">{word}</td><td>{floor}</td><td>{}</td></tr>",
+            escape(&describe(&panel.kind)),
+            shown(ours),
+            rival.map_or_else(|| "-".to_owned(), shown),
+            panel.distance,
+        );
+    }
+    page.push_str("</table></div>");
+}
+
+fn figures(page: &mut String, workload: Workload, rows: &[Row]) {
+    let _ = write!(
+        page,
+        "<details><summary>All figures, at every distance</summary><div class=\"wide\"><table><tr>\
+         <th>workload</th><th>contestant</th><th>distance</th><th>hop ns</th><th>samples</th>\
+         <th>left out</th><th>{}</th><th>least</th><th>most</th><th>p90 / p99 / p99.9 / max ns</th>\
+         <th>of floor</th><th>of best rival</th><th>lost</th><th>told lost</th><th>bad</th></tr>",
+        unit(workload)
+    );
+    let role = |name: &str| contestants(rows).find(|c| c.name == name).map(|c| class(c.role));
+    for median in medians(rows).filter(|median| median.figures.kind.workload == workload) {
+        let (f, scale) = (&median.figures, scale(workload));
+        let dash = || "-".to_owned();
+        let ratio = |ratio: Option<f64>| ratio.map_or_else(dash, |ratio| format!("{ratio:.2}"));
+        let tail = f.latency.map_or_else(dash, |l| {
+            [l.p90_ns, l.p99_ns, l.p999_ns, l.max_ns].map(number).join(" / ")
+        });
+        let _ = write!(
+            page,
+            "<tr class=\"{}\"><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
+             <td>{}</td><td>{}</td><td>{}</td><td>{tail}</td><td>{}</td><td>{}</td><td>{}</td>\
+             <td>{}</td><td>{}</td></tr>",
+            role(&f.contestant).unwrap_or_default(),
+            escape(&describe(&f.kind)),
+            escape(&f.contestant),
+            f.distance,
+            f.hop_before_ns.map_or_else(dash, |ns| format!("{ns:.0}")),
+            median.samples,
+            median.left_out,
+            f.figure().map_or_else(dash, |figure| number(figure / scale)),
+            number(median.min / scale),
+            number(median.max / scale),
+            ratio(median.of_floor),
+            ratio(median.of_best),
+            f.lost,
+            f.told_lost.map_or_else(dash, |told| told.to_string()),
+            f.bad,
+        );
+    }
+    page.push_str("</table></div></details>");
+}
+
+fn settings(page: &mut String, rows: &[Row]) {
+    page.push_str(
+        "<h2>Who takes part, and how</h2><div class=\"wide\"><table class=\"text\"><tr>\
+         <th>contestant</th><th>version</th><th>between</th><th>its reader waits</th><th>settings, at \
+         64 bytes</th></tr>",
+    );
+    for contestant in contestants(rows) {
+        let _ = write!(
+            page,
+            "<tr class=\"{}\"><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            class(contestant.role),
+            escape(&contestant.name),
+            escape(&contestant.version),
+            home(contestant.home),
+            escape(&contestant.waits),
+            escape(&contestant.settings),
+        );
+    }
+    page.push_str("</table></div>");
+}
+
+fn absences(page: &mut String, rows: &[Row]) {
+    let absent: Vec<&Absent> = rows
+        .iter()
+        .filter_map(|row| match row {
+            Row::Absent(absent) => Some(absent),
+            _ => None,
+        })
+        .collect();
+    if absent.is_empty() {
+        return;
+    }
+    page.push_str("<h2>Who is absent, and why</h2><div class=\"wide\"><table class=\"text\">");
+    for (names, place, reason) in crate::table::grouped(&absent) {
+        let _ = write!(
+            page,
+            "<tr><td>{}</td><td>{}</td><td>{}</td></tr>",
+            escape(&names),
+            escape(&place),
+            escape(&reason)
+        );
+    }
+    page.push_str("</table></div>");
+}

@@ -1,0 +1,191 @@
+//! What is reported, line by line; `ROWS.md` says what each field is.
+
+use crate::contest::Home;
+use crate::contest::all::Role;
+use crate::options::Workload;
+use crate::part::Audience;
+use serde::{Deserialize, Serialize};
+
+/// One line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "row", rename_all = "lowercase")]
+pub enum Row {
+    /// What was measured on.
+    Machine(Machine),
+    /// Who takes part.
+    Contestant(Contestant),
+    /// Who does not.
+    Absent(Absent),
+    /// One sample.
+    Sample(Box<Sample>),
+    /// All samples of one kind at one distance.
+    Median(Box<Median>),
+}
+
+/// Machine, compiler and what all samples have in common.
+#[allow(missing_docs)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Machine {
+    pub cpu: String,
+    pub kernel: String,
+    pub cores: Option<[usize; 2]>,
+    pub load: String,
+    pub commit: String,
+    pub rustc: String,
+    pub target: String,
+    pub rustflags: String,
+    pub repetitions: usize,
+    pub seconds_per_sample: f64,
+    pub data_size: u64,
+    pub started: String,
+}
+
+/// A contestant.
+#[allow(missing_docs)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Contestant {
+    pub name: String,
+    pub version: String,
+    pub home: Home,
+    pub settings: String,
+    pub waits: String,
+    pub role: Role,
+}
+
+/// A contestant that was not measured, or not in one workload, or not to the end.
+#[allow(missing_docs)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Absent {
+    pub name: String,
+    pub workload: Option<Workload>,
+    pub reason: String,
+    /// It says that it can, and could not.
+    #[serde(default)]
+    pub failed: bool,
+}
+
+/// What is compared with each other: cases that differ in the contestant only.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Kind {
+    pub workload: Workload,
+    pub payload: usize,
+    pub senders: usize,
+    pub receivers: usize,
+    pub audience: Audience,
+}
+
+/// The quantiles of round trips, halved.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    pub p50_ns: f64,
+    pub p90_ns: f64,
+    pub p99_ns: f64,
+    pub p999_ns: f64,
+    pub max_ns: f64,
+}
+
+/// What samples and medians have in common.
+#[allow(missing_docs)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Figures {
+    #[serde(flatten)]
+    pub kind: Kind,
+    pub contestant: String,
+    pub pace: String,
+    pub records: u64,
+    pub records_per_s: f64,
+    pub ns_per_record: f64,
+    pub lost: u64,
+    pub told_lost: Option<u64>,
+    pub bad: u64,
+    pub hop_before_ns: Option<f64>,
+    pub hop_after_ns: Option<f64>,
+    pub distance: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
+    /// One way, in nanoseconds, and how often.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub histogram: Vec<(f64, u64)>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cold_ns: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ns_per_refusal: Option<f64>,
+}
+
+/// One sample.
+#[allow(missing_docs)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Sample {
+    #[serde(flatten)]
+    pub figures: Figures,
+    pub round: usize,
+    /// Whether nothing may be lost.
+    pub lossless: bool,
+}
+
+/// All samples of one kind, contestant and distance.
+#[allow(missing_docs)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Median {
+    #[serde(flatten)]
+    pub figures: Figures,
+    pub samples: usize,
+    pub left_out: usize,
+    pub min: f64,
+    pub max: f64,
+    pub figure: String,
+    pub higher_is_better: bool,
+    pub of_floor: Option<f64>,
+    pub of_line: Option<f64>,
+    pub of_best: Option<f64>,
+    pub best_rival: Option<String>,
+}
+
+impl Workload {
+    /// The field that counts.
+    pub fn figure(self) -> &'static str {
+        match self {
+            Workload::Throughput | Workload::Producers | Workload::Fanout => "records_per_s",
+            Workload::Latency | Workload::Wakeup => "p50_ns",
+            Workload::Overwrite => "ns_per_record",
+            Workload::Full => "ns_per_refusal",
+            Workload::Cold => "cold_ns",
+            Workload::Memory => "memory_bytes",
+        }
+    }
+
+    /// Whether more of it is better.
+    pub fn higher_is_better(self) -> bool {
+        self.figure() == "records_per_s"
+    }
+}
+
+impl Figures {
+    /// The field that counts.
+    pub fn figure(&self) -> Option<f64> {
+        match self.kind.workload {
+            Workload::Throughput | Workload::Producers | Workload::Fanout => {
+                Some(self.records_per_s)
+            }
+            Workload::Latency | Workload::Wakeup => self.latency.map(|latency| latency.p50_ns),
+            Workload::Overwrite => Some(self.ns_per_record),
+            Workload::Full => self.ns_per_refusal,
+            Workload::Cold => self.cold_ns,
+            Workload::Memory => self.memory_bytes,
+        }
+    }
+}
+
+/// The rows of a file of JSON lines.
+///
+/// # Errors
+/// If it holds anything else.
+pub fn parse(text: &str) -> Result<Vec<Row>, serde_json::Error> {
+    text.lines().filter(|line| !line.trim().is_empty()).map(serde_json::from_str).collect()
+}

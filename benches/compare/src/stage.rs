@@ -1,0 +1,172 @@
+//! Where the parts of a sample meet: words of a shared page for what is quick, and messages to and
+//! from the conductor for what may sleep.
+
+use crate::CompareError;
+use crate::part::{Found, Word};
+use nix::time::{ClockId, clock_gettime};
+use perfring_bench::drive::look_until;
+use perfring_bench::raw::Mapping;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Words of the page, on lines of their own.
+const GO: usize = 16;
+const LINE: usize = 32;
+const DONE: usize = 48;
+/// For who goes through several channels, one after the other: see [`Mark`].
+const MARKS: usize = 64;
+/// What each sender has sent.
+const SENT: usize = 160;
+/// The most senders.
+pub const SENDERS_MAX: usize = 64;
+/// The mapping has a data area, which nobody uses.
+const UNUSED: u64 = 1 << 16;
+
+/// Nanoseconds that all processes agree on.
+///
+/// # Errors
+/// If there is no such clock.
+pub fn now_ns() -> Result<u64, CompareError> {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC)
+        .map_err(|source| CompareError::System { what: "clock_gettime", source })?;
+    Ok(u64::try_from(Duration::from(time).as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// How far one end has come, told to the other.
+#[derive(Clone, Copy, Debug)]
+pub enum Mark {
+    /// The channel is made.
+    Created,
+    /// The reading end is open.
+    Opened,
+    /// All was read.
+    Read,
+    /// The writing end is closed.
+    Closed,
+}
+
+/// The shared page.
+pub struct Page {
+    map: Mapping,
+}
+
+impl Page {
+    /// Makes the page.
+    ///
+    /// # Errors
+    /// If the file can't be made.
+    pub fn create(path: &Path) -> Result<Self, CompareError> {
+        Mapping::create(path, UNUSED)?;
+        Self::open(path)
+    }
+
+    /// Maps it.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn open(path: &Path) -> Result<Self, CompareError> {
+        Ok(Page { map: Mapping::open(path, UNUSED)? })
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        // All are constants within the page but for the sender's index, which is bounded.
+        self.map.words().get(at).unwrap_or(&self.map.words()[0])
+    }
+
+    /// Lets everybody begin.
+    pub fn go(&self) {
+        self.word(GO).store(1, Ordering::Release);
+    }
+
+    /// The line that goes back and forth.
+    pub fn line(&self) -> &AtomicU64 {
+        self.word(LINE)
+    }
+}
+
+/// The page, and the line to the conductor.
+pub struct Stage<'a> {
+    page: Page,
+    say: Box<dyn Fn(Word) -> Result<(), CompareError> + 'a>,
+    listen: Box<dyn Fn() -> Result<(), CompareError> + 'a>,
+}
+
+impl<'a> Stage<'a> {
+    /// Of these: `listen` returns when the conductor wants to go on.
+    pub fn new(
+        page: Page,
+        say: impl Fn(Word) -> Result<(), CompareError> + 'a,
+        listen: impl Fn() -> Result<(), CompareError> + 'a,
+    ) -> Self {
+        Stage { page, say: Box::new(say), listen: Box::new(listen) }
+    }
+
+    /// Says that what must be there before the ends is, and waits until that is so everywhere.
+    ///
+    /// # Errors
+    /// If the conductor is gone.
+    pub fn created(&self) -> Result<(), CompareError> {
+        (self.say)(Word::Created)?;
+        (self.listen)()
+    }
+
+    /// Says that this end is open, waits for the start, and returns when it was.
+    ///
+    /// # Errors
+    /// If the conductor is gone.
+    pub fn ready(&self) -> Result<u64, CompareError> {
+        (self.say)(Word::Ready)?;
+        look_until(|| self.page.word(GO).load(Ordering::Acquire) == 1, &mut || Ok(()))?;
+        now_ns()
+    }
+
+    /// Says what was found, and waits until all others have done so, too.
+    ///
+    /// # Errors
+    /// If the conductor is gone.
+    pub fn done(&self, found: Found) -> Result<(), CompareError> {
+        (self.say)(Word::Done(Box::new(found)))?;
+        (self.listen)()
+    }
+
+    /// This sender has sent so many and is at its end.
+    pub fn sent(&self, index: usize, records: u64) {
+        self.page.word(SENT + index % SENDERS_MAX).store(records, Ordering::Relaxed);
+        self.page.word(DONE).fetch_add(1, Ordering::Release);
+    }
+
+    /// Whether so many senders are at their end.
+    #[inline(always)]
+    pub fn all_sent(&self, senders: usize) -> bool {
+        self.page.word(DONE).load(Ordering::Acquire) == senders as u64
+    }
+
+    /// What this sender has sent, once it is at its end.
+    pub fn sent_by(&self, index: usize) -> u64 {
+        self.page.word(SENT + index % SENDERS_MAX).load(Ordering::Relaxed)
+    }
+
+    /// The line that goes back and forth.
+    pub fn line(&self) -> &AtomicU64 {
+        self.page.line()
+    }
+
+    /// Tells the other end.
+    pub fn mark(&self, mark: Mark, turn: u64) {
+        self.mark_word(mark).store(turn, Ordering::Release);
+    }
+
+    /// Waits for the other end.
+    ///
+    /// # Errors
+    /// None as yet.
+    pub fn until(&self, mark: Mark, turn: u64) -> Result<(), CompareError> {
+        let word = self.mark_word(mark);
+        Ok(look_until(|| word.load(Ordering::Acquire) >= turn, &mut || Ok(()))?)
+    }
+
+    fn mark_word(&self, mark: Mark) -> &AtomicU64 {
+        self.page.word(MARKS + 16 * mark as usize)
+    }
+}

@@ -1,0 +1,169 @@
+//! Medians, and what they are of the floor's and the best rival's.
+
+use crate::contest::all::{Role, by_name};
+use crate::rows::{Figures, Latency, Median, Sample};
+use perfring_bench::stats::{median, range};
+
+/// The distances at which samples are compared.
+const DISTANCES: [&str; 3] = ["near", "far", "-"];
+
+fn role(name: &str) -> Option<Role> {
+    by_name(name).map(|entry| entry.role)
+}
+
+/// The medians of samples of one kind, in the order in which the contestants come.
+pub fn medians(samples: &[Sample]) -> Vec<Median> {
+    let mut names: Vec<&str> = Vec::new();
+    for sample in samples {
+        let name = sample.figures.contestant.as_str();
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let mut medians = Vec::new();
+    for distance in DISTANCES {
+        let of = |name: &&str| one(samples, name, distance);
+        let mut here: Vec<Median> = names.iter().filter_map(of).collect();
+        compare(&mut here);
+        medians.extend(here);
+    }
+    medians
+}
+
+/// Of one contestant at one distance.
+fn one(samples: &[Sample], name: &str, distance: &str) -> Option<Median> {
+    let all = || samples.iter().filter(|sample| sample.figures.contestant == name);
+    let here: Vec<&Figures> =
+        all().map(|sample| &sample.figures).filter(|f| f.distance == distance).collect();
+    let first = *here.first()?;
+    let workload = first.kind.workload;
+    let (min, max) = range(here.iter().filter_map(|figures| figures.figure()))?;
+    let mid = |get: &dyn Fn(&Figures) -> Option<f64>| median(here.iter().filter_map(|f| get(f)));
+    let of_latency = |get: fn(&Latency) -> f64| {
+        mid(&|figures| figures.latency.as_ref().map(get)).unwrap_or_default()
+    };
+    let sum = |get: fn(&Figures) -> u64| here.iter().map(|figures| get(figures)).sum();
+    let latency = first.latency.map(|_| Latency {
+        p50_ns: of_latency(|l| l.p50_ns),
+        p90_ns: of_latency(|l| l.p90_ns),
+        p99_ns: of_latency(|l| l.p99_ns),
+        p999_ns: of_latency(|l| l.p999_ns),
+        max_ns: of_latency(|l| l.max_ns),
+    });
+    let figures = Figures {
+        records: sum(|f| f.records),
+        records_per_s: mid(&|f| Some(f.records_per_s))?,
+        ns_per_record: mid(&|f| Some(f.ns_per_record))?,
+        lost: sum(|f| f.lost),
+        told_lost: here.iter().map(|figures| figures.told_lost).sum(),
+        bad: sum(|f| f.bad),
+        hop_before_ns: mid(&|f| f.hop_before_ns),
+        hop_after_ns: mid(&|f| f.hop_after_ns),
+        latency,
+        histogram: Vec::new(),
+        cold_ns: mid(&|f| f.cold_ns),
+        memory_bytes: mid(&|f| f.memory_bytes),
+        refused: here.iter().map(|figures| figures.refused).sum(),
+        ns_per_refusal: mid(&|f| f.ns_per_refusal),
+        ..first.clone()
+    };
+    Some(Median {
+        samples: here.len(),
+        left_out: all().filter(|sample| sample.figures.distance == "mixed").count(),
+        min,
+        max,
+        figure: workload.figure().to_owned(),
+        higher_is_better: workload.higher_is_better(),
+        of_floor: None,
+        of_line: None,
+        of_best: None,
+        best_rival: None,
+        figures,
+    })
+}
+
+/// Fills in the ratios among medians of one kind and distance.
+fn compare(medians: &mut [Median]) {
+    let best = |wanted: &dyn Fn(&str) -> bool| -> Option<(String, f64)> {
+        let figures = medians.iter().filter(|median| wanted(&median.figures.contestant));
+        let figures = figures.filter_map(|median| {
+            let sign = if median.higher_is_better { 1.0 } else { -1.0 };
+            Some((median, median.figures.figure()?, sign))
+        });
+        figures
+            .max_by(|(_, a, sign), (_, b, _)| (a * sign).total_cmp(&(b * sign)))
+            .map(|(median, figure, _)| (median.figures.contestant.clone(), figure))
+    };
+    // The best bare loop is the floor.
+    let floor = best(&|name| role(name) == Some(Role::Limit) && name != "line" && name != "memcpy");
+    let line = best(&|name| name == "line");
+    let rival = best(&|name| role(name) == Some(Role::Rival));
+    for median in medians {
+        let Some(figure) = median.figures.figure() else { continue };
+        let by = |base: &Option<(String, f64)>| {
+            base.as_ref().filter(|(_, base)| *base > 0.0).map(|(_, base)| figure / base)
+        };
+        median.of_floor = by(&floor);
+        median.of_line = by(&line);
+        median.of_best = by(&rival);
+        median.best_rival = rival.as_ref().map(|(name, _)| name.clone());
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::options::Workload;
+    use crate::part::Audience;
+    use crate::rows::Kind;
+
+    fn sample(contestant: &str, workload: Workload, distance: &str, figure: f64) -> Sample {
+        let kind =
+            Kind { workload, payload: 64, senders: 1, receivers: 1, audience: Audience::Keen };
+        let figures = Figures {
+            kind,
+            contestant: contestant.to_owned(),
+            pace: "adaptive".to_owned(),
+            records: 1,
+            records_per_s: figure,
+            ns_per_record: figure,
+            lost: 0,
+            told_lost: None,
+            bad: 0,
+            hop_before_ns: Some(60.0),
+            hop_after_ns: Some(60.0),
+            distance: distance.to_owned(),
+            latency: None,
+            histogram: Vec::new(),
+            cold_ns: None,
+            memory_bytes: None,
+            refused: None,
+            ns_per_refusal: None,
+        };
+        Sample { figures, round: 0, lossless: true }
+    }
+
+    #[test]
+    fn the_best_floor_counts_and_only_samples_of_one_distance_are_compared() {
+        let of = |workload| {
+            let mut samples = Vec::new();
+            for figure in [40.0, 60.0, 50.0] {
+                samples.push(sample("perfring", workload, "near", figure));
+            }
+            samples.push(sample("perfring", workload, "mixed", 1000.0));
+            samples.push(sample("perfring", workload, "far", 10.0));
+            samples.push(sample("floor", workload, "near", 25.0));
+            samples.push(sample("floor slots", workload, "near", 100.0));
+            medians(&samples)
+        };
+        let medians = of(Workload::Throughput);
+        let near = medians.first().unwrap();
+        assert_eq!((near.samples, near.left_out, near.min, near.max), (3, 1, 40.0, 60.0));
+        assert_eq!(near.of_floor, Some(0.5));
+        let far = medians.iter().find(|median| median.figures.distance == "far").unwrap();
+        assert_eq!(far.of_floor, None);
+        // Where less is better, the best is the least.
+        assert_eq!(of(Workload::Overwrite).first().unwrap().of_floor, Some(2.0));
+    }
+}

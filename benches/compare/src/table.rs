@@ -1,0 +1,284 @@
+//! The report on the terminal.
+
+use crate::CompareError;
+use crate::contest::Home;
+use crate::options::Workload;
+use crate::rows::{Absent, Median, Row};
+use comfy_table::{CellAlignment, Table, presets};
+use std::io::Write;
+
+/// Writes all of it.
+///
+/// # Errors
+/// If `out` fails.
+pub fn write(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
+    for row in rows {
+        if let Row::Machine(m) = row {
+            let cores = m.cores.map_or_else(
+                || "only one core: not pinned, and no measure of anything".to_owned(),
+                |[here, there]| format!("receivers on core {here}, senders on {there}"),
+            );
+            writeln!(out, "{}, Linux {}, {cores}, load {}", m.cpu, m.kernel, m.load)?;
+            writeln!(out, "commit {}, {}, {} {}", m.commit, m.rustc, m.target, m.rustflags)?;
+            let (size, count, time) = (m.data_size / 1024, m.repetitions, m.seconds_per_sample);
+            writeln!(out, "{size} KiB rings, {count} repetitions of {time} s, {}", m.started)?;
+        }
+    }
+    contestants(rows, out)?;
+    for workload in Workload::ALL {
+        let medians: Vec<&Median> = rows
+            .iter()
+            .filter_map(|row| match row {
+                Row::Median(median) if median.figures.kind.workload == workload => Some(&**median),
+                _ => None,
+            })
+            .collect();
+        if !medians.is_empty() {
+            writeln!(out, "\n{}\n{}", title(workload), table(workload, &medians))?;
+        }
+    }
+    absent(rows, out)
+}
+
+fn contestants(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
+    let lines = rows.iter().filter_map(|row| match row {
+        Row::Contestant(c) => Some(vec![
+            c.name.clone(),
+            c.version.clone(),
+            home(c.home).to_owned(),
+            c.waits.clone(),
+            c.settings.clone(),
+        ]),
+        _ => None,
+    });
+    let head = ["contestant", "version", "between", "its reader waits", "settings"];
+    Ok(writeln!(out, "\n{}", aligned(&head, lines, CellAlignment::Left))?)
+}
+
+/// Where its ends are.
+pub fn home(home: Home) -> &'static str {
+    match home {
+        Home::Processes => "processes",
+        Home::Threads => "threads",
+        Home::Kernel => "kernel and process",
+    }
+}
+
+fn absent(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
+    let absent: Vec<&Absent> = rows
+        .iter()
+        .filter_map(|row| match row {
+            Row::Absent(absent) => Some(absent),
+            _ => None,
+        })
+        .collect();
+    if !absent.is_empty() {
+        writeln!(out)?;
+    }
+    for (names, place, reason) in grouped(&absent) {
+        writeln!(out, "{place}: {names}: {reason}")?;
+    }
+    Ok(())
+}
+
+/// Absences that have a reason in common together: names, from what, and the reason.
+pub fn grouped(absent: &[&Absent]) -> Vec<(String, String, String)> {
+    // The places of each name first: not everybody is absent from all that somebody is.
+    let mut each: Vec<(&Absent, Vec<&str>)> = Vec::new();
+    for one in absent {
+        let place = one.workload.map_or("everything", Workload::name);
+        let same = |(other, _): &&mut (&Absent, Vec<&str>)| {
+            (&other.name, &other.reason, other.failed) == (&one.name, &one.reason, one.failed)
+        };
+        match each.iter_mut().find(same) {
+            Some((_, places)) => places.push(place),
+            None => each.push((one, vec![place])),
+        }
+    }
+    let mut groups: Vec<(Vec<&str>, &Absent, Vec<&str>)> = Vec::new();
+    for (one, places) in each {
+        let same = |(_, other, of): &&mut (Vec<&str>, &Absent, Vec<&str>)| {
+            other.reason == one.reason && other.failed == one.failed && *of == places
+        };
+        match groups.iter_mut().find(same) {
+            Some((names, ..)) => names.push(&one.name),
+            None => groups.push((vec![&one.name], one, places)),
+        }
+    }
+    let group = |(names, one, places): (Vec<&str>, &Absent, Vec<&str>)| {
+        let what = if one.failed { "failed at" } else { "absent from" };
+        (names.join(", "), format!("{what} {}", places.join(", ")), one.reason.clone())
+    };
+    groups.into_iter().map(group).collect()
+}
+
+/// What a workload is, in words.
+pub fn title(workload: Workload) -> &'static str {
+    match workload {
+        Workload::Throughput => "Lossless, one sender, one receiver: verified records",
+        Workload::Latency => "Half a round trip, looking all the time, 64 bytes",
+        Workload::Wakeup => "Half a round trip, sleeping in the kernel, 64 bytes",
+        Workload::Producers => {
+            "Lossless, many senders on one core, the receiver on the other, 64 bytes: verified records"
+        }
+        Workload::Overwrite => {
+            "What a record of 64 bytes costs a sender that overwrites the oldest"
+        }
+        Workload::Fanout => {
+            "Each record to every receiver, all receivers on one core, 64 bytes: verified records of \
+             all together"
+        }
+        Workload::Full => "What an offer of 64 bytes costs that is refused, as it is full",
+        Workload::Cold => {
+            "From nothing to the first record read, both processes running: making it and opening \
+             both ends"
+        }
+        Workload::Memory => {
+            "Memory of a channel that has moved twice its size: growth of the proportional set of \
+             all processes, and what the kernel is known to hold"
+        }
+    }
+}
+
+fn table(workload: Workload, medians: &[&Median]) -> String {
+    let head = [
+        match workload {
+            Workload::Throughput => "payload",
+            Workload::Producers => "senders",
+            Workload::Overwrite => "reader",
+            Workload::Fanout => "receivers",
+            _ => "",
+        },
+        "contestant",
+        "distance",
+        "hop ns",
+        "samples",
+        "left out",
+        unit(workload),
+        "range",
+        match workload {
+            Workload::Latency | Workload::Wakeup => "p90 / p99 / p99.9 / max ns",
+            _ => "ns/record",
+        },
+        "of floor",
+        match workload {
+            Workload::Latency => "of line",
+            _ => "",
+        },
+        "of best rival",
+        "lost",
+        "bad",
+    ];
+    let lines = medians.iter().map(|median| cells(workload, median));
+    aligned(&head, lines, CellAlignment::Right)
+}
+
+/// What the figure of a workload is in.
+pub fn unit(workload: Workload) -> &'static str {
+    match workload {
+        Workload::Throughput | Workload::Producers | Workload::Fanout => "M records/s",
+        Workload::Latency | Workload::Wakeup => "p50 ns",
+        Workload::Overwrite => "ns/record",
+        Workload::Full => "ns/refusal",
+        Workload::Cold => "us",
+        Workload::Memory => "KiB",
+    }
+}
+
+/// How much of the figure makes one of its unit.
+pub fn scale(workload: Workload) -> f64 {
+    match workload {
+        Workload::Throughput | Workload::Producers | Workload::Fanout => 1e6,
+        Workload::Cold => 1e3,
+        Workload::Memory => 1024.0,
+        _ => 1.0,
+    }
+}
+
+/// Three digits or more.
+pub fn number(value: f64) -> String {
+    match value.abs() {
+        small if small < 10.0 => format!("{value:.2}"),
+        middle if middle < 100.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+fn cells(workload: Workload, median: &Median) -> Vec<String> {
+    let (f, scale) = (&median.figures, scale(workload));
+    let dash = || "-".to_owned();
+    let times = |ratio: Option<f64>| ratio.map_or_else(dash, |r| format!("{r:.2}"));
+    let detail = match f.latency {
+        Some(l) => [l.p90_ns, l.p99_ns, l.p999_ns, l.max_ns].map(number).join(" / "),
+        None if matches!(workload, Workload::Full | Workload::Cold | Workload::Memory) => dash(),
+        None => number(f.ns_per_record),
+    };
+    vec![
+        match workload {
+            Workload::Throughput => f.kind.payload.to_string(),
+            Workload::Producers => f.kind.senders.to_string(),
+            Workload::Overwrite => f.kind.audience.name().to_owned(),
+            Workload::Fanout => f.kind.receivers.to_string(),
+            _ => String::new(),
+        },
+        f.contestant.clone(),
+        f.distance.clone(),
+        f.hop_before_ns.map_or_else(dash, |ns| format!("{ns:.0}")),
+        median.samples.to_string(),
+        median.left_out.to_string(),
+        f.figure().map_or_else(dash, |figure| number(figure / scale)),
+        format!("{}..{}", number(median.min / scale), number(median.max / scale)),
+        detail,
+        times(median.of_floor),
+        if workload == Workload::Latency { times(median.of_line) } else { String::new() },
+        times(median.of_best),
+        f.lost.to_string(),
+        f.bad.to_string(),
+    ]
+}
+
+fn aligned(
+    head: &[&str],
+    lines: impl Iterator<Item = Vec<String>>,
+    alignment: CellAlignment,
+) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(head.iter().copied());
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(alignment);
+    }
+    table.add_rows(lines);
+    table.trim_fmt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_absent_from_more_than_was_said() {
+        let absent = |name: &str, workload, reason: &str| Absent {
+            name: name.to_owned(),
+            workload,
+            reason: reason.to_owned(),
+            failed: false,
+        };
+        let all = [
+            absent("a", Some(Workload::Full), "r"),
+            absent("b", Some(Workload::Full), "r"),
+            absent("a", Some(Workload::Cold), "r"),
+            absent("b", Some(Workload::Cold), "r"),
+            absent("c", Some(Workload::Full), "r"),
+            absent("d", None, "s"),
+        ];
+        let all: Vec<&Absent> = all.iter().collect();
+        let text = |(names, place, reason)| format!("{place}: {names}: {reason}");
+        let lines: Vec<String> = grouped(&all).into_iter().map(text).collect();
+        let want = [
+            "absent from full, cold: a, b: r",
+            "absent from full: c: r",
+            "absent from everything: d: s",
+        ];
+        assert_eq!(lines, want);
+    }
+}

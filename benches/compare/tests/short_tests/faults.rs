@@ -1,0 +1,83 @@
+//! What goes wrong is found.
+
+use crate::Fallible;
+use perfring_compare::options::{Options, Workload};
+use perfring_compare::rows::Row;
+use perfring_compare::run::{faults, run};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// The rows of a run with this contestant.
+fn with(name: &str, workload: Workload, patience: Duration) -> Result<Vec<Row>, String> {
+    let options = Options {
+        workloads: vec![workload],
+        contestants: vec![name.to_owned(), "perfring".to_owned()],
+        payloads: vec![64],
+        patience,
+        ..Options::short()
+    };
+    run(&options, &mut |_| Ok(()), &mut io::sink()).map_err(|error| error.to_string())
+}
+
+/// Whether this contestant has samples.
+fn sampled(rows: &[Row], name: &str) -> bool {
+    rows.iter().any(|row| match row {
+        Row::Sample(sample) => sample.figures.contestant == name,
+        _ => false,
+    })
+}
+
+/// Each fault is said in the words that it should be, and everybody else is measured.
+pub(crate) fn found() -> Fallible {
+    let cases = [
+        ("nothing", Workload::Throughput, ""),
+        ("dies", Workload::Throughput, "ended early: signal: 6"),
+        ("dies", Workload::Throughput, "the sender's last words"),
+        ("damages", Workload::Throughput, "1 records damaged"),
+        ("loses", Workload::Throughput, "1 records lost where none may be"),
+        ("lies", Workload::Throughput, "told of 0 losses, and 1 were seen"),
+    ];
+    for (fault, workload, words) in cases {
+        let name = format!("faulty: {fault}");
+        let rows = with(&name, workload, Duration::from_secs(60))?;
+        let found = faults(&rows);
+        let mut all = found.iter();
+        if words.is_empty() {
+            if !found.is_empty() || !sampled(&rows, &name) {
+                return Err(format!("{name}: {found:?}").into());
+            }
+        } else if !all.any(|found| found.starts_with(&name) && found.contains(words)) {
+            return Err(format!("{name}: no {words:?} in {found:?}").into());
+        }
+        if let Some(other) = found.iter().find(|found| !found.starts_with(&name)) {
+            return Err(format!("{name}: but {other}").into());
+        }
+        if !sampled(&rows, "perfring") {
+            return Err(format!("{name}: the run did not go on").into());
+        }
+    }
+    Ok(())
+}
+
+/// A contestant that hangs is ended when patience is, and not before.
+pub(crate) fn hung() -> Fallible {
+    let patience = Duration::from_secs(2);
+    let start = Instant::now();
+    let options = Options {
+        workloads: vec![Workload::Latency],
+        contestants: vec!["faulty: hangs".to_owned(), "perfring".to_owned()],
+        seconds_per_sample: 0.1,
+        patience,
+        ..Options::short()
+    };
+    let rows = run(&options, &mut |_| Ok(()), &mut io::sink())?;
+    let took = start.elapsed();
+    let found = faults(&rows);
+    if found.len() != 1 || !found.iter().all(|found| found.contains("hangs")) {
+        return Err(format!("{found:?}").into());
+    }
+    if !sampled(&rows, "perfring") || took < patience {
+        return Err(format!("ended after {took:?}").into());
+    }
+    Ok(())
+}
