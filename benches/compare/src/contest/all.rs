@@ -82,6 +82,7 @@ pub static ALL: &[Entry] = contestants! {
     "floor batch back" Limit limits::Slots<64, true>;
     "perfring" Ours perfring::Exclusive;
     "perfring batch" Ours perfring::Batched;
+    "perfring pods" Ours perfring::Pods;
     "perfring half" Ours perfring::Half;
     "perfring shared" Ours perfring::Shared;
     "perfring shared batch" Ours perfring::SharedBatched;

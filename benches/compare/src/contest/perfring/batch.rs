@@ -1,10 +1,10 @@
 //! Batches: many records, published at once.
 
-use super::exclusive::{refusal, write};
-use super::{BATCH, BATCHED_MAX, PATIENCE, Reader, about, can, create, error};
+use super::exclusive::{publish, refusal};
+use super::{BATCH, BATCHED_MAX, Reader, about, can, create, error};
 use crate::CompareError;
 use crate::contest::{About, Can, Contestant, Sender, Setup};
-use perfring_producer::{Policy, Producer, Producers, RecordType, SharedProducer, record_size};
+use perfring_producer::{Producer, Producers, RecordType, SharedProducer, record_size};
 use std::ops::Range;
 use std::path::Path;
 
@@ -47,38 +47,12 @@ impl Sender for Batches {
     fn send<const N: usize>(
         &mut self,
         numbers: Range<u64>,
-        mut fill: impl FnMut(&mut [u8; N], u64),
+        fill: impl FnMut(&mut [u8; N], u64),
     ) -> Result<(), CompareError> {
         if N > BATCHED_MAX {
             return self.0.send(numbers, fill);
         }
-        let drops = self.0.layout().policy == Policy::Drop;
-        let mut number = numbers.start;
-        while number < numbers.end {
-            let end = numbers.end.min(number + BATCH);
-            let mut batch = self.0.batch();
-            if drops {
-                while number < end {
-                    let mut bytes = [0; N];
-                    fill(&mut bytes, number);
-                    if !batch.offer(RecordType::BYTES, &bytes).map_err(refusal)? {
-                        break;
-                    }
-                    number += 1;
-                }
-                batch.publish();
-                if number < end {
-                    self.0.wait_for_room(N, PATIENCE).map_err(refusal)?;
-                }
-            } else {
-                for number in number..end {
-                    write(batch.reserve(RecordType::BYTES, N).map_err(refusal)?, number, &mut fill);
-                }
-                batch.publish();
-                number = end;
-            }
-        }
-        Ok(())
+        publish(&mut self.0, BATCH as u32, numbers, fill)
     }
 
     fn offer<const N: usize>(

@@ -3,13 +3,11 @@
 use super::{PATIENCE, Reader, about, can, create, error, options};
 use crate::CompareError;
 use crate::contest::{About, Can, Contestant, Sender, Setup};
-use perfring_producer::{
-    Evict, Policy, Producer, Producers, RecordType, Reservation, ReserveError,
-};
+use perfring_producer::{Each, Evict, Producer, Producers, RecordType, Reservation, ReserveError};
 use std::ops::Range;
 use std::path::Path;
 
-/// Reserve, write in place, commit.
+/// Each record is written in place and published at once.
 pub struct Exclusive;
 
 impl Contestant for Exclusive {
@@ -22,7 +20,7 @@ impl Contestant for Exclusive {
     }
 
     fn about(setup: &Setup) -> About {
-        about("perfring", setup, "one producer, each record reserved, written in place, committed")
+        about("perfring", setup, "one producer, each record written in place and published at once")
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<(), CompareError> {
@@ -73,21 +71,9 @@ impl Sender for Producer {
     fn send<const N: usize>(
         &mut self,
         numbers: Range<u64>,
-        mut fill: impl FnMut(&mut [u8; N], u64),
+        fill: impl FnMut(&mut [u8; N], u64),
     ) -> Result<(), CompareError> {
-        // Two loops, as two programs would have: what a call returns is known where it is made.
-        if self.layout().policy == Policy::Drop {
-            for number in numbers {
-                let record = self.reserve_timeout(RecordType::BYTES, N, PATIENCE);
-                write(record.map_err(refusal)?, number, &mut fill);
-            }
-        } else {
-            for number in numbers {
-                let record = self.reserve(RecordType::BYTES, N);
-                write(record.map_err(refusal)?, number, &mut fill);
-            }
-        }
-        Ok(())
+        publish(self, 1, numbers, fill)
     }
 
     #[inline(always)]
@@ -105,6 +91,24 @@ impl Sender for Producer {
             Err(other) => Err(refusal(other)),
         }
     }
+}
+
+/// A loop of the producer's own, `batch` records at a time; waits for room in a lossless ring.
+#[inline(always)]
+pub(super) fn publish<const N: usize>(
+    producer: &mut Producer,
+    batch: u32,
+    numbers: Range<u64>,
+    mut fill: impl FnMut(&mut [u8; N], u64),
+) -> Result<(), CompareError> {
+    let wanted = numbers.end - numbers.start;
+    let each = Each { batch, timeout: PATIENCE, ..Each::new(RecordType::BYTES, N) };
+    let published = producer.publish_each(each, numbers, |number, bytes| {
+        if let Some(slot) = bytes.first_chunk_mut() {
+            fill(slot, number);
+        }
+    });
+    if published == wanted { Ok(()) } else { Err(refusal(ReserveError::Full)) }
 }
 
 #[inline(always)]

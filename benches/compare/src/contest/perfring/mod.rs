@@ -2,12 +2,14 @@
 
 mod batch;
 mod exclusive;
+mod pods;
 mod reader;
 mod rings;
 mod shared;
 
 pub use batch::{Batched, SharedBatched};
 pub use exclusive::{Exclusive, Half};
+pub use pods::Pods;
 pub use reader::Reader;
 pub use rings::{InTurn, Rings};
 pub use shared::Shared;

@@ -67,7 +67,20 @@ impl Receiver for Reader {
         mut visit: impl FnMut(&[u8; N]),
     ) -> Result<u64, CompareError> {
         match &mut self.end {
-            End::Consumer(consumer) => drain!(consumer, &mut self.told, visit),
+            End::Consumer(consumer) => {
+                let (mut count, told) = (0, &mut self.told);
+                let drained = consumer.drain(|item| match item {
+                    Item::Record(record) => {
+                        if let Ok(bytes) = record.bytes.try_into() {
+                            visit(bytes);
+                            count += 1;
+                        }
+                    }
+                    Item::Lost(lost) => *told += lost.records,
+                });
+                drained.map_err(error)?;
+                Ok(count)
+            }
             End::Observer(observer) => drain!(observer, &mut self.told, visit),
         }
     }

@@ -1,0 +1,148 @@
+//! Records of many values: what small values of one type are best published as. A program would have
+//! a struct with an array of them, and derive its `Record`; here it is the bytes of one.
+
+use super::exclusive::refusal;
+use super::{PATIENCE, about, can, create, error};
+use crate::CompareError;
+use crate::contest::{About, Can, Contestant, Receiver, Sender, Setup};
+use perfring_consumer::{Consumer, Item};
+use perfring_producer::{Each, Producer, Producers, RecordType, ReserveError};
+use std::ops::Range;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a reader spins before its caller looks elsewhere.
+const SPIN: Duration = Duration::from_micros(50);
+
+/// Values of a record: 64, or as many as 4 KiB take.
+const fn values<const N: usize>() -> usize {
+    match 4096 / N {
+        0 => 1,
+        n if n > 64 => 64,
+        n => n,
+    }
+}
+
+/// One producer, many values a record.
+pub struct Pods;
+
+impl Contestant for Pods {
+    type Sender = Values;
+    type Receiver = ValueReader;
+    type Held = ();
+
+    fn can() -> Can {
+        let same = "values in an array are for streams; the record that holds them is `perfring`'s";
+        Can {
+            overwrite: Err(same),
+            receivers: Err(same),
+            sleeping: Err(same),
+            refuses: Err(same),
+            ..can()
+        }
+    }
+
+    fn about(setup: &Setup) -> About {
+        about(
+            "perfring pods",
+            setup,
+            "one producer, records that are arrays of 64 payloads, of 4 KiB at most",
+        )
+    }
+
+    fn create(path: &Path, setup: &Setup) -> Result<(), CompareError> {
+        create(path, setup, Producers::One)
+    }
+
+    fn sender(path: &Path, _setup: &Setup, _index: usize) -> Result<Values, CompareError> {
+        Producer::attach(path).map(Values).map_err(error)
+    }
+
+    fn receiver(path: &Path, setup: &Setup, _index: usize) -> Result<ValueReader, CompareError> {
+        let mut consumer = Consumer::attach(path).map_err(error)?;
+        consumer.set_pace(setup.pace.into());
+        Ok(ValueReader(consumer))
+    }
+}
+
+/// The writing end.
+pub struct Values(Producer);
+
+impl Sender for Values {
+    #[inline(always)]
+    fn send<const N: usize>(
+        &mut self,
+        numbers: Range<u64>,
+        mut fill: impl FnMut(&mut [u8; N], u64),
+    ) -> Result<(), CompareError> {
+        let many = values::<N>() as u64;
+        let whole = numbers.start + (numbers.end - numbers.start) / many * many;
+        let mut publish = |first: u64, end: u64, many: u64| {
+            if first == end {
+                return true;
+            }
+            let len = many as usize * N;
+            let each = Each { timeout: PATIENCE, ..Each::new(RecordType::BYTES, len) };
+            let records = (first..end).step_by(many as usize);
+            let wanted = (end - first) / many;
+            wanted
+                == self.0.publish_each(each, records, |first, bytes| {
+                    for (number, value) in (first..).zip(bytes.as_chunks_mut::<N>().0) {
+                        fill(value, number);
+                    }
+                })
+        };
+        let sent = publish(numbers.start, whole, many)
+            && publish(whole, numbers.end, (numbers.end - whole).max(1));
+        if sent { Ok(()) } else { Err(refusal(ReserveError::Full)) }
+    }
+
+    fn offer<const N: usize>(
+        &mut self,
+        _number: u64,
+        _fill: impl FnMut(&mut [u8; N], u64),
+    ) -> Result<bool, CompareError> {
+        Err(CompareError::Cannot("offer one value"))
+    }
+}
+
+/// The reading end.
+pub struct ValueReader(Consumer);
+
+impl Receiver for ValueReader {
+    #[inline(always)]
+    fn drain<const N: usize>(
+        &mut self,
+        mut visit: impl FnMut(&[u8; N]),
+    ) -> Result<u64, CompareError> {
+        let mut count = 0;
+        let drained = self.0.drain(|item| {
+            if let Item::Record(record) = item {
+                let (values, _) = record.bytes.as_chunks::<N>();
+                for value in values {
+                    visit(value);
+                }
+                count += values.len() as u64;
+            }
+        });
+        drained.map_err(error)?;
+        Ok(count)
+    }
+
+    /// For who sends one value at a time.
+    fn next<const N: usize>(
+        &mut self,
+        mut visit: impl FnMut(&[u8; N]),
+    ) -> Result<bool, CompareError> {
+        let Some(Item::Record(record)) = self.0.read().map_err(error)? else { return Ok(false) };
+        let Ok(bytes) = record.bytes.try_into() else {
+            return Err(CompareError::Cannot("show the values of a record one by one"));
+        };
+        visit(bytes);
+        Ok(true)
+    }
+
+    fn wait(&mut self) {
+        self.0.spin(SPIN);
+    }
+}
