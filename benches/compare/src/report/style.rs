@@ -71,9 +71,9 @@ mod tests {
 
     #[test]
     fn an_axis_has_round_ticks_within_its_ends() {
-        let axis = Axis::over([3.0, 400.0].into_iter(), 0.0, 100.0);
+        let axis = Axis::over([3.0, 300.0].into_iter(), 0.0, 100.0);
         assert_eq!(axis.ticks(), [5.0, 10.0, 20.0, 50.0, 100.0, 200.0]);
-        assert!(axis.at(3.0) > 0.0 && axis.at(400.0) < 100.0);
+        assert!(axis.at(3.0) > 0.0 && axis.at(300.0) < 100.0);
         assert!(axis.at(10.0) < axis.at(20.0));
         assert_eq!(label(0.05), "0.05");
         assert_eq!(label(20_000.0), "20k");
