@@ -5,6 +5,7 @@ use perfring_bench::payload::{Check, fill, verify};
 use perfring_bench::{BenchError, Pace, payload::sized};
 use perfring_compare::contest::{self, Contestant, Receiver, Sender, Setup};
 use std::env::{current_exe, var};
+use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -79,8 +80,8 @@ fn send_all<C: Contestant, const N: usize>(path: &Path, setup: &Setup, count: u6
         sender.send::<N>(start..(start + 64).min(count), fill).expect("sent");
     }
     // What it holds must live until the reader is done; the reader's end tells.
-    let done = path.with_extension("done");
-    while !done.exists() && path.parent().is_some_and(Path::exists) {
+    let (done, parent) = (path.with_extension("done"), parent_id());
+    while !done.exists() && parent_id() == parent {
         thread::yield_now();
     }
 }
