@@ -1,5 +1,6 @@
 //! The kernel's perf buffer: what BPF programs had before the BPF ring buffer. A ring for each
-//! processor, into which the kernel copies what the program has put together.
+//! processor, into which the kernel copies what the program has put together. Senders have to stay
+//! on their processors, or their order is lost.
 
 use super::perf_ring::{Held, Mode, PerfSender, Ring, check, create, processors, rings};
 use super::program::block;

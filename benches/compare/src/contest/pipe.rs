@@ -155,7 +155,7 @@ impl Sender for PipeSender {
         // begun if there is room however those before it lie in their pages.
         if N > libc::PIPE_BUF {
             let unread = ioctl_fionread(&self.pipe).map_err(std::io::Error::from)? as usize;
-            if (unread.div_ceil(N) + 1) * (N.div_ceil(PAGE) + 1) > self.pages {
+            if (unread.div_ceil(N) + 1) * N.div_ceil(PAGE) > self.pages {
                 return Ok(false);
             }
         }

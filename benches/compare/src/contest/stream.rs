@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 /// Bytes of one `write` or `read`, at most: what is copied into the kernel is still in the nearer
-/// caches then. Twice and four times as much was slower, a quarter of it as well.
+/// caches then.
 pub const CHUNK: usize = 64 << 10;
 
 /// Looks of a sender that waits for room. Each is a system call, so it gives its core up more often
