@@ -162,10 +162,7 @@ impl SharedProducer {
         payload: &[u8],
         timeout: Duration,
     ) -> Result<(), ReserveError> {
-        let mut record = self.inner.reserve_timeout(kind, payload.len(), timeout)?;
-        record.copy_from_slice(payload);
-        record.commit();
-        Ok(())
+        self.inner.publish_timeout(kind, payload, timeout)
     }
 
     /// A batch: one reservation of `bytes` that holds many records, published at once. Ask for the

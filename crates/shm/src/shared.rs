@@ -7,6 +7,7 @@ use crate::lock::ByteLock;
 use crate::map::{DataAccess, Mirror};
 use crate::peers::Kernel;
 use crate::types::{Known, put_entry};
+use crate::writer::{SPIN_PAUSES, SPINS};
 use crate::{AttachError, Home, MachineClock, ReserveError, futex};
 use perfring_abi::{HEADER_LEN, Layout, Producers, RecordType};
 use perfring_ring::{
@@ -179,20 +180,7 @@ impl MappedShared {
         wake: Wake,
     ) -> Result<(), ReserveError> {
         if payload.len() <= UNDER_LOCK_MAX {
-            let (at, now) = (self.map.shared(), self.now());
-            let published = self.writer.borrow_mut().publish_at(
-                at,
-                &self.peers,
-                kind,
-                payload.len(),
-                now,
-                wake,
-                |reserved| {
-                    // SAFETY: as in `publish`.
-                    unsafe { self.map.fill_open(reserved, payload) };
-                },
-            );
-            return match published {
+            return match self.try_publish(kind, payload, wake) {
                 Ok(wake) => {
                     self.owed(wake);
                     Ok(())
@@ -205,6 +193,47 @@ impl MappedShared {
         unsafe { self.map.fill_open(&record.reserved, payload) };
         record.commit_with(wake);
         Ok(())
+    }
+
+    /// A small record, under the lock. Returns whether a wake is owed; a refusal is not counted.
+    fn try_publish(&self, kind: RecordType, payload: &[u8], wake: Wake) -> Result<bool, Refusal> {
+        if self.children.forked() {
+            return Err(Refusal::Full); // told apart in `refused`
+        }
+        let (at, now) = (self.map.shared(), self.now());
+        let mut writer = self.writer.borrow_mut();
+        writer.publish_at(at, &self.peers, kind, payload.len(), now, wake, |reserved| {
+            // SAFETY: as in `publish`.
+            unsafe { self.map.fill_open(reserved, payload) };
+        })
+    }
+
+    /// Publishes one record, waiting as [`MappedShared::reserve_timeout`] does.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; only the refusal at the end is counted.
+    pub fn publish_timeout(
+        &self,
+        kind: RecordType,
+        payload: &[u8],
+        timeout: Duration,
+    ) -> Result<(), ReserveError> {
+        let len = payload.len();
+        if len > UNDER_LOCK_MAX {
+            let record = self.reserve_timeout(kind, len, timeout)?;
+            // SAFETY: reserved for this producer just now, of this length, and not ended.
+            unsafe { self.map.fill_open(&record.reserved, payload) };
+            record.commit();
+            return Ok(());
+        }
+        let published = self.wait_for(timeout, len, || self.try_publish(kind, payload, Wake::Auto));
+        match published {
+            Ok(wake) => {
+                self.owed(wake);
+                Ok(())
+            }
+            Err(refusal) => Err(self.refused(refusal, len)),
+        }
     }
 
     /// Space for one record, in place.
@@ -278,24 +307,44 @@ impl MappedShared {
         }
     }
 
+    /// Attempts once, without a look at the clock, and then for so long.
+    #[inline]
     fn wait_for<T>(
         &self,
         timeout: Duration,
         len: usize,
         mut attempt: impl FnMut() -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
+        match attempt() {
+            Ok(got) => Ok(got),
+            Err(refusal) => self.wait_on(refusal, timeout, len, attempt),
+        }
+    }
+
+    /// A full ring: spins for the time that a keen consumer takes, then sleeps.
+    #[cold]
+    fn wait_on<T>(
+        &self,
+        mut refusal: Refusal,
+        timeout: Duration,
+        len: usize,
+        mut attempt: impl FnMut() -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
         let since = Instant::now();
-        let mut nap = NAP;
+        let (mut nap, mut spun) = (NAP, 0);
         loop {
-            let refusal = match attempt() {
-                Ok(got) => return Ok(got),
-                Err(refusal) => refusal,
-            };
             let left = timeout.saturating_sub(since.elapsed());
             if left.is_zero() || self.children.forked() {
                 return Err(refusal);
             }
             match refusal {
+                Refusal::Full if spun < SPINS => {
+                    spun += 1;
+                    // Each attempt takes the lock's line: not too often.
+                    for _ in 0..SPIN_PAUSES {
+                        std::hint::spin_loop();
+                    }
+                }
                 Refusal::Full => self.wait_for_space(len, left),
                 Refusal::Contended { .. } | Refusal::Pending { .. } => {
                     std::thread::sleep(nap.min(left));
@@ -303,6 +352,10 @@ impl MappedShared {
                 }
                 Refusal::TooLarge { .. } | Refusal::Corrupt { .. } => return Err(refusal),
             }
+            refusal = match attempt() {
+                Ok(got) => return Ok(got),
+                Err(refusal) => refusal,
+            };
         }
     }
 

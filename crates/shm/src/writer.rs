@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 /// Looks at a full ring before a waiting producer sleeps, and `PAUSE` instructions between them:
 /// some 50 µs in all.
-const SPINS: u32 = 64;
-const SPIN_PAUSES: u32 = 32;
+pub(crate) const SPINS: u32 = 64;
+pub(crate) const SPIN_PAUSES: u32 = 32;
 
 /// The one producer of a ring, for as long as it lives.
 #[derive(Debug)]
