@@ -26,7 +26,8 @@
  *  B       A       a reader loads data_head (acquire; on read-only pages relaxed, then an acquire
  *                  fence): it sees every record before that head
  *  C       D       the consumer of a drop ring stores data_tail (release): what it has read is not
- *                  overwritten before it has read it
+ *                  overwritten before it has read it, and what it hands back is not stored over
+ *                  what is new
  *  D       C       the producer loads data_tail (acquire)
  *  E       F       a producer stores data_tail (overwrite; a drop ring's has loaded it, D) and its
  *                  book, then a release fence, then writes over the oldest records

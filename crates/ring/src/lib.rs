@@ -19,7 +19,7 @@
 //! |---|---|---|---|
 //! | A | a producer stores `data_head` (release), [`Writer::publish`] | B | a reader that sees the head sees every record before it |
 //! | B | a reader loads `data_head` (acquire; on read-only pages relaxed, then an acquire fence) | A | |
-//! | C | the consumer of a drop ring stores `data_tail` (release), [`Reader::release`] | D | what the consumer has read is not overwritten before it has read it |
+//! | C | the consumer of a drop ring stores `data_tail` (release), [`Reader::release`] | D | what the consumer has read is not overwritten before it has read it, and what it hands back is not stored over what is new |
 //! | D | the producer loads `data_tail` (acquire) | C | |
 //! | E | a producer stores `data_tail` (overwrite; a drop ring's has loaded it, D) and its book, then a release fence, then writes over the oldest records | F | a reader that copied any new byte sees the tail past its record |
 //! | F | a reader has copied a record; an acquire fence, then it loads `data_tail`, or the book, again | E | |
