@@ -23,16 +23,20 @@ fn kinds() -> Vec<Options> {
 
 /// The one producer or one of many.
 enum Any {
-    One(Producer),
-    Many(SharedProducer),
+    One(Box<Producer>),
+    Many(Box<SharedProducer>),
 }
 
 impl Any {
     fn create(ring: &Path, options: &Options) -> Self {
         perfring_producer::create(ring, options).unwrap();
         match options.producers {
-            perfring_producer::Producers::One => Any::One(Producer::attach(ring).unwrap()),
-            perfring_producer::Producers::Many => Any::Many(SharedProducer::attach(ring).unwrap()),
+            perfring_producer::Producers::One => {
+                Any::One(Box::new(Producer::attach(ring).unwrap()))
+            }
+            perfring_producer::Producers::Many => {
+                Any::Many(Box::new(SharedProducer::attach(ring).unwrap()))
+            }
         }
     }
 
