@@ -135,3 +135,51 @@ fn a_consumer_changes_no_byte_that_anybody_reads() {
         assert!(before[4096..8192] == after[4096..8192], "the data area");
     }
 }
+
+#[test]
+fn what_no_producer_writes_is_damage_and_not_a_record_for_ever() {
+    for word in [0u64, u64::MAX, 1 << 48, 8 << 48] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ring");
+        let mut producer = Producer::create(&path, &Options::default()).unwrap();
+        publish(&mut producer, &[Some(24)]);
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        let offset = u64::from(producer.layout().page_size);
+        std::os::unix::fs::FileExt::write_all_at(&file, &word.to_ne_bytes(), offset).unwrap();
+        let mut consumer = Consumer::attach(&path).unwrap();
+        let mut visits = 0;
+        let drained = consumer.drain(|_| {
+            visits += 1;
+            assert!(visits < 10, "it never ends");
+        });
+        // A header of its own alone is an empty record, and then comes what is left of the old one.
+        assert!(drained.is_err(), "{word:x}: {drained:?}");
+    }
+}
+
+/// Whoever publishes while it is shown something does not keep it for ever: it looks once, whether
+/// something was known of before or not, and whether lots end in holes or not.
+#[test]
+fn it_looks_once() {
+    for (first, read, holes) in [(10, 0, false), (10, 1, false), (100, 1, false), (10, 1, true)] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ring");
+        let options = Options { size: 1 << 24, ..Options::default() };
+        let mut producer = Producer::create(&path, &options).unwrap();
+        publish(&mut producer, &vec![Some(8); first]);
+        let mut consumer = Consumer::attach(&path).unwrap();
+        for _ in 0..read {
+            consumer.read().unwrap().unwrap();
+        }
+        let mut visits = 0;
+        let count = consumer.drain(|_| {
+            visits += 1;
+            assert!(visits < 10 * first, "it never ends");
+            publish(&mut producer, &[Some(8)]);
+            if holes {
+                publish(&mut producer, &[None]);
+            }
+        });
+        assert!(count.unwrap() as usize <= 2 * first + 1, "{first} {read} {holes}: {visits}");
+    }
+}

@@ -334,7 +334,8 @@ impl Producer {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// If `fill` or the iterator panics, what was published stands, and what a batch held back is gone.
+    /// If `fill` or the iterator panics, what was published stands, and what a batch held back is gone, or
+    /// is published by the next call.
     /// A ring with time gains nothing.
     #[inline(always)]
     pub fn publish_each<I: IntoIterator>(

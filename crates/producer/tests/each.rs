@@ -237,3 +237,84 @@ fn who_waits_for_space_loses_nothing_and_who_does_not_is_told() {
     let Some(Item::Lost(lost)) = consumer.read().unwrap() else { panic!("not told") };
     assert_eq!((lost.records, lost.cause), (45, Cause::Full));
 }
+
+#[test]
+fn a_length_that_no_ring_holds_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut producer = Producer::create(dir.path().join("ring"), &Options::default()).unwrap();
+    producer.publish(KIND, b"one").unwrap();
+    assert_eq!(producer.publish_each(Each::new(KIND, usize::MAX), 0..2u64, fill), 0);
+    assert_eq!(producer.book().refused.too_large.records, 2);
+}
+
+/// A panic anywhere in a lot that is held back, also after the producer had to be asked for room:
+/// nobody finds the ring damaged, also not who takes it over right then.
+#[test]
+fn after_a_panic_in_a_full_ring_nothing_is_damaged() {
+    for policy in [Policy::Drop, Policy::Overwrite] {
+        for at in (0..3000u64).step_by(61) {
+            let dir = tempfile::tempdir().unwrap();
+            let (path, copy) = (dir.path().join("ring"), dir.path().join("copy"));
+            let options = Options { policy, size: 1 << 16, ..Options::default() };
+            let mut producer = Producer::create(&path, &options).unwrap();
+            let mut consumer = (policy == Policy::Drop).then(|| Consumer::attach(&path).unwrap());
+            for number in 0..3000u64 {
+                producer.publish(KIND, &number.to_ne_bytes()).unwrap();
+                if let Some(consumer) = &mut consumer {
+                    consumer.drain(|_| {}).unwrap();
+                    consumer.release();
+                }
+            }
+            let each = Each { batch: 1_000_000, ..Each::new(KIND, 8) };
+            let failed = catch_unwind(AssertUnwindSafe(|| {
+                producer.publish_each(each, 0..5000u64, |number, bytes| {
+                    assert!(number < at, "this panic is part of the test");
+                    bytes.copy_from_slice(&(3000 + number).to_ne_bytes());
+                })
+            }));
+            assert!(failed.is_err());
+            let batch = producer.batch();
+            std::fs::copy(&path, &copy).unwrap();
+            batch.publish();
+            drop(Producer::attach(&copy).unwrap());
+            producer.publish(KIND, &u64::MAX.to_ne_bytes()).unwrap();
+            let mut observer = Observer::open(&path, Start::Oldest).unwrap();
+            let mut numbers = Vec::new();
+            while let Some(item) = observer.read().unwrap() {
+                let Item::Record(record) = item else { panic!("{item:?}") };
+                numbers.push(u64::from_ne_bytes(record.bytes.try_into().unwrap()));
+            }
+            assert_eq!(numbers.pop(), Some(u64::MAX));
+            assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{policy:?} {at}");
+            let totals = observer.stat().unwrap().totals.unwrap();
+            assert_eq!(totals.producer.written, producer.book().written);
+            let gone = totals.overwritten.records + totals.consumer.read.records;
+            assert_eq!(totals.producer.written.records, gone + totals.present.records);
+        }
+    }
+}
+
+/// A process that writes into the page what it likes moves no position of this producer's to where
+/// no record can begin.
+#[test]
+fn after_a_panic_a_head_that_lies_is_not_believed() {
+    for lie in [4u64, 1 << 20, u64::MAX - 7] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ring");
+        let mut producer = Producer::create(&path, &Options::default()).unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        let failed = catch_unwind(AssertUnwindSafe(|| {
+            producer.publish_each(Each::new(KIND, 8), 0..10u64, |number, _| {
+                if number == 5 {
+                    // data_head, as every perf ring has it.
+                    let head = (5 * 16u64).wrapping_add(lie).to_ne_bytes();
+                    std::os::unix::fs::FileExt::write_all_at(&file, &head, 1024).unwrap();
+                    panic!("this panic is part of the test");
+                }
+            })
+        }));
+        assert!(failed.is_err());
+        assert_eq!(producer.book().pos, 0, "as if nothing had been published");
+        let _ = producer.publish(KIND, b"xyz");
+    }
+}

@@ -33,7 +33,8 @@ pub struct Changed {
 
 impl Writer {
     /// Lends what changes with every record. Nothing else of the writer may be used before
-    /// [`Writer::take_back`] or [`Writer::find_again`], but for [`Writer::evict_for`].
+    /// [`Writer::take_back`] or [`Writer::find_again`], but for [`Writer::evict_for`] and
+    /// [`Hot::publish`].
     #[must_use]
     #[inline(always)]
     pub fn lend(&self) -> Hot {
@@ -49,19 +50,23 @@ impl Writer {
         self.set_head(head);
     }
 
-    /// What was lent is lost: goes on at `data_head`. What was held back there is gone without a
+    /// What was lent is lost: goes on at `data_head`. What was held back since then is gone without a
     /// trace, as nobody could see it.
     #[cold]
     pub fn find_again(&mut self, ring: Ring<'_>) {
-        // Relaxed: this thread stored it.
+        // Relaxed: this thread stored it. Others can have, too: it is believed as far as a loop can
+        // have come that looked at nothing else.
         let head = ring.header.data_head.load(Ordering::Relaxed);
+        let most = self.limit.max(self.evict_limit);
         let here = ProducerBook { pos: self.pos(), ..ProducerBook::default() };
-        // It fails only if somebody else wrote there: then what they wrote is counted as nothing.
-        let written = bring_up(ring, here, head).map(|book| book.written).unwrap_or_default();
-        if head >= self.pos() && head - self.pos() < ring.data_size() {
-            self.add_since((head - self.pos()) + written.records * ONE_RECORD);
+        if head.is_multiple_of(8)
+            && (self.pos()..=most).contains(&head)
+            && let Ok(book) = bring_up(ring, here, head)
+        {
+            let records = book.written.records;
+            self.add_since((head - self.pos()) + records * ONE_RECORD);
+            self.set_head(head);
         }
-        self.set_head(self.pos());
         self.look_again();
     }
 
@@ -69,11 +74,11 @@ impl Writer {
     /// need, while its position is lent. Returns whether it could.
     #[inline(always)]
     pub fn evict_for(&mut self, ring: Ring<'_>, hot: &Hot, len: usize) -> bool {
-        let size = perfring_abi::record_size(len);
-        let end = hot.changed.pos + size;
-        len < hot.plain_end
-            && end <= self.evict_limit
-            && self.evict_known(ring.header, ring.data, end)
+        if len >= hot.plain_end {
+            return false;
+        }
+        let end = hot.changed.pos + perfring_abi::record_size(len);
+        end <= self.evict_limit && self.evict_known(ring.header, ring.data, end)
     }
 }
 

@@ -8,7 +8,7 @@
 
 use crate::book::Count;
 use crate::latch::{self, LatchWriter};
-use crate::{Ring, Saved, Writer};
+use crate::{Ring, Saved, Wake, Writer};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{Header, MARK_AHEAD, RecordWord};
 
@@ -118,7 +118,9 @@ impl Writer {
             let size = word.size();
             if word.payload_len().is_none() || size > head - pos {
                 // Somebody else wrote into the data area. All that was ever written goes, and that
-                // count is private.
+                // count is private: at the end of what is committed, so that is published.
+                let _ = self.publish(ring, Wake::No);
+                let head = self.head();
                 self.forget(ring, head, self.written());
                 (self.oldest.ends[0], self.oldest.known) = (head, 1);
                 return;
@@ -165,8 +167,9 @@ impl Writer {
     /// Publishes the tail; the caller writes over what was before it only after its fence (E).
     #[inline(always)]
     pub(crate) fn publish_tail(&mut self, ring: Ring<'_>) {
-        // Relaxed: the fence orders it before the records written over the old ones.
-        ring.header.data_tail.store(self.tail, Ordering::Relaxed); // E, pairs with F
+        // The fence orders it before the records written over the old ones. Release: the mark that is
+        // not behind it is out before it.
+        ring.header.data_tail.store(self.tail, Ordering::Release); // E, pairs with F
     }
 
     /// Records and bytes evicted from an overwrite ring.

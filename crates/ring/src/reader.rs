@@ -361,8 +361,9 @@ impl Reader {
         let (head, stop) = (self.head, if TIMED { self.stop } else { self.plain_stop });
         let (mut pos, mut hand_at, mut records) = (self.cursor, self.hand_at, 0);
         // What was found of the last header is true of its like, which most are; and the way to the
-        // next record then need not wait for this one's header.
-        let (mut like, mut size, mut body, mut kind) = (0, 0, 0, 0);
+        // next record then need not wait for this one's header. At first there was none: no record is
+        // as long as that.
+        let (mut like, mut size, mut body, mut kind) = (0, u64::MAX, 0, 0);
         while pos < stop {
             // Relaxed: B ordered it.
             let word = RecordWord::from_raw(ring.word(pos).load(Ordering::Relaxed));

@@ -13,8 +13,9 @@ pub struct Each {
     /// The payload's length in bytes.
     pub len: usize,
     /// How many records are published at a time, by one store. In between readers see none of them,
-    /// and the positions' cache line stays with the producer. A full ring may publish earlier, and a
-    /// consumer that sleeps is woken for each lot.
+    /// and the positions' cache line stays with the producer. Some may be published earlier: where the
+    /// ring is full, a record is refused, or the producer's book is due, each 64 KiB or quarter of a
+    /// ring. A consumer that sleeps is woken for each lot.
     pub batch: u32,
     /// How long each waits for space in a full drop ring before it is refused.
     pub timeout: Duration,

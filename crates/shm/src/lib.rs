@@ -12,7 +12,8 @@
 //! * The data area is seen as `&[AtomicU64]` by the algorithm. Payload bytes are seen as
 //!   `&mut [u8]` by the one exclusive producer between reserve and commit, and as `&[u8]` by the
 //!   one consumer of a drop ring between the acquired head and the released tail. In both spans the
-//!   protocol lets no other process write there. Observers of an overwrite ring may *read* a
+//!   protocol lets no other process write there; the consumer itself stores words back unchanged, between
+//!   two borrows. Observers of an overwrite ring may *read* a
 //!   reservation while it is filled: they do so by atomic loads in their own mapping, and throw
 //!   away what they got; the producer cannot tell.
 //! * In a shared ring, reservations of any producers are open side by side: positions are given out

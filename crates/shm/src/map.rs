@@ -224,7 +224,8 @@ impl Mirror {
         let at = self.at(frame.payload_pos());
         // SAFETY: the algorithm checked that the record ends before the head, which is less than
         // `data_size` after the tail, so the slice ends inside the second copy of the data. The
-        // bytes are initialised. Every store to them happened before the head was published (A, B)
+        // bytes are initialised. Every store to them happened before the head was published (A, B),
+        // but for those of this process that hand lines back: between two borrows, and unchanged;
         // and no producer of ours stores there before the tail has passed (C, D). A process that
         // breaks the protocol can; see the crate's documentation.
         unsafe { slice::from_raw_parts(at, frame.len) }

@@ -181,17 +181,23 @@ impl MappedReader {
         before_look: impl FnOnce(u64),
         mut visit: impl FnMut(Item<'_>),
     ) -> Result<u64, Corrupt> {
-        let mut count = 0;
-        let (mut before_look, mut head) = (Some(before_look), u64::MAX);
+        // Where the one look found the head.
+        let (mut count, mut end) = (0, 0);
+        let mut before_look = Some(before_look);
         loop {
             match &mut self.cursor {
                 Cursor::Pinned(reader) => {
                     let ring = self.map.ring();
-                    if reader.known() == 0 {
-                        let Some(before_look) = before_look.take() else { return Ok(count) };
+                    if before_look.is_none() && reader.cursor() >= end {
+                        return Ok(count);
+                    }
+                    if reader.known() == 0
+                        && let Some(before_look) = before_look.take()
+                    {
                         reader.hand_lines(ring);
                         before_look(reader.cursor());
                         reader.look_ahead(ring);
+                        end = reader.cursor() + reader.known();
                     }
                     let (map, known) = (self.map.sight(), reader.cursor() + reader.known());
                     let visit = &mut visit;
@@ -202,21 +208,22 @@ impl MappedReader {
                         // SAFETY: as in `read_any`; the tail is not moved before the visit is over.
                         visit(record(frame, unsafe { map.pinned(frame) }));
                     };
-                    count += if self.ring.layout.time {
+                    let visited = if self.ring.layout.time {
                         reader.visit_known::<true>(ring, show)
                     } else {
                         reader.visit_known::<false>(ring, show)
                     };
-                    if reader.known() == 0 && before_look.is_none() && count > 0 {
-                        return Ok(count);
+                    count += visited;
+                    if visited > 0 && reader.known() == 0 {
+                        continue; // to the one look, or the end
                     }
                 }
                 Cursor::Copied { observer, .. } => {
                     if observer.must_look() {
                         if let Some(before_look) = before_look.take() {
                             before_look(observer.saved().pos);
-                            head = self.map.ring().head();
-                        } else if observer.saved().pos >= head {
+                            end = self.map.ring().head();
+                        } else if observer.saved().pos >= end {
                             return Ok(count);
                         }
                     }
