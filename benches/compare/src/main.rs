@@ -131,7 +131,8 @@ fn compare(cli: &Cli) -> Result<(), CompareError> {
     if measure.list {
         return run::list(&options, &mut io::stdout());
     }
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, INTERRUPTED.clone())?;
     }
     let stdout = measure.json.as_deref().is_some_and(|path| path.as_os_str() == "-");

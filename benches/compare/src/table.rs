@@ -135,7 +135,7 @@ pub fn title(workload: Workload) -> &'static str {
         }
         Workload::Memory => {
             "Memory of a channel that has moved twice its size: growth of the proportional set of \
-             all processes, and what the kernel is known to hold"
+             all processes; what the kernel holds for pipes, sockets, queues and perf rings is not in it"
         }
     }
 }

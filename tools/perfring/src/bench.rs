@@ -12,7 +12,8 @@ use std::process::Command;
 /// --short takes some seconds and proves nothing but that it works.
 ///
 /// --compare, in a source checkout, measures perfring beside other ways to hand records over, with
-/// plots; what follows it is for that (`--compare --help`).
+/// plots; what follows it is for that (`--compare --help`). `--compare --features all` adds the rivals
+/// whose build needs libclang, and cmake 3.30 for one of them.
 ///
 /// Example: perfring bench --json
 #[derive(Debug, clap::Args)]
@@ -54,9 +55,15 @@ fn compare(options: &[String]) -> Result<(), Failure> {
             command(Path::new(MANIFEST))
         )));
     };
+    // Cargo's own option comes first: rivals that need more than a compiler to build.
+    let (features, options) = match options {
+        [first, list, rest @ ..] if first == "--features" => (&options[..2], (list, rest).1),
+        _ => (&options[..0], options),
+    };
     let status = Command::new("cargo")
         .args(["run", "--release", "--manifest-path"])
         .arg(&manifest)
+        .args(features)
         .arg("--")
         .args(options)
         .status();

@@ -103,6 +103,11 @@ impl<'a> Panel<'a> {
         self.medians.iter().find(|(_, of)| *of == role).map(|(median, _)| *median)
     }
 
+    /// All of a role, the best first.
+    pub(crate) fn all(&self, role: Role) -> impl Iterator<Item = &'a Median> {
+        self.medians.iter().filter(move |(_, of)| *of == role).map(|(median, _)| *median)
+    }
+
     /// The hop in the middle of its medians.
     pub(crate) fn hop_ns(&self) -> Option<f64> {
         perfring_bench::stats::median(

@@ -99,15 +99,19 @@ fn how_to_read(page: &mut String) {
     );
 }
 
-/// The best of ours beside the best rival.
+/// Each of ours beside the best rival: whoever reads it finds the one that does what the rival does.
 fn standing(page: &mut String, panels: &[Panel<'_>]) {
     page.push_str(
-        "<h2>Where perfring stands</h2><div class=\"wide\"><table><tr><th>workload</th><th></th>\
-         <th>best of perfring</th><th>best rival</th><th></th><th>ahead</th><th>of the best bare \
+        "<h2>Where perfring stands</h2><p>Each way to use perfring beside the best rival at this \
+         workload. They are not all alike: <code>perfring</code> publishes record by record in one \
+         ring, <code>batch</code> 64 at a time, <code>pods</code> has 64 payloads in an array a \
+         record; <code>shared</code> is one ring with many producers in one order, as the \
+         many-producer queues of others, and <code>rings</code> a ring for each producer, without an \
+         order between them. Ranges that overlap say that two are level.</p><div class=\"wide\"><table><tr><th>workload</th><th></th>\
+         <th>perfring</th><th>best rival</th><th></th><th>ahead</th><th>of the best bare \
          loop</th><th>distance</th></tr>",
     );
     for panel in panels {
-        let Some(ours) = panel.best(Role::Ours) else { continue };
         let workload = panel.kind.workload;
         let figure = |median: &Median| median.figures.figure().unwrap_or(f64::NAN);
         let shown = |median: &Median| {
@@ -115,29 +119,33 @@ fn standing(page: &mut String, panels: &[Panel<'_>]) {
             format!("{name}: {} {}", number(figure(median) / scale(workload)), unit(workload))
         };
         let rival = panel.best(Role::Rival);
-        let ahead = rival.map(|rival| {
-            let (a, b) = (figure(ours), figure(rival));
-            if workload.higher_is_better() { a / b } else { b / a }
-        });
-        let (class, word) = match ahead {
-            Some(times) if times < 1.0 => ("behind", format!("{times:.2} times, behind")),
-            Some(times) => ("ahead", format!("{times:.2} times")),
-            None => ("dim", "nobody else".to_owned()),
-        };
-        // Of times and sizes the least is the best: the other way round, so that one is all of it.
-        let upright =
-            |ratio: f64| if workload.higher_is_better() { ratio } else { 1.0 / ratio.max(1e-9) };
-        let floor =
-            ours.of_floor.map_or_else(|| "-".to_owned(), |ratio| format!("{:.2}", upright(ratio)));
-        let _ = write!(
-            page,
-            "<tr><td><a href=\"#{workload}\">{}</a></td><td></td><td>{}</td><td>{}</td><td></td>\
+        for ours in panel.all(Role::Ours) {
+            let ahead = rival.map(|rival| {
+                let (a, b) = (figure(ours), figure(rival));
+                if workload.higher_is_better() { a / b } else { b / a }
+            });
+            let (class, word) = match ahead {
+                Some(times) if times < 1.0 => ("behind", format!("{times:.2} times, behind")),
+                Some(times) => ("ahead", format!("{times:.2} times")),
+                None => ("dim", "nobody else".to_owned()),
+            };
+            // Of times and sizes the least is the best: the other way round, so that one is all of it.
+            let upright = |ratio: f64| {
+                if workload.higher_is_better() { ratio } else { 1.0 / ratio.max(1e-9) }
+            };
+            let floor = ours
+                .of_floor
+                .map_or_else(|| "-".to_owned(), |ratio| format!("{:.2}", upright(ratio)));
+            let _ = write!(
+                page,
+                "<tr><td><a href=\"#{workload}\">{}</a></td><td></td><td>{}</td><td>{}</td><td></td>\
              <td class=\"{class}\">{word}</td><td>{floor}</td><td>{}</td></tr>",
-            escape(&describe(&panel.kind)),
-            shown(ours),
-            rival.map_or_else(|| "-".to_owned(), shown),
-            panel.distance,
-        );
+                escape(&describe(&panel.kind)),
+                shown(ours),
+                rival.map_or_else(|| "-".to_owned(), shown),
+                panel.distance,
+            );
+        }
     }
     page.push_str("</table></div>");
 }

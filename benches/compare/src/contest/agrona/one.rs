@@ -2,7 +2,9 @@
 
 use super::super::common::{Room, failed};
 use super::super::{About, Can, Contestant, Receiver, Sender, Setup};
-use super::{Buffer, HEAD, HEAD_CACHE, HEADER, NO_SLEEP, ONE_READER, PADDING, TAIL, TYPE, record};
+use super::{
+    Buffer, HEAD, HEAD_CACHE, HEADER, NO_SLEEP, ONE_READER, PADDING, READ_LIMIT, TAIL, TYPE, record,
+};
 use crate::CompareError;
 use perfring_bench::contest::Waits;
 use std::ops::Range;
@@ -205,7 +207,14 @@ impl Receiver for OneReceiver {
         &mut self,
         mut visit: impl FnMut(&[u8; N]),
     ) -> Result<u64, CompareError> {
-        Ok(self.read(u64::MAX, &mut visit))
+        let mut count = 0;
+        loop {
+            let read = self.read(READ_LIMIT, &mut visit);
+            count += read;
+            if read < READ_LIMIT {
+                return Ok(count);
+            }
+        }
     }
 
     #[inline(always)]
