@@ -251,7 +251,10 @@ impl Run<'_> {
             patience: self.options.patience + 2 * seconds,
             weigh: case.kind.workload == Workload::Memory,
         };
-        perform(&play, dir.path())
+        let performed = perform(&play, dir.path());
+        // Who was killed has not removed its queues, and they are charged to the user for ever.
+        crate::contest::mqueue::sweep(dir.path());
+        performed
     }
 
     fn hop(&self) -> Result<Option<f64>, CompareError> {

@@ -87,6 +87,20 @@ fn make(name: &Path, wanted: u64, payload: u64) -> Result<MqdT, CompareError> {
     }
 }
 
+/// The extension of a file beside the path of a queue that was made.
+const NOTE: &str = "mqueue";
+
+/// Removes the queues that were made for paths in this directory, and are still there.
+pub(crate) fn sweep(dir: &Path) {
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let note = entry.path();
+        if note.extension().is_some_and(|extension| extension == NOTE) {
+            // Most are gone already.
+            let _ = mq_unlink(&name(&note.with_extension("")));
+        }
+    }
+}
+
 /// The queue's name, removed in the end.
 pub struct Held {
     name: PathBuf,
@@ -202,6 +216,8 @@ fn wanted(setup: &Setup) -> (u64, u64) {
 
 fn create(path: &Path, wanted: u64, payload: u64) -> Result<(Held, Queue), CompareError> {
     let name = name(path);
+    // What `sweep` finds it by, should nobody be left to drop it.
+    std::fs::write(path.with_extension(NOTE), [])?;
     let queue = Queue(Some(make(&name, wanted, payload)?));
     Ok((Held { name }, queue))
 }
