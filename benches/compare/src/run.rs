@@ -69,16 +69,14 @@ pub fn run(
     let able = run.entrants()?;
     let mut groups = run.groups(&able)?;
     for group in &mut groups {
-        run.measure(group, log)?;
-    }
-    let groups: Vec<Vec<Sample>> = groups
-        .into_iter()
-        .map(|group| group.turns.into_iter().flat_map(|turn| turn.samples).collect())
-        .collect();
-    for samples in &groups {
-        for median in medians(samples) {
+        let measured = run.measure(group, log);
+        // At once, and also of a run that is interrupted: a report can be made of what there is.
+        let turns = group.turns.iter_mut();
+        let samples: Vec<Sample> = turns.flat_map(|turn| turn.samples.drain(..)).collect();
+        for median in medians(&samples) {
             run.tell(Row::Median(Box::new(median)))?;
         }
+        measured?;
     }
     Ok(run.rows)
 }
@@ -171,7 +169,13 @@ impl Run<'_> {
                 break;
             }
             writeln!(log, "{}, round {}", describe(&group.kind), round + 1)?;
-            for turn in group.turns.iter_mut().filter(|turn| !turn.out) {
+            // Each round begins with another one: nobody has the same neighbour every time.
+            let many = group.turns.len();
+            for at in 0..many {
+                let turn = &mut group.turns[(at + round) % many];
+                if turn.out {
+                    continue;
+                }
                 if INTERRUPTED.load(Ordering::Relaxed) {
                     return Err(CompareError::Interrupted);
                 }

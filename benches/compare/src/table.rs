@@ -22,6 +22,12 @@ pub fn write(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
             writeln!(out, "commit {}, {}, {} {}", m.commit, m.rustc, m.target, m.rustflags)?;
             let (size, count, time) = (m.data_size / 1024, m.repetitions, m.seconds_per_sample);
             writeln!(out, "{size} KiB rings, {count} repetitions of {time} s, {}", m.started)?;
+            if count == 1 {
+                writeln!(
+                    out,
+                    "one repetition: it proves that everything works, and measures nothing"
+                )?;
+            }
         }
     }
     contestants(rows, out)?;

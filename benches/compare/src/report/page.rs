@@ -69,6 +69,12 @@ fn machine_lines(page: &mut String, m: &Machine) {
         || "one core only: no measure of anything".to_owned(),
         |[here, there]| format!("receivers on core {here}, senders on core {there}"),
     );
+    if m.repetitions == 1 {
+        page.push_str(
+            "<p class=\"behind\">One repetition: it proves that everything works, and measures \
+             nothing.</p>",
+        );
+    }
     let _ = write!(
         page,
         "<p class=\"dim\">{}, Linux {}, {cores}, load {}<br>commit {}, {}, {} {}<br>{} KiB rings, {} \
