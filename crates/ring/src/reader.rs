@@ -12,7 +12,8 @@ use perfring_abi::{Cause, HEADER_LEN, RecordType, RecordWord, STAMP_LEN};
 const IDLE_LOOKS: u32 = 64;
 
 /// Bytes of a cache line, as far as handing it back goes: with longer ones it is handed back twice.
-const LINE: u64 = 64;
+/// Half as long under loom, whose rings are no longer than one.
+const LINE: u64 = if cfg!(loom) { 32 } else { 64 };
 
 /// Where a record stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

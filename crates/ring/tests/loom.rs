@@ -90,6 +90,41 @@ fn hold(reader: &mut Reader, heap: &HeapRing) -> Option<Frame> {
     }
 }
 
+/// C, D: a line that the consumer hands back is not what the producer is writing, nor stored over it.
+/// The tail is within a line, and the producer writes where that line begins.
+#[test]
+fn a_line_is_handed_back_before_the_tail_moves_or_never() {
+    model("hand back", 4, |wraps| {
+        let heap = heap(64, Policy::Drop);
+        let mut writer = writer(&heap);
+        let mut reader = Reader::attach(heap.ring(), Fences::Full).unwrap().with_hands(true);
+        publish(&mut writer, heap.ring(), 1).unwrap();
+        publish(&mut writer, heap.ring(), 2).unwrap();
+        assert_eq!(read(&mut reader, &heap).map(|frame| frame.pos), Some(0));
+        let _ = reader.release(heap.ring());
+        let producer = {
+            let heap = Arc::clone(&heap);
+            // From 48 on: its payload's second word is the ring's first.
+            thread::spawn(move || publish(&mut writer, heap.ring(), 3).is_ok())
+        };
+        let mut got = Vec::new();
+        for _ in 0..3 {
+            reader.hand_lines(heap.ring());
+            if let Some(frame) = read(&mut reader, &heap) {
+                got.push(borrowed(&heap, frame.payload_pos()));
+            }
+        }
+        let _ = reader.release(heap.ring());
+        assert!(producer.join().unwrap());
+        reader.hand_lines(heap.ring());
+        while let Some(frame) = read(&mut reader, &heap) {
+            got.push(borrowed(&heap, frame.payload_pos()));
+        }
+        assert_eq!(got, [2, 3]);
+        wraps.fetch_add(1, Relaxed);
+    });
+}
+
 /// A, B, C, D.
 #[test]
 fn a_drop_rings_record_is_never_torn_and_no_loss_uncounted() {
