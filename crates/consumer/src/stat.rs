@@ -106,18 +106,20 @@ impl HeldUp {
     /// A reservation is open at most moments of a busy ring, and the lock held: it is only said to
     /// hold the ring up if it is there for a while.
     fn look(file: &RingFile, first: &SlotsSeen) -> Result<Option<Self>, AttachError> {
-        let of = |seen: &SlotsSeen| seen.locked_by.or(seen.held_up);
-        let Some(slot) = of(first) else { return Ok(None) };
         let since = Instant::now();
-        let place = |seen: &SlotsSeen| {
+        let place = |seen: &SlotsSeen, slot: u32| {
             let figures = seen.figures.iter().find(|(_, figures)| figures.slot == slot);
             figures.map(|(_, figures)| (figures.written, figures.discarded))
         };
-        loop {
+        // Each for itself: who looks for room takes the lock for a moment now and then, and that is
+        // no sign that the reservation in its way is not there any more.
+        let (mut locked, mut open) = (first.locked_by, first.held_up);
+        while locked.is_some() || open.is_some() {
             let now = MappedObserver::slots(file)?;
-            if of(&now) != Some(slot) || place(&now) != place(first) {
-                return Ok(None);
-            }
+            let stays = |slot: &u32| place(&now, *slot) == place(first, *slot);
+            locked = locked.filter(|slot| now.locked_by == Some(*slot) && stays(slot));
+            open = open.filter(|slot| now.held_up == Some(*slot) && stays(slot));
+            let Some(slot) = locked.or(open) else { break };
             if since.elapsed() >= LOOK {
                 let noted = now.held_up_since_ns.map_or(Duration::ZERO, |then| {
                     let then = UNIX_EPOCH + Duration::from_nanos(then);
@@ -127,10 +129,11 @@ impl HeldUp {
                     slot,
                     alive: file.is_held(Place::Producer(slot))?,
                     since: noted.max(since.elapsed()),
-                    locked: now.locked_by == Some(slot),
+                    locked: locked.is_some(),
                 }));
             }
             std::thread::sleep(LOOK / 4);
         }
+        Ok(None)
     }
 }
