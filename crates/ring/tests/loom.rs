@@ -249,6 +249,47 @@ fn an_observer_of_the_short_way_never_sees_a_torn_record() {
     });
 }
 
+/// The same, of a record that the producer knew of from the eviction before: no walk, and a fence of its
+/// own.
+#[test]
+fn an_observer_of_what_is_known_to_go_never_sees_a_torn_record() {
+    model("known", 4, |laps| {
+        let heap = heap(256, Policy::Overwrite);
+        let mut writer = writer(&heap);
+        let mut put = move |heap: &HeapRing, len: usize| {
+            let ring = heap.ring();
+            let reserved = writer.try_reserve(ring, RecordType::BYTES, len).unwrap();
+            writer.fill(ring, &reserved, &[0xff; 16][..len]);
+            let len = reserved.len();
+            writer.commit(ring, reserved, len);
+            let _ = writer.publish(ring, Wake::Auto);
+        };
+        // The one that ends at 256 evicts the first, at 0, and learns where the second ends; at 256
+        // stands the last book. The next but one evicts the second, and lies on its first word.
+        put(&heap, 16);
+        put(&heap, 16);
+        for _ in 0..14 {
+            put(&heap, 8);
+        }
+        let mut observer = Observer::new(heap.ring(), Policy::Overwrite, Start::Oldest).unwrap();
+        let producer = {
+            let heap = Arc::clone(&heap);
+            thread::spawn(move || put(&heap, 8))
+        };
+        match observer.next(heap.ring()) {
+            Ok(Some(Seen::Record(frame, words))) => {
+                assert_eq!((frame.pos, frame.len, words), (24, 16, &[u64::MAX; 2][..]));
+            }
+            Ok(Some(Seen::Lost(lost))) => {
+                assert_eq!((lost.records, lost.bytes), (1, 24));
+                laps.fetch_add(1, Relaxed);
+            }
+            other => panic!("{other:?}"),
+        }
+        producer.join().unwrap();
+    });
+}
+
 /// E, F on a drop ring, whose tail the consumer moves: C, D, E, F.
 #[test]
 fn an_observer_of_a_drop_ring_never_sees_a_torn_record() {
