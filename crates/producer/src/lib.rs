@@ -314,7 +314,7 @@ impl Producer {
     }
 
     /// Publishes a record for each item, which `fill` writes in its place in the ring: a loop of
-    /// [`Producer::reserve`] in a sixth to a third less time for small records, since its place is in
+    /// [`Producer::reserve`] in an eighth to a quarter less time for small records, since its place is in
     /// registers and not in memory, where each record waits for the one before it. With
     /// [`Each::batch`] they are published so many at a time.
     ///

@@ -24,9 +24,10 @@ pub(crate) const AHEAD: u64 = 512;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lines {
     /// Writes one word of each back, unchanged, before the space goes back to the producer: the line
-    /// is then its own, and the producer takes it in one step when it comes round. Half as many
-    /// records again to twice as many a second between near cores, and five times as many between far
-    /// ones (`benches/NOTES.md`). The data area is mapped writable.
+    /// is then its own, and the producer takes it in one step when it comes round. Between far cores
+    /// several times as many records a second; between near ones a fifth to two fifths more from 256
+    /// bytes to 4 KiB, and fewer from 16 KiB on (`benches/RESULTS.md`). The data area is mapped
+    /// writable.
     #[default]
     HandBack,
     /// Leaves them alone: the data area is mapped read-only.

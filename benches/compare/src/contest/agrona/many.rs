@@ -34,8 +34,8 @@ impl Contestant for ManyToOne {
     }
 
     fn about(setup: &Setup) -> About {
-        let more = "tryClaim and commit per record, the reader zeroes a whole backlog and then \
-                    stores the head";
+        let more = "tryClaim and commit per record, the reader zeroes what it has read and then stores \
+                    the head, once a read";
         super::about(NAME, setup, more)
     }
 

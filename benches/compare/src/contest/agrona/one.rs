@@ -34,7 +34,7 @@ impl Contestant for OneToOne {
     }
 
     fn about(setup: &Setup) -> About {
-        let more = "tryClaim and commit per record, the head stored per read of a whole backlog";
+        let more = "tryClaim and commit per record, the head stored once a read";
         super::about(NAME, setup, more)
     }
 
