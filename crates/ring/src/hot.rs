@@ -20,7 +20,7 @@ pub struct Hot {
     plain_end: usize,
 }
 
-/// What of it changes: small enough to be passed in registers.
+/// What of it changes: so few words that they can be passed in registers, one by one.
 #[derive(Clone, Copy, Debug)]
 pub struct Changed {
     /// End of the last committed record.
@@ -78,7 +78,7 @@ impl Writer {
             return false;
         }
         let end = hot.changed.pos + perfring_abi::record_size(len);
-        end <= self.evict_limit && self.evict_known(ring.header, ring.data, end)
+        end <= self.evict_limit && self.evict_known(ring, end)
     }
 }
 

@@ -72,16 +72,15 @@ impl Writer {
     /// As `end` is within a book's interval of the book, which is at most a quarter of the ring,
     /// the tail stays behind the book.
     #[inline(always)]
-    pub(crate) fn evict_few(&mut self, header: &Header, data: &[AtomicU64], end: u64) -> bool {
+    pub(crate) fn evict_few(&mut self, ring: Ring<'_>, end: u64) -> bool {
         end <= self.evict_limit
-            && (self.evict_known(header, data, end) || self.evict_on(header, data, end))
+            && (self.evict_known(ring, end) || self.evict_on(ring.header, ring.data, end))
     }
 
     /// As [`Writer::evict_few`] where `end` is not beyond its limit, if at most one record goes, and
     /// that is known of.
     #[inline(always)]
-    pub(crate) fn evict_known(&mut self, header: &Header, data: &[AtomicU64], end: u64) -> bool {
-        let ring = Ring::new(header, data);
+    pub(crate) fn evict_known(&mut self, ring: Ring<'_>, end: u64) -> bool {
         let mask = ring.data_size() - 1;
         if end - self.tail > mask {
             // No further than the head: what a batch holds back is not among what is known.
@@ -96,7 +95,7 @@ impl Writer {
         true
     }
 
-    /// As [`Writer::evict_known`], whatever it takes.
+    /// As [`Writer::evict_known`], whatever it takes. The ring in two, so that it is passed in registers.
     #[inline(never)]
     fn evict_on(&mut self, header: &Header, data: &[AtomicU64], end: u64) -> bool {
         let ring = Ring::new(header, data);
@@ -157,8 +156,8 @@ impl Writer {
         self.mark(ring, pos);
     }
 
-    /// The mark is at or before its position for as long as the tail is: after a death, the older
-    /// one is still there for an older tail.
+    /// Writes the next mark. Whoever calls has published a tail that is at the mark before it, or not
+    /// past it: after a death, that one is still there.
     fn mark(&mut self, ring: Ring<'_>, pos: u64) {
         let Count { records, bytes } = self.oldest.marked;
         self.oldest.latch.write_as(&ring.header.tail_mark, pos, &[pos, records, bytes, pos]);

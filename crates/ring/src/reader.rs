@@ -220,7 +220,6 @@ impl Reader {
     #[must_use]
     pub fn with_hands(self, hands: bool) -> Self {
         let mut reader = Reader { hands, ..self };
-        reader.hand_at = NEVER;
         reader.hand_on();
         reader
     }
@@ -228,19 +227,25 @@ impl Reader {
     /// Hands back the lines before the cursor. What earlier calls returned counts as read.
     #[inline(always)]
     pub fn hand_lines(&mut self, ring: Ring<'_>) {
-        while self.hand_at <= self.cursor {
+        self.hand_to(ring, self.cursor);
+    }
+
+    #[inline(always)]
+    fn hand_to(&mut self, ring: Ring<'_>, upto: u64) {
+        while self.hand_at <= upto {
             touch(ring, self.hand_at - LINE);
             self.hand_at += LINE;
         }
     }
 
-    /// No line is handed back that begins before the tail: the producer may be writing there.
+    /// Goes on at the tail. A reader on hold hands back when it releases, and not before.
     pub(crate) fn hand_on(&mut self) {
-        self.hand_at = if self.hands && !self.holds() {
-            self.released.next_multiple_of(LINE) + LINE
-        } else {
-            NEVER
-        };
+        self.hand_at = if self.hands && !self.holds() { self.first_line() } else { NEVER };
+    }
+
+    /// Where the first line ends that does not begin before the tail, where the producer may be writing.
+    fn first_line(&self) -> u64 {
+        self.released.next_multiple_of(LINE) + LINE
     }
 
     /// The next record or loss, or `None` if there is none now. What earlier calls returned counts
@@ -451,14 +456,10 @@ impl Reader {
     /// Hands back everything before the book's position, at which it must be true.
     pub(crate) fn hand_back(&mut self, ring: Ring<'_>, book: &ConsumerBook) -> bool {
         if self.hands {
-            let mut at = match self.hand_at {
-                NEVER => self.released.next_multiple_of(LINE),
-                at => at - LINE,
-            };
-            while at + LINE <= book.pos {
-                touch(ring, at);
-                at += LINE;
+            if self.holds() {
+                self.hand_at = self.first_line();
             }
+            self.hand_to(ring, book.pos);
         }
         // The book before the tail: after a death between the two, the older book fits the tail.
         self.latch.write(&ring.header.consumer, &book.to_words());

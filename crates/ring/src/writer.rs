@@ -231,7 +231,7 @@ impl Writer {
         let size = reserved.size();
         let mut start = self.pos();
         let end = start + size;
-        if end > self.limit && !self.evict_few(ring.header, ring.data, end) {
+        if end > self.limit && !self.evict_few(ring, end) {
             self.make_room(ring.header, ring.data, size)?;
             start = self.pos();
         }

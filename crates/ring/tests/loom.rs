@@ -210,11 +210,11 @@ fn an_observer_never_sees_a_torn_record_and_counts_what_it_lost() {
     });
 }
 
-/// E, F on the short way of an eviction, which writes into the record that it evicts.
-#[test]
-fn an_observer_of_the_short_way_never_sees_a_torn_record() {
-    model("short way", 4, |laps| {
-        let heap = heap(128, Policy::Overwrite);
+/// E, F where a producer of an overwrite ring evicts one record and nothing else is due, and the new
+/// record lies on the first word of what goes: a record of 16 bytes at `pos`.
+fn observed_eviction(name: &str, size: u64, lens: &'static [usize], pos: u64) {
+    model(name, 4, move |laps| {
+        let heap = heap(size, Policy::Overwrite);
         let mut writer = writer(&heap);
         let mut put = move |heap: &HeapRing, len: usize| {
             let ring = heap.ring();
@@ -224,11 +224,8 @@ fn an_observer_of_the_short_way_never_sees_a_torn_record() {
             writer.commit(ring, reserved, len);
             let _ = writer.publish(ring, Wake::Auto);
         };
-        // The last book is at 104, the head at 120: the next record evicts the first and lies on
-        // its first word, without another book.
-        put(&heap, 16);
-        for _ in 0..6 {
-            put(&heap, 8);
+        for len in lens {
+            put(&heap, *len);
         }
         let mut observer = Observer::new(heap.ring(), Policy::Overwrite, Start::Oldest).unwrap();
         let producer = {
@@ -237,7 +234,7 @@ fn an_observer_of_the_short_way_never_sees_a_torn_record() {
         };
         match observer.next(heap.ring()) {
             Ok(Some(Seen::Record(frame, words))) => {
-                assert_eq!((frame.pos, frame.len, words), (0, 16, &[u64::MAX; 2][..]));
+                assert_eq!((frame.pos, frame.len, words), (pos, 16, &[u64::MAX; 2][..]));
             }
             Ok(Some(Seen::Lost(lost))) => {
                 assert_eq!((lost.records, lost.bytes), (1, 24));
@@ -249,45 +246,20 @@ fn an_observer_of_the_short_way_never_sees_a_torn_record() {
     });
 }
 
-/// The same, of a record that the producer knew of from the eviction before: no walk, and a fence of its
-/// own.
+/// The producer looks for what goes.
+#[test]
+fn an_observer_of_the_short_way_never_sees_a_torn_record() {
+    // The last book is at 104, the head at 120: the next record evicts the first.
+    observed_eviction("short way", 128, &[16, 8, 8, 8, 8, 8, 8], 0);
+}
+
+/// It knows what goes from the eviction before: no walk, and a fence of its own.
 #[test]
 fn an_observer_of_what_is_known_to_go_never_sees_a_torn_record() {
-    model("known", 4, |laps| {
-        let heap = heap(256, Policy::Overwrite);
-        let mut writer = writer(&heap);
-        let mut put = move |heap: &HeapRing, len: usize| {
-            let ring = heap.ring();
-            let reserved = writer.try_reserve(ring, RecordType::BYTES, len).unwrap();
-            writer.fill(ring, &reserved, &[0xff; 16][..len]);
-            let len = reserved.len();
-            writer.commit(ring, reserved, len);
-            let _ = writer.publish(ring, Wake::Auto);
-        };
-        // The one that ends at 256 evicts the first, at 0, and learns where the second ends; at 256
-        // stands the last book. The next but one evicts the second, and lies on its first word.
-        put(&heap, 16);
-        put(&heap, 16);
-        for _ in 0..14 {
-            put(&heap, 8);
-        }
-        let mut observer = Observer::new(heap.ring(), Policy::Overwrite, Start::Oldest).unwrap();
-        let producer = {
-            let heap = Arc::clone(&heap);
-            thread::spawn(move || put(&heap, 8))
-        };
-        match observer.next(heap.ring()) {
-            Ok(Some(Seen::Record(frame, words))) => {
-                assert_eq!((frame.pos, frame.len, words), (24, 16, &[u64::MAX; 2][..]));
-            }
-            Ok(Some(Seen::Lost(lost))) => {
-                assert_eq!((lost.records, lost.bytes), (1, 24));
-                laps.fetch_add(1, Relaxed);
-            }
-            other => panic!("{other:?}"),
-        }
-        producer.join().unwrap();
-    });
+    // The one that ends at 256 evicts the first, at 0, and learns where the second ends; at 256 stands
+    // the last book. The next but one evicts the second.
+    let lens = &[16, 16, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8];
+    observed_eviction("known", 256, lens, 24);
 }
 
 /// E, F on a drop ring, whose tail the consumer moves: C, D, E, F.

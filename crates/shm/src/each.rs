@@ -70,7 +70,7 @@ impl MappedWriter {
             held += 1;
             if held >= batch {
                 held = 0;
-                if hot.publish(ring_of(owner), &owner.writer) {
+                if hot.publish(owner.map.ring(), &owner.writer) {
                     let Changed { pos, records, head } = hot.changed();
                     hot = wake(owner, pos, records, head);
                 }
@@ -83,12 +83,6 @@ impl MappedWriter {
         }
         published
     }
-}
-
-/// The ring, borrowed for the call alone.
-#[inline(always)]
-fn ring_of(owner: &MappedWriter) -> perfring_ring::Ring<'_> {
-    owner.map.ring()
 }
 
 /// The producer's own way, with everything in its hands.

@@ -180,13 +180,7 @@ impl MappedShared {
         wake: Wake,
     ) -> Result<(), ReserveError> {
         if payload.len() <= UNDER_LOCK_MAX {
-            return match self.try_publish(kind, payload, wake) {
-                Ok(wake) => {
-                    self.owed(wake);
-                    Ok(())
-                }
-                Err(refusal) => Err(self.refused(refusal, payload.len())),
-            };
+            return self.published(self.try_publish(kind, payload, wake), payload.len());
         }
         let record = self.reserve(kind, payload.len())?;
         // SAFETY: reserved for this producer just now, of this length, and not ended.
@@ -227,7 +221,12 @@ impl MappedShared {
             return Ok(());
         }
         let published = self.wait_for(timeout, len, || self.try_publish(kind, payload, Wake::Auto));
-        match published {
+        self.published(published, len)
+    }
+
+    /// Wakes who is to be woken, or counts the refusal.
+    fn published(&self, tried: Result<bool, Refusal>, len: usize) -> Result<(), ReserveError> {
+        match tried {
             Ok(wake) => {
                 self.owed(wake);
                 Ok(())
