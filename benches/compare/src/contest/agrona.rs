@@ -10,6 +10,7 @@
 mod broadcast;
 mod many;
 mod one;
+mod reader;
 
 pub use broadcast::Broadcast;
 pub use many::ManyToOne;
@@ -19,13 +20,12 @@ use super::common::{Mapped, Polls, failed};
 use super::{About, Home, Setup};
 use crate::CompareError;
 use std::path::Path;
-
-/// The most messages that a reader takes before it says so: with none, a many-to-one reader zeroes a
-/// megabyte at a time, and is slower.
-const READ_LIMIT: u64 = 256;
 use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 
 const NAME: &str = "agrona";
+/// The most messages that a reader takes before it says so: with none, a many-to-one reader zeroes a
+/// megabyte at a time, and is slower.
+const READ_LIMIT: u64 = 256;
 /// A record's length and type.
 const HEADER: usize = 8;
 const PADDING: i32 = -1;

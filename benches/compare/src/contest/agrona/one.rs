@@ -1,12 +1,10 @@
 //! One writer, one reader.
 
 use super::super::common::{Room, failed};
-use super::super::{About, Can, Contestant, Receiver, Sender, Setup};
-use super::{
-    Buffer, HEAD, HEAD_CACHE, HEADER, NO_SLEEP, ONE_READER, PADDING, READ_LIMIT, TAIL, TYPE, record,
-};
+use super::super::{About, Can, Contestant, Sender, Setup};
+use super::reader::Reader;
+use super::{Buffer, HEAD, HEAD_CACHE, HEADER, NO_SLEEP, ONE_READER, TAIL, TYPE, record};
 use crate::CompareError;
-use perfring_bench::contest::Waits;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -18,7 +16,7 @@ const NAME: &str = "agrona one-to-one";
 
 impl Contestant for OneToOne {
     type Sender = OneSender;
-    type Receiver = OneReceiver;
+    type Receiver = Reader<false>;
     type Held = ();
 
     fn can() -> Can {
@@ -49,8 +47,8 @@ impl Contestant for OneToOne {
         Ok(OneSender { buffer: Buffer::open(path)?, room: Room::default() })
     }
 
-    fn receiver(path: &Path, setup: &Setup, _: usize) -> Result<OneReceiver, CompareError> {
-        Ok(OneReceiver { buffer: Buffer::open(path)?, waits: Waits::new(setup.pace) })
+    fn receiver(path: &Path, setup: &Setup, _: usize) -> Result<Reader<false>, CompareError> {
+        Reader::open(path, setup)
     }
 }
 
@@ -149,86 +147,5 @@ impl Sender for OneSender {
         let Some(index) = self.claim(record(N)) else { return Ok(false) };
         self.write(index, number, &mut fill);
         Ok(true)
-    }
-}
-
-/// Its reading end.
-pub struct OneReceiver {
-    buffer: Buffer,
-    waits: Waits,
-}
-
-impl OneReceiver {
-    /// Reads up to so many records, to the end of the buffer at most, as the original does.
-    #[inline(always)]
-    fn read<const N: usize>(&mut self, limit: u64, visit: &mut impl FnMut(&[u8; N])) -> u64 {
-        loop {
-            let (count, padding) = self.read_block(limit, visit);
-            // Padding alone is not nothing.
-            if count > 0 || !padding {
-                return count;
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn read_block<const N: usize>(
-        &mut self,
-        limit: u64,
-        visit: &mut impl FnMut(&[u8; N]),
-    ) -> (u64, bool) {
-        let buffer = &self.buffer;
-        let head = buffer.position(HEAD).load(Ordering::Relaxed);
-        let start = buffer.index(head);
-        let (mut index, mut count) = (start, 0);
-        while index < buffer.capacity && count < limit {
-            let (word, kind) = buffer.header(index);
-            let length = word.load(Ordering::Acquire);
-            if length <= 0 {
-                break;
-            }
-            if kind.load(Ordering::Relaxed) != PADDING {
-                // SAFETY: committed, and the writer stays away until the head is past it.
-                visit(unsafe { &*buffer.payload::<N>(index) });
-                count += 1;
-            }
-            index += (length as usize).next_multiple_of(8);
-        }
-        if index != start {
-            buffer.position(HEAD).store(head + (index - start) as i64, Ordering::Release);
-        }
-        (count, index != start)
-    }
-}
-
-impl Receiver for OneReceiver {
-    #[inline(always)]
-    fn drain<const N: usize>(
-        &mut self,
-        mut visit: impl FnMut(&[u8; N]),
-    ) -> Result<u64, CompareError> {
-        let mut count = 0;
-        loop {
-            let read = self.read(READ_LIMIT, &mut visit);
-            count += read;
-            if read < READ_LIMIT {
-                return Ok(count);
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn next<const N: usize>(
-        &mut self,
-        mut visit: impl FnMut(&[u8; N]),
-    ) -> Result<bool, CompareError> {
-        Ok(self.read(1, &mut visit) != 0)
-    }
-
-    #[inline]
-    fn wait(&mut self) {
-        let buffer = &self.buffer;
-        let index = buffer.index(buffer.position(HEAD).load(Ordering::Relaxed));
-        self.waits.wait(|| buffer.header(index).0.load(Ordering::Acquire) > 0);
     }
 }
