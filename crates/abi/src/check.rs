@@ -2,9 +2,10 @@
 
 use crate::page::HeaderPage;
 use crate::{
-    ABI_COMPAT, ABI_VERSION, DATA_SIZE_MAX, DATA_SIZE_MIN, ENDIAN_MARK, Evict, FEATURE_TIME,
-    FEATURES_REQUIRED_KNOWN, MAGIC, PERF_CAPABILITIES, PERF_HEADER_SIZE, Policy, Producers,
-    SLOT_SIZE, SLOTS_MAX, STAMP_LEN, TIME_CLOCK, TYPES_SIZE_MAX, Tell,
+    ABI_COMPAT, ABI_VERSION, AUX_SIZE_MAX, AUX_SIZE_MIN, DATA_SIZE_MAX, DATA_SIZE_MIN, ENDIAN_MARK,
+    Evict, FEATURE_AUX, FEATURE_TIME, FEATURES_REQUIRED_KNOWN, MAGIC, PERF_CAPABILITIES,
+    PERF_HEADER_SIZE, Policy, Producers, SLOT_SIZE, SLOTS_MAX, STAMP_LEN, TIME_CLOCK,
+    TYPES_SIZE_MAX, Tell,
 };
 use bytemuck::Zeroable;
 use core::fmt;
@@ -40,6 +41,8 @@ pub struct Layout {
     pub boot_id: [u8; 16],
     /// Bytes of the type table: whole pages, or 0 if there is none.
     pub types_size: u64,
+    /// Bytes of the AUX area: a power of two, or 0 if there is none.
+    pub aux_size: u64,
 }
 
 /// Why bytes are not a ring that this code can use.
@@ -148,10 +151,22 @@ impl Layout {
         if self.types_size == 0 { 0 } else { self.control_offset() + self.control_size() }
     }
 
+    /// Where the AUX area starts: after the type table. 0 if there is none.
+    #[must_use]
+    pub const fn aux_offset(&self) -> u64 {
+        if self.aux_size == 0 { 0 } else { self.control_end() }
+    }
+
+    /// Where control pages and type table end.
+    #[must_use]
+    pub const fn control_end(&self) -> u64 {
+        self.control_offset() + self.control_size() + self.types_size
+    }
+
     /// Bytes of the whole file.
     #[must_use]
     pub const fn file_size(&self) -> u64 {
-        self.control_offset() + self.control_size() + self.types_size
+        self.control_end() + self.aux_size
     }
 
     /// The byte that the holder of a slot keeps locked.
@@ -160,11 +175,23 @@ impl Layout {
         self.control_offset() + slot as u64 * SLOT_SIZE
     }
 
-    /// The largest payload that the ring takes: what a 16-bit size can hold and what leaves the
-    /// ring not quite full.
+    /// The longest payload that the ring takes: all of the AUX area, if it has one.
     #[must_use]
     pub const fn max_len(&self) -> usize {
+        let small = self.max_small_len();
+        if self.aux_size as usize > small { self.aux_size as usize } else { small }
+    }
+
+    /// The longest payload in the data area: what a 16-bit size can hold and what leaves the ring not
+    /// quite full. Longer ones stand in the AUX area.
+    #[must_use]
+    pub const fn max_small_len(&self) -> usize {
         max_len(self.data_size) - self.stamp_len()
+    }
+
+    fn features_required(&self) -> u64 {
+        (if self.time { FEATURE_TIME } else { 0 })
+            | (if self.aux_size != 0 { FEATURE_AUX } else { 0 })
     }
 
     /// Bytes of a record's stamp: none in a ring without time.
@@ -192,7 +219,7 @@ impl Layout {
             data_size: self.data_size,
             abi_version: ABI_VERSION,
             abi_compat: ABI_COMPAT,
-            features_required: if self.time { FEATURE_TIME } else { 0 },
+            features_required: self.features_required(),
             time_clock: if self.time { TIME_CLOCK } else { 0 },
             page_size: self.page_size,
             endian: ENDIAN_MARK,
@@ -212,6 +239,8 @@ impl Layout {
             boot_id: self.boot_id,
             types_offset: self.types_offset(),
             types_size: self.types_size,
+            aux_offset: self.aux_offset(),
+            aux_size: self.aux_size,
             ..HeaderPage::zeroed()
         }
     }
@@ -279,6 +308,10 @@ impl Layout {
         if page.time_clock != if time { TIME_CLOCK } else { 0 } {
             return field("time_clock", page.time_clock.into());
         }
+        let aux = page.features_required & FEATURE_AUX != 0;
+        if aux != (page.aux_size != 0) || (aux && !aux_fits(page.aux_size, page.page_size)) {
+            return field("aux_size", page.aux_size);
+        }
         let layout = Layout {
             page_size: page.page_size,
             data_size: page.data_size,
@@ -294,12 +327,14 @@ impl Layout {
             uuid: page.uuid,
             boot_id: page.boot_id,
             types_size: page.types_size,
+            aux_size: page.aux_size,
         };
         for (name, value, must) in [
             ("data_offset", page.data_offset, layout.data_offset()),
             ("control_offset", page.control_offset, layout.control_offset()),
             ("control_size", page.control_size, layout.control_size()),
             ("types_offset", page.types_offset, layout.types_offset()),
+            ("aux_offset", page.aux_offset, layout.aux_offset()),
             ("file_size", page.file_size, layout.file_size()),
         ] {
             if value != must {
@@ -313,7 +348,12 @@ impl Layout {
     }
 }
 
-/// The largest payload for a data area of this size.
+/// Whether an AUX area can have this size.
+fn aux_fits(size: u64, page_size: u32) -> bool {
+    size.is_power_of_two() && (AUX_SIZE_MIN.max(page_size.into())..=AUX_SIZE_MAX).contains(&size)
+}
+
+/// The longest payload for a data area of this size.
 pub(crate) const fn max_len(data_size: u64) -> usize {
     let by_ring = data_size - crate::RECORD_ALIGN as u64;
     let size = if by_ring < crate::SIZE_MAX as u64 { by_ring } else { crate::SIZE_MAX as u64 };

@@ -28,14 +28,14 @@ mod record;
 
 pub use check::{BadRing, Layout};
 pub use live::{
-    ANCHOR, ANCHORS, CONSUMER_BOOK, Header, Holder, LEDGER, Latch, MARK_AHEAD, NAME_WORDS,
+    ANCHOR, ANCHORS, AuxLine, CONSUMER_BOOK, Header, Holder, LEDGER, Latch, MARK_AHEAD, NAME_WORDS,
     PRODUCER_BOOK, PerfTime, SLOT_BASE, SLOT_LOSSES, SLOT_WRITTEN, SharedLine, Slot, SpaceLine,
     TAIL_MARK, TimeLine, WaitLine, anchor, consumer_book, ledger, producer_book, slot_losses,
 };
 pub use page::{FIELDS, Field, HeaderPage};
 pub use record::{
-    HEADER_LEN, Hole, LOST_SIZE, MISC_PAD, RECORD_ALIGN, RecordType, RecordWord, SIZE_MAX,
-    record_size,
+    AUX_SIZE, HEADER_LEN, Hole, LOST_SIZE, MISC_PAD, RECORD_ALIGN, RecordType, RecordWord,
+    SIZE_MAX, aux_record, range_size, record_size,
 };
 
 /// `b"perfring"`, as the file's own byte order reads it: written last, checked first.
@@ -48,8 +48,11 @@ pub const ABI_COMPAT: u32 = 1;
 pub const ENDIAN_MARK: u32 = 0x0102_0304;
 /// Bit of `features_required`: every record that an application publishes begins with a stamp.
 pub const FEATURE_TIME: u64 = 1;
+/// Bit of `features_required`: there is an AUX area, which holds the payloads that are too long for
+/// the data area.
+pub const FEATURE_AUX: u64 = 2;
 /// Feature bits that a reader must understand to read the ring, and that this code does.
-pub const FEATURES_REQUIRED_KNOWN: u64 = FEATURE_TIME;
+pub const FEATURES_REQUIRED_KNOWN: u64 = FEATURE_TIME | FEATURE_AUX;
 /// What `time_clock` holds in a timed ring: `CLOCK_BOOTTIME`, by the kernel's number.
 pub const TIME_CLOCK: u32 = 7;
 /// Bytes of a record's stamp, before its payload.
@@ -58,6 +61,12 @@ pub const STAMP_LEN: u32 = 8;
 pub const DATA_SIZE_MIN: u64 = 4096;
 /// The largest data area: 1 TiB.
 pub const DATA_SIZE_MAX: u64 = 1 << 40;
+/// The smallest AUX area: 64 KiB.
+pub const AUX_SIZE_MIN: u64 = 64 << 10;
+/// The largest AUX area: 1 TiB.
+pub const AUX_SIZE_MAX: u64 = 1 << 40;
+/// A range of the AUX area begins and ends at a multiple of this.
+pub const RANGE_ALIGN: u64 = 64;
 /// Bytes of one producer slot.
 pub const SLOT_SIZE: u64 = 1024;
 /// The most producer slots that a ring can have.

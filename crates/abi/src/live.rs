@@ -280,6 +280,18 @@ impl PerfTime {
     }
 }
 
+/// The positions of the AUX area, as perf has them: bytes that only grow.
+#[repr(C)]
+#[derive(Debug)]
+pub struct AuxLine {
+    /// Exclusive: end of the last range that is published. Shared: of the last one reserved.
+    pub head: AtomicU64,
+    /// Drop: what the consumer has released, written by it. Overwrite: no range before it is
+    /// whole, written by producers.
+    pub tail: AtomicU64,
+    _place: Gap<2>,
+}
+
 /// The fields of the first page that change while the ring is in use.
 #[repr(C)]
 #[derive(Debug)]
@@ -293,7 +305,10 @@ pub struct Header {
     /// Drop: what the consumer has released, written by it. Overwrite: the oldest intact record,
     /// written by producers.
     pub data_tail: AtomicU64,
-    _perf_rest: Gap<14>,
+    _data_place: Gap<2>,
+    /// The AUX area's.
+    pub aux: AuxLine,
+    _aux_rest: Gap<8>,
     _identity: Gap<32>,
     /// Overwrite: records and bytes overwritten before a tail. Written by producers.
     pub tail_mark: Latch<TAIL_MARK>,
@@ -381,7 +396,9 @@ impl Header {
             _perf: zeros!(119),
             data_head: AtomicU64::new(0),
             data_tail: AtomicU64::new(0),
-            _perf_rest: zeros!(14),
+            _data_place: zeros!(2),
+            aux: AuxLine { head: AtomicU64::new(0), tail: AtomicU64::new(0), _place: zeros!(2) },
+            _aux_rest: zeros!(8),
             _identity: zeros!(32),
             tail_mark: Latch::new(),
             _tail_mark_rest: zeros!(8),
@@ -460,6 +477,8 @@ mod agree {
         assert!(offset_of!(Header, time.anchors) == offsets::ANCHORS as usize);
         assert!(offset_of!(Header, data_head) == offset_of!(HeaderPage, data_head));
         assert!(offset_of!(Header, data_tail) == offset_of!(HeaderPage, data_tail));
+        assert!(offset_of!(Header, aux.head) == offset_of!(HeaderPage, aux_head));
+        assert!(offset_of!(Header, aux.tail) == offset_of!(HeaderPage, aux_tail));
         assert!(offset_of!(Header, _identity) == offset_of!(HeaderPage, magic));
         assert!(offset_of!(Header, tail_mark) == offsets::TAIL_MARK as usize);
         assert!(offset_of!(Header, producer) == offsets::PRODUCER as usize);

@@ -13,6 +13,35 @@ pub const MISC_PAD: u16 = 0x7;
 /// where the kernel may put a `sample_id` the bytes that were lost.
 pub const LOST_SIZE: u32 = 32;
 
+/// Bytes of a `PERF_RECORD_AUX`: `header, aux_offset, aux_size, flags`, and of the kernel's
+/// `sample_id` the time and the id.
+pub const AUX_SIZE: u32 = 48;
+
+/// What stands in the body of a `PERF_RECORD_AUX`, word by word.
+pub mod aux_record {
+    /// Where the range begins: a position of the AUX area.
+    pub const OFFSET: usize = 0;
+    /// The payload's length in bytes.
+    pub const LEN: usize = 1;
+    /// [`OVERWRITE`], or 0.
+    pub const FLAGS: usize = 2;
+    /// The stamp in a timed ring; else 0.
+    pub const TIME: usize = 3;
+    /// The type of the record.
+    pub const ID: usize = 4;
+    /// Words of the body.
+    pub const WORDS: usize = 5;
+    /// `PERF_AUX_FLAG_OVERWRITE`: the area overwrites its oldest, so the range may be gone.
+    pub const OVERWRITE: u64 = 2;
+}
+
+/// Bytes of the AUX area that a payload of `len` takes. Saturates.
+#[must_use]
+#[inline]
+pub const fn range_size(len: usize) -> u64 {
+    (len as u64).saturating_add(crate::RANGE_ALIGN - 1) & !(crate::RANGE_ALIGN - 1)
+}
+
 /// What a hole was, in its `misc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hole {
@@ -68,6 +97,9 @@ pub struct RecordType(u32);
 impl RecordType {
     /// `PERF_RECORD_LOST`: records that did not fit before this place in the stream.
     pub const LOST: u32 = 2;
+    /// `PERF_RECORD_AUX`: a record whose payload stands in the AUX area. Written by the ring, in a
+    /// ring that has one.
+    pub const AUX: u32 = 11;
     /// `PERF_RECORD_SAMPLE`.
     pub const SAMPLE: RecordType = RecordType(9);
     /// A hole: a reservation that was given back. Readers skip it.
@@ -147,11 +179,36 @@ impl RecordWord {
         Self::pack(RecordType::BUSY, (slot << 3) as u16, size as u16)
     }
 
+    /// The word of an open reservation whose payload is to stand in the AUX area.
+    #[must_use]
+    pub const fn busy_aux(slot: u32) -> Self {
+        Self::pack(RecordType::BUSY, (slot << 3) as u16 | Self::BUSY_AUX, AUX_SIZE as u16)
+    }
+
+    /// Of an open reservation's `misc`: it has a range of the AUX area.
+    const BUSY_AUX: u16 = 1 << 15;
+
+    /// Whether a reservation is open here that has a range of the AUX area.
+    #[must_use]
+    pub const fn is_busy_aux(self) -> bool {
+        self.kind() == RecordType::BUSY && self.misc() & Self::BUSY_AUX != 0
+    }
+
     /// The slot whose reservation is open here, if one is.
     #[must_use]
     #[inline]
     pub const fn owner(self) -> Option<u32> {
-        if self.kind() == RecordType::BUSY { Some(self.misc() as u32 >> 3) } else { None }
+        if self.kind() == RecordType::BUSY {
+            Some((self.misc() & !Self::BUSY_AUX) as u32 >> 3)
+        } else {
+            None
+        }
+    }
+
+    /// The word of a `PERF_RECORD_AUX`.
+    #[must_use]
+    pub const fn aux() -> Self {
+        Self::pack(RecordType::AUX, 0, AUX_SIZE as u16)
     }
 
     /// The word of a `PERF_RECORD_LOST`.
@@ -213,6 +270,18 @@ impl RecordWord {
     pub const fn is_data(self) -> bool {
         self.kind() != RecordType::NOP && self.kind() != RecordType::LOST
     }
+
+    /// Whether the record's payload stands after this word, as that of most records does: it is
+    /// neither a hole nor a loss, nor one whose payload may stand in the AUX area. (Nor one of the
+    /// kernel's types 3 and 10, so that one comparison tells both types: whoever asks has another
+    /// way for what is not plain.)
+    #[must_use]
+    #[inline]
+    pub const fn is_plain(self) -> bool {
+        const EITHER: u32 = RecordType::LOST & RecordType::AUX;
+        const BOTH: u32 = RecordType::LOST | RecordType::AUX;
+        self.kind() & !(BOTH ^ EITHER) != EITHER && self.kind() != RecordType::NOP
+    }
 }
 
 #[cfg(test)]
@@ -258,7 +327,24 @@ mod tests {
         for slot in [0, 1, 63, 4095] {
             let word = RecordWord::busy(65_528, slot);
             assert_eq!((word.owner(), word.size()), (Some(slot), 65_528));
+            assert!(!word.is_busy_aux());
+            let word = RecordWord::busy_aux(slot);
+            assert_eq!((word.owner(), word.size()), (Some(slot), AUX_SIZE.into()));
+            assert!(word.is_busy_aux() && word.payload_len().is_some());
         }
+    }
+
+    #[test]
+    fn plain_is_what_is_neither_hole_nor_loss_nor_aux() {
+        let kinds = [0, 1, 9, 12, 63, 64, 4096, 0x5045_ffff, u32::MAX];
+        assert!(kinds.iter().all(|kind| RecordWord::pack(*kind, 0, 48).is_plain()));
+        for word in [RecordWord::lost(), RecordWord::aux(), RecordWord::nop(48, Hole::Rest)] {
+            assert!(!word.is_plain());
+        }
+        assert!(RecordWord::aux().is_data());
+        assert_eq!(RecordWord::aux().size(), 8 + 8 * aux_record::WORDS as u64);
+        assert_eq!([0, 1, 64, 65].map(range_size), [0, 64, 64, 128]);
+        assert_eq!(range_size(usize::MAX), !63);
     }
 
     #[test]

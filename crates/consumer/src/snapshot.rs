@@ -126,7 +126,7 @@ impl<'a> Iterator for Items<'a> {
                 self.cursor = Some(after);
                 Some(Ok(match found {
                     Found::Lost(lost) => Item::Lost(lost),
-                    Found::Record(frame) => {
+                    Found::Record(frame) | Found::Large(frame, _) => {
                         let bytes = perfring_shm::bytes_of(words, frame.len);
                         let (pos, kind, time) = (frame.pos, frame.kind, frame.time);
                         Item::Record(Record { pos, kind, bytes, time })

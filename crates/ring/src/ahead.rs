@@ -3,10 +3,10 @@
 
 use crate::book::{ConsumerBook, Count};
 use crate::observer::Refill;
-use crate::reader::{Frame, step};
+use crate::reader::step;
 use crate::{Corrupt, Found, Lost, Observer, Reader, Ring, Saved, Seen};
-use perfring_abi::atomic::Ordering;
-use perfring_abi::{HEADER_LEN, RecordType, RecordWord};
+use perfring_abi::atomic::{AtomicU64, Ordering};
+use perfring_abi::{HEADER_LEN, RecordType, RecordWord, aux_record};
 
 /// Release after so many bytes: never. Positions stay below a quarter of this range, so that the sum
 /// of the two does not overflow.
@@ -37,6 +37,8 @@ pub struct Mark {
     pub before: Count,
     /// Of that, what was gone before the reader came to it.
     pub lapped: Count,
+    /// Where the last range of the AUX area ends that belongs to it, in a drop ring.
+    pub range_end: u64,
 }
 
 impl Mark {
@@ -76,7 +78,12 @@ impl Reader {
     #[must_use]
     #[inline]
     pub fn mark(&self) -> Mark {
-        Mark { pos: self.cursor(), before: self.passed(), lapped: Count::default() }
+        Mark {
+            pos: self.cursor(),
+            before: self.passed(),
+            lapped: Count::default(),
+            range_end: self.area.end,
+        }
     }
 
     /// Hands back everything before a mark. Returns whether a waiting producer is to be woken. A
@@ -85,7 +92,7 @@ impl Reader {
         if mark.pos <= self.released || mark.pos > self.cursor() || !mark.pos.is_multiple_of(8) {
             return false;
         }
-        self.hand_back(ring, &mark.book())
+        self.hand_back(ring, &mark.book(), mark.range_end.min(self.area.end))
     }
 
     /// What is next, of what is known of.
@@ -98,7 +105,7 @@ impl Reader {
         if pos < self.stop {
             // Relaxed, both: B ordered them.
             let word = RecordWord::from_raw(ring.word(pos).load(Ordering::Relaxed));
-            if word.is_data() && self.timed {
+            if word.is_plain() && self.timed {
                 let stamp = ring.word(pos + u64::from(HEADER_LEN)).load(Ordering::Relaxed);
                 return Ok(Front::Stamped(stamp));
             }
@@ -127,16 +134,18 @@ impl Reader {
     fn pass_holes(&mut self, ring: Ring<'_>) -> Result<bool, Corrupt> {
         self.pass(self.cursor() + self.known(), Count::default());
         let holes =
-            self.held() > 0 && step(ring, self.timed, self.released, self.cursor())?.is_none();
-        Ok(holes && self.hand_back(ring, &self.mark().book()))
+            self.held() > 0 && step(ring, self.shape(), self.released, self.cursor())?.is_none();
+        Ok(holes && self.hand_back(ring, &self.mark().book(), self.area.end))
     }
 
     #[cold]
     fn front_beyond(&self, ring: Ring<'_>) -> Result<Front, Corrupt> {
         Ok(match self.peek(ring, self.cursor())? {
             None => Front::Empty,
-            Some((Found::Record(Frame { time: Some(stamp), .. }), _)) => Front::Stamped(stamp),
-            Some((Found::Record(_), _)) => Front::Plain,
+            Some((Found::Record(frame) | Found::Large(frame, _), _)) => match frame.time {
+                Some(stamp) => Front::Stamped(stamp),
+                None => Front::Plain,
+            },
             Some((Found::Lost(_), _)) => Front::Lost,
         })
     }
@@ -149,16 +158,21 @@ impl Reader {
     /// it that no producer writes. Nothing is passed then.
     pub fn pass_to(&mut self, ring: Ring<'_>, to: u64) -> Result<Count, Corrupt> {
         self.refresh(ring)?;
-        let (mut pos, mut count) = (self.cursor(), Count::default());
+        let (mut pos, mut count, mut range_end) = (self.cursor(), Count::default(), 0);
         if to < pos || to > pos + self.known() {
             return Err(Corrupt { pos: to });
         }
         while pos < to {
             // No further than `to`, so that holes alone may stand there, too.
-            match step(ring, self.timed, pos, to)? {
+            match step(ring, self.shape(), pos, to)? {
                 Some((found, after)) => {
-                    if let Found::Record(frame) = found {
-                        count.add(frame.size);
+                    match found {
+                        Found::Record(frame) => count.add(frame.size),
+                        Found::Large(frame, range) => {
+                            count.add(frame.size);
+                            range_end = range_end.max(range.end());
+                        }
+                        Found::Lost(_) => {}
                     }
                     pos = after;
                 }
@@ -166,6 +180,7 @@ impl Reader {
             }
         }
         self.pass(to, count);
+        self.area.end = self.area.end.max(range_end);
         Ok(count)
     }
 }
@@ -187,7 +202,7 @@ impl Observer {
             Some(pending) => pending.before,
             None => {
                 let Saved { pos, before } = self.place();
-                Mark { pos, before, lapped: self.lapped }
+                Mark { pos, before, lapped: self.lapped, range_end: 0 }
             }
         }
     }
@@ -209,10 +224,12 @@ impl Observer {
         }
         while let Some((word, _)) = self.copied()? {
             if word.is_data() {
-                if !self.timed {
+                if !self.shape.timed {
                     return Ok(Front::Plain);
                 }
-                let at = ((self.place().pos - self.from) / 8) as usize + 1;
+                // Of a record with a range it stands elsewhere.
+                let nth = if self.shape.is_large(word) { aux_record::TIME } else { 0 };
+                let at = ((self.place().pos - self.from) / 8) as usize + 1 + nth;
                 return Ok(Front::Stamped(self.copy.get(at).copied().unwrap_or(0)));
             }
             if word.kind() == RecordType::LOST {
@@ -254,8 +271,12 @@ impl Observer {
     /// # Errors
     /// [`Corrupt`].
     #[inline]
-    pub fn take(&mut self, ring: Ring<'_>) -> Result<Option<(Seen<'_>, Front)>, Corrupt> {
-        let (pos, what) = match self.next(ring)? {
+    pub fn take(
+        &mut self,
+        ring: Ring<'_>,
+        aux: &[AtomicU64],
+    ) -> Result<Option<(Seen<'_>, Front)>, Corrupt> {
+        let (pos, what) = match self.next_in(ring, aux)? {
             None => return Ok(None),
             Some(Seen::Lost(lost)) => (lost.pos, Err(lost)),
             Some(Seen::Record(frame, words)) => (frame.pos, Ok((frame, words.len()))),
@@ -264,6 +285,7 @@ impl Observer {
         let front = self.front().unwrap_or(Front::More);
         Ok(Some(match what {
             Err(lost) => (Seen::Lost(lost), front),
+            Ok((frame, _)) if self.is_large => (Seen::Record(frame, self.fetched()), front),
             Ok((frame, len)) => {
                 let at = ((frame.payload_pos() - self.from) / 8) as usize;
                 let words = self.copy.get(at..at + len).ok_or(Corrupt { pos })?;

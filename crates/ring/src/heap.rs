@@ -1,8 +1,8 @@
 //! A ring on the heap: for property tests, loom and Miri, which know no mappings.
 
-use crate::{Ring, Shared};
+use crate::{Range, Ring, Shared};
 use alloc::boxed::Box;
-use perfring_abi::atomic::AtomicU64;
+use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_abi::{Evict, Header, Layout, Policy, Producers, Slot, Tell};
 
 /// A header and a data area of any power of two of words.
@@ -11,6 +11,7 @@ pub struct HeapRing {
     header: Box<Header>,
     data: Box<[AtomicU64]>,
     slots: Box<[Slot]>,
+    aux: Box<[AtomicU64]>,
     layout: Layout,
 }
 
@@ -25,6 +26,7 @@ impl HeapRing {
             header: Box::new(Header::new()),
             data: (0..data_size / 8).map(|_| AtomicU64::new(0)).collect(),
             slots: Box::default(),
+            aux: Box::default(),
             layout: Layout {
                 page_size: 4096,
                 data_size,
@@ -40,6 +42,7 @@ impl HeapRing {
                 boot_id: [0; 16],
                 time: false,
                 types_size: 0,
+                aux_size: 0,
             },
         })
     }
@@ -71,6 +74,31 @@ impl HeapRing {
     pub fn timed(mut self) -> Self {
         self.layout.time = true;
         self
+    }
+
+    /// The same ring with an AUX area of `size` bytes, a power of two of at least 64.
+    #[must_use]
+    pub fn with_aux(mut self, size: u64) -> Self {
+        self.aux = (0..size / 8).map(|_| AtomicU64::new(0)).collect();
+        self.layout.aux_size = size;
+        self
+    }
+
+    /// The AUX area.
+    #[must_use]
+    pub fn aux(&self) -> &[AtomicU64] {
+        &self.aux
+    }
+
+    /// Writes a payload to its range, word by word.
+    pub fn fill_range(&self, range: Range, payload: &[u8]) {
+        let mask = (self.aux.len() as u64).wrapping_sub(1);
+        for (chunk, at) in payload[..payload.len().min(range.len)].chunks(8).zip(range.at / 8..) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            // Relaxed: A publishes it, and E came before it.
+            self.aux[(at & mask) as usize].store(u64::from_ne_bytes(word), Ordering::Relaxed);
+        }
     }
 
     /// What the producers of a shared ring work on.

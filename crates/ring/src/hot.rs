@@ -100,7 +100,7 @@ impl Hot {
     /// Begins a record where [`Hot::fits`] or [`Writer::evict_for`] says that there is room for it.
     #[inline(always)]
     pub fn reserve(&self, ring: Ring<'_>, kind: RecordType, len: usize) -> Reserved {
-        let reserved = Reserved { start: self.changed.pos, kind, len, stamp: 0 };
+        let reserved = Reserved { start: self.changed.pos, kind, len, lead: 0 };
         // Relaxed, as in `Writer::reserve`.
         ring.word(self.changed.pos).store(reserved.word(len).raw(), Ordering::Relaxed);
         reserved

@@ -5,7 +5,8 @@
 //! Nothing here makes a system call, and nothing on the way of a record allocates.
 //!
 //! Who has what: `writer` and `room` are the exclusive producer, `shared`, `shared_room`, `lock` and
-//! `slot` one of many; `reader`, `observer` and `snapshot` read both kinds of rings, `ahead` what
+//! `slot` one of many, `large` and
+//! `large_shared` what is too long for the data area; `reader`, `observer` and `snapshot` read both kinds of rings, `ahead` what
 //! they do not release yet, `kernel` those of the kernel; `totals` are
 //! the books, `latch` and `book` how they are kept, `wait` who sleeps and who wakes, `types` the
 //! type table, `time` what tells wall-clock times of stamps.
@@ -52,6 +53,8 @@ pub mod heap;
 mod holder;
 mod hot;
 mod kernel;
+mod large;
+mod large_shared;
 mod latch;
 mod lock;
 mod observer;
@@ -77,6 +80,7 @@ pub use book::{ConsumerBook, Count, ProducerBook, Refused};
 pub use holder::Who;
 pub use hot::{Changed, Hot};
 pub use kernel::{KernelFrame, KernelReader};
+pub use large::Range;
 pub use lock::{LOCK_ROUNDS, Peers, Recovered, Shared, recover};
 pub use observer::{Observer, Saved, Seen, Start};
 pub use reader::{Found, Frame, Reader};

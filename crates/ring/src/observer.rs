@@ -3,12 +3,13 @@
 
 use crate::ahead::Pending;
 use crate::book::{ConsumerBook, Count};
+use crate::large::{self, Bounds, Range, Shape};
 use crate::latch::{self, LatchWriter};
 use crate::oldest::marked;
 use crate::reader::{lost_of, split_body};
 use crate::{Corrupt, Frame, Lost, Ring};
 use alloc::vec::Vec;
-use perfring_abi::atomic::spin_loop;
+use perfring_abi::atomic::{AtomicU64, spin_loop};
 use perfring_abi::{Cause, Policy, RecordType, RecordWord, SIZE_MAX};
 
 /// An observer that was lapped this often without reading a record in between goes on from the
@@ -61,7 +62,11 @@ pub struct Observer {
     pub(crate) lapped: Count,
     laps_in_a_row: u32,
     policy: Policy,
-    pub(crate) timed: bool,
+    pub(crate) shape: Shape,
+    /// A copy of the last range that was fetched.
+    large: Vec<u64>,
+    /// Whether the last record was one.
+    pub(crate) is_large: bool,
     /// Words of the ring from `from` to `upto`, judged to be whole.
     pub(crate) copy: Vec<u64>,
     pub(crate) from: u64,
@@ -103,7 +108,9 @@ impl Observer {
             lapped: Count::default(),
             laps_in_a_row: 0,
             policy,
-            timed: false,
+            shape: Shape::default(),
+            large: Vec::new(),
+            is_large: false,
             copy: alloc::vec![0; (size / 8) as usize],
             from: place.pos,
             upto: place.pos,
@@ -129,7 +136,36 @@ impl Observer {
     /// The same observer, of a ring with a stamp in each record or without.
     #[must_use]
     pub fn with_time(self, timed: bool) -> Self {
-        Observer { timed, ..self }
+        Observer { shape: Shape { timed, ..self.shape }, ..self }
+    }
+
+    /// The same observer, of a ring with an AUX area of so many bytes, or without one.
+    #[must_use]
+    pub fn with_aux(self, size: u64) -> Self {
+        let aux = Bounds { size, floor: None };
+        Observer { shape: Shape { aux, ..self.shape }, ..self }
+    }
+
+    /// The payload of a record that was passed, copied: or its loss, if it has been overwritten.
+    #[cold]
+    fn fetch(
+        &mut self,
+        ring: Ring<'_>,
+        aux: &[AtomicU64],
+        frame: Frame,
+        range: Range,
+    ) -> Result<Seen<'_>, Corrupt> {
+        // A look before, so that nothing is copied in vain.
+        let whole = large::is_whole(ring, range);
+        if whole {
+            large::space_for(range, &mut self.large).ok_or(Corrupt { pos: frame.pos })?;
+        }
+        if whole && large::copy(ring, aux, range, &mut self.large) {
+            self.is_large = true;
+            return Ok(Seen::Record(frame, &self.large));
+        }
+        self.lapped.add(frame.size);
+        Ok(Seen::Lost(large::gone(&frame)))
     }
 
     /// Saves the place in the page: for the consumer of an overwrite ring alone.
@@ -146,6 +182,19 @@ impl Observer {
     /// [`Corrupt`] if the ring holds at the cursor what no producer writes, and the cursor was not
     /// lapped.
     pub fn next(&mut self, ring: Ring<'_>) -> Result<Option<Seen<'_>>, Corrupt> {
+        self.next_in(ring, &[])
+    }
+
+    /// As [`Observer::next`], of a ring with this AUX area.
+    ///
+    /// # Errors
+    /// As there; and if there is no memory for a payload.
+    pub fn next_in(
+        &mut self,
+        ring: Ring<'_>,
+        aux: &[AtomicU64],
+    ) -> Result<Option<Seen<'_>>, Corrupt> {
+        self.is_large = false;
         // A turn passes a hole, or copies anew, or goes on after a lap that cost no record, or
         // returns. No more holes fit than the ring has words; only a producer that outruns them
         // makes more turns.
@@ -160,8 +209,16 @@ impl Observer {
             let (pos, size) = (self.cursor, word.size());
             let at = ((pos - self.from) / 8) as usize;
             let body = at + 1..at + (size / 8) as usize;
+            if self.shape.is_large(word) {
+                let body = large::body_of(&self.copy[body]).ok_or(Corrupt { pos })?;
+                let (frame, range) = self.shape.large(pos, body).ok_or(Corrupt { pos })?;
+                self.cursor += size;
+                self.laps_in_a_row = 0;
+                self.passed.add(size);
+                return self.fetch(ring, aux, frame, range).map(Some);
+            }
             if word.is_data() {
-                let split = split_body(self.timed, len, &self.copy[body]);
+                let split = split_body(self.shape.timed, len, &self.copy[body]);
                 let (len, time, words) = split.ok_or(Corrupt { pos })?;
                 self.cursor += size;
                 self.laps_in_a_row = 0;
@@ -264,6 +321,11 @@ impl Observer {
     #[inline]
     pub fn must_look(&self) -> bool {
         self.cursor == self.upto
+    }
+
+    /// The payload that was fetched last.
+    pub(crate) fn fetched(&self) -> &[u64] {
+        &self.large
     }
 
     /// Where this observer would go on.

@@ -2,6 +2,7 @@
 
 use crate::ahead::NEVER;
 use crate::book::{ConsumerBook, Count};
+use crate::large::{self, Bounds, Passed, Range, Shape};
 use crate::latch::{self, LatchWriter};
 use crate::wait::claim_space_wake;
 use crate::{Corrupt, Fences, Lost, Ring, sane};
@@ -45,6 +46,8 @@ impl Frame {
 pub enum Found {
     /// A record.
     Record(Frame),
+    /// A record whose payload stands in the AUX area.
+    Large(Frame, Range),
     /// A loss told by the producer.
     Lost(Lost),
 }
@@ -54,7 +57,7 @@ pub enum Found {
 #[inline]
 pub(crate) fn step(
     ring: Ring<'_>,
-    timed: bool,
+    shape: Shape,
     mut cursor: u64,
     head: u64,
 ) -> Result<Option<(Found, u64)>, Corrupt> {
@@ -66,8 +69,13 @@ pub(crate) fn step(
             Some(len) if size <= head - cursor => len,
             _ => return Err(Corrupt { pos: cursor }),
         };
+        if shape.is_large(word) {
+            let body = large::body_at(ring, cursor, word).ok_or(Corrupt { pos: cursor })?;
+            let (frame, range) = shape.large(cursor, body).ok_or(Corrupt { pos: cursor })?;
+            return Ok(Some((Found::Large(frame, range), cursor + size)));
+        }
         if word.is_data() {
-            let (len, time) = match timed {
+            let (len, time) = match shape.timed {
                 true => stamped(len, ring.word(cursor + 8)).ok_or(Corrupt { pos: cursor })?,
                 false => (len, None),
             };
@@ -92,6 +100,12 @@ fn stamped(len: usize, word: &AtomicU64) -> Option<(usize, Option<u64>)> {
     let len = len.checked_sub(STAMP_LEN as usize)?;
     // Relaxed, as the header word.
     Some((len, Some(word.load(Ordering::Relaxed))))
+}
+
+/// The payload's length, and the stamp if there is one.
+#[inline(always)]
+fn split(timed: bool, len: usize, word: &AtomicU64) -> Option<(usize, Option<u64>)> {
+    if timed { stamped(len, word) } else { Some((len, None)) }
 }
 
 /// As [`stamped`], of a copy: the payload's words as well.
@@ -147,13 +161,15 @@ pub struct Reader {
     skipped: u64,
     /// No further than this goes the quick way.
     pub(crate) stop: u64,
-    /// The same, of a ring without time; else nowhere, so that such a ring pays nothing for it.
+    /// The same, of a ring without time and AUX area; else nowhere, so that such a ring pays nothing
+    /// for them.
     plain_stop: u64,
     /// Release at least after this many bytes.
     pub(crate) interval: u64,
     /// Looks in a row that found nothing new.
     idle: u32,
     pub(crate) timed: bool,
+    pub(crate) area: Passed,
     /// Where the line ends that is handed back next; never, if none are.
     hand_at: u64,
     hands: bool,
@@ -194,6 +210,7 @@ impl Reader {
             interval: ring.data_size() / 8,
             idle: 0,
             timed: false,
+            area: Passed::default(),
             hand_at: NEVER,
             hands: false,
             fences,
@@ -207,6 +224,21 @@ impl Reader {
         let mut reader = Reader { timed, ..self };
         reader.set_stop();
         reader
+    }
+
+    /// The same reader, of a ring with an AUX area of so many bytes, or without one.
+    #[must_use]
+    pub fn with_aux(self, ring: Ring<'_>, size: u64) -> Self {
+        let mut reader = Reader { area: Passed::attach(ring, size), ..self };
+        reader.set_stop();
+        reader
+    }
+
+    /// The shape of the records before the head.
+    #[inline]
+    pub(crate) fn shape(&self) -> Shape {
+        let aux = Bounds { size: self.area.size, floor: Some(self.area.released) };
+        Shape { timed: self.timed, aux }
     }
 
     /// The same reader, handing the cache lines of what it has read back to the producer: by
@@ -260,8 +292,8 @@ impl Reader {
         if self.cursor == self.head {
             return self.next_of_look(ring);
         }
-        let due = self.cursor - self.released >= self.interval;
-        let stepped = step(ring, self.timed, self.cursor, self.head)?;
+        let due = self.is_due();
+        let stepped = step(ring, self.shape(), self.cursor, self.head)?;
         // After the last error, which would lose the wake that is owed.
         let owed = due && self.release(ring);
         if let Some(found) = self.stepped(stepped) {
@@ -277,7 +309,7 @@ impl Reader {
 
     fn next_of_look(&mut self, ring: Ring<'_>) -> Result<(Option<Found>, bool), Corrupt> {
         let due = self.look(ring)?;
-        let stepped = step(ring, self.timed, self.cursor, self.head)?;
+        let stepped = step(ring, self.shape(), self.cursor, self.head)?;
         let owed = due && self.release(ring); // as in `next`
         Ok((self.stepped(stepped), owed))
     }
@@ -290,31 +322,48 @@ impl Reader {
         };
         let count = match found {
             Found::Record(frame) => Count { records: 1, bytes: frame.size },
+            Found::Large(frame, range) => {
+                self.pass_range(&range);
+                Count { records: 1, bytes: frame.size }
+            }
             Found::Lost(_) => Count::default(),
         };
         self.pass(after, count);
+        if self.area_is_due() {
+            // The quick way asks for nothing but this.
+            (self.stop, self.plain_stop) = (self.cursor, self.cursor.min(self.plain_stop));
+        }
         Some(found)
     }
 
     /// What most calls of [`Reader::next`] come to: a record that is known of, and nothing to
-    /// release. `None` for all else: then `next` knows. Of a ring without time.
+    /// release. `None` for all else: then `next` knows. Of a ring without time and AUX area.
     #[inline(always)]
     pub fn next_record(&mut self, ring: Ring<'_>) -> Option<Frame> {
-        self.next_known(ring, self.plain_stop, |len| Some((len, None)))
+        self.next_known(ring, self.plain_stop, RecordWord::is_data, |len| Some((len, None)))
     }
 
-    /// As [`Reader::next_record`], of a ring with time.
+    /// As [`Reader::next_record`], of any ring.
     #[inline]
-    pub fn next_stamped(&mut self, ring: Ring<'_>) -> Option<Frame> {
+    pub fn next_any(&mut self, ring: Ring<'_>) -> Option<Frame> {
+        let timed = self.timed;
         let word = ring.word(self.cursor + u64::from(HEADER_LEN));
-        self.next_known(ring, self.stop, |len| stamped(len, word))
+        self.next_known(ring, self.stop, RecordWord::is_plain, |len| split(timed, len, word))
+    }
+
+    /// Whether no record has a stamp, or its payload elsewhere: [`Reader::next_record`] and
+    /// `visit_known::<true>` are the quick way.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_plain(&self) -> bool {
+        !self.timed && self.area.size == 0
     }
 
     /// As [`Reader::next_record`], of a ring with or without time, and how many records in a row,
     /// this one included and at most `max`, have the very same header: one type and one length.
     #[inline]
     pub fn next_run(&mut self, ring: Ring<'_>, max: u64) -> Option<(Frame, u64)> {
-        let frame = if self.timed { self.next_stamped(ring) } else { self.next_record(ring) }?;
+        let frame = if self.is_plain() { self.next_record(ring) } else { self.next_any(ring) }?;
         // Relaxed, as in `next_known`; what that found of one header is true of its like.
         let same = ring.word(frame.pos).load(Ordering::Relaxed);
         let (mut count, mut pos) = (1, self.cursor);
@@ -334,6 +383,7 @@ impl Reader {
         &mut self,
         ring: Ring<'_>,
         stop: u64,
+        is_record: impl FnOnce(RecordWord) -> bool,
         split: impl FnOnce(usize) -> Option<(usize, Option<u64>)>,
     ) -> Option<Frame> {
         let pos = self.cursor;
@@ -343,7 +393,7 @@ impl Reader {
         // Relaxed: B ordered it.
         let word = RecordWord::from_raw(ring.word(pos).load(Ordering::Relaxed));
         let (size, len) = (word.size(), word.payload_len()?);
-        if size > self.head - pos || !word.is_data() {
+        if size > self.head - pos || !is_record(word) {
             return None;
         }
         let (len, time) = split(len)?;
@@ -352,19 +402,20 @@ impl Reader {
         Some(Frame { pos, kind: word.kind(), len, size, time })
     }
 
-    /// Shows `visit` one record after the other, as [`Reader::next_record`] or
-    /// [`Reader::next_stamped`] would find them, until that finds none. Each counts as read, and its
+    /// Shows `visit` one record after the other, as [`Reader::next_record`] (`PLAIN`) or
+    /// [`Reader::next_any`] would find them, until that finds none. Each counts as read, and its
     /// lines are handed back, when `visit` returns. Returns how many they were.
     ///
     /// All that changes is kept in registers: if a visit panics, all of them come again.
     #[inline(always)]
-    pub fn visit_known<const TIMED: bool>(
+    pub fn visit_known<const PLAIN: bool>(
         &mut self,
         ring: Ring<'_>,
         mut visit: impl FnMut(&Frame),
     ) -> u64 {
         self.hand_lines(ring);
-        let (head, stop) = (self.head, if TIMED { self.stop } else { self.plain_stop });
+        let (head, stop) = (self.head, if PLAIN { self.plain_stop } else { self.stop });
+        let timed = self.timed;
         let (mut pos, mut hand_at, mut records) = (self.cursor, self.hand_at, 0);
         // What was found of the last header is true of its like, which most are; and the way to the
         // next record then need not wait for this one's header. At first there was none: no record is
@@ -374,16 +425,17 @@ impl Reader {
             // Relaxed: B ordered it.
             let word = RecordWord::from_raw(ring.word(pos).load(Ordering::Relaxed));
             if word.raw() != like {
-                let Some(len) = word.payload_len().filter(|_| word.is_data()) else { break };
+                let is_record = if PLAIN { word.is_data() } else { word.is_plain() };
+                let Some(len) = word.payload_len().filter(|_| is_record) else { break };
                 (like, size, body, kind) = (word.raw(), word.size(), len, word.kind());
             }
             if size > head - pos {
                 break;
             }
-            let split = if TIMED {
-                stamped(body, ring.word(pos + u64::from(HEADER_LEN)))
-            } else {
+            let split = if PLAIN {
                 Some((body, None))
+            } else {
+                split(timed, body, ring.word(pos + u64::from(HEADER_LEN)))
             };
             let Some((len, time)) = split else { break };
             visit(&Frame { pos, kind, len, size, time });
@@ -421,7 +473,7 @@ impl Reader {
     #[inline]
     pub(crate) fn set_stop(&mut self) {
         self.stop = self.head.min(self.released + self.interval);
-        self.plain_stop = if self.timed { 0 } else { self.stop };
+        self.plain_stop = if self.is_plain() { self.stop } else { 0 };
     }
 
     /// Looks at `data_head`. Returns whether to release.
@@ -440,7 +492,12 @@ impl Reader {
         self.idle = 0;
         self.head = head;
         self.set_stop();
-        Ok(self.cursor - self.released >= self.interval)
+        Ok(self.is_due())
+    }
+
+    /// Whether so much was read that it goes back to the producer.
+    fn is_due(&self) -> bool {
+        self.cursor - self.released >= self.interval || self.area_is_due()
     }
 
     /// Hands back everything before the cursor, unless it is on [`Reader::hold`]. Returns whether a
@@ -450,11 +507,18 @@ impl Reader {
             return false;
         }
         let book = ConsumerBook { pos: self.cursor, read: self.passed(), lapped: Count::default() };
-        self.hand_back(ring, &book)
+        self.hand_back(ring, &book, self.area.end)
     }
 
-    /// Hands back everything before the book's position, at which it must be true.
-    pub(crate) fn hand_back(&mut self, ring: Ring<'_>, book: &ConsumerBook) -> bool {
+    /// Hands back everything before the book's position, at which it must be true, and the ranges
+    /// before `range_end`.
+    pub(crate) fn hand_back(
+        &mut self,
+        ring: Ring<'_>,
+        book: &ConsumerBook,
+        range_end: u64,
+    ) -> bool {
+        self.release_ranges(ring, range_end);
         if self.hands {
             if self.holds() {
                 self.hand_at = self.first_line();
@@ -471,6 +535,11 @@ impl Reader {
         // Relaxed: K orders it.
         ring.header.space.armed.load(Ordering::Relaxed) != 0
             && claim_space_wake(&ring.header.space, book.pos)
+    }
+
+    /// K, pairs with L.
+    pub(crate) fn light_fence(&self) {
+        self.fences.light();
     }
 
     /// A fresh look at how far the producer is.
@@ -495,10 +564,11 @@ impl Reader {
     /// [`Corrupt`].
     #[inline]
     pub fn peek(&self, ring: Ring<'_>, cursor: u64) -> Result<Option<(Found, u64)>, Corrupt> {
-        step(ring, self.timed, cursor, self.head)
+        step(ring, self.shape(), cursor, self.head)
     }
 
-    /// Passes what was peeked: `count` records up to `cursor`.
+    /// Passes what was peeked: `count` records up to `cursor`; of those with ranges, each has been
+    /// told of by [`Reader::pass_range`].
     pub fn pass(&mut self, cursor: u64, count: Count) {
         // A cursor that peek never returned would break the books, not memory: keep it in range.
         if (self.cursor..=self.head).contains(&cursor) && cursor.is_multiple_of(8) {

@@ -13,7 +13,7 @@ use crate::wait::claim_wake;
 use crate::{Corrupt, Fences, Peers, Refusal, Reserved, Shared, Wake, Who, latch};
 use perfring_abi::atomic::{Ordering, fence};
 use perfring_abi::{
-    Cause, Evict, HEADER_LEN, Hole, Layout, Policy, RecordType, RecordWord, Tell, ledger,
+    AUX_SIZE, Cause, Evict, HEADER_LEN, Hole, Layout, Policy, RecordType, RecordWord, Tell, ledger,
     record_size,
 };
 
@@ -48,6 +48,7 @@ pub struct SharedWriter {
     plain_end: usize,
     /// Bytes of each record's stamp.
     stamp: usize,
+    pub(crate) aux_size: u64,
     pub(crate) fences: Fences,
     pub(crate) policy: Policy,
     pub(crate) evict: Evict,
@@ -153,6 +154,7 @@ impl SharedWriter {
             max_len,
             plain_end: if layout.time { 0 } else { max_len + 1 },
             stamp: layout.stamp_len(),
+            aux_size: layout.aux_size,
             fences,
             policy: layout.policy,
             evict: layout.evict,
@@ -191,7 +193,7 @@ impl SharedWriter {
             return Err(Refusal::TooLarge { len, max: self.max_len });
         }
         let start = self.begin(&at, peers, record_size(len))?;
-        fill(&Reserved { start, kind, len, stamp: 0 });
+        fill(&Reserved { start, kind, len, lead: 0 });
         self.publish_here(&at, peers, start, RecordWord::of(kind, len), wake)
     }
 
@@ -259,6 +261,12 @@ impl SharedWriter {
         len: usize,
         now: u64,
     ) -> Result<Reserved, Refusal> {
+        if len > self.max_len {
+            let (header, data, slots) = (at.ring.header, at.ring.data, at.slots);
+            let (start, lead) =
+                self.try_reserve_large(header, data, slots, peers, kind, len, now)?;
+            return Ok(Reserved { start, kind, len, lead });
+        }
         let reserved = self.begin_at(&at, peers, kind, len, now)?;
         self.open(at, reserved.start, reserved.start + reserved.size());
         Ok(reserved)
@@ -309,7 +317,7 @@ impl SharedWriter {
             // Relaxed: A or O publishes it.
             at.ring.word(start + u64::from(HEADER_LEN)).store(rise(*at, now), Ordering::Relaxed);
         }
-        Ok(Reserved { start, kind, len, stamp })
+        Ok(Reserved { start, kind, len, lead: stamp as u64 })
     }
 
     /// Takes the lock and finds room. Under the lock when it returns `Ok`.
@@ -317,7 +325,12 @@ impl SharedWriter {
     /// By reference, as those that it is built in: a copy of what was put together a moment ago
     /// waits for its stores, and then the locked instruction for the copy.
     #[inline(always)]
-    fn begin<P: Peers>(&mut self, at: &Shared<'_>, peers: &P, size: u64) -> Result<u64, Refusal> {
+    pub(crate) fn begin<P: Peers>(
+        &mut self,
+        at: &Shared<'_>,
+        peers: &P,
+        size: u64,
+    ) -> Result<u64, Refusal> {
         self.owner.lock(*at, peers)?;
         // Relaxed: M orders it.
         let mut start = at.ring.header.shared.producer_pos.load(Ordering::Relaxed);
@@ -352,12 +365,21 @@ impl SharedWriter {
 
     #[inline(always)]
     fn open(&mut self, at: Shared<'_>, start: u64, end: u64) {
-        let word = RecordWord::busy(end - start, self.owner.index());
+        self.open_as(at, start, RecordWord::busy(end - start, self.owner.index()));
+        self.owner.unlock(at);
+    }
+
+    #[inline(always)]
+    pub(crate) fn open_as(&self, at: Shared<'_>, start: u64, word: RecordWord) {
         // Relaxed: O publishes it.
         at.ring.word(start).store(word.raw(), Ordering::Relaxed);
         self.count_in_ledger(at, 1);
-        at.ring.header.shared.producer_pos.store(end, Ordering::Release); // O
-        self.owner.unlock(at);
+        at.ring.header.shared.producer_pos.store(start + word.size(), Ordering::Release); // O
+    }
+
+    /// Whether each record has a stamp.
+    pub(crate) fn stamped(&self) -> bool {
+        self.stamp != 0
     }
 
     /// Commits the first `len` bytes of a reservation. Returns whether a wake is owed.
@@ -370,6 +392,11 @@ impl SharedWriter {
         len: usize,
         wake: Wake,
     ) -> bool {
+        if reserved.is_large() {
+            let (header, data, slots) = (at.ring.header, at.ring.data, at.slots);
+            let (start, len) = (reserved.start, len.min(reserved.len));
+            return self.commit_large(header, data, slots, peers, start, len, wake);
+        }
         let (start, size) = (reserved.start, reserved.size());
         let word = reserved.word(len.min(reserved.len));
         if word.size() < size {
@@ -382,7 +409,8 @@ impl SharedWriter {
     /// Gives a reservation back: a hole that readers skip. Returns whether a wake is owed, as
     /// younger records may have waited for it to end.
     pub fn discard<P: Peers>(&mut self, at: Shared<'_>, peers: &P, reserved: Reserved) -> bool {
-        self.give_back(at, peers, reserved.start, reserved.size())
+        let size = if reserved.is_large() { AUX_SIZE.into() } else { reserved.size() };
+        self.give_back(at, peers, reserved.start, size)
     }
 
     fn give_back<P: Peers>(&mut self, at: Shared<'_>, peers: &P, start: u64, size: u64) -> bool {
@@ -404,7 +432,7 @@ impl SharedWriter {
             return None;
         }
         let start = group.start + group.used;
-        let reserved = Reserved { start, kind, len, stamp: self.stamp };
+        let reserved = Reserved { start, kind, len, lead: self.stamp as u64 };
         let (size, word) = (reserved.size(), reserved.word(len));
         if size > group.left() {
             return None;
@@ -468,7 +496,7 @@ impl SharedWriter {
 
     /// The swap that ends a reservation, and what follows from it.
     #[inline(always)]
-    fn end<P: Peers>(
+    pub(crate) fn end<P: Peers>(
         &mut self,
         at: Shared<'_>,
         peers: &P,
@@ -559,7 +587,11 @@ impl SharedWriter {
             Refusal::Pending { .. } => Cause::Pending,
             Refusal::Full | Refusal::Corrupt { .. } => Cause::Full,
         };
-        self.losses.refused.of_mut(cause).add(record_size(len.saturating_add(self.stamp)));
+        self.losses.refused.of_mut(cause).add(if len > self.max_len {
+            crate::large::refused_size(self.aux_size, len)
+        } else {
+            record_size(len + self.stamp)
+        });
         self.count_losses(at, NOWHERE);
         // The next reservation comes by `make_room`, which tells the loss.
         (self.limit, self.evict_limit) = (0, 0);
@@ -580,7 +612,7 @@ impl SharedWriter {
 
     /// Counts what this slot has written, before the store that commits it.
     #[inline(always)]
-    fn count_written(&mut self, at: Shared<'_>, pos: u64, records: u64, bytes: u64) {
+    pub(crate) fn count_written(&mut self, at: Shared<'_>, pos: u64, records: u64, bytes: u64) {
         self.written.records = self.written.records.wrapping_add(records);
         self.written.bytes = self.written.bytes.wrapping_add(bytes);
         let words = [0, pos, self.written.records, self.written.bytes, 0];
@@ -603,7 +635,10 @@ impl SharedWriter {
     /// The tail that would let a record of `len` bytes in now: what to wait for.
     #[must_use]
     pub fn tail_for(&self, at: Shared<'_>, len: usize) -> u64 {
-        let size = record_size(len.saturating_add(self.stamp));
+        if len > self.max_len {
+            return self.tail_for_large(at, len);
+        }
+        let size = record_size(len + self.stamp);
         let need = size + self.marker_bytes(at.ring, size);
         (at.producer_pos().saturating_add(need + 8)).saturating_sub(at.ring.data_size())
     }
@@ -636,7 +671,7 @@ impl SharedWriter {
     #[must_use]
     #[inline]
     pub fn max_len(&self) -> usize {
-        self.max_len
+        self.max_len.max(self.aux_size as usize)
     }
 
     /// Copies a payload into its reservation, word by word. A mapping has a quicker way.
@@ -647,7 +682,7 @@ impl SharedWriter {
 
 /// The stamp of what is reserved now, under the lock: no less than that of anything before it.
 #[inline(always)]
-fn rise(at: Shared<'_>, now: u64) -> u64 {
+pub(crate) fn rise(at: Shared<'_>, now: u64) -> u64 {
     // Relaxed: M orders it. Before the reservation: a stamp that nothing has does no harm.
     let newest = &at.ring.header.shared.newest_stamp;
     let stamp = newest.load(Ordering::Relaxed).max(now);

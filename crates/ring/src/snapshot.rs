@@ -1,9 +1,11 @@
 //! The snapshot: a copy of everything intact, while producers run at full speed.
 
+use crate::large::{self, Bounds, Shape};
 use crate::reader::{Found, Frame, lost_of, split_body};
 use crate::totals::{Stranded, Totals};
 use crate::{Anchors, Corrupt, Ring, Shared};
 use alloc::vec::Vec;
+use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{Policy, RecordType, RecordWord};
 
 /// Bytes that are copied between two looks at the tail.
@@ -17,7 +19,10 @@ pub struct Snapshot {
     start: u64,
     words: Vec<u64>,
     totals: Totals,
-    timed: bool,
+    shape: Shape,
+    /// Payloads of the AUX area, and where their records stand; those are missing that were
+    /// overwritten.
+    large: Vec<(u64, Vec<u64>)>,
     anchors: Anchors,
 }
 
@@ -58,13 +63,48 @@ impl Snapshot {
         }
         // After the copy: what a record needs was written before it was published.
         let anchors = Anchors::read(ring);
-        Ok(Snapshot { start, words, totals, timed: false, anchors })
+        let (shape, large) = (Shape::default(), Vec::new());
+        Ok(Snapshot { start, words, totals, shape, large, anchors })
     }
 
     /// The same snapshot, of a ring with a stamp in each record or without.
     #[must_use]
     pub fn with_time(self, timed: bool) -> Self {
-        Snapshot { timed, ..self }
+        Snapshot { shape: Shape { timed, ..self.shape }, ..self }
+    }
+
+    /// The same snapshot, with the payloads in the ring's AUX area: of those that are still whole,
+    /// as [`Snapshot::step`] shows the others as lost. To be called at once.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if the records' ranges overlap, or there is no memory for them.
+    pub fn with_aux(self, ring: Ring<'_>, aux: &[AtomicU64]) -> Result<Self, Corrupt> {
+        let bounds = Bounds { size: aux.len() as u64 * 8, floor: None };
+        let mut snapshot = Snapshot { shape: Shape { aux: bounds, ..self.shape }, ..self };
+        let (mut cursor, mut end, mut ranges) = (snapshot.start, 0, Vec::new());
+        while let Some((found, _, after)) = snapshot.step_to(cursor)? {
+            if let Found::Large(frame, range) = found {
+                if range.at < end {
+                    return Err(Corrupt { pos: frame.pos });
+                }
+                end = range.end();
+                ranges.push((frame.pos, range));
+            }
+            cursor = after;
+        }
+        // From the newest on, as they are overwritten from the oldest on; and no more than the area
+        // holds, so that no more is copied, whatever the records say.
+        for (pos, range) in ranges.into_iter().rev() {
+            let mut words = Vec::new();
+            if end - range.at > bounds.size || !large::is_whole(ring, range) {
+                break;
+            }
+            large::space_for(range, &mut words).ok_or(Corrupt { pos })?;
+            if large::copy(ring, aux, range, &mut words) {
+                snapshot.large.push((pos, words));
+            }
+        }
+        Ok(snapshot)
     }
 
     /// The position of the oldest record in it.
@@ -96,7 +136,22 @@ impl Snapshot {
     ///
     /// # Errors
     /// [`Corrupt`] where no record can stand.
-    pub fn step(&self, mut cursor: u64) -> Result<Option<Step<'_>>, Corrupt> {
+    pub fn step(&self, cursor: u64) -> Result<Option<Step<'_>>, Corrupt> {
+        let Some((found, words, after)) = self.step_to(cursor)? else {
+            return Ok(None);
+        };
+        let Found::Large(frame, _) = found else {
+            return Ok(Some((found, words, after)));
+        };
+        // The newest first.
+        let at = self.large.binary_search_by(|(pos, _)| frame.pos.cmp(pos)).ok();
+        Ok(Some(match at.and_then(|at| self.large.get(at)) {
+            Some((_, words)) => (Found::Record(frame), words, after),
+            None => (Found::Lost(large::gone(&frame)), &[], after),
+        }))
+    }
+
+    fn step_to(&self, mut cursor: u64) -> Result<Option<Step<'_>>, Corrupt> {
         while cursor < self.end() {
             let bad = Corrupt { pos: cursor };
             let at = (cursor.checked_sub(self.start).ok_or(bad)? / 8) as usize;
@@ -105,8 +160,13 @@ impl Snapshot {
             let len = word.payload_len().ok_or(bad)?;
             let body = self.words.get(at + 1..at + (size / 8) as usize).ok_or(bad)?;
             let after = cursor + size;
+            if self.shape.is_large(word) {
+                let body = large::body_of(body).ok_or(bad)?;
+                let (frame, range) = self.shape.large(cursor, body).ok_or(bad)?;
+                return Ok(Some((Found::Large(frame, range), &[], after)));
+            }
             if word.is_data() && word.owner().is_none() {
-                let (len, time, body) = split_body(self.timed, len, body).ok_or(bad)?;
+                let (len, time, body) = split_body(self.shape.timed, len, body).ok_or(bad)?;
                 let frame = Frame { pos: cursor, kind: word.kind(), len, size, time };
                 return Ok(Some((Found::Record(frame), body, after)));
             }

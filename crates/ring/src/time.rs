@@ -10,7 +10,8 @@ use crate::Ring;
 use core::cmp::Ordering::Less;
 use perfring_abi::atomic::{AtomicU64, Ordering, fence, spin_loop};
 use perfring_abi::{
-    ANCHOR, ANCHORS, PERF_CAP_TIME_ZERO, PERF_CAPABILITIES, PerfTime, TimeLine, anchor as a,
+    ANCHOR, ANCHORS, PERF_CAP_TIME_ZERO, PERF_CAPABILITIES, PerfTime, RecordWord, TimeLine,
+    anchor as a, aux_record,
 };
 
 /// A wall clock that was set by less than this, and what can be wrong with two readings, is taken
@@ -290,12 +291,15 @@ pub(crate) fn newest_stamp(ring: Ring<'_>, from: u64, to: u64) -> u64 {
     let mut newest = ring.header.shared.newest_stamp.load(Ordering::Relaxed);
     let mut pos = from;
     while pos < to {
-        let word = perfring_abi::RecordWord::from_raw(ring.word(pos).load(Ordering::Relaxed));
+        let word = RecordWord::from_raw(ring.word(pos).load(Ordering::Relaxed));
         if word.size() < 8 {
             break;
         }
         if word.is_data() && word.size() > 8 {
-            newest = newest.max(ring.word(pos + 8).load(Ordering::Relaxed));
+            // Of a record with its payload in the AUX area it stands elsewhere.
+            let aux = word.raw() == RecordWord::aux().raw();
+            let nth = if aux { aux_record::TIME as u64 } else { 0 };
+            newest = newest.max(ring.word(pos + 8 + 8 * nth).load(Ordering::Relaxed));
         }
         pos += word.size();
     }

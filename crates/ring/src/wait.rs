@@ -6,6 +6,7 @@
 //! pair is asymmetric, see [`Fences`].
 
 use crate::Ring;
+use crate::large::Shape;
 use crate::reader::{Found, step};
 use perfring_abi::atomic::{AtomicU32, Ordering, compiler_fence, fence};
 use perfring_abi::{SpaceLine, WaitLine};
@@ -105,8 +106,10 @@ impl Ring<'_> {
         let mut found = 0;
         while found < records {
             // Without time: where a record is, and not what it holds.
-            match step(*self, false, cursor, head) {
-                Ok(Some((Found::Record(_), after))) => (found, cursor) = (found + 1, after),
+            match step(*self, Shape::default(), cursor, head) {
+                Ok(Some((Found::Record(_) | Found::Large(..), after))) => {
+                    (found, cursor) = (found + 1, after);
+                }
                 Ok(Some((Found::Lost(_), after))) => cursor = after,
                 Ok(None) => return false,
                 Err(_) => return true,

@@ -5,14 +5,15 @@
 //! release store of `data_head`; everything else is in [`crate::room`] behind one branch.
 
 use crate::book::{Count, ProducerBook};
+use crate::large::Area;
 use crate::latch::{self, LatchWriter};
 use crate::oldest::{self, Oldest};
 use crate::wait::claim_wake;
 use crate::{Corrupt, Fences, Reading, Ring, Wake};
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{
-    Evict, HEADER_LEN, Hole, LOST_SIZE, Layout, Policy, RecordType, RecordWord, STAMP_LEN, Tell,
-    record_size,
+    AUX_SIZE, Evict, HEADER_LEN, Hole, LOST_SIZE, Layout, Policy, RecordType, RecordWord,
+    STAMP_LEN, Tell, record_size,
 };
 
 /// Why a reservation was refused.
@@ -53,8 +54,9 @@ pub struct Reserved {
     pub(crate) start: u64,
     pub(crate) kind: RecordType,
     pub(crate) len: usize,
-    /// Bytes of the stamp before the payload.
-    pub(crate) stamp: usize,
+    /// Bytes of the stamp before the payload; or, of a payload that is to stand in the AUX area,
+    /// where.
+    pub(crate) lead: u64,
 }
 
 impl Reserved {
@@ -65,11 +67,11 @@ impl Reserved {
         self.start
     }
 
-    /// Where the payload begins.
+    /// Where the payload begins, if it is to stand in the data area.
     #[must_use]
     #[inline]
     pub fn payload_pos(&self) -> u64 {
-        self.start + u64::from(HEADER_LEN) + self.stamp as u64
+        self.start.wrapping_add(u64::from(HEADER_LEN)).wrapping_add(self.lead)
     }
 
     /// The payload's length in bytes.
@@ -80,16 +82,17 @@ impl Reserved {
         self.len
     }
 
-    /// The word of the record, with a payload of the first `len` bytes.
+    /// The word of the record, with a payload of the first `len` bytes that stands in the data
+    /// area.
     #[inline(always)]
     pub(crate) fn word(&self, len: usize) -> RecordWord {
-        RecordWord::of(self.kind, len + self.stamp)
+        RecordWord::of(self.kind, len + self.lead as usize)
     }
 
-    /// Bytes it takes in the ring.
+    /// Bytes it takes in the data area, if its payload stands there.
     #[inline(always)]
     pub(crate) fn size(&self) -> u64 {
-        record_size(self.len + self.stamp)
+        record_size(self.len + self.lead as usize)
     }
 }
 
@@ -127,6 +130,7 @@ pub struct Writer {
     pub(crate) book: ProducerBook,
     pub(crate) book_latch: LatchWriter,
     pub(crate) oldest: Oldest,
+    pub(crate) area: Area,
     /// A record boundary half a ring back, and what was written before it.
     pub(crate) half: Option<(u64, Count)>,
 }
@@ -153,6 +157,7 @@ impl Writer {
         };
         let from = book.pos;
         let book = crate::totals::bring_up(ring, book, head)?;
+        let area = Area::attach(ring, layout, from, head)?;
         let last = if layout.time { crate::time::newest_stamp(ring, from, head) } else { 0 };
         let max_len = max_len(ring, layout);
         let mut writer = Writer {
@@ -172,6 +177,7 @@ impl Writer {
             book,
             book_latch,
             oldest,
+            area,
             half: None,
         };
         // The records from the old book to the head may be overwritten from now on.
@@ -194,7 +200,25 @@ impl Writer {
         if len >= self.plain_end {
             return self.try_reserve_at(ring, kind, len, 0);
         }
-        self.reserve::<0>(ring, kind, len, 0)
+        self.reserve_plain(ring, kind, len)
+    }
+
+    /// As [`Writer::try_reserve`], of a payload shorter than [`Writer::plain_end`]; any other is
+    /// refused as too large. So the caller's code knows nothing of stamps and of the AUX area.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    #[inline(always)]
+    pub fn try_reserve_plain(
+        &mut self,
+        ring: Ring<'_>,
+        kind: RecordType,
+        len: usize,
+    ) -> Result<Reserved, Refusal> {
+        if len >= self.plain_end {
+            return Err(Refusal::TooLarge { len, max: self.max_len });
+        }
+        self.reserve_plain(ring, kind, len)
     }
 
     /// As [`Writer::try_reserve`], at this moment of the stamps' clock: or at that of the record
@@ -210,25 +234,73 @@ impl Writer {
         len: usize,
         now: u64,
     ) -> Result<Reserved, Refusal> {
-        if len > self.max_len {
-            return Err(Refusal::TooLarge { len, max: self.max_len });
-        }
-        if self.stamp == 0 {
-            return self.reserve::<0>(ring, kind, len, 0);
-        }
-        self.reserve::<{ STAMP_LEN as usize }>(ring, kind, len, now)
+        let (start, lead) = self.place_other(ring, kind, len, now)?;
+        Ok(Reserved { start, kind, len, lead })
     }
 
+    /// As [`Writer::try_reserve_at`], which asks for the time only if it is needed.
+    ///
+    /// What it returns is put together in one place: so what the caller's compiler knows of the
+    /// length is not forgotten where its ways meet.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
     #[inline(always)]
-    fn reserve<const STAMP: usize>(
+    pub fn try_reserve_any(
+        &mut self,
+        ring: Ring<'_>,
+        kind: RecordType,
+        len: usize,
+        now: impl FnOnce(&mut Self) -> u64,
+    ) -> Result<Reserved, Refusal> {
+        let (start, lead) = if len < self.plain_end {
+            (self.place::<0>(ring, kind, len, 0)?, 0)
+        } else {
+            let now = now(self);
+            self.place_other(ring, kind, len, now)?
+        };
+        Ok(Reserved { start, kind, len, lead })
+    }
+
+    /// Where a record begins that may have a stamp or be large, and its lead.
+    #[inline]
+    fn place_other(
         &mut self,
         ring: Ring<'_>,
         kind: RecordType,
         len: usize,
         now: u64,
+    ) -> Result<(u64, u64), Refusal> {
+        if len > self.max_len {
+            return self.try_reserve_large(ring.header, ring.data, len, now);
+        }
+        if self.stamp == 0 {
+            return Ok((self.place::<0>(ring, kind, len, 0)?, 0));
+        }
+        const STAMP: usize = STAMP_LEN as usize;
+        Ok((self.place::<STAMP>(ring, kind, len, now)?, STAMP as u64))
+    }
+
+    #[inline(always)]
+    fn reserve_plain(
+        &mut self,
+        ring: Ring<'_>,
+        kind: RecordType,
+        len: usize,
     ) -> Result<Reserved, Refusal> {
-        let reserved = Reserved { start: 0, kind, len, stamp: STAMP };
-        let size = reserved.size();
+        let start = self.place::<0>(ring, kind, len, 0)?;
+        Ok(Reserved { start, kind, len, lead: 0 })
+    }
+
+    #[inline(always)]
+    fn place<const STAMP: usize>(
+        &mut self,
+        ring: Ring<'_>,
+        kind: RecordType,
+        len: usize,
+        now: u64,
+    ) -> Result<u64, Refusal> {
+        let size = record_size(len + STAMP);
         let mut start = self.pos();
         let end = start + size;
         if end > self.limit && !self.evict_few(ring, end) {
@@ -238,18 +310,51 @@ impl Writer {
         // The header now, in order with the payload after it: at commit, a reader that runs ahead
         // may have taken its line back. Nobody looks at it before the head has passed it.
         // Relaxed: A publishes it, and E came before it.
-        ring.word(start).store(reserved.word(len).raw(), Ordering::Relaxed);
+        let word = RecordWord::of(kind, len + STAMP);
+        ring.word(start).store(word.raw(), Ordering::Relaxed);
         if STAMP != 0 {
             self.last = self.last.max(now);
             ring.word(start + u64::from(HEADER_LEN)).store(self.last, Ordering::Relaxed);
         }
-        Ok(Reserved { start, ..reserved })
+        Ok(start)
+    }
+
+    /// Space for a record of this word, and nothing else of it.
+    pub(crate) fn reserve_record(
+        &mut self,
+        ring: Ring<'_>,
+        word: RecordWord,
+    ) -> Result<u64, Refusal> {
+        let end = self.pos() + word.size();
+        if end > self.limit && !self.evict_few(ring, end) {
+            self.make_room(ring.header, ring.data, word.size())?;
+        }
+        // Relaxed, as in `place`.
+        ring.word(self.pos()).store(word.raw(), Ordering::Relaxed);
+        Ok(self.pos())
+    }
+
+    /// No stamp after this is less.
+    pub(crate) fn rise(&mut self, now: u64) {
+        self.last = self.last.max(now);
+    }
+
+    /// Counts a record that is committed.
+    pub(crate) fn count_one(&mut self, size: u64) {
+        self.since += ONE_RECORD + size;
     }
 
     /// Ends a reservation and holds the record back until the next publish. `len` bytes of it
-    /// count, the rest is given back.
+    /// count, the rest is given back. One with its payload in the AUX area is published at once, with
+    /// all before it; who sleeps is woken by the next publish.
     #[inline(always)]
     pub fn commit(&mut self, ring: Ring<'_>, reserved: Reserved, len: usize) {
+        if reserved.is_large() {
+            let Reserved { start, kind, len: most, lead } = reserved;
+            let len = len.min(most);
+            let _ = self.commit_large(ring.header, ring.data, start, lead, kind, len, Wake::No);
+            return;
+        }
         self.hold();
         self.end(ring, reserved, len);
     }
@@ -265,6 +370,11 @@ impl Writer {
         len: usize,
         wake: Wake,
     ) -> bool {
+        if reserved.is_large() {
+            let Reserved { start, kind, len: most, lead } = reserved;
+            let len = len.min(most);
+            return self.commit_large(ring.header, ring.data, start, lead, kind, len, wake);
+        }
         let start = reserved.start;
         let size = self.end(ring, reserved, len);
         self.publish_at(ring, wake, start + size)
@@ -274,9 +384,9 @@ impl Writer {
     fn end(&mut self, ring: Ring<'_>, reserved: Reserved, len: usize) -> u64 {
         let len = len.min(reserved.len);
         // Two ways, so that each knows what it adds where the caller knows the length.
-        let word = match reserved.stamp {
+        let word = match reserved.lead {
             0 => RecordWord::of(reserved.kind, len),
-            stamp => RecordWord::of(reserved.kind, len + stamp),
+            stamp => RecordWord::of(reserved.kind, len + stamp as usize),
         };
         if len != reserved.len {
             // Relaxed: A publishes it.
@@ -343,7 +453,8 @@ impl Writer {
     /// positions do not depend on what was thought better of.
     pub fn discard(&mut self, ring: Ring<'_>, reserved: Reserved) {
         self.hold();
-        let word = RecordWord::nop(reserved.size(), Hole::Discarded);
+        let size = if reserved.is_large() { AUX_SIZE.into() } else { reserved.size() };
+        let word = RecordWord::nop(size, Hole::Discarded);
         // Relaxed: A publishes it.
         ring.word(reserved.start).store(word.raw(), Ordering::Relaxed);
         self.skip(word.size());
@@ -389,7 +500,11 @@ impl Writer {
             Refusal::TooLarge { .. } => &mut self.book.refused.too_large,
             _ => &mut self.book.refused.full,
         };
-        cause.add(record_size(len.saturating_add(self.stamp)));
+        cause.add(if len > self.max_len {
+            crate::large::refused_size(self.area.size(), len)
+        } else {
+            record_size(len + self.stamp)
+        });
         // The next reservation comes by `make_room`, which tells the loss.
         (self.limit, self.evict_limit) = (0, 0);
         let owed = self.publish(ring, Wake::Force);
@@ -400,7 +515,10 @@ impl Writer {
     /// The tail that would let a record of `len` bytes in: what to wait for.
     #[must_use]
     pub fn tail_for(&self, ring: Ring<'_>, len: usize) -> u64 {
-        let size = record_size(len.saturating_add(self.stamp));
+        if len > self.max_len {
+            return self.tail_for_large(ring, len);
+        }
+        let size = record_size(len + self.stamp);
         let need = size + self.marker_bytes(ring, size);
         (self.pos() + need + 8).saturating_sub(ring.data_size())
     }
@@ -433,7 +551,7 @@ impl Writer {
     #[must_use]
     #[inline]
     pub fn max_len(&self) -> usize {
-        self.max_len
+        self.max_len.max(self.area.size() as usize)
     }
 
     /// Payloads shorter than this get no stamp and are not too long: [`Writer::try_reserve`] is
@@ -478,6 +596,7 @@ impl Writer {
 }
 
 pub(crate) fn fill(ring: Ring<'_>, reserved: &Reserved, payload: &[u8]) {
+    debug_assert!(!reserved.is_large());
     let mut pos = reserved.payload_pos();
     for chunk in payload[..payload.len().min(reserved.len)].chunks(8) {
         let mut word = [0; 8];
@@ -488,7 +607,7 @@ pub(crate) fn fill(ring: Ring<'_>, reserved: &Reserved, payload: &[u8]) {
     }
 }
 
-/// What [`Layout::max_len`] says, from the ring in hand: models have rings smaller than a page.
+/// What [`Layout::max_small_len`] says, from the ring in hand: models have rings smaller than a page.
 pub(crate) fn max_len(ring: Ring<'_>, layout: &Layout) -> usize {
     let size = (ring.data_size() - 8).min(perfring_abi::SIZE_MAX.into());
     (size - u64::from(HEADER_LEN)) as usize - layout.stamp_len()

@@ -213,6 +213,7 @@ impl Tally {
                 assert!(frame.size < SIZE && frame.len as u64 + 8 <= frame.size);
                 self.records += 1;
             }
+            Found::Large(..) => panic!("without an AUX area"),
             Found::Lost(_) => self.losses += 1,
         }
     }

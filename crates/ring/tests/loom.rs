@@ -74,7 +74,7 @@ fn borrowed(heap: &HeapRing, pos: u64) -> u64 {
 fn read(reader: &mut Reader, heap: &HeapRing) -> Option<Frame> {
     reader.next_record(heap.ring()).or_else(|| match reader.next(heap.ring()).unwrap().0 {
         Some(Found::Record(frame)) => Some(frame),
-        Some(Found::Lost(_)) | None => None,
+        Some(Found::Lost(_) | Found::Large(..)) | None => None,
     })
 }
 
@@ -86,7 +86,7 @@ fn hold(reader: &mut Reader, heap: &HeapRing) -> Option<Frame> {
             reader.pass(after, Count { records: 1, bytes: frame.size });
             Some(frame)
         }
-        Some((Found::Lost(_), _)) | None => None,
+        Some((Found::Lost(_) | Found::Large(..), _)) | None => None,
     }
 }
 
@@ -260,6 +260,44 @@ fn an_observer_of_what_is_known_to_go_never_sees_a_torn_record() {
     // the last book. The next but one evicts the second.
     let lens = &[16, 16, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8];
     observed_eviction("known", 256, lens, 24);
+}
+
+/// E, F of a range of the AUX area, while its record stands where it stood when it was copied.
+#[test]
+fn an_observer_of_a_range_never_sees_a_torn_payload() {
+    model("range", 3, |laps| {
+        let heap = HeapRing::new(64, Policy::Overwrite).unwrap().tell(Tell::CountersOnly);
+        let heap = Arc::new(heap.with_aux(64));
+        let mut writer = writer(&heap);
+        let mut put = move |heap: &HeapRing, byte: u8| {
+            let ring = heap.ring();
+            let reserved = writer.try_reserve(ring, RecordType::BYTES, 64).unwrap();
+            // The last words alone, which are copied last and written first.
+            let at = reserved.range().unwrap().at + 48;
+            heap.fill_range(perfring_ring::Range { at, len: 16 }, &[byte; 16]);
+            let _ = writer.commit_and_publish(ring, reserved, 64, Wake::Auto);
+        };
+        put(&heap, 1);
+        let observer = Observer::new(heap.ring(), Policy::Overwrite, Start::Oldest).unwrap();
+        let mut observer = observer.with_aux(64);
+        let producer = {
+            let heap = Arc::clone(&heap);
+            thread::spawn(move || put(&heap, 2))
+        };
+        match observer.next_in(heap.ring(), heap.aux()) {
+            Ok(Some(Seen::Record(frame, words))) => {
+                assert_eq!(frame.len, 64);
+                let byte = if frame.pos == 0 { 1 } else { 2 };
+                assert_eq!(words[6..], [u64::from_ne_bytes([byte; 8]); 2]);
+            }
+            Ok(Some(Seen::Lost(lost))) => {
+                assert_eq!((lost.records, lost.bytes), (1, 48));
+                laps.fetch_add(1, Relaxed);
+            }
+            other => panic!("{other:?}"),
+        }
+        producer.join().unwrap();
+    });
 }
 
 /// E, F on a drop ring, whose tail the consumer moves: C, D, E, F.

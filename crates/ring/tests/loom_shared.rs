@@ -151,7 +151,7 @@ fn read(reader: &mut Reader, heap: &HeapRing) -> Option<u64> {
             let word = |at: u64| data[(at / 8) as usize % data.len()].load(Relaxed);
             Some(whole(&[word(frame.payload_pos()), word(frame.payload_pos() + 8)]))
         }
-        Some(Found::Lost(_)) => panic!("counters only"),
+        Some(Found::Lost(_) | Found::Large(..)) => panic!("counters only, and no AUX area"),
         None => None,
     }
 }

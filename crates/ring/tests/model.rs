@@ -490,6 +490,7 @@ impl<'a> Model<'a> {
                 Self::words_hold(&self.ring_words(from, (at + item.size - from) / 8), item);
             }
             Found::Lost(lost) => assert_eq!(item.kind, Kind::Lost(lost)),
+            Found::Large(..) => panic!("without an AUX area"),
         }
     }
 
@@ -530,7 +531,7 @@ impl<'a> Model<'a> {
         let frame = match self.case.time {
             true => {
                 assert_eq!(reader.next_record(self.heap.ring()), None);
-                reader.next_stamped(self.heap.ring())
+                reader.next_any(self.heap.ring())
             }
             false => reader.next_record(self.heap.ring()),
         };

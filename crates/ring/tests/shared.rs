@@ -608,7 +608,7 @@ fn crowd(policy: Policy, time: bool) {
                         see(heap.data()[at].load(Ordering::Relaxed), frame.time);
                         false
                     }
-                    Some(Found::Lost(_)) => false,
+                    Some(Found::Lost(_) | Found::Large(..)) => false,
                     None => true,
                 },
                 Policy::Overwrite => match observer.next(ring).unwrap() {

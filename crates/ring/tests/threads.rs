@@ -106,6 +106,7 @@ fn consume(heap: &HeapRing, done: &AtomicBool) -> (Count, u64) {
                 count.records += 1;
                 count.bytes += frame.size;
             }
+            Some(Found::Large(..)) => panic!("without an AUX area"),
             Some(Found::Lost(told)) => {
                 assert_eq!(told.cause, Cause::Full);
                 lost += told.records;

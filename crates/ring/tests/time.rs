@@ -259,7 +259,7 @@ fn a_record_without_room_for_a_stamp_is_damage() {
 
         let mut reader = Reader::attach(heap.ring(), Fences::Full).unwrap().with_time(true);
         assert!(reader.next(heap.ring()).unwrap().0.is_some());
-        assert_eq!(reader.next_stamped(heap.ring()), None);
+        assert_eq!(reader.next_any(heap.ring()), None);
         assert_eq!(reader.next(heap.ring()), Err(bad));
         let observer = Observer::new(heap.ring(), Policy::Overwrite, Start::Oldest).unwrap();
         let mut observer = observer.with_time(true);

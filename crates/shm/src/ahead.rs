@@ -54,9 +54,9 @@ impl MappedReader {
     pub fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, Corrupt> {
         if let Cursor::Pinned(reader) = &mut self.cursor {
             let ring = self.map.ring();
-            let frame = match self.ring.layout.time {
-                true => reader.next_stamped(ring),
-                false => reader.next_record(ring),
+            let frame = match reader.is_plain() {
+                true => reader.next_record(ring),
+                false => reader.next_any(ring),
             };
             if let Some(frame) = frame {
                 if frame.size <= AHEAD && reader.known() > AHEAD {
@@ -89,6 +89,11 @@ impl MappedReader {
                         let bytes = unsafe { self.map.pinned(&frame) };
                         (record(&frame, bytes), front)
                     }
+                    Found::Large(frame, range) => {
+                        // SAFETY: as in `take`; `aux_tail` moves with the tail.
+                        let bytes = unsafe { self.map.pinned_range(range) };
+                        (record(&frame, bytes), front)
+                    }
                     Found::Lost(lost) => (Item::Lost(lost), front),
                 }))
             }
@@ -97,7 +102,7 @@ impl MappedReader {
                     observer.save(ring);
                     *unsaved = 0;
                 }
-                Ok(observer.take(ring)?.map(|(seen, front)| {
+                Ok(observer.take(ring, self.map.aux())?.map(|(seen, front)| {
                     let (item, size) = item_of(seen);
                     *unsaved = unsaved.saturating_add(size);
                     (item, front)
@@ -176,7 +181,7 @@ impl MappedObserver {
     /// [`Corrupt`].
     #[inline]
     pub fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, Corrupt> {
-        let taken = self.observer.take(self.map.ring())?;
+        let taken = self.observer.take(self.map.ring(), self.map.aux())?;
         Ok(taken.map(|(seen, front)| (item_of(seen).0, front)))
     }
 

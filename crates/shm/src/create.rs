@@ -9,8 +9,8 @@ use crate::{AttachError, CreateError, Home, Idle, MachineClock, RingFile, idle};
 use nix::errno::Errno;
 use nix::fcntl::posix_fallocate;
 use perfring_abi::{
-    DATA_SIZE_MAX, DATA_SIZE_MIN, Evict, Layout, MAGIC, Policy, Producers, SLOTS_DEFAULT,
-    SLOTS_MAX, TYPES_FIRST, TYPES_SIZE_DEFAULT, TYPES_SIZE_MAX, Tell,
+    AUX_SIZE_MAX, AUX_SIZE_MIN, DATA_SIZE_MAX, DATA_SIZE_MIN, Evict, Layout, MAGIC, Policy,
+    Producers, SLOTS_DEFAULT, SLOTS_MAX, TYPES_FIRST, TYPES_SIZE_DEFAULT, TYPES_SIZE_MAX, Tell,
 };
 use shared_memory::{ShmemConf, ShmemError};
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -47,6 +47,9 @@ pub struct RingOptions {
     /// Whether each record is stamped with the time: see [`Record::time`](crate::Record::time).
     /// Default no.
     pub time: bool,
+    /// Bytes of the AUX area: a power of two from 64 KiB on, or 0 for none. Payloads that are too
+    /// long for the data area stand there, up to its size. Default 0.
+    pub aux_size: u64,
     /// The file's mode bits, whatever the umask. Default `0o600`; `0o640` lets a group observe.
     pub mode: u32,
 }
@@ -62,6 +65,7 @@ impl Default for RingOptions {
             slots: SLOTS_DEFAULT,
             time: false,
             types_size: TYPES_SIZE_DEFAULT,
+            aux_size: 0,
             mode: 0o600,
         }
     }
@@ -95,6 +99,13 @@ pub fn create(home: impl Into<Home>, options: &RingOptions) -> Result<(), Create
     if options.types_size > TYPES_SIZE_MAX {
         return Err(CreateError::Types { size: options.types_size });
     }
+    let aux_min = AUX_SIZE_MIN.max(page_size);
+    if options.aux_size != 0
+        && !(options.aux_size.is_power_of_two()
+            && (aux_min..=AUX_SIZE_MAX).contains(&options.aux_size))
+    {
+        return Err(CreateError::Aux { size: options.aux_size, min: aux_min });
+    }
     if let Home::Segment(name) = &home
         && !home.is_valid()
     {
@@ -115,6 +126,7 @@ pub fn create(home: impl Into<Home>, options: &RingOptions) -> Result<(), Create
         uuid: *uuid::Uuid::new_v4().as_bytes(),
         boot_id: boot_id(),
         types_size: options.types_size.next_multiple_of(page_size),
+        aux_size: options.aux_size,
     };
     let clock = match options.time {
         true => Some(MachineClock::find()),

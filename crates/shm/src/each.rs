@@ -64,7 +64,11 @@ impl MappedWriter {
                 let Ok(reserved) = reserved else { continue };
                 // SAFETY: as above.
                 fill(item, unsafe { owner.map.reserved(&reserved) });
-                hot.commit(reserved);
+                if reserved.range().is_none() {
+                    hot.commit(reserved);
+                } else {
+                    hot = end_large(owner, reserved);
+                }
             }
             published += 1;
             held += 1;
@@ -102,6 +106,15 @@ fn reserve(
         owner.reserve_within(each.kind, each.len, each.timeout)
     };
     (owner.writer.lend(), reserved)
+}
+
+/// A payload of the AUX area is published by itself: the slow way reserved it, and lent nothing since.
+#[cold]
+#[inline(never)]
+fn end_large(owner: &mut MappedWriter, reserved: Reserved) -> Hot {
+    let len = reserved.len();
+    owner.commit_and_publish(reserved, len, Wake::Auto);
+    owner.writer.lend()
 }
 
 /// Somebody may sleep.

@@ -56,6 +56,17 @@ pub enum CreateError {
         /// The size asked for.
         size: u64,
     },
+    /// The AUX area's size cannot be used.
+    #[error(
+        "an AUX area of {size} bytes cannot be used: it must be a power of two from {min} bytes to \
+         1 TiB, or 0 for none"
+    )]
+    Aux {
+        /// The size asked for.
+        size: u64,
+        /// The smallest: 64 KiB, or a page.
+        min: u64,
+    },
     /// The ring is to have time, and the clock cannot be told from here.
     #[error("{home} cannot stamp its records: {source}")]
     Clock {

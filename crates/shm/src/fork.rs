@@ -51,7 +51,8 @@ extern "C" fn in_child() {
         let (base, len) = (entry.base.load(Ordering::Relaxed), entry.len.load(Ordering::Relaxed));
         let (prot, flags) = (
             libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+            // No reserve: a child need not have room for as much as it is cut off from.
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE,
         );
         // SAFETY: the range is a mapping that this process registered and has not removed (it
         // would have freed the entry first); in the child, whose only thread is here, nothing uses
@@ -84,15 +85,18 @@ pub(crate) fn generation() -> u32 {
 #[derive(Debug)]
 pub(crate) struct NotForChildren {
     generation: u32,
-    entries: [Option<usize>; 2],
+    entries: [Option<usize>; 3],
 }
 
 impl NotForChildren {
     /// Registers ranges of whole pages, and the descriptor. To be dropped before any of them goes.
-    pub(crate) fn new(ranges: [(NonNull<u8>, usize); 2], fd: &impl AsRawFd) -> Self {
+    pub(crate) fn new(ranges: [(NonNull<u8>, usize); 3], fd: &impl AsRawFd) -> Self {
         let generation = generation();
         let fd: RawFd = fd.as_raw_fd();
         let entries = ranges.map(|(base, len)| {
+            if len == 0 {
+                return None;
+            }
             let at = TABLE.iter().position(|entry| {
                 entry.state.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
             })?;

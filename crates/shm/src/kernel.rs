@@ -343,7 +343,8 @@ impl MappedKernel {
         let map = MmapOptions::new().len(len).map_raw(&first.file)?;
         let base = NonNull::new(map.as_mut_ptr()).unwrap_or(NonNull::dangling());
         let data = NonNull::new(map.as_mut_ptr().wrapping_add(page)).unwrap_or(base);
-        let children = NotForChildren::new([(base, page), (data, len - page)], &first.file);
+        let children =
+            NotForChildren::new([(base, page), (data, len - page), (base, 0)], &first.file);
         let damaged = |corrupt: Corrupt| io::Error::other(corrupt.to_string());
         let reader = KernelReader::attach(ring(&map, page)).map_err(damaged)?;
         for event in more {

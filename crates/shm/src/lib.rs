@@ -29,6 +29,7 @@
 //! * Every attach maps the file anew, so two handles in one process never share an address.
 
 mod ahead;
+mod area;
 mod clock;
 mod create;
 mod each;

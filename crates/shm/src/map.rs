@@ -1,13 +1,14 @@
 //! The mappings: the mirror for those who need records in one piece, and the plain read-only one
 //! for those who copy.
 
+use crate::area::Area;
 use crate::file::{Access, Place, RingFile, host_page_size};
 use crate::{AttachError, Home};
 use memmap2::{MmapOptions, MmapRaw};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{Header, Slot};
-use perfring_ring::{Frame, Reserved, Ring, Shared, TypeTable, TypeTableWriter, Who};
+use perfring_ring::{Frame, Range, Reserved, Ring, Shared, TypeTable, TypeTableWriter, Who};
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::num::NonZeroUsize;
@@ -16,7 +17,7 @@ use std::slice;
 
 /// Rings up to this size are faulted in when they are mapped, so that the first lap costs no more
 /// than the next.
-const POPULATE_MAX: u64 = 16 << 20;
+pub(crate) const POPULATE_MAX: u64 = 16 << 20;
 
 /// What a mirror mapping may do with the data area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,7 @@ pub(crate) struct Mirror {
     control: MmapRaw,
     slots: usize,
     types_size: usize,
+    area: Option<Area>,
 }
 
 // SAFETY: the mapping belongs to no thread. All access to shared memory through `&Mirror` is by
@@ -46,14 +48,38 @@ unsafe impl Send for Mirror {}
 unsafe impl Sync for Mirror {}
 
 /// An address range that is unmapped unless it is kept.
-struct Reservation {
+pub(crate) struct Reservation {
     base: NonNull<c_void>,
     len: usize,
 }
 
+impl Reservation {
+    pub(crate) fn new(len: NonZeroUsize) -> nix::Result<Self> {
+        // SAFETY: a new private range at an address of the kernel's choice touches nothing of ours.
+        let base =
+            unsafe { mmap_anonymous(None, len, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE) }?;
+        Ok(Reservation { base, len: len.get() })
+    }
+
+    /// What was kept, to be dropped.
+    pub(crate) fn of(base: NonNull<u8>, len: usize) -> Self {
+        Reservation { base: base.cast(), len }
+    }
+
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base.cast()
+    }
+
+    pub(crate) fn keep(self) -> NonNull<u8> {
+        let base = self.base();
+        std::mem::forget(self);
+        base
+    }
+}
+
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `mmap_anonymous` below with this length, and nothing
+        // SAFETY: the range was mapped by `mmap_anonymous` above with this length, and nothing
         // refers into it: the owner is being dropped.
         let _ = unsafe { munmap(self.base, self.len) };
     }
@@ -73,11 +99,8 @@ impl Mirror {
         let page = page as usize;
         let len = data_size.checked_mul(2).and_then(|d| d.checked_add(page)).ok_or_else(too_big)?;
         let size = NonZeroUsize::new(len).ok_or_else(too_big)?;
-        // SAFETY: a new private range at an address of the kernel's choice touches nothing of ours.
-        let base =
-            unsafe { mmap_anonymous(None, size, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE) }
-                .map_err(failed)?;
-        let reserved = Reservation { base, len };
+        let reserved = Reservation::new(size).map_err(failed)?;
+        let base = reserved.base();
         let read_write = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let data_prot = match access {
             DataAccess::Write => read_write,
@@ -104,13 +127,14 @@ impl Mirror {
             unsafe { mmap(Some(to), size, prot, flags, &ring.file, offset as i64) }
                 .map_err(failed)?;
         }
-        std::mem::forget(reserved);
         let control = map_control(ring, access)?;
+        let area = Area::map(ring, access)?;
+        let base = reserved.keep();
         // SAFETY: `page` is less than `len`, so the sum stays inside the reserved range.
-        let data = unsafe { base.cast::<u8>().add(page) };
+        let data = unsafe { base.add(page) };
         let slots = ring.layout.slots as usize;
         let types_size = ring.layout.types_size as usize;
-        Ok(Mirror { base: base.cast(), data, data_size, len, control, slots, types_size })
+        Ok(Mirror { base, data, data_size, len, control, slots, types_size, area })
     }
 
     /// The ring as the algorithm sees it.
@@ -141,6 +165,22 @@ impl Mirror {
         unsafe { self.data.as_ptr().add(offset) }
     }
 
+    /// Where the payload of a reservation begins.
+    #[inline(always)]
+    fn payload_at(&self, reserved: &Reserved) -> *mut u8 {
+        match reserved.range() {
+            None => self.at(reserved.payload_pos()),
+            Some(range) => self.large_at(range.at),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn large_at(&self, at: u64) -> *mut u8 {
+        // Without an area no writer makes such a reservation.
+        self.area.as_ref().map_or(NonNull::dangling(), |area| area.at(at)).as_ptr()
+    }
+
     /// The payload of a reservation, in place.
     ///
     /// # Safety
@@ -148,12 +188,12 @@ impl Mirror {
     /// writable, and stays open while the slice lives.
     #[inline]
     pub(crate) unsafe fn reserved(&mut self, reserved: &Reserved) -> &mut [u8] {
-        let at = self.at(reserved.payload_pos());
+        let at = self.payload_at(reserved);
         // SAFETY: a writer reserves at most `data_size - 8` bytes with the header, so the slice
-        // ends inside the second copy of the data. The bytes are initialised: a file's are. No
+        // ends inside the second copy of the data; and in the AUX area at most all of it. The bytes are initialised: a file's are. No
         // other reference to them exists in this process: the caller's only one is open, `&mut
         // self` keeps the mirror from making another, and the algorithm touches no payload. No
-        // other process writes there: the space was free (D) or evicted (E), and the lock on the
+        // other process writes there: the space was free (D) or evicted (E), in both areas, and the lock on the
         // slot keeps every other producer out. Observers may read it meanwhile, by atomic loads of
         // their own mapping, and throw away what they read.
         unsafe { slice::from_raw_parts_mut(at, reserved.len()) }
@@ -166,7 +206,7 @@ impl Mirror {
     #[inline]
     pub(crate) unsafe fn peek_reserved(&self, reserved: &Reserved) -> &[u8] {
         // SAFETY: as in `reserved`; the caller's `&` of the owner keeps mutable slices away.
-        unsafe { slice::from_raw_parts(self.at(reserved.payload_pos()), reserved.len()) }
+        unsafe { slice::from_raw_parts(self.payload_at(reserved), reserved.len()) }
     }
 
     /// Copies a payload into its reservation and zeroes the padding after it.
@@ -188,7 +228,8 @@ impl Mirror {
     #[inline(always)]
     pub(crate) unsafe fn zero_last_word(&self, reserved: &Reserved) {
         let len = reserved.len();
-        if len & 7 != 0 {
+        // No reader takes what follows a payload in the AUX area for a part of its record.
+        if len & 7 != 0 && reserved.range().is_none() {
             let at = self.at(reserved.payload_pos() + (len as u64 & !7));
             // SAFETY: a record's size is a multiple of eight, so the word belongs to the same
             // reservation, and it is aligned.
@@ -202,7 +243,7 @@ impl Mirror {
     /// As for [`Mirror::reserved`]; `len` is no more than was reserved.
     #[inline]
     pub(crate) unsafe fn zero_padding(&self, reserved: &Reserved, len: usize) {
-        if len & 7 == 0 {
+        if len & 7 == 0 || reserved.range().is_some() {
             return;
         }
         // Payloads begin at a multiple of eight. A word, as a call of `memset` costs more.
@@ -229,6 +270,24 @@ impl Mirror {
         // and no producer of ours stores there before the tail has passed (C, D). A process that
         // breaks the protocol can; see the crate's documentation.
         unsafe { slice::from_raw_parts(at, frame.len) }
+    }
+
+    /// As [`Mirror::pinned`], of a record whose payload stands in the AUX area.
+    ///
+    /// # Safety
+    /// As for [`Mirror::pinned`], and `aux_tail` is not moved past it either.
+    pub(crate) unsafe fn pinned_range(&self, range: Range) -> &[u8] {
+        let Some(area) = &self.area else { return &[] };
+        // SAFETY: `bytes` stays inside the mapping. They are initialised: a file's are. Every store
+        // to them happened before the head was published (A, B), and no producer of ours stores
+        // there before `aux_tail` has passed (C, D): the algorithm found the range between that and
+        // a whole area beyond. A process that breaks the protocol can; see the crate's documentation.
+        unsafe { area.bytes(range).as_ref() }
+    }
+
+    /// The AUX area, for who copies from it; none, if there is none.
+    pub(crate) fn aux(&self) -> &[AtomicU64] {
+        self.area.as_ref().map_or(&[], Area::words)
     }
 
     /// As [`Mirror::pinned`], of whole records: `frame.len` bytes from the first one's header on.
@@ -269,27 +328,28 @@ impl Mirror {
 
     /// The type table.
     pub(crate) fn types(&self) -> TypeTable<'_> {
-        TypeTable::new(types(&self.control, self.types_size))
+        TypeTable::new(words_before(&self.control, self.control.len(), self.types_size))
     }
 
     /// The type table of a mirror that is mapped with [`DataAccess::Write`].
     pub(crate) fn types_to_write(&self) -> TypeTableWriter<'_> {
-        TypeTableWriter::new(types(&self.control, self.types_size))
+        TypeTableWriter::new(words_before(&self.control, self.control.len(), self.types_size))
     }
 
-    /// What is mapped where: the header and the data twice, and the control pages.
-    pub(crate) fn ranges(&self) -> [(NonNull<u8>, usize); 2] {
+    /// What is mapped where: the header and the data twice, the control pages, and the AUX area twice.
+    pub(crate) fn ranges(&self) -> [(NonNull<u8>, usize); 3] {
         let control = NonNull::new(self.control.as_mut_ptr()).unwrap_or(NonNull::dangling());
-        [(self.base, self.len), (control, self.control.len())]
+        let area = self.area.as_ref().map_or((NonNull::dangling(), 0), Area::range);
+        [(self.base, self.len), (control, self.control.len()), area]
     }
 
     /// The bytes of one of several open reservations. They may be looked at while it is open.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn open_bytes(&self, reserved: &Reserved) -> NonNull<[u8]> {
         // A writer reserves at most `data_size - 8` bytes with the header, so the slice ends inside
-        // the second copy of the data.
-        let at = self.at(reserved.payload_pos());
-        // SAFETY: `at` points into the mapping, which is not at address zero.
+        // the second copy of the data; and in the AUX area at most all of it.
+        let at = self.payload_at(reserved);
+        // SAFETY: `at` points into a mapping, which is not at address zero.
         let at = unsafe { NonNull::new_unchecked(at) };
         NonNull::slice_from_raw_parts(at, reserved.len())
     }
@@ -356,13 +416,13 @@ fn prefetch(at: *const u8) {
 
 impl Drop for Mirror {
     fn drop(&mut self) {
-        drop(Reservation { base: self.base.cast(), len: self.len });
+        drop(Reservation::of(self.base, self.len));
     }
 }
 
 fn map_control(ring: &RingFile, access: DataAccess) -> Result<MmapRaw, AttachError> {
     let mut options = MmapOptions::new();
-    let len = ring.layout.file_size() - ring.layout.control_offset();
+    let len = ring.layout.control_end() - ring.layout.control_offset();
     options.offset(ring.layout.control_offset()).len(len as usize);
     match access {
         DataAccess::Write => options.map_raw(&ring.file),
@@ -379,10 +439,11 @@ fn slots<'a>(control: *const u8, count: usize) -> &'a [Slot] {
     unsafe { slice::from_raw_parts(control.cast::<Slot>(), count) }
 }
 
-/// The type table: the last `size` bytes of a mapping, which is page-aligned and ends with it.
-fn types(map: &MmapRaw, size: usize) -> &[AtomicU64] {
-    let start = map.as_ptr().wrapping_add(map.len().saturating_sub(size));
-    let words = size.min(map.len()) / 8;
+/// The last `size` bytes before `end` of a mapping, both in whole pages.
+fn words_before(map: &MmapRaw, end: usize, size: usize) -> &[AtomicU64] {
+    let end = end.min(map.len());
+    let start = map.as_ptr().wrapping_add(end.saturating_sub(size));
+    let words = size.min(end) / 8;
     // SAFETY: inside the mapping, for as long as it is borrowed; aligned, as both sizes are
     // (`Layout::check`); atomics, so any content is valid whoever stores there.
     unsafe { slice::from_raw_parts(start.cast::<AtomicU64>(), words) }
@@ -396,6 +457,7 @@ pub(crate) struct Plain {
     data_size: usize,
     control_offset: usize,
     slots: usize,
+    control_end: usize,
     types_size: usize,
 }
 
@@ -412,6 +474,7 @@ impl Plain {
             data_size: layout.data_size as usize,
             control_offset: layout.control_offset() as usize,
             slots: layout.slots as usize,
+            control_end: layout.control_end() as usize,
             types_size: layout.types_size as usize,
         })
     }
@@ -452,7 +515,12 @@ impl Plain {
 
     /// The type table; only loads are allowed on it.
     pub(crate) fn types(&self) -> TypeTable<'_> {
-        TypeTable::new(types(&self.map, self.types_size))
+        TypeTable::new(words_before(&self.map, self.control_end, self.types_size))
+    }
+
+    /// The AUX area, which ends the file, to be copied from; none, if there is none.
+    pub(crate) fn aux(&self) -> &[AtomicU64] {
+        words_before(&self.map, self.map.len(), self.map.len() - self.control_end)
     }
 
     /// Who holds a place, or held it last; nobody, if there is no such place.

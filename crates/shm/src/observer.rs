@@ -28,7 +28,8 @@ impl MappedObserver {
         let (ring, map) = Plain::open(home.into())?;
         let observer = Observer::new(map.ring(), ring.layout.policy, start)
             .map_err(|source| ring.corrupt(source))?
-            .with_time(ring.layout.time);
+            .with_time(ring.layout.time)
+            .with_aux(ring.layout.aux_size);
         Ok(MappedObserver { map, ring, observer })
     }
 
@@ -99,7 +100,8 @@ impl MappedObserver {
         if self.observer.must_look() {
             before_look(self.observer.saved().pos);
         }
-        Ok(self.observer.next(self.map.ring())?.map(|seen| item_of(seen).0))
+        let (ring, aux) = (self.map.ring(), self.map.aux());
+        Ok(self.observer.next_in(ring, aux)?.map(|seen| item_of(seen).0))
     }
 
     /// Whether the next call of [`MappedObserver::read`] may find something.
@@ -127,7 +129,8 @@ impl MappedObserver {
     /// [`Corrupt`].
     pub fn snapshot(&self) -> Result<Snapshot, Corrupt> {
         Snapshot::of(self.map.shared(), self.ring.layout.policy, is_dead(&self.ring))
-            .map(|snapshot| snapshot.with_time(self.ring.layout.time))
+            .map(|snapshot| snapshot.with_time(self.ring.layout.time))?
+            .with_aux(self.map.ring(), self.map.aux())
     }
 
     /// The ring's books.

@@ -12,7 +12,7 @@ use crate::sleeper::Ticket;
 use crate::{AttachError, Home, Role, futex};
 use perfring_abi::{Layout, Policy, Producers};
 use perfring_ring::{
-    Anchors, Corrupt, Count, Found, Frame, Lost, Observer, Reader, TypeTable, WakeAt, Who,
+    Anchors, Corrupt, Count, Found, Frame, Lost, Observer, Range, Reader, TypeTable, WakeAt, Who,
 };
 use std::cell::Cell;
 use std::time::Duration;
@@ -105,10 +105,12 @@ impl MappedReader {
         let children = NotForChildren::new(map.ranges(), &ring.file);
         let lock = ring.take(Place::Consumer, Role::Consumer)?;
         let cursor = match ring.layout.policy {
-            Policy::Drop => Reader::attach(map.ring(), futex::fences())
-                .map(|reader| Cursor::Pinned(reader.with_time(ring.layout.time).with_hands(hands))),
+            Policy::Drop => Reader::attach(map.ring(), futex::fences()).map(|reader| {
+                let reader = reader.with_aux(map.ring(), ring.layout.aux_size);
+                Cursor::Pinned(reader.with_time(ring.layout.time).with_hands(hands))
+            }),
             Policy::Overwrite => Observer::resume(map.ring()).map(|observer| Cursor::Copied {
-                observer: observer.with_time(ring.layout.time),
+                observer: observer.with_time(ring.layout.time).with_aux(ring.layout.aux_size),
                 unsaved: 0,
                 hold: false,
             }),
@@ -209,7 +211,7 @@ impl MappedReader {
                         // SAFETY: as in `read_any`; the tail is not moved before the visit is over.
                         visit(record(frame, unsafe { map.pinned(frame) }));
                     };
-                    let visited = if self.ring.layout.time {
+                    let visited = if reader.is_plain() {
                         reader.visit_known::<true>(ring, show)
                     } else {
                         reader.visit_known::<false>(ring, show)
@@ -242,8 +244,8 @@ impl MappedReader {
     fn read_any(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
         match &mut self.cursor {
             Cursor::Pinned(reader) => {
-                if self.ring.layout.time
-                    && let Some(frame) = reader.next_stamped(self.map.ring())
+                if !reader.is_plain()
+                    && let Some(frame) = reader.next_any(self.map.ring())
                 {
                     if frame.size <= AHEAD && reader.known() > AHEAD {
                         self.map.prefetch(frame.pos + AHEAD);
@@ -263,8 +265,19 @@ impl MappedReader {
                         let bytes = unsafe { self.map.pinned(&frame) };
                         Some(record(&frame, bytes))
                     }
+                    Some(Found::Large(frame, range)) => {
+                        // SAFETY: as above, and `aux_tail` is moved with the tail.
+                        let bytes = unsafe { self.map.pinned_range(range) };
+                        Some(record(&frame, bytes))
+                    }
                     Some(Found::Lost(lost)) => Some(Item::Lost(lost)),
-                    None => None,
+                    None => {
+                        // In a shared ring what was never published has to be freed at some time.
+                        if reader.free_ranges(self.map.ring()) {
+                            futex::wake(self.map.ring().space_word());
+                        }
+                        None
+                    }
                 })
             }
             Cursor::Copied { observer, unsaved, hold } => {
@@ -274,7 +287,7 @@ impl MappedReader {
                     observer.save(ring);
                     *unsaved = 0;
                 }
-                Ok(observer.next(ring)?.map(|seen| {
+                Ok(observer.next_in(ring, self.map.aux())?.map(|seen| {
                     let (item, size) = item_of(seen);
                     *unsaved = unsaved.saturating_add(size);
                     item
@@ -317,7 +330,8 @@ impl MappedReader {
         }
         reader.refresh(ring)?;
         let cursor = Cell::new(reader.cursor());
-        Ok(Some(Pinned { map: &self.map, reader, cursor, count: Cell::default() }))
+        let (count, last) = Default::default();
+        Ok(Some(Pinned { map: &self.map, reader, cursor, count, last }))
     }
 
     /// Whether the next call of [`MappedReader::read`] may find something.
@@ -456,6 +470,8 @@ pub struct Pinned<'a> {
     reader: &'a mut Reader,
     cursor: Cell<u64>,
     count: Cell<Count>,
+    /// The last range of the AUX area that was taken.
+    last: Cell<Option<Range>>,
 }
 
 impl Pinned<'_> {
@@ -472,18 +488,28 @@ impl Pinned<'_> {
         self.cursor.set(after);
         Ok(Some(match found {
             Found::Record(frame) => {
-                let count = self.count.get();
-                self.count.set(Count {
-                    records: count.records.wrapping_add(1),
-                    bytes: count.bytes.wrapping_add(frame.size),
-                });
+                self.take(&frame);
                 // SAFETY: found before an acquired head; the tail moves when `self` is dropped,
                 // and the slice borrows `self`.
                 let bytes = unsafe { self.map.pinned(&frame) };
                 record(&frame, bytes)
             }
+            Found::Large(frame, range) => {
+                self.take(&frame);
+                self.last.set(Some(range));
+                // SAFETY: as above; `aux_tail` moves with the tail.
+                record(&frame, unsafe { self.map.pinned_range(range) })
+            }
             Found::Lost(lost) => Item::Lost(lost),
         }))
+    }
+
+    fn take(&self, frame: &Frame) {
+        let count = self.count.get();
+        self.count.set(Count {
+            records: count.records.wrapping_add(1),
+            bytes: count.bytes.wrapping_add(frame.size),
+        });
     }
 
     /// Records taken from it so far.
@@ -496,11 +522,15 @@ impl Pinned<'_> {
     pub fn put_back(self) {
         self.cursor.set(self.reader.cursor());
         self.count.set(Count::default());
+        self.last.set(None);
     }
 }
 
 impl Drop for Pinned<'_> {
     fn drop(&mut self) {
+        if let Some(range) = self.last.get() {
+            self.reader.pass_range(&range);
+        }
         self.reader.pass(self.cursor.get(), self.count.get());
         let ring = self.map.ring();
         if self.reader.release(ring) {

@@ -112,6 +112,7 @@ impl MappedWriter {
             let reserved = self.fill::<false>(kind, payload)?;
             self.commit_and_publish(reserved, payload.len(), wake);
         } else {
+            // With time, or large.
             let reserved = self.fill::<true>(kind, payload)?;
             self.commit_and_publish(reserved, payload.len(), wake);
         }
@@ -261,12 +262,8 @@ impl MappedWriter {
     /// Space for a record whose last word is still to be zeroed; what is refused is not counted.
     #[inline(always)]
     fn try_any(&mut self, kind: RecordType, len: usize) -> Result<Reserved, Refusal> {
-        if len < self.writer.plain_end() {
-            self.writer.try_reserve(self.map.ring(), kind, len)
-        } else {
-            let now = self.now();
-            self.writer.try_reserve_at(self.map.ring(), kind, len, now)
-        }
+        let Self { map, clock, ring, .. } = self;
+        self.writer.try_reserve_any(map.ring(), kind, len, |writer| now(map, clock, ring, writer))
     }
 
     #[inline(always)]
@@ -275,10 +272,16 @@ impl MappedWriter {
         kind: RecordType,
         len: usize,
     ) -> Result<Reserved, ReserveError> {
-        if len < self.writer.plain_end() {
-            self.try_reserve::<false>(kind, len)
-        } else {
-            self.try_reserve::<true>(kind, len)
+        if self.children.forked() {
+            return Err(ReserveError::Forked);
+        }
+        match self.try_any(kind, len) {
+            Ok(reserved) => {
+                // SAFETY: the writer is this mirror's and just made the reservation.
+                unsafe { self.map.zero_last_word(&reserved) };
+                Ok(reserved)
+            }
+            Err(refusal) => Err(self.refused(refusal, len)),
         }
     }
 
@@ -293,10 +296,10 @@ impl MappedWriter {
             return Err(ReserveError::Forked);
         }
         let tried = if TIMED {
-            let now = self.now();
+            let now = now(&self.map, &mut self.clock, &self.ring, &mut self.writer);
             self.writer.try_reserve_at(self.map.ring(), kind, len, now)
         } else {
-            self.writer.try_reserve(self.map.ring(), kind, len)
+            self.writer.try_reserve_plain(self.map.ring(), kind, len)
         };
         match tried {
             Ok(reserved) => {
@@ -306,28 +309,6 @@ impl MappedWriter {
             }
             Err(refusal) => Err(self.refused(refusal, len)),
         }
-    }
-
-    /// The stamps' clock.
-    #[inline(always)]
-    fn now(&mut self) -> u64 {
-        match self.clock.by_line() {
-            Some(now) => now,
-            None => self.look_at_clock(),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn look_at_clock(&mut self) -> u64 {
-        if !self.ring.layout.time {
-            return 0;
-        }
-        let now = self.clock.by_clock();
-        if self.clock.is_due(now) {
-            self.writer.keep_time(self.map.ring(), &self.clock.read());
-        }
-        now
     }
 
     #[inline(always)]
@@ -344,7 +325,7 @@ impl MappedWriter {
     }
 
     #[inline(always)]
-    fn commit_and_publish(&mut self, reserved: Reserved, len: usize, wake: Wake) {
+    pub(crate) fn commit_and_publish(&mut self, reserved: Reserved, len: usize, wake: Wake) {
         let ring = self.map.ring();
         if self.writer.commit_and_publish(ring, reserved, len, wake) {
             futex::wake(ring.wait_word());
@@ -394,6 +375,33 @@ impl Drop for MappedWriter {
             futex::wake(self.map.ring().wait_word());
         }
     }
+}
+
+/// The stamps' clock.
+#[inline(always)]
+fn now(map: &Mirror, clock: &mut Clock<MachineClock>, ring: &RingFile, writer: &mut Writer) -> u64 {
+    match clock.by_line() {
+        Some(now) => now,
+        None => look_at_clock(map, clock, ring, writer),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn look_at_clock(
+    map: &Mirror,
+    clock: &mut Clock<MachineClock>,
+    ring: &RingFile,
+    writer: &mut Writer,
+) -> u64 {
+    if !ring.layout.time {
+        return 0;
+    }
+    let now = clock.by_clock();
+    if clock.is_due(now) {
+        writer.keep_time(map.ring(), &clock.read());
+    }
+    now
 }
 
 /// What ending a reservation does with `data_head`.

@@ -1,0 +1,343 @@
+//! Payloads of the AUX area on a heap ring: who dies where, and what a ring says that lies.
+#![cfg(not(loom))]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use perfring_abi::{Policy, RecordType, RecordWord};
+use perfring_ring::heap::HeapRing;
+use perfring_ring::{
+    Fences, Found, Observer, Peers, Range, Reader, Refusal, Reserved, Seen, SharedWriter, Snapshot,
+    Start, Wake, Who, Writer,
+};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+const DATA: u64 = 256;
+const AUX: u64 = 1024;
+const KIND: RecordType = RecordType::new(4711).unwrap();
+
+fn heap(policy: Policy) -> HeapRing {
+    HeapRing::new(DATA, policy).unwrap().with_aux(AUX)
+}
+
+fn writer(heap: &HeapRing) -> Writer {
+    Writer::attach(heap.ring(), heap.layout(), Fences::Full).unwrap()
+}
+
+fn reader(heap: &HeapRing) -> Reader {
+    let size = heap.layout().aux_size;
+    Reader::attach(heap.ring(), Fences::Full).unwrap().with_aux(heap.ring(), size)
+}
+
+fn observer(heap: &HeapRing) -> Observer {
+    let layout = heap.layout();
+    Observer::new(heap.ring(), layout.policy, Start::Oldest).unwrap().with_aux(layout.aux_size)
+}
+
+fn put(heap: &HeapRing, reserved: &Reserved, byte: u8) {
+    let payload = vec![byte; reserved.len()];
+    match reserved.range() {
+        Some(range) => heap.fill_range(range, &payload),
+        None => panic!("not so small"),
+    }
+}
+
+fn publish(heap: &HeapRing, writer: &mut Writer, len: usize, byte: u8) -> Result<(), Refusal> {
+    let reserved = writer.try_reserve(heap.ring(), KIND, len)?;
+    put(heap, &reserved, byte);
+    let _ = writer.commit_and_publish(heap.ring(), reserved, len, Wake::Auto);
+    Ok(())
+}
+
+fn bytes_at(heap: &HeapRing, range: Range) -> Vec<u8> {
+    let words = (range.at / 8..).take(range.len.div_ceil(8));
+    let load = |at: u64| heap.aux()[(at % (AUX / 8)) as usize].load(Ordering::Relaxed);
+    let mut bytes: Vec<u8> = words.flat_map(|at| load(at).to_ne_bytes()).collect();
+    bytes.truncate(range.len);
+    bytes
+}
+
+/// What the consumer finds next.
+fn read(heap: &HeapRing, reader: &mut Reader) -> Option<(usize, u8)> {
+    match reader.next(heap.ring()).unwrap().0 {
+        Some(Found::Large(frame, range)) => {
+            assert_eq!((frame.kind, frame.len), (KIND.get(), range.len));
+            let bytes = bytes_at(heap, range);
+            assert!(bytes.iter().all(|byte| *byte == bytes[0]));
+            Some((range.len, bytes[0]))
+        }
+        None => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_range_is_refused_until_the_one_before_is_released() {
+    let heap = heap(Policy::Drop);
+    let (mut writer, mut reader) = (writer(&heap), reader(&heap));
+    assert!(matches!(
+        writer.try_reserve(heap.ring(), KIND, 1025),
+        Err(Refusal::TooLarge { len: 1025, max: 1024 })
+    ));
+    for turn in 0..20 {
+        publish(&heap, &mut writer, 600, turn).unwrap();
+        assert_eq!(publish(&heap, &mut writer, 400, turn), Err(Refusal::Full));
+        publish(&heap, &mut writer, 384, turn + 100).unwrap();
+        assert_eq!(read(&heap, &mut reader), Some((600, turn)));
+        assert_eq!(read(&heap, &mut reader), Some((384, turn + 100)));
+        assert_eq!(publish(&heap, &mut writer, 700, 0), Err(Refusal::Full), "not released yet");
+        let _ = reader.release(heap.ring());
+    }
+    assert_eq!(heap.header().aux.head.load(Ordering::Relaxed), 20 * 1024);
+    assert_eq!(heap.header().aux.tail.load(Ordering::Relaxed), 20 * 1024);
+}
+
+/// A producer is killed after it has stored `data_head`, and before `aux_head`.
+#[test]
+fn a_range_is_not_given_out_twice_after_a_death() {
+    for policy in [Policy::Drop, Policy::Overwrite] {
+        let heap = heap(policy);
+        let mut first = writer(&heap);
+        publish(&heap, &mut first, 300, 1).unwrap();
+        let head = heap.header().aux.head.load(Ordering::Relaxed);
+        publish(&heap, &mut first, 400, 2).unwrap();
+        heap.header().aux.head.store(head, Ordering::Relaxed);
+        let _ = first; // without a word
+        let mut second = writer(&heap);
+        publish(&heap, &mut second, 250, 3).unwrap();
+        let mut observer = observer(&heap);
+        for (len, byte) in [(300, 1), (400, 2), (250, 3)] {
+            let Some(Seen::Record(frame, words)) =
+                observer.next_in(heap.ring(), heap.aux()).unwrap()
+            else {
+                panic!("a record");
+            };
+            assert_eq!(frame.len, len);
+            assert!(words.iter().flat_map(|word| word.to_ne_bytes()).take(len).all(|b| b == byte));
+        }
+    }
+}
+
+#[derive(Default)]
+struct Told {
+    dead: RefCell<Vec<u32>>,
+}
+
+impl Peers for Told {
+    fn is_alive(&self, slot: u32) -> bool {
+        !self.dead.borrow().contains(&slot)
+    }
+    fn relax(&self, _round: u32) {}
+    fn now_ns(&self) -> u64 {
+        1
+    }
+}
+
+fn attach(heap: &HeapRing, peers: &Told, slot: u32) -> SharedWriter {
+    let (at, who) = (heap.shared(), Who::default());
+    SharedWriter::attach(at, heap.layout(), Fences::Full, slot, &who, peers).unwrap()
+}
+
+#[test]
+fn what_the_dead_had_reserved_is_free_again() {
+    let heap = heap(Policy::Drop).many(2);
+    let (at, peers) = (heap.shared(), Told::default());
+    let mut a = attach(&heap, &peers, 0);
+    let mut reader = reader(&heap);
+    for turn in 0..20u8 {
+        peers.dead.borrow_mut().clear();
+        let mut b = attach(&heap, &peers, 1);
+        let open = b.try_reserve(at, &peers, KIND, 1000, 0).unwrap();
+        assert!(matches!(a.try_reserve(at, &peers, KIND, 300, 0), Err(Refusal::Full)));
+        let _ = (b, open);
+        peers.dead.borrow_mut().push(1);
+        // The consumer finds it, as whoever waits does.
+        perfring_ring::recover(at, 1, &peers).unwrap();
+        assert_eq!(read(&heap, &mut reader), None);
+        let _ = reader.release(heap.ring());
+        let _ = reader.free_ranges(heap.ring());
+        let reserved = a.try_reserve(at, &peers, KIND, 1024, 0).unwrap();
+        put(&heap, &reserved, turn);
+        let _ = a.commit(at, &peers, reserved, 1000, Wake::Auto);
+        assert_eq!(read(&heap, &mut reader), Some((1000, turn)));
+        let _ = reader.release(heap.ring());
+        let _ = reader.free_ranges(heap.ring());
+    }
+}
+
+#[test]
+fn what_is_open_is_not_overwritten_unless_its_owner_is_dead() {
+    let heap = heap(Policy::Overwrite).many(2);
+    let (at, peers) = (heap.shared(), Told::default());
+    let (mut a, mut b) = (attach(&heap, &peers, 0), attach(&heap, &peers, 1));
+    let open = b.try_reserve(at, &peers, KIND, 500, 0).unwrap();
+    let reserved = a.try_reserve(at, &peers, KIND, 500, 0).unwrap();
+    put(&heap, &reserved, 7);
+    let _ = a.commit(at, &peers, reserved, 500, Wake::Auto);
+    let pending = a.try_reserve(at, &peers, KIND, 300, 0);
+    assert!(matches!(pending, Err(Refusal::Pending { slot: 1 })));
+    let mine = a.try_reserve(at, &peers, KIND, 1024, 0);
+    assert!(matches!(mine, Err(Refusal::Pending { slot: 1 })));
+    let _ = open;
+    peers.dead.borrow_mut().push(1);
+    let reserved = a.try_reserve(at, &peers, KIND, 300, 0).unwrap();
+    put(&heap, &reserved, 8);
+    let _ = a.commit(at, &peers, reserved, 300, Wake::Auto);
+    let mut observer = observer(&heap);
+    for (len, byte) in [(500, 7), (300, 8)] {
+        match observer.next_in(heap.ring(), heap.aux()).unwrap() {
+            Some(Seen::Record(frame, words)) => {
+                assert_eq!((frame.len, words[0] as u8), (len, byte));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Writers at full speed, and an observer that believes nothing.
+#[test]
+fn an_observer_never_takes_what_is_written_over_it_for_a_payload() {
+    let heap = heap(Policy::Overwrite);
+    let done = AtomicBool::new(false);
+    let turns = if cfg!(miri) { 60 } else { 200_000u64 };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = writer(&heap);
+            for turn in 0..turns {
+                publish(&heap, &mut writer, 250 + (turn % 700) as usize, turn as u8).unwrap();
+            }
+            done.store(true, Ordering::Release);
+        });
+        let mut observer = observer(&heap);
+        let (mut whole, mut lost) = (0, 0);
+        loop {
+            let last = done.load(Ordering::Acquire);
+            match observer.next_in(heap.ring(), heap.aux()).unwrap() {
+                Some(Seen::Record(frame, words)) => {
+                    let mut bytes = words.iter().flat_map(|word| word.to_ne_bytes());
+                    let turn = whole + lost;
+                    assert_eq!(frame.len, 250 + (turn % 700) as usize);
+                    assert!(bytes.by_ref().take(frame.len).all(|byte| byte == turn as u8));
+                    whole += 1;
+                }
+                Some(Seen::Lost(told)) => lost += told.records,
+                None if last => break,
+                None => std::thread::yield_now(),
+            }
+        }
+        assert_eq!((whole + lost, observer.lapped().records), (turns, lost));
+    });
+}
+
+/// Whatever any word of the ring says, nobody panics, loops, or is shown a range that is not there.
+#[test]
+fn no_lie_about_ranges_is_believed() {
+    let mut state = 88_172_645_463_325_252u64;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let lies = if cfg!(miri) { 60 } else { 60_000 };
+    for turn in 0..lies {
+        let policy = if turn % 2 == 0 { Policy::Drop } else { Policy::Overwrite };
+        let many = turn % 3 == 0;
+        let heap = if many { heap(policy).many(2) } else { heap(policy) };
+        let heap = if turn % 5 == 0 { heap.timed() } else { heap };
+        let (at, peers) = (heap.shared(), Told::default());
+        for len in [300, 250, 400] {
+            if many {
+                let mut writer = attach(&heap, &peers, 0);
+                if let Ok(reserved) = writer.try_reserve(at, &peers, KIND, len, 5) {
+                    let _ = writer.commit(at, &peers, reserved, len, Wake::Auto);
+                }
+            } else {
+                let _ = publish(&heap, &mut writer(&heap), len, 1);
+            }
+        }
+        let header = heap.header();
+        for _ in 0..=random() % 2 {
+            let lie = match random() % 6 {
+                0 => random(),
+                1 => random() % 2048,
+                2 => (random() % 64) * 64,
+                3 => RecordWord::aux().raw(),
+                4 => 1 << 62,
+                _ => u64::MAX - random() % 100,
+            };
+            let word: &AtomicU64 = match random() % 8 {
+                0 => &header.aux.head,
+                1 => &header.aux.tail,
+                2 => &header.data_tail,
+                3 => &header.data_head,
+                _ => &heap.data()[(random() % 18) as usize],
+            };
+            word.store(lie, Ordering::Relaxed);
+        }
+        meet(&heap);
+    }
+}
+
+/// Every side meets the lie.
+fn meet(heap: &HeapRing) {
+    let (ring, layout) = (heap.ring(), heap.layout());
+    if let Ok(reader) = Reader::attach(ring, Fences::Full) {
+        let mut reader = reader.with_aux(ring, AUX).with_time(layout.time);
+        for _ in 0..100 {
+            match reader.next(ring) {
+                Ok((Some(Found::Large(_, range)), _)) => assert!(range.len as u64 <= AUX),
+                Ok((Some(_), _)) => {}
+                Ok((None, _)) | Err(_) => break,
+            }
+            let _ = reader.front(ring);
+        }
+        let _ = reader.release(ring);
+        let _ = reader.free_ranges(ring);
+    }
+    if let Ok(observer) = Observer::new(ring, layout.policy, Start::Oldest) {
+        let mut observer = observer.with_aux(AUX).with_time(layout.time);
+        for _ in 0..100 {
+            match observer.next_in(ring, heap.aux()) {
+                Ok(Some(Seen::Record(frame, words))) => assert!(frame.len <= words.len() * 8),
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => break,
+            }
+        }
+    }
+    if let Ok(snapshot) = Snapshot::of(heap.shared(), layout.policy, |_| true)
+        && let Ok(snapshot) = snapshot.with_time(layout.time).with_aux(ring, heap.aux())
+    {
+        let mut cursor = snapshot.start();
+        while let Ok(Some((found, words, after))) = snapshot.step(cursor) {
+            if let Found::Record(frame) = found {
+                assert!(frame.len <= words.len() * 8);
+            }
+            cursor = after;
+        }
+    }
+    let (at, peers) = (heap.shared(), Told::default());
+    if at.slots().is_empty() {
+        if let Ok(mut writer) = Writer::attach(ring, layout, Fences::Full) {
+            for len in [300, 600, 1024, 300] {
+                let _ = writer.tail_for(ring, len);
+                match publish(heap, &mut writer, len, 2) {
+                    Ok(()) => {}
+                    Err(refusal) => drop(writer.refuse(ring, refusal, len)),
+                }
+            }
+        }
+    } else if let Ok(mut writer) =
+        SharedWriter::attach(at, layout, Fences::Full, 1, &Who::default(), &peers)
+    {
+        for len in [300, 600, 1024, 300] {
+            let _ = writer.tail_for(at, len);
+            match writer.try_reserve(at, &peers, KIND, len, 9) {
+                Ok(reserved) => {
+                    put(heap, &reserved, 3);
+                    let _ = writer.commit(at, &peers, reserved, len, Wake::Auto);
+                }
+                Err(refusal) => drop(writer.refuse(at, refusal, len)),
+            }
+        }
+    }
+}
