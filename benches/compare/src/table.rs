@@ -2,8 +2,9 @@
 
 use crate::CompareError;
 use crate::contest::Home;
+use crate::notes;
 use crate::options::Workload;
-use crate::rows::{Absent, Median, Row};
+use crate::rows::{Absent, Figures, Median, Row};
 use comfy_table::{CellAlignment, Table, presets};
 use std::io::Write;
 
@@ -16,7 +17,7 @@ pub fn write(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
         if let Row::Machine(m) = row {
             let cores = m.cores.map_or_else(
                 || "only one core: not pinned, and no measure of anything".to_owned(),
-                |[here, there]| format!("receivers on core {here}, senders on {there}"),
+                |[here, there]| format!("receivers on core {here}, one sender on {there}"),
             );
             writeln!(out, "{}, Linux {}, {cores}, load {}", m.cpu, m.kernel, m.load)?;
             writeln!(out, "commit {}, {}, {} {}", m.commit, m.rustc, m.target, m.rustflags)?;
@@ -31,6 +32,7 @@ pub fn write(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
         }
     }
     contestants(rows, out)?;
+    writeln!(out, "\nA row of `cores` has the receiver's, and behind | the senders'.")?;
     for workload in Workload::ALL {
         let medians: Vec<&Median> = rows
             .iter()
@@ -41,6 +43,7 @@ pub fn write(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
             .collect();
         if !medians.is_empty() {
             writeln!(out, "\n{}\n{}", title(workload), table(workload, &medians))?;
+            beside(rows, workload, out)?;
         }
     }
     absent(rows, out)
@@ -48,16 +51,33 @@ pub fn write(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
 
 fn contestants(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
     let lines = rows.iter().filter_map(|row| match row {
-        Row::Contestant(c) => Some(vec![
-            c.name.clone(),
-            c.version.clone(),
-            home(c.home).to_owned(),
-            c.waits.clone(),
-            c.settings.clone(),
-        ]),
+        Row::Contestant(c) => {
+            Some(vec![c.name.clone(), c.version.clone(), home(c.home).to_owned()])
+        }
         _ => None,
     });
-    let head = ["contestant", "version", "between", "its reader waits", "settings"];
+    let head = ["contestant", "version", "between"];
+    Ok(writeln!(out, "\n{}", aligned(&head, lines, CellAlignment::Left))?)
+}
+
+/// What is said beside the figures of a workload.
+fn beside(rows: &[Row], workload: Workload, out: &mut dyn Write) -> Result<(), CompareError> {
+    for remark in notes::remarks(rows, workload) {
+        writeln!(out, "{remark}")?;
+    }
+    if workload == Workload::Producers {
+        writeln!(out, "Scaling of rings of their own:")?;
+        for line in notes::scaling(rows) {
+            writeln!(out, "  {line}")?;
+        }
+    }
+    let small = if workload == Workload::Throughput { ", at 64 bytes" } else { "" };
+    let lines = notes::few_settings(rows, workload).into_iter().map(|setting| {
+        let kinds = setting.kinds.join("; ");
+        [setting.contestant, &kinds, setting.waits, setting.settings].map(str::to_owned).to_vec()
+    });
+    let settings = format!("settings{small}");
+    let head = ["contestant", "for", "its reader", &settings];
     Ok(writeln!(out, "\n{}", aligned(&head, lines, CellAlignment::Left))?)
 }
 
@@ -125,14 +145,15 @@ pub fn title(workload: Workload) -> &'static str {
         Workload::Latency => "Half a round trip, looking all the time, 64 bytes",
         Workload::Wakeup => "Half a round trip, sleeping in the kernel, 64 bytes",
         Workload::Producers => {
-            "Lossless, many senders on one core, the receiver on the other, 64 bytes: verified records"
+            "Many senders, 64 bytes, each on a core of its own where there are enough: records of all \
+             together, verified by one receiver of a lossless channel; or sent, where nobody reads"
         }
         Workload::Overwrite => {
             "What a record of 64 bytes costs a sender that overwrites the oldest"
         }
         Workload::Fanout => {
             "Each record to every receiver, all receivers on one core, 64 bytes: verified records of \
-             all together"
+             all together; who waits for its receivers (lossless) and who does not (lossy) apart"
         }
         Workload::Full => "What an offer of 64 bytes costs that is refused, as it is full",
         Workload::Cold => {
@@ -141,7 +162,7 @@ pub fn title(workload: Workload) -> &'static str {
         }
         Workload::Memory => {
             "Memory of a channel that has moved twice its size: growth of the proportional set of \
-             all processes; what the kernel holds for pipes, sockets, queues and perf rings is not in it"
+             all processes, and what the kernel holds besides"
         }
     }
 }
@@ -156,6 +177,7 @@ fn table(workload: Workload, medians: &[&Median]) -> String {
             _ => "",
         },
         "contestant",
+        "cores",
         "distance",
         "hop ns",
         "samples",
@@ -164,11 +186,13 @@ fn table(workload: Workload, medians: &[&Median]) -> String {
         "range",
         match workload {
             Workload::Latency | Workload::Wakeup => "p90 / p99 / p99.9 / max ns",
+            Workload::Memory => "processes + kernel KiB",
             _ => "ns/record",
         },
         "of floor",
         match workload {
             Workload::Latency => "of line",
+            Workload::Producers => "late",
             _ => "",
         },
         "of best rival",
@@ -216,18 +240,14 @@ fn cells(workload: Workload, median: &Median) -> Vec<String> {
     let times = |ratio: Option<f64>| ratio.map_or_else(dash, |r| format!("{r:.2}"));
     let detail = match f.latency {
         Some(l) => [l.p90_ns, l.p99_ns, l.p999_ns, l.max_ns].map(number).join(" / "),
-        None if matches!(workload, Workload::Full | Workload::Cold | Workload::Memory) => dash(),
+        None if workload == Workload::Memory => weighed(f),
+        None if matches!(workload, Workload::Full | Workload::Cold) => dash(),
         None => number(f.ns_per_record),
     };
     vec![
-        match workload {
-            Workload::Throughput => f.kind.payload.to_string(),
-            Workload::Producers => f.kind.senders.to_string(),
-            Workload::Overwrite => f.kind.audience.name().to_owned(),
-            Workload::Fanout => f.kind.receivers.to_string(),
-            _ => String::new(),
-        },
+        notes::which(&f.kind),
         f.contestant.clone(),
+        f.cores.words(),
         f.distance.clone(),
         f.hop_before_ns.map_or_else(dash, |ns| format!("{ns:.0}")),
         median.samples.to_string(),
@@ -236,11 +256,26 @@ fn cells(workload: Workload, median: &Median) -> Vec<String> {
         format!("{}..{}", number(median.min / scale), number(median.max / scale)),
         detail,
         times(median.of_floor),
-        if workload == Workload::Latency { times(median.of_line) } else { String::new() },
+        match workload {
+            Workload::Latency => times(median.of_line),
+            Workload::Producers => f.late.map_or_else(dash, |late| late.to_string()),
+            _ => String::new(),
+        },
         times(median.of_best),
         f.lost.to_string(),
         f.bad.to_string(),
     ]
+}
+
+/// Memory as its two parts.
+pub fn weighed(figures: &Figures) -> String {
+    let kernel = figures.kernel_bytes.map(|bytes| bytes as f64);
+    let all = figures.memory_bytes.unwrap_or_default();
+    let mapped = number((all - kernel.unwrap_or_default()) / 1024.0);
+    kernel.map_or_else(
+        || format!("{mapped} + unknown"),
+        |kernel| format!("{mapped} + {}", number(kernel / 1024.0)),
+    )
 }
 
 fn aligned(

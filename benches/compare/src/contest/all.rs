@@ -1,5 +1,6 @@
 //! Who takes part: one line each.
 
+use super::Cannot;
 use super::{
     agrona, bpf, crossbeam, disruptor, faulty, ipc_channel, limits, lttng, mqueue, perf_buffer,
     perf_overwrite, perfring, pipe, ringfire, rtrb, shmem_ipc, unix_seqpacket, unix_stream,
@@ -45,6 +46,21 @@ pub struct Entry {
     pub kind: Kind,
 }
 
+impl Entry {
+    /// What it can't be asked to do although it can do the parts of it.
+    pub fn cannot(&self) -> Cannot {
+        match self.kind {
+            Kind::Ends(player) => player.cannot(),
+            _ => Cannot::NOTHING,
+        }
+    }
+
+    /// Whether each sender has a channel of its own.
+    pub fn own_channels(&self) -> bool {
+        matches!(self.kind, Kind::Ends(player) if player.own_channels())
+    }
+}
+
 /// The list: name, role, type; `if "feature"` for who is compiled with that cargo feature only.
 macro_rules! contestants {
     ($($name:literal $role:ident $type:ty $(, if $feature:literal)?;)*) => {
@@ -88,6 +104,7 @@ pub static ALL: &[Entry] = contestants! {
     "perfring shared batch" Ours perfring::SharedBatched;
     "perfring rings" Ours perfring::Rings;
     "perfring rings in turn" Ours perfring::InTurn;
+    "perfring rings merged" Ours perfring::InOrder;
     "ringfire" Rival ringfire::Slots;
     "ringfire blobs" Rival ringfire::Blobs;
     "ringfire many" Rival ringfire::Many;
