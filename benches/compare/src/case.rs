@@ -110,7 +110,17 @@ pub fn fits(kind: &Kind, entry: &Entry, can: Option<&Can>) -> Result<(), Option<
 
 /// An absence of this kind.
 pub fn absent(kind: &Kind, entry: &Entry, reason: String, failed: bool) -> Absent {
-    Absent { name: entry.name.to_owned(), workload: Some(kind.workload), reason, failed }
+    let part = match (kind.workload, kind.audience, kind.lossy) {
+        (Workload::Producers, _, false) => Some("one reader"),
+        (Workload::Producers, ..) => Some("nobody reads"),
+        (Workload::Overwrite, Audience::None, _) => Some("no reader"),
+        (Workload::Overwrite, ..) => Some("slow and keen reader"),
+        (Workload::Fanout, _, false) => Some("lossless"),
+        (Workload::Fanout, ..) => Some("lossy"),
+        _ => None,
+    };
+    let (name, part) = (entry.name.to_owned(), part.map(str::to_owned));
+    Absent { name, workload: Some(kind.workload), part, reason, failed }
 }
 
 impl Case {
@@ -231,5 +241,73 @@ impl Case {
             Home::Threads => vec![parts],
             Home::Processes | Home::Kernel => parts.into_iter().map(|part| vec![part]).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::contest::all::by_name;
+    use std::collections::BTreeSet;
+
+    fn case(name: &str, workload: Workload, wanted: impl Fn(&Kind) -> bool) -> Case {
+        let entry = by_name(name).unwrap();
+        let Entrant::Ends(player) = entry.kind else { unreachable!("{name} has no ends") };
+        let options = Options { senders: vec![1, 4], ..Options::default() };
+        let kinds = kinds(&options).into_iter().filter(|kind| kind.workload == workload);
+        let kind = kinds.into_iter().find(|kind| wanted(kind)).unwrap();
+        Case { kind, entry, can: Some(player.can()) }
+    }
+
+    #[test]
+    fn senders_are_on_processors_of_their_own_where_there_are_enough() {
+        let case = case("perfring shared", Workload::Producers, |kind| kind.senders == 4);
+        let cores = |processors: usize| -> Vec<usize> {
+            let all: Vec<usize> = (0..processors).collect();
+            let places = Places::among(&all, |cpu| BTreeSet::from([cpu])).unwrap();
+            let placed = case.placed(Some(&places));
+            let home = Home::Processes;
+            let parts = case.processes(&Options::default(), &placed, home, 1, Path::new("/"));
+            parts.iter().flatten().map(|part| part.core.unwrap()).collect()
+        };
+        // The receiver first.
+        assert_eq!(cores(16), [0, 1, 2, 3, 4]);
+        assert_eq!(cores(4), [0, 1, 2, 3, 1]);
+        assert_eq!(cores(2), [0, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn who_cannot_be_followed_is_absent_there_only() {
+        let fits = |name: &str, workload, wanted: &dyn Fn(&Kind) -> bool| {
+            let case = case(name, workload, wanted);
+            fits(&case.kind, case.entry, case.can.as_ref())
+        };
+        for name in ["lttng", "perf overwrite"] {
+            for audience in [Audience::Slow, Audience::Keen] {
+                let why = fits(name, Workload::Overwrite, &|kind| kind.audience == audience);
+                assert!(why.unwrap_err().unwrap().contains("snapshot"), "{name}");
+            }
+            let alone = fits(name, Workload::Overwrite, &|kind| kind.audience == Audience::None);
+            assert_eq!(alone, Ok(()), "{name}");
+        }
+        // Our observers are waited for by nobody; a disruptor waits for all.
+        assert!(fits("perfring", Workload::Fanout, &|kind| !kind.lossy).is_err());
+        assert_eq!(fits("perfring", Workload::Fanout, &|kind| kind.lossy), Ok(()));
+        assert_eq!(fits("disruptor", Workload::Fanout, &|kind| !kind.lossy), Ok(()));
+        assert!(fits("disruptor", Workload::Fanout, &|kind| kind.lossy).is_err());
+    }
+
+    #[test]
+    fn what_a_reader_does_is_told_of_each_kind() {
+        let waits = |wanted: &dyn Fn(&Kind) -> bool, workload| {
+            let placed = Placed { receivers: vec![0], senders: vec![1] };
+            case("perfring", workload, wanted).waits("its own", &placed)
+        };
+        assert_eq!(waits(&|_| true, Workload::Throughput), "its own");
+        let slow = waits(&|kind| kind.audience == Audience::Slow, Workload::Overwrite);
+        assert!(slow.contains("once a millisecond"));
+        assert!(waits(&|_| true, Workload::Full).contains("does not look"));
+        assert!(waits(&|kind| kind.receivers > 1, Workload::Fanout).contains("gives its core up"));
     }
 }

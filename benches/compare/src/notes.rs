@@ -125,7 +125,8 @@ fn of_all(machine: &Machine, workload: Workload) -> Option<String> {
         ),
         Workload::Memory => Some(
             "What a kernel holds is what it may come to when the channel is full: by the size \
-             of the pipe, the socket's room, the queue's messages, the maps of the kernel's own rings."
+             of the pipe, the socket's room, the queue's messages, the maps of the kernel's own rings. Not all \
+             channels are as large as was asked for: the settings say what the system gave."
                 .to_owned(),
         ),
         Workload::Producers => Some(

@@ -36,7 +36,10 @@ impl Places {
         Ok(Self::among(&allowed.collect::<Vec<_>>(), siblings))
     }
 
-    fn among(allowed: &[usize], siblings: impl Fn(usize) -> BTreeSet<usize>) -> Option<Self> {
+    pub(crate) fn among(
+        allowed: &[usize],
+        siblings: impl Fn(usize) -> BTreeSet<usize>,
+    ) -> Option<Self> {
         let (&receivers, rest) = allowed.split_first()?;
         // Two threads of one core share its caches, and its time.
         let near = siblings(receivers);

@@ -82,6 +82,9 @@ pub struct Use {
 pub struct Absent {
     pub name: String,
     pub workload: Option<Workload>,
+    /// Only from what of it, if not from all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
     pub reason: String,
     /// It says that it can, and could not.
     #[serde(default)]

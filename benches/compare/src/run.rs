@@ -115,7 +115,13 @@ impl Run<'_> {
             };
             if let Some(reason) = reason {
                 let name = entry.name.to_owned();
-                self.tell(Row::Absent(Absent { name, workload: None, reason, failed: false }))?;
+                self.tell(Row::Absent(Absent {
+                    name,
+                    workload: None,
+                    part: None,
+                    reason,
+                    failed: false,
+                }))?;
                 continue;
             }
             let can = match entry.kind {

@@ -50,8 +50,11 @@ pub fn describe(kind: &Kind) -> String {
     let Kind { workload, payload, senders, receivers, audience, lossy } = kind;
     match workload {
         Workload::Throughput => format!("throughput of {payload} bytes"),
-        Workload::Producers if *lossy => format!("{senders} producers, nobody reads"),
-        Workload::Producers => format!("{senders} producers"),
+        Workload::Producers => {
+            let many = if *senders == 1 { "" } else { "s" };
+            let reader = if *lossy { ", nobody reads" } else { "" };
+            format!("{senders} producer{many}{reader}")
+        }
         Workload::Overwrite => format!("overwrite, reader {}", audience.name()),
         Workload::Fanout if *lossy => format!("fanout to {receivers}, lossy"),
         Workload::Fanout => format!("fanout to {receivers}, lossless"),

@@ -157,7 +157,47 @@ pub fn by_name(name: &str) -> Option<&'static Entry> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ALL, FAULTY};
+    use super::{ALL, FAULTY, Kind};
+    use crate::contest::Setup;
+    use perfring_bench::Pace;
+
+    /// What the size of processes does not show is known of each, and is something for those only
+    /// that the kernel keeps.
+    #[test]
+    fn what_the_kernel_holds_is_known() {
+        const KERNELS: [&str; 9] = [
+            "pipe",
+            "pipe each",
+            "unix seqpacket",
+            "unix stream",
+            "mqueue",
+            "ipc-channel",
+            "bpf",
+            "bpf quiet",
+            "perf buffer",
+        ];
+        let setup = Setup {
+            data_size: 1 << 18,
+            payload: 64,
+            overwrite: false,
+            senders: 1,
+            receivers: 1,
+            pace: Pace::Adaptive,
+            sleeping: false,
+        };
+        for entry in ALL {
+            let Kind::Ends(player) = entry.kind else { continue };
+            if player.can().lossless.is_err() || player.check().is_err() {
+                continue;
+            }
+            let bytes = player.kernel_bytes(&setup);
+            let is_kernels = KERNELS.contains(&entry.name);
+            assert_eq!(bytes.map(|bytes| bytes > 0), Some(is_kernels), "{}: {bytes:?}", entry.name);
+            if entry.name == "pipe" {
+                assert!(bytes >= Some(1 << 16), "{bytes:?}");
+            }
+        }
+    }
 
     #[test]
     fn nobody_takes_part_twice() {
