@@ -21,11 +21,13 @@ fn main() {
     for source in SOURCES {
         println!("cargo::rerun-if-changed={source}");
     }
-    // Each commit and each checkout adds a line to it.
-    if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"])
-        && Path::new(&log).exists()
-    {
-        println!("cargo::rerun-if-changed={log}");
+    // Each commit and each checkout adds a line to the log, where one is kept.
+    for name in ["logs/HEAD", "HEAD"] {
+        if let Some(file) = git(&["rev-parse", "--git-path", name])
+            && Path::new(&file).exists()
+        {
+            println!("cargo::rerun-if-changed={file}");
+        }
     }
     println!("cargo::rustc-env=COMPARE_COMMIT={}", commit());
 }
