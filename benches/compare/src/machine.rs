@@ -6,6 +6,7 @@ use crate::places::Places;
 use crate::rows::Machine;
 use nix::time::{ClockId, clock_gettime};
 use perfring_bench::raw::ticks;
+use std::collections::BTreeMap;
 
 /// This machine, now.
 ///
@@ -47,14 +48,27 @@ pub fn of(
 /// How far the clock of round trips goes at a time, halved as they are, in nanoseconds: what is
 /// shorter cannot be told.
 fn clock_step_ns(tick_ns: f64) -> f64 {
-    const LOOKS: usize = 4096;
-    let (mut step, mut before) = (0, ticks());
-    for _ in 0..LOOKS {
+    let mut before = ticks();
+    let differences = (0..LOOKS).map(|_| {
         let now = ticks();
-        step = divisor(step, now.wrapping_sub(before));
+        let difference = now.wrapping_sub(before);
         before = now;
+        difference
+    });
+    step(differences) as f64 * tick_ns / 2.0
+}
+
+/// Looks at the clock.
+const LOOKS: usize = 8192;
+
+/// What all differences are multiples of that come often: clocks of two processors need not be in
+/// step, and this may have moved from one to the other.
+fn step(differences: impl Iterator<Item = u64>) -> u64 {
+    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+    for difference in differences {
+        *counts.entry(difference).or_default() += 1;
     }
-    step as f64 * tick_ns / 2.0
+    counts.iter().filter(|(_, count)| **count >= LOOKS / 100).map(|(one, _)| *one).fold(0, divisor)
 }
 
 /// The greatest that both are multiples of.
@@ -83,11 +97,13 @@ fn utc(seconds: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{divisor, utc};
+    use super::{LOOKS, divisor, step, utc};
     use std::process::Command;
 
     #[test]
     fn the_step_is_what_all_differences_are_multiples_of() {
+        let differences = (0..LOOKS as u64).map(|n| if n == 9 { 7777 } else { 26 * (n % 3) });
+        assert_eq!(step(differences), 26);
         assert_eq!([20, 30, 50, 20].into_iter().fold(0, divisor), 10);
         assert_eq!(divisor(0, 0), 0);
     }

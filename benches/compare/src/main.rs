@@ -1,5 +1,5 @@
 //! `perfring-compare`: see the library.
-#![allow(missing_docs)]
+#![allow(missing_docs, rustdoc::broken_intra_doc_links)] // what --help says is no link
 
 use clap::{Args, Parser, Subcommand};
 use perfring_bench::Pace;

@@ -65,7 +65,7 @@ pub(super) fn draw(panel: &Panel<'_>) -> String {
         let Some(figure) = median.figures.figure() else { continue };
         let (low, high, value) = match median.figures.latency {
             Some(l) => {
-                (l.p50_ns, l.p999_ns, [l.p50_ns, l.p99_ns, l.p999_ns].map(number).join(" / "))
+                (l.p50_ns, l.p999_ns, [l.p50_ns, l.p99_ns, l.p999_ns].map(short).join(" / "))
             }
             None => {
                 let [low, mid, high] = [median.min, figure, median.max].map(|v| number(v / scale));
@@ -139,6 +139,11 @@ fn mark(role: Role, x: f64, y: f64) -> String {
             y - 6.0
         ),
     }
+}
+
+/// As [`number`], but of long ones the thousands: there is little room.
+fn short(value: f64) -> String {
+    if value < 1e5 { number(value) } else { format!("{}k", number(value / 1e3)) }
 }
 
 /// With a capital letter.

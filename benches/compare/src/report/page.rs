@@ -98,7 +98,8 @@ fn machine_lines(page: &mut String, m: &Machine) {
 
 fn how_to_read(page: &mut String) {
     page.push_str(
-        "<p>Real processes on two cores, each contestant on its own fast path, every byte verified by \
+        "<p>Real processes, the receiver on a core of its own and each sender, too, where there are enough, \
+         each contestant on its own fast path, every byte verified by \
          the receiver. The contestants take turns, and only samples are compared that were taken at \
          one distance of the cores, which is measured before and after each; a plot shows that of \
          which there are the most, and names who has none there. A dot is the median, \

@@ -5,6 +5,7 @@ use super::rings::{FromSet, Set, consumers, make, ring, rings_can, waits};
 use super::{about, error};
 use crate::CompareError;
 use crate::contest::{About, Can, Contestant, Setup, failed};
+use crate::options::Workload;
 use perfring_consumer::{Item, Mark};
 use perfring_producer::Producer;
 use perfring_set::{Merge, Merged, SourceId};
@@ -35,6 +36,12 @@ impl Contestant for InOrder {
              held back for at most {delay} ms"
         );
         About { waits: waits(setup), ..about("perfring rings merged", setup, &how) }
+    }
+
+    fn remark(workload: Workload) -> Option<&'static str> {
+        const REMARK: &str = "a record is held back until no ring can have an older one, for half of the \
+                              delay where the other rings are empty";
+        matches!(workload, Workload::Latency | Workload::Cold).then_some(REMARK)
     }
 
     fn own_channels() -> bool {
