@@ -40,6 +40,9 @@
 //! ```
 
 mod batch;
+#[cfg(feature = "fuzz")]
+#[doc(hidden)]
+pub mod door;
 mod flow;
 mod http;
 mod lanes;
@@ -146,6 +149,10 @@ impl Otlp {
         for lane in Lane::ALL.into_iter().filter(|lane| options.signals.contains(lane)) {
             clients.push(Client::new(name, Route::new(name, lane, options, &env)?)?);
         }
+        Self::with(name, options, clients)
+    }
+
+    fn with(name: &str, options: &Options, clients: Vec<Client>) -> Result<Self, OutputError> {
         let fault =
             |bad| OutputError::new(name, format!("a thread to send cannot be started: {bad}"));
         let lanes = Lanes::start(clients).map_err(fault)?;
