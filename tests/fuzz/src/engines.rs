@@ -82,6 +82,9 @@ fn otlp(script: &Script, at_once: bool) {
     let _ = otlp.close(Instant::now());
     otlp.requests(true).into_iter().for_each(read);
     let figures = otlp.figures();
+    if figures.delivered != records {
+        script.each(|event| eprintln!("{event:?}"));
+    }
     assert_eq!((figures.taken, figures.delivered, figures.refused), (records, records, 0));
     assert_eq!(otlp.undelivered(), None);
 }

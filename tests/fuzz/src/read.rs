@@ -201,7 +201,10 @@ impl Sides {
             _ => {
                 let cursor = input.number(reader.cursor(), size);
                 if let Ok(Some((next, after))) = reader.peek(ring, cursor) {
-                    found(&next, size);
+                    // Where no record begins, anything may be found.
+                    if cursor.is_multiple_of(8) {
+                        found(&next, size);
+                    }
                     assert!(after > cursor);
                     if what & 16 == 0 {
                         reader.pass(after, perfring_ring::Count::default());

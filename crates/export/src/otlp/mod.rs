@@ -344,7 +344,8 @@ impl Output for Otlp {
         let now = Instant::now();
         match &event.what {
             What::Began => {
-                self.rings.insert(event.origin.id, Ring::new(event.origin));
+                // A recording may say so twice, and what waits in the first must not be lost.
+                self.rings.entry(event.origin.id).or_insert_with(|| Ring::new(event.origin));
             }
             What::Record(record) => self.record(event, record, now),
             What::Lost(loss) => self.lost(event, loss, now),
