@@ -38,6 +38,10 @@ impl Messages {
             values.iter().map(move |value| (name.to_string(), value.to_string()))
         });
         let headers = pairs.collect();
-        Some(Message { subject: entry.head.subject.to_string(), headers, payload: entry.payload.to_vec() })
+        Some(Message {
+            subject: entry.head.subject.to_string(),
+            headers,
+            payload: entry.payload.to_vec(),
+        })
     }
 }

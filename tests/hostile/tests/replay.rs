@@ -6,8 +6,8 @@ use std::path::Path;
 fn what_was_found_is_survived() {
     let crashes = Path::new(env!("CARGO_MANIFEST_DIR")).join("crashes");
     let (mut found, mut seeds) = (0, 0);
-    for (target, run) in perfring_fuzz::TARGETS {
-        for (name, bytes) in perfring_fuzz::seeds::of(target) {
+    for (target, run) in perfring_hostile::TARGETS {
+        for (name, bytes) in perfring_hostile::seeds::of(target) {
             println!("{target}: seed {name}");
             run(&bytes);
             seeds += 1;
@@ -34,7 +34,7 @@ fn bytes_at_random_are_survived() {
         dice ^= dice >> 27;
         dice.wrapping_mul(0x2545_f491_4f6c_dd1d)
     };
-    for (target, run) in perfring_fuzz::TARGETS {
+    for (target, run) in perfring_hostile::TARGETS {
         for _ in 0..200 {
             let len = roll() as usize % 600;
             let bytes: Vec<u8> = (0..len).map(|_| (roll() >> 32) as u8).collect();
@@ -49,12 +49,12 @@ fn bytes_at_random_are_survived() {
 fn the_list_of_targets_is_one() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let script = std::fs::read_to_string(here.join("../../tools/fuzz")).expect("the script");
-    let manifest = std::fs::read_to_string(here.join("Cargo.toml")).expect("the manifest");
-    let names: Vec<&str> = perfring_fuzz::TARGETS.iter().map(|(name, _)| *name).collect();
+    let manifest = std::fs::read_to_string(here.join("../fuzz/Cargo.toml")).expect("the manifest");
+    let names: Vec<&str> = perfring_hostile::TARGETS.iter().map(|(name, _)| *name).collect();
     assert!(script.contains(&format!("targets=({})", names.join(" "))));
     for name in names {
         assert!(manifest.contains(&format!("fuzz_targets/{name}.rs")), "{name}");
-        let program = std::fs::read_to_string(here.join(format!("fuzz_targets/{name}.rs")));
+        let program = std::fs::read_to_string(here.join(format!("../fuzz/fuzz_targets/{name}.rs")));
         assert!(program.expect("the program").contains(&format!("\"{name}\"")), "{name}");
     }
 }

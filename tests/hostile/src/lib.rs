@@ -1,5 +1,5 @@
 //! Hostile bytes at every door of perfring: each target is a function of bytes, which libFuzzer's
-//! programs (`fuzz_targets/`) and the replay (`tests/replay.rs`) call alike.
+//! programs (`tests/fuzz`) and the replay (`tests/replay.rs`) call alike.
 //!
 //! A target ends with what it read, or with an error. A panic, an arithmetic overflow, an endless walk,
 //! more memory than [`MEMORY`], or a broken promise of what was read is a find.
