@@ -4,6 +4,8 @@
 //! A target ends with what it read, or with an error. A panic, an arithmetic overflow, an endless walk,
 //! more memory than [`MEMORY`], or a broken promise of what was read is a find.
 
+#![allow(clippy::panic, reason = "a panic is how a find is told")]
+
 mod attach;
 mod config;
 mod engines;
