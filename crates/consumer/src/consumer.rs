@@ -4,7 +4,9 @@ use crate::Types;
 use crate::pace::{Distance, Look, Pace, SPIN};
 use perfring_abi::Layout;
 use perfring_ring::{Anchors, Corrupt, Count, WakeAt};
-use perfring_shm::{AttachError, Home, Item, Lines, MappedReader, Pinned, Run, Sleeper, Ticket};
+use perfring_shm::{
+    AttachError, Home, Item, Lines, MappedReader, Pinned, Run, Sleeper, Ticket, Trust,
+};
 use std::time::{Duration, Instant};
 
 /// The one consumer of a ring. A new one goes on where the last one released.
@@ -60,9 +62,47 @@ impl Consumer {
         name: Option<&str>,
         lines: Lines,
     ) -> Result<Self, AttachError> {
+        Self::attach_any(home.into(), name, lines, Trust::Protocol)
+    }
+
+    /// As [`Consumer::attach_with`], of a ring whose producers are not trusted: of another user's,
+    /// say. On a drop ring, too, records are copies then, made before anybody sees them, so that
+    /// nobody rewrites one while it is read; and a file that is cut short meanwhile is the error
+    /// [`Corrupt::CUT`], for [`install_guard`](crate::install_guard) is called. Costs the copy
+    /// (`benches/RESULTS.md`); [`Consumer::read_run`], [`Consumer::pinned`] and [`Consumer::raw`]
+    /// give nothing.
+    ///
+    /// ```
+    /// # use perfring_consumer::{Consumer, Corrupt, Item};
+    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let mut producer = Producer::create(&path, &Options::default())?;
+    /// # for _ in 0..2 { producer.publish(RecordType::BYTES, b"x")?; }
+    /// # drop(producer);
+    /// let mut consumer = Consumer::attach_guarded(&path, None)?;
+    /// assert!(matches!(consumer.read()?, Some(Item::Record(record)) if record.bytes == b"x"));
+    ///
+    /// std::fs::File::options().write(true).open(&path)?.set_len(0)?;
+    /// assert_eq!(consumer.read(), Err(Corrupt::CUT)); // and not the end of this process
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn attach_guarded(home: impl Into<Home>, name: Option<&str>) -> Result<Self, AttachError> {
+        Self::attach_any(home.into(), name, Lines::Leave, Trust::Nobody)
+    }
+
+    fn attach_any(
+        home: Home,
+        name: Option<&str>,
+        lines: Lines,
+        trust: Trust,
+    ) -> Result<Self, AttachError> {
         let own = std::env::args_os().next().unwrap_or_default();
         let own = std::path::Path::new(&own).file_name().unwrap_or_default().to_string_lossy();
-        let inner = MappedReader::attach(home, name.unwrap_or(&own), lines)?;
+        let inner = MappedReader::attach(home, name.unwrap_or(&own), lines, trust)?;
         let distance = Distance::of_consumer(inner.layout().data_size);
         Ok(Consumer { inner, pace: Pace::default(), wake_at: WakeAt::default(), distance })
     }
@@ -289,6 +329,12 @@ impl Consumer {
     /// [`Corrupt`].
     pub fn pinned(&mut self) -> Result<Option<Pinned<'_>>, Corrupt> {
         self.inner.pinned()
+    }
+
+    /// Whether records are borrowed where they stand, or copied, see [`Consumer::attach_guarded`].
+    #[must_use]
+    pub fn trust(&self) -> Trust {
+        self.inner.trust()
     }
 
     /// The position of the next record.

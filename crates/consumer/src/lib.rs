@@ -59,7 +59,8 @@ pub use perfring_ring::{
 };
 pub use perfring_shm::{
     AttachError, ClockError, Fill, Home, Identity, Idle, Item, Lines, MachineClock, NotThis,
-    Pinned, Place, Raw, RawReader, Record, RingFile, Role, Run, Sleeper, Ticket, recover,
+    Pinned, Place, Raw, RawReader, Record, RingFile, Role, Run, Sleeper, Ticket, Trust,
+    install_guard, recover,
 };
 pub use perfring_types as types;
 pub use snapshot::{Items, Snapshot};

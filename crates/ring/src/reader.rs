@@ -248,6 +248,13 @@ impl Reader {
         self.released.next_multiple_of(LINE) + LINE
     }
 
+    /// Whether records are stamped.
+    #[must_use]
+    #[inline]
+    pub fn is_timed(&self) -> bool {
+        self.timed
+    }
+
     /// The next record or loss, or `None` if there is none now. What earlier calls returned counts
     /// as read; the second value says whether the caller owes a waiting producer a wake.
     ///

@@ -2,12 +2,13 @@
 //! for those who copy.
 
 use crate::file::{Access, Place, RingFile, host_page_size};
+use crate::guard::Guarded;
 use crate::{AttachError, Home};
 use memmap2::{MmapOptions, MmapRaw};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{Header, Slot};
-use perfring_ring::{Frame, Reserved, Ring, Shared, TypeTable, TypeTableWriter, Who};
+use perfring_ring::{Corrupt, Frame, Reserved, Ring, Shared, TypeTable, TypeTableWriter, Who};
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::num::NonZeroUsize;
@@ -36,6 +37,7 @@ pub(crate) struct Mirror {
     control: MmapRaw,
     slots: usize,
     types_size: usize,
+    guard: Option<Guarded>,
 }
 
 // SAFETY: the mapping belongs to no thread. All access to shared memory through `&Mirror` is by
@@ -110,7 +112,30 @@ impl Mirror {
         let data = unsafe { base.cast::<u8>().add(page) };
         let slots = ring.layout.slots as usize;
         let types_size = ring.layout.types_size as usize;
-        Ok(Mirror { base: base.cast(), data, data_size, len, control, slots, types_size })
+        let mut map = Mirror {
+            base: base.cast(),
+            data,
+            data_size,
+            len,
+            control,
+            slots,
+            types_size,
+            guard: None,
+        };
+        let [main, control] = map.ranges();
+        map.guard = Guarded::new(main, Some(control), access == DataAccess::Write);
+        Ok(map)
+    }
+
+    /// Whether the file was found to be cut short, by who asked for the guard.
+    #[inline]
+    pub(crate) fn is_cut(&self) -> bool {
+        self.guard.as_ref().is_some_and(Guarded::is_cut)
+    }
+
+    /// What to say of what was found to be wrong.
+    pub(crate) fn tell(&self, corrupt: Corrupt) -> Corrupt {
+        Guarded::tell(self.guard.as_ref(), corrupt)
     }
 
     /// The ring as the algorithm sees it.
@@ -356,6 +381,7 @@ fn prefetch(at: *const u8) {
 
 impl Drop for Mirror {
     fn drop(&mut self) {
+        self.guard = None; // before the mapping
         drop(Reservation { base: self.base.cast(), len: self.len });
     }
 }
@@ -391,6 +417,8 @@ fn types(map: &MmapRaw, size: usize) -> &[AtomicU64] {
 /// The whole file, read-only, each byte once.
 #[derive(Debug)]
 pub(crate) struct Plain {
+    // Dropped before the mapping.
+    guard: Option<Guarded>,
     map: MmapRaw,
     data_offset: usize,
     data_size: usize,
@@ -406,7 +434,9 @@ impl Plain {
             .len(layout.file_size() as usize)
             .map_raw_read_only(&ring.file)
             .map_err(|source| ring.io("mapping it", source))?;
+        let base = NonNull::new(map.as_mut_ptr()).unwrap_or(NonNull::dangling());
         Ok(Plain {
+            guard: Guarded::new((base, map.len()), None, false),
             map,
             data_offset: layout.data_offset() as usize,
             data_size: layout.data_size as usize,
@@ -414,6 +444,19 @@ impl Plain {
             slots: layout.slots as usize,
             types_size: layout.types_size as usize,
         })
+    }
+
+    /// What to say of what was found to be wrong.
+    pub(crate) fn tell(&self, corrupt: Corrupt) -> Corrupt {
+        Guarded::tell(self.guard.as_ref(), corrupt)
+    }
+
+    /// What was read is of a ring whose file was whole then.
+    pub(crate) fn sure<T>(&self, ring: &RingFile, read: T) -> Result<T, AttachError> {
+        match self.guard.as_ref().is_some_and(Guarded::is_cut) {
+            true => Err(ring.corrupt(Corrupt::CUT)),
+            false => Ok(read),
+        }
     }
 
     /// Opens and maps in one.

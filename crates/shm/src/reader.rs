@@ -3,13 +3,14 @@
 
 use crate::file::{Access, Place, RingFile};
 use crate::fork::NotForChildren;
+use crate::guarded::{self, Body};
 use crate::lock::ByteLock;
 use crate::map::{DataAccess, Mirror};
 use crate::observer::item_of;
 use crate::recover::recover_file;
 use crate::shared::is_dead;
 use crate::sleeper::Ticket;
-use crate::{AttachError, Home, Role, futex};
+use crate::{AttachError, Home, Role, Trust, futex, install_guard};
 use perfring_abi::{Layout, Policy, Producers};
 use perfring_ring::{
     Anchors, Corrupt, Count, Found, Frame, Lost, Observer, Reader, TypeTable, WakeAt, Who,
@@ -71,6 +72,8 @@ pub enum Item<'a> {
 pub(crate) enum Cursor {
     /// Drop: records are pinned.
     Pinned(Reader),
+    /// Drop, of a producer that is not trusted: each record is copied.
+    Guarded { reader: Reader, body: Body },
     /// Overwrite: records are copied, and the place is saved in the page, unless that is on hold.
     Copied { observer: Observer, unsaved: u64, hold: bool },
 }
@@ -96,8 +99,16 @@ impl MappedReader {
     ///
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Busy`] while another process is attached.
-    pub fn attach(home: impl Into<Home>, name: &str, lines: Lines) -> Result<Self, AttachError> {
+    pub fn attach(
+        home: impl Into<Home>,
+        name: &str,
+        lines: Lines,
+        trust: Trust,
+    ) -> Result<Self, AttachError> {
         let ring = RingFile::open(home.into(), Access::Write)?;
+        if trust == Trust::Nobody {
+            install_guard().map_err(|source| ring.io("taking SIGBUS for it", source))?;
+        }
         let hands = lines == Lines::HandBack && ring.layout.policy == Policy::Drop;
         let access = if hands { DataAccess::Write } else { DataAccess::Read };
         let map = Mirror::map(&ring, access)?;
@@ -106,14 +117,18 @@ impl MappedReader {
         let lock = ring.take(Place::Consumer, Role::Consumer)?;
         let cursor = match ring.layout.policy {
             Policy::Drop => Reader::attach(map.ring(), futex::fences())
-                .map(|reader| Cursor::Pinned(reader.with_time(ring.layout.time).with_hands(hands))),
+                .map(|reader| reader.with_time(ring.layout.time).with_hands(hands))
+                .map(|reader| match trust {
+                    Trust::Protocol => Cursor::Pinned(reader),
+                    Trust::Nobody => Cursor::Guarded { reader, body: Body::new() },
+                }),
             Policy::Overwrite => Observer::resume(map.ring()).map(|observer| Cursor::Copied {
                 observer: observer.with_time(ring.layout.time),
                 unsaved: 0,
                 hold: false,
             }),
         }
-        .map_err(|source| ring.corrupt(source))?;
+        .map_err(|source| ring.corrupt(map.tell(source)))?;
         RingFile::me(name).sign(&map.ring().header().consumer_holder);
         Ok(MappedReader { children, map, cursor, lagged_at: None, ring, _lock: lock })
     }
@@ -128,6 +143,15 @@ impl MappedReader {
     #[must_use]
     pub fn types(&self) -> TypeTable<'_> {
         self.map.types()
+    }
+
+    /// Whether it trusts the producer.
+    #[must_use]
+    pub fn trust(&self) -> Trust {
+        match self.cursor {
+            Cursor::Guarded { .. } => Trust::Nobody,
+            Cursor::Pinned(_) | Cursor::Copied { .. } => Trust::Protocol,
+        }
     }
 
     /// The ring's shape.
@@ -219,6 +243,18 @@ impl MappedReader {
                         continue; // to the one look, or the end
                     }
                 }
+                Cursor::Guarded { reader, .. } => {
+                    if reader.known() == 0 {
+                        if let Some(before_look) = before_look.take() {
+                            reader.hand_lines(self.map.ring());
+                            before_look(reader.cursor());
+                            reader.look_ahead(self.map.ring());
+                            end = reader.cursor() + reader.known();
+                        } else if reader.cursor() >= end {
+                            return Ok(count);
+                        }
+                    }
+                }
                 Cursor::Copied { observer, .. } => {
                     if observer.must_look() {
                         if let Some(before_look) = before_look.take() {
@@ -252,7 +288,8 @@ impl MappedReader {
                     let bytes = unsafe { self.map.pinned(&frame) };
                     return Ok(Some(record(&frame, bytes)));
                 }
-                let (found, owed) = reader.next(self.map.ring())?;
+                let next = reader.next(self.map.ring());
+                let (found, owed) = next.map_err(|corrupt| self.map.tell(corrupt))?;
                 if owed {
                     futex::wake(self.map.ring().space_word());
                 }
@@ -267,6 +304,7 @@ impl MappedReader {
                     None => None,
                 })
             }
+            Cursor::Guarded { reader, body } => guarded::read(reader, body, &self.map),
             Cursor::Copied { observer, unsaved, hold } => {
                 let ring = self.map.ring();
                 // What the last call returned is dealt with now.
@@ -274,7 +312,8 @@ impl MappedReader {
                     observer.save(ring);
                     *unsaved = 0;
                 }
-                Ok(observer.next(ring)?.map(|seen| {
+                let seen = observer.next(ring).map_err(|corrupt| self.map.tell(corrupt))?;
+                Ok(seen.map(|seen| {
                     let (item, size) = item_of(seen);
                     *unsaved = unsaved.saturating_add(size);
                     item
@@ -288,7 +327,7 @@ impl MappedReader {
     pub fn release(&mut self) {
         let ring = self.map.ring();
         match &mut self.cursor {
-            Cursor::Pinned(reader) => {
+            Cursor::Pinned(reader) | Cursor::Guarded { reader, .. } => {
                 if reader.release(ring) {
                     futex::wake(ring.space_word());
                 }
@@ -303,7 +342,7 @@ impl MappedReader {
     }
 
     /// Everything that is there now, to be held together; `None` on an overwrite ring, whose
-    /// records nothing pins.
+    /// records nothing pins, and with [`Trust::Nobody`].
     ///
     /// # Errors
     /// [`Corrupt`].
@@ -315,7 +354,7 @@ impl MappedReader {
         if reader.release(ring) {
             futex::wake(ring.space_word());
         }
-        reader.refresh(ring)?;
+        reader.refresh(ring).map_err(|corrupt| self.map.tell(corrupt))?;
         let cursor = Cell::new(reader.cursor());
         Ok(Some(Pinned { map: &self.map, reader, cursor, count: Cell::default() }))
     }
@@ -343,7 +382,7 @@ impl MappedReader {
     #[inline]
     pub fn cursor(&self) -> u64 {
         match &self.cursor {
-            Cursor::Pinned(reader) => reader.cursor(),
+            Cursor::Pinned(reader) | Cursor::Guarded { reader, .. } => reader.cursor(),
             Cursor::Copied { observer, .. } => observer.saved().pos,
         }
     }
@@ -368,7 +407,7 @@ impl MappedReader {
         let lags = self.tend();
         let ring = self.map.ring();
         let passed = match &self.cursor {
-            Cursor::Pinned(reader) => reader.passed().records,
+            Cursor::Pinned(reader) | Cursor::Guarded { reader, .. } => reader.passed().records,
             Cursor::Copied { observer, .. } => observer.saved().before.records,
         };
         let mut most = Duration::ZERO;
@@ -406,7 +445,7 @@ impl MappedReader {
     #[must_use]
     pub fn lapped(&self) -> Count {
         match &self.cursor {
-            Cursor::Pinned(_) => Count::default(),
+            Cursor::Pinned(_) | Cursor::Guarded { .. } => Count::default(),
             Cursor::Copied { observer, .. } => observer.lapped(),
         }
     }
@@ -415,7 +454,7 @@ impl MappedReader {
     #[must_use]
     pub fn read_count(&self) -> Count {
         match &self.cursor {
-            Cursor::Pinned(reader) => reader.passed(),
+            Cursor::Pinned(reader) | Cursor::Guarded { reader, .. } => reader.passed(),
             Cursor::Copied { observer, .. } => observer.saved().before.since(observer.lapped()),
         }
     }
@@ -465,7 +504,8 @@ impl Pinned<'_> {
     /// [`Corrupt`].
     #[inline]
     pub fn read(&self) -> Result<Option<Item<'_>>, Corrupt> {
-        let found = self.reader.peek(self.map.ring(), self.cursor.get())?;
+        let found = self.reader.peek(self.map.ring(), self.cursor.get());
+        let found = found.map_err(|corrupt| self.map.tell(corrupt))?;
         let Some((found, after)) = found else {
             return Ok(None);
         };

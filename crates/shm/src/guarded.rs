@@ -1,0 +1,109 @@
+//! Reading in place no more than a header: for a consumer whose producer is not trusted.
+
+use crate::futex;
+use crate::map::Mirror;
+use crate::observer::bytes_of;
+use crate::reader::{Item, record};
+use perfring_abi::SIZE_MAX;
+use perfring_ring::{Corrupt, Found, Frame, Front, Reader, Ring};
+
+/// How far the consumer of a drop ring trusts those who may write the ring's file. Positions and
+/// lengths are checked in any case, and are looked at once: what they become afterwards does not
+/// matter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// They keep to the protocol: what is published stays as it is until it is read. Records are
+    /// borrowed where they stand.
+    #[default]
+    Protocol,
+    /// They may do anything, at any time: rewrite a record while it is read, cut the file short.
+    /// Each record is copied before anybody sees it, and [`install_guard`](crate::install_guard) is
+    /// called.
+    Nobody,
+}
+
+/// A private copy of the newest record.
+#[derive(Debug)]
+pub(crate) struct Body {
+    words: Vec<u64>,
+}
+
+impl Body {
+    pub(crate) fn new() -> Self {
+        Body { words: vec![0; (SIZE_MAX / 8) as usize] }
+    }
+
+    /// A copy of a record's payload. The frame's length was checked against the head, and is ours.
+    #[inline]
+    fn of(&mut self, ring: Ring<'_>, frame: &Frame) -> &[u8] {
+        let words = frame.len.div_ceil(8);
+        if words > self.words.len() {
+            self.words.resize(words, 0);
+        }
+        let to = &mut self.words[..words];
+        ring.copy_out(frame.payload_pos(), to);
+        bytes_of(to, frame.len)
+    }
+}
+
+/// The next item by a copy, as [`MappedReader::read`](crate::MappedReader::read).
+#[inline]
+pub(crate) fn read<'a>(
+    reader: &mut Reader,
+    body: &'a mut Body,
+    map: &Mirror,
+) -> Result<Option<Item<'a>>, Corrupt> {
+    reader.hand_lines(map.ring());
+    let found = next(reader, map)?;
+    copied(found, body, map)
+}
+
+/// The next item by a copy, and what is next after it, as
+/// [`MappedReader::take`](crate::MappedReader::take).
+#[inline]
+pub(crate) fn take<'a>(
+    reader: &mut Reader,
+    body: &'a mut Body,
+    map: &Mirror,
+) -> Result<Option<(Item<'a>, Front)>, Corrupt> {
+    let found = next(reader, map)?;
+    // What is wrong with the next is told by the next look.
+    let front = reader.front(map.ring()).unwrap_or(Front::More);
+    let item = copied(found, body, map)?;
+    Ok(item.map(|item| (item, front)))
+}
+
+#[inline]
+fn next(reader: &mut Reader, map: &Mirror) -> Result<Option<Found>, Corrupt> {
+    let ring = map.ring();
+    let known = match reader.is_timed() {
+        true => reader.next_stamped(ring),
+        false => reader.next_record(ring),
+    };
+    if let Some(frame) = known {
+        return Ok(Some(Found::Record(frame)));
+    }
+    let (found, owed) = reader.next(ring).map_err(|corrupt| map.tell(corrupt))?;
+    if owed {
+        futex::wake(ring.space_word());
+    }
+    Ok(found)
+}
+
+#[inline]
+fn copied<'a>(
+    found: Option<Found>,
+    body: &'a mut Body,
+    map: &Mirror,
+) -> Result<Option<Item<'a>>, Corrupt> {
+    let item = match found {
+        Some(Found::Record(frame)) => record(&frame, body.of(map.ring(), &frame)),
+        Some(Found::Lost(lost)) => Item::Lost(lost),
+        None => return Ok(None),
+    };
+    // The last thing: then all that was loaded before was the file's.
+    if map.is_cut() {
+        return Err(Corrupt::CUT);
+    }
+    Ok(Some(item))
+}
