@@ -351,3 +351,7 @@ fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void, 
     }
     PASSING.store(0, Ordering::Relaxed);
 }
+
+#[cfg(test)]
+#[path = "guard_tests.rs"]
+mod tests;
