@@ -72,10 +72,10 @@ pub enum Item<'a> {
 pub(crate) enum Cursor {
     /// Drop: records are pinned.
     Pinned(Reader),
-    /// Drop, of a producer that is not trusted: each record is copied.
-    Guarded { reader: Reader, body: Body },
     /// Overwrite: records are copied, and the place is saved in the page, unless that is on hold.
     Copied { observer: Observer, unsaved: u64, hold: bool },
+    /// Drop, of a producer that is not trusted: each record is copied.
+    Guarded { reader: Reader, body: Box<Body> },
 }
 
 /// The one consumer of a ring, for as long as it lives.
@@ -120,7 +120,7 @@ impl MappedReader {
                 .map(|reader| reader.with_time(ring.layout.time).with_hands(hands))
                 .map(|reader| match trust {
                     Trust::Protocol => Cursor::Pinned(reader),
-                    Trust::Nobody => Cursor::Guarded { reader, body: Body::new() },
+                    Trust::Nobody => Cursor::Guarded { reader, body: Box::new(Body::new()) },
                 }),
             Policy::Overwrite => Observer::resume(map.ring()).map(|observer| Cursor::Copied {
                 observer: observer.with_time(ring.layout.time),
@@ -186,7 +186,7 @@ impl MappedReader {
                 if frame.size <= AHEAD && reader.known() > AHEAD {
                     self.map.prefetch(frame.pos + AHEAD);
                 }
-                // SAFETY: as in `read_any`.
+                // SAFETY: as in `read_rest`.
                 let bytes = unsafe { self.map.pinned(&frame) };
                 return Ok(Some(record(&frame, bytes)));
             }
@@ -230,7 +230,7 @@ impl MappedReader {
                         if frame.size <= AHEAD && known - frame.pos > AHEAD {
                             map.prefetch(frame.pos + AHEAD);
                         }
-                        // SAFETY: as in `read_any`; the tail is not moved before the visit is over.
+                        // SAFETY: as in `read_rest`; the tail is not moved before the visit is over.
                         visit(record(frame, unsafe { map.pinned(frame) }));
                     };
                     let visited = if self.ring.layout.time {
@@ -276,18 +276,25 @@ impl MappedReader {
 
     #[inline(never)]
     fn read_any(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
+        if let Cursor::Pinned(reader) = &mut self.cursor
+            && self.ring.layout.time
+            && let Some(frame) = reader.next_stamped(self.map.ring())
+        {
+            if frame.size <= AHEAD && reader.known() > AHEAD {
+                self.map.prefetch(frame.pos + AHEAD);
+            }
+            // SAFETY: as in `read_rest`.
+            let bytes = unsafe { self.map.pinned(&frame) };
+            return Ok(Some(record(&frame, bytes)));
+        }
+        self.read_rest()
+    }
+
+    /// All that is not a record that was known of.
+    #[inline(never)]
+    fn read_rest(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
         match &mut self.cursor {
             Cursor::Pinned(reader) => {
-                if self.ring.layout.time
-                    && let Some(frame) = reader.next_stamped(self.map.ring())
-                {
-                    if frame.size <= AHEAD && reader.known() > AHEAD {
-                        self.map.prefetch(frame.pos + AHEAD);
-                    }
-                    // SAFETY: as below.
-                    let bytes = unsafe { self.map.pinned(&frame) };
-                    return Ok(Some(record(&frame, bytes)));
-                }
                 let next = reader.next(self.map.ring());
                 let (found, owed) = next.map_err(|corrupt| self.map.tell(corrupt))?;
                 if owed {
