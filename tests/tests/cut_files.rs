@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{
-    AttachError, Consumer, Corrupt, Item, Observer, Policy, Producers, Start, Stat, install_guard,
-    recover,
+    AttachError, Consumer, Corrupt, Item, Observer, Policy, Producers, Start, Stat, Trust,
+    install_guard, recover,
 };
 use perfring_producer::{Options, Producer, ReserveError, SharedProducer};
 use perfring_tests::{NUMBERED, NUMBERED_TYPE, number_of, numbered, ring_dir};
@@ -180,7 +180,7 @@ fn ask(consumer: &mut Consumer) {
 #[test]
 fn a_cut_file_is_an_error_for_a_consumer_that_copies() {
     each(&["read", "take", "drain"], |way, case| {
-        let mut consumer = Consumer::attach_guarded(case.path, None).unwrap();
+        let mut consumer = Consumer::attach_trusting(case.path, None, Trust::Nobody).unwrap();
         consumer.read().unwrap().map(whole).unwrap();
         case.cut();
         let told = case.read_on(|| read(way, &mut consumer, whole));

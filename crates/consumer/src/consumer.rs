@@ -65,22 +65,23 @@ impl Consumer {
         Self::attach_any(home.into(), name, lines, Trust::Protocol)
     }
 
-    /// As [`Consumer::attach_with`], of a ring whose producers are not trusted: of another user's,
-    /// say. On a drop ring, too, records are copies then, made before anybody sees them, so that
-    /// nobody rewrites one while it is read; and a file that is cut short meanwhile is the error
-    /// [`Corrupt::CUT`], for [`install_guard`](crate::install_guard) is called. Costs the copy
-    /// (`benches/RESULTS.md`); [`Consumer::read_run`], [`Consumer::pinned`] and [`Consumer::raw`]
-    /// give nothing.
+    /// As [`Consumer::attach_as`], saying how far those who may write the ring's file are trusted.
+    /// With [`Trust::Nobody`] records of a drop ring are copies, too, made before anybody sees them, so
+    /// that nobody rewrites one while it is read; and a file that is cut short meanwhile is the error
+    /// [`Corrupt::CUT`], for [`install_guard`](crate::install_guard) is called. That costs some
+    /// 15 ns for a record, and its copy (`benches/NOTES.md`); [`Consumer::read_run`],
+    /// [`Consumer::pinned`] and [`Consumer::raw`] give nothing. Of an overwrite ring they are copies in
+    /// any case.
     ///
     /// ```
-    /// # use perfring_consumer::{Consumer, Corrupt, Item};
+    /// # use perfring_consumer::{Consumer, Corrupt, Item, Trust};
     /// # use perfring_producer::{Options, Producer, RecordType};
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("ring");
     /// # let mut producer = Producer::create(&path, &Options::default())?;
     /// # for _ in 0..2 { producer.publish(RecordType::BYTES, b"x")?; }
     /// # drop(producer);
-    /// let mut consumer = Consumer::attach_guarded(&path, None)?;
+    /// let mut consumer = Consumer::attach_trusting(&path, None, Trust::Nobody)?;
     /// assert!(matches!(consumer.read()?, Some(Item::Record(record)) if record.bytes == b"x"));
     ///
     /// std::fs::File::options().write(true).open(&path)?.set_len(0)?;
@@ -90,8 +91,12 @@ impl Consumer {
     ///
     /// # Errors
     /// See [`AttachError`].
-    pub fn attach_guarded(home: impl Into<Home>, name: Option<&str>) -> Result<Self, AttachError> {
-        Self::attach_any(home.into(), name, Lines::Leave, Trust::Nobody)
+    pub fn attach_trusting(
+        home: impl Into<Home>,
+        name: Option<&str>,
+        trust: Trust,
+    ) -> Result<Self, AttachError> {
+        Self::attach_any(home.into(), name, Lines::default(), trust)
     }
 
     fn attach_any(
@@ -331,7 +336,8 @@ impl Consumer {
         self.inner.pinned()
     }
 
-    /// Whether records are borrowed where they stand, or copied, see [`Consumer::attach_guarded`].
+    /// Whether records are borrowed where they stand, or copied, see
+    /// [`Consumer::attach_trusting`]: not [`Trust::Owner`], but what that came to.
     #[must_use]
     pub fn trust(&self) -> Trust {
         self.inner.trust()

@@ -4,8 +4,12 @@ use crate::futex;
 use crate::map::Mirror;
 use crate::observer::bytes_of;
 use crate::reader::{Item, record};
+use crate::{AttachError, RingFile};
 use perfring_abi::SIZE_MAX;
 use perfring_ring::{Corrupt, Found, Frame, Front, Reader, Ring};
+
+/// Mode bits by which others than the owner may write.
+const OTHERS_WRITE: u32 = 0o022;
 
 /// How far the consumer of a drop ring trusts those who may write the ring's file. Positions and
 /// lengths are checked in any case, and are looked at once: what they become afterwards does not
@@ -16,10 +20,25 @@ pub enum Trust {
     /// borrowed where they stand.
     #[default]
     Protocol,
+    /// As [`Trust::Protocol`] if the file is this process's user's, and nobody else may write it; else
+    /// as [`Trust::Nobody`].
+    Owner,
     /// They may do anything, at any time: rewrite a record while it is read, cut the file short.
     /// Each record is copied before anybody sees it, and [`install_guard`](crate::install_guard) is
     /// called.
     Nobody,
+}
+
+impl Trust {
+    /// What it comes to for this file: one of the other two.
+    pub(crate) fn of(self, ring: &RingFile) -> Result<Self, AttachError> {
+        if self != Trust::Owner {
+            return Ok(self);
+        }
+        let (owner, mode) = ring.owner()?;
+        let own = owner == nix::unistd::geteuid().as_raw() && mode & OTHERS_WRITE == 0;
+        Ok(if own { Trust::Protocol } else { Trust::Nobody })
+    }
 }
 
 /// A private copy of the newest record.

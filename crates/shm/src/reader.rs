@@ -106,6 +106,7 @@ impl MappedReader {
         trust: Trust,
     ) -> Result<Self, AttachError> {
         let ring = RingFile::open(home.into(), Access::Write)?;
+        let trust = trust.of(&ring)?;
         if trust == Trust::Nobody {
             install_guard().map_err(|source| ring.io("taking SIGBUS for it", source))?;
         }
@@ -119,7 +120,7 @@ impl MappedReader {
             Policy::Drop => Reader::attach(map.ring(), futex::fences())
                 .map(|reader| reader.with_time(ring.layout.time).with_hands(hands))
                 .map(|reader| match trust {
-                    Trust::Protocol => Cursor::Pinned(reader),
+                    Trust::Protocol | Trust::Owner => Cursor::Pinned(reader),
                     Trust::Nobody => Cursor::Guarded { reader, body: Box::new(Body::new()) },
                 }),
             Policy::Overwrite => Observer::resume(map.ring()).map(|observer| Cursor::Copied {
@@ -145,7 +146,7 @@ impl MappedReader {
         self.map.types()
     }
 
-    /// Whether it trusts the producer.
+    /// Whether it trusts the producer: not [`Trust::Owner`], but what that came to.
     #[must_use]
     pub fn trust(&self) -> Trust {
         match self.cursor {

@@ -6,7 +6,7 @@ mod kinds;
 mod table;
 pub(crate) use table::Table;
 
-pub use input::{From, Input, Mode, Place};
+pub use input::{From, Guard, Input, Mode, Place};
 pub use kinds::{Delivery, OutputConfig};
 
 use crate::filter::Filter;

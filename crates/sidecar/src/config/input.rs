@@ -2,7 +2,7 @@
 
 use super::ConfigError;
 use super::table::Table;
-use perfring_consumer::Home;
+use perfring_consumer::{Home, Trust};
 use perfring_kernel::{EventKind, UnknownEvent};
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -16,6 +16,8 @@ pub struct Input {
     pub mode: Mode,
     /// Where a ring is begun that is observed and of which no place is saved.
     pub from: From,
+    /// Whether records of drop rings are copied before they are looked at.
+    pub guard: Guard,
     /// After so many seconds a ring of a directory is removed that is read to its end, and whose
     /// producers are gone. An overwrite ring with records stays: they are somebody's last words.
     pub prune_after_seconds: Option<u64>,
@@ -62,6 +64,31 @@ pub enum From {
     Latest,
 }
 
+/// Whether those who may write a ring's file are trusted to keep to the protocol. Whatever it says, a
+/// file that is cut short ends the reading of that ring alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Guard {
+    /// Not where anybody else than this process's user may write it: records of such rings are
+    /// copied before anything looks at them.
+    #[default]
+    Auto,
+    /// Nowhere: records of all rings are copied.
+    Always,
+    /// Everywhere.
+    Never,
+}
+
+impl Guard {
+    pub(crate) fn trust(self) -> Trust {
+        match self {
+            Guard::Auto => Trust::Owner,
+            Guard::Always => Trust::Nobody,
+            Guard::Never => Trust::Protocol,
+        }
+    }
+}
+
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Keys {
@@ -71,6 +98,7 @@ struct Keys {
     pid: Option<u32>,
     mode: Mode,
     from: From,
+    guard: Guard,
     prune_after_seconds: Option<u64>,
 }
 
@@ -78,7 +106,8 @@ impl Input {
     /// Of this place, read as suits the rings.
     #[must_use]
     pub fn new(place: Place) -> Self {
-        Input { place, mode: Mode::Auto, from: From::Oldest, prune_after_seconds: None }
+        let (mode, from, guard) = (Mode::Auto, From::Oldest, Guard::Auto);
+        Input { place, mode, from, guard, prune_after_seconds: None }
     }
 
     pub(super) fn read(table: Table<'_>) -> Result<Self, ConfigError> {
@@ -86,21 +115,21 @@ impl Input {
         let no_pid = table.error("pid is for perf");
         let no_prune = table.error("prune_after_seconds is for directories");
         let place = table.place();
-        let keys: Keys = table.read()?;
+        let mut keys: Keys = table.read()?;
         let events: Result<Vec<EventKind>, _> = keys.perf.iter().map(|name| name.parse()).collect();
         let events = events.map_err(|error: UnknownEvent| place.error(&error.to_string()))?;
         if events.is_empty() && keys.pid.is_some() {
             return Err(no_pid);
         }
-        let place = match (keys.dir, keys.ring, events.is_empty()) {
+        let place = match (keys.dir.take(), keys.ring.take(), events.is_empty()) {
             (Some(dir), None, true) => Place::Dir(dir),
             _ if keys.prune_after_seconds.is_some() => return Err(no_prune),
             (None, Some(ring), true) => Place::Ring(Home::from(&*ring)),
             (None, None, false) => Place::Kernel { events, pid: keys.pid },
             _ => return Err(wrong),
         };
-        let prune_after_seconds = keys.prune_after_seconds;
-        Ok(Input { place, mode: keys.mode, from: keys.from, prune_after_seconds })
+        let Keys { mode, from, guard, prune_after_seconds, .. } = keys;
+        Ok(Input { place, mode, from, guard, prune_after_seconds })
     }
 
     pub(super) fn describe(&self) -> String {
@@ -121,6 +150,12 @@ impl Input {
         let prune = self.prune_after_seconds.map_or(String::new(), |seconds| {
             format!("; removed {seconds} s after they were read and left by their producers")
         });
-        format!("reads {place}: {mode}{prune}")
+        let guard = match self.guard {
+            _ if self.mode == Mode::Observe => "",
+            Guard::Auto => "; guarded where others may write",
+            Guard::Always => "; guarded",
+            Guard::Never => "; not guarded",
+        };
+        format!("reads {place}: {mode}{guard}{prune}")
     }
 }
