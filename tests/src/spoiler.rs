@@ -106,8 +106,8 @@ impl Spoiler {
         }
         self.left -= 1;
         match self.rng.below(64) {
-            0 if self.rng.below(4) == 0 => self.cut(),
-            0 | 1 => self.grow(),
+            0 => self.cut(),
+            1 => self.grow(),
             2..=21 => self.position(),
             22..=25 => self.field(),
             26..=31 => self.behind(),
@@ -119,7 +119,6 @@ impl Spoiler {
 
     /// Another ring takes the name, with an id of its own. Who has the old one sees it cut.
     fn renew(&mut self) -> io::Result<()> {
-        let _ = self.cut();
         let mut image = self.image.clone();
         if let Some(at) = FIELDS.iter().find(|field| field.name == "uuid").map(|field| field.offset)
         {
@@ -129,7 +128,8 @@ impl Spoiler {
         let draft = self.path.with_extension("draft");
         std::fs::write(&draft, &image)?;
         std::fs::rename(&draft, &self.path)?;
-        self.file = File::options().write(true).open(&self.path)?;
+        let old = std::mem::replace(&mut self.file, File::options().write(true).open(&self.path)?);
+        old.set_len(self.rng.below(self.len()))?;
         // Some stay whole for longer, so that they are attached to.
         (self.left, self.rings) = (self.rng.below(2 * STEPS), self.rings + 1);
         Ok(())
@@ -147,8 +147,11 @@ impl Spoiler {
             _ => self.rng.below(self.len()),
         };
         self.file.set_len(to)?;
-        // Back again, or for good.
-        if self.rng.below(2) == 0 { self.file.set_len(self.len()) } else { Ok(()) }
+        // Back again: of zeros. Most that are read now end so as another takes their name.
+        self.file.set_len(self.len())?;
+        // But for the header: who comes now is to see more than that.
+        let header = self.image[..4096].to_vec();
+        self.put(0, &header)
     }
 
     fn grow(&mut self) -> io::Result<()> {

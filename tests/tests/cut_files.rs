@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{
-    AttachError, Consumer, Corrupt, Item, Observer, Policy, Producers, Start, Stat, Trust,
+    AttachError, Consumer, Corrupt, Guard, Item, Observer, Policy, Producers, Start, Stat,
     install_guard, recover,
 };
 use perfring_producer::{Options, Producer, ReserveError, SharedProducer};
@@ -128,7 +128,7 @@ fn whole(item: Item<'_>) {
     if let Item::Record(record) = item
         && record.bytes.last() != Some(&0)
     {
-        number_of(record.bytes);
+        let _ = number_of(record.bytes);
     }
 }
 
@@ -180,7 +180,7 @@ fn ask(consumer: &mut Consumer) {
 #[test]
 fn a_cut_file_is_an_error_for_a_consumer_that_copies() {
     each(&["read", "take", "drain"], |way, case| {
-        let mut consumer = Consumer::attach_trusting(case.path, None, Trust::Nobody).unwrap();
+        let mut consumer = Consumer::attach_guarded(case.path, None, Guard::Always).unwrap();
         consumer.read().unwrap().map(whole).unwrap();
         case.cut();
         let told = case.read_on(|| read(way, &mut consumer, whole));

@@ -6,8 +6,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{
-    AttachError, Consumer, Corrupt, Item, Observer, Policy, Producers, Snapshot, Start, Stat,
-    Trust, install_guard, recover,
+    AttachError, Consumer, Corrupt, Guard, Item, Observer, Policy, Producers, Snapshot, Start,
+    Stat, install_guard, recover,
 };
 use perfring_producer::{Options, Producer, SharedProducer};
 use perfring_tests::spoiler::Spoiler;
@@ -121,8 +121,8 @@ fn keep(item: Item<'_>) {
 
 type Turn = fn(&Path, &Figures);
 
-fn consumer(path: &Path, figures: &Figures, trust: Trust, see: fn(Item<'_>)) {
-    let mut consumer = match Consumer::attach_trusting(path, Some("storm"), trust) {
+fn consumer(path: &Path, figures: &Figures, guard: Guard, see: fn(Item<'_>)) {
+    let mut consumer = match Consumer::attach_guarded(path, Some("storm"), guard) {
         Ok(consumer) => consumer,
         Err(error) => return figures.refuse(&error),
     };
@@ -163,8 +163,8 @@ fn consumer(path: &Path, figures: &Figures, trust: Trust, see: fn(Item<'_>)) {
 }
 
 const READERS: [(&str, Turn); 7] = [
-    ("a guarded consumer", |path, figures| consumer(path, figures, Trust::Nobody, keep)),
-    ("a consumer", |path, figures| consumer(path, figures, Trust::Protocol, touch)),
+    ("a guarded consumer", |path, figures| consumer(path, figures, Guard::Always, keep)),
+    ("a consumer", |path, figures| consumer(path, figures, Guard::Never, touch)),
     ("an observer", |path, figures| {
         let start = if figures.turns.load(Ordering::Relaxed) % 2 == 0 {
             Start::Oldest

@@ -11,33 +11,31 @@ use perfring_ring::{Corrupt, Found, Frame, Front, Reader, Ring};
 /// Mode bits by which others than the owner may write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// How far the consumer of a drop ring trusts those who may write the ring's file. Positions and
-/// lengths are checked in any case, and are looked at once: what they become afterwards does not
-/// matter.
+/// Whether the consumer of a drop ring keeps those who may write the ring's file from its records.
+/// Positions and lengths are checked in any case, and are looked at once: what they become afterwards
+/// does not matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Trust {
-    /// They keep to the protocol: what is published stays as it is until it is read. Records are
-    /// borrowed where they stand.
+pub enum Guard {
+    /// Records are borrowed where they stand. They stay as they are while all keep to the protocol.
     #[default]
-    Protocol,
-    /// As [`Trust::Protocol`] if the file is this process's user's, and nobody else may write it; else
-    /// as [`Trust::Nobody`].
-    Owner,
-    /// They may do anything, at any time: rewrite a record while it is read, cut the file short.
-    /// Each record is copied before anybody sees it, and [`install_guard`](crate::install_guard) is
-    /// called.
-    Nobody,
+    Never,
+    /// As [`Guard::Never`] if the file is this process's user's, and nobody else may write it; else as
+    /// [`Guard::Always`].
+    Auto,
+    /// Each record is copied before anybody sees it, so nobody rewrites it while it is read; and
+    /// [`install_guard`](crate::install_guard) is called.
+    Always,
 }
 
-impl Trust {
+impl Guard {
     /// What it comes to for this file: one of the other two.
     pub(crate) fn of(self, ring: &RingFile) -> Result<Self, AttachError> {
-        if self != Trust::Owner {
+        if self != Guard::Auto {
             return Ok(self);
         }
         let (owner, mode) = ring.owner()?;
         let own = owner == nix::unistd::geteuid().as_raw() && mode & OTHERS_WRITE == 0;
-        Ok(if own { Trust::Protocol } else { Trust::Nobody })
+        Ok(if own { Guard::Never } else { Guard::Always })
     }
 }
 

@@ -10,7 +10,7 @@ use crate::observer::item_of;
 use crate::recover::recover_file;
 use crate::shared::is_dead;
 use crate::sleeper::Ticket;
-use crate::{AttachError, Home, Role, Trust, futex, install_guard};
+use crate::{AttachError, Guard, Home, Role, futex, install_guard};
 use perfring_abi::{Layout, Policy, Producers};
 use perfring_ring::{
     Anchors, Corrupt, Count, Found, Frame, Lost, Observer, Reader, TypeTable, WakeAt, Who,
@@ -103,11 +103,11 @@ impl MappedReader {
         home: impl Into<Home>,
         name: &str,
         lines: Lines,
-        trust: Trust,
+        guard: Guard,
     ) -> Result<Self, AttachError> {
         let ring = RingFile::open(home.into(), Access::Write)?;
-        let trust = trust.of(&ring)?;
-        if trust == Trust::Nobody {
+        let guard = guard.of(&ring)?;
+        if guard == Guard::Always {
             install_guard().map_err(|source| ring.io("taking SIGBUS for it", source))?;
         }
         let hands = lines == Lines::HandBack && ring.layout.policy == Policy::Drop;
@@ -119,9 +119,9 @@ impl MappedReader {
         let cursor = match ring.layout.policy {
             Policy::Drop => Reader::attach(map.ring(), futex::fences())
                 .map(|reader| reader.with_time(ring.layout.time).with_hands(hands))
-                .map(|reader| match trust {
-                    Trust::Protocol | Trust::Owner => Cursor::Pinned(reader),
-                    Trust::Nobody => Cursor::Guarded { reader, body: Box::new(Body::new()) },
+                .map(|reader| match guard {
+                    Guard::Never | Guard::Auto => Cursor::Pinned(reader),
+                    Guard::Always => Cursor::Guarded { reader, body: Box::new(Body::new()) },
                 }),
             Policy::Overwrite => Observer::resume(map.ring()).map(|observer| Cursor::Copied {
                 observer: observer.with_time(ring.layout.time),
@@ -146,12 +146,13 @@ impl MappedReader {
         self.map.types()
     }
 
-    /// Whether it trusts the producer: not [`Trust::Owner`], but what that came to.
+    /// Whether what it reads in a drop ring are copies: [`Guard::Always`] or [`Guard::Never`], also where
+    /// it was attached with [`Guard::Auto`].
     #[must_use]
-    pub fn trust(&self) -> Trust {
+    pub fn guard(&self) -> Guard {
         match self.cursor {
-            Cursor::Guarded { .. } => Trust::Nobody,
-            Cursor::Pinned(_) | Cursor::Copied { .. } => Trust::Protocol,
+            Cursor::Guarded { .. } => Guard::Always,
+            Cursor::Pinned(_) | Cursor::Copied { .. } => Guard::Never,
         }
     }
 
@@ -350,7 +351,7 @@ impl MappedReader {
     }
 
     /// Everything that is there now, to be held together; `None` on an overwrite ring, whose
-    /// records nothing pins, and with [`Trust::Nobody`].
+    /// records nothing pins, and with [`Guard::Always`].
     ///
     /// # Errors
     /// [`Corrupt`].

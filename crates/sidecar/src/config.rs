@@ -6,8 +6,9 @@ mod kinds;
 mod table;
 pub(crate) use table::Table;
 
-pub use input::{From, Guard, Input, Mode, Place};
+pub use input::{From, Input, Mode, Place};
 pub use kinds::{Delivery, OutputConfig};
+pub use perfring_consumer::Guard;
 
 use crate::filter::Filter;
 use crate::rule::Rule;

@@ -2,7 +2,7 @@
 
 use crate::config::{From, Input, Mode};
 use perfring_consumer::{
-    AttachError, Cause, Consumer, Count, Home, Lost, Mark, Observer, Policy, Saved, Start, Trust,
+    AttachError, Cause, Consumer, Count, Guard, Home, Lost, Mark, Observer, Policy, Saved, Start,
 };
 use perfring_export::Shapes;
 use perfring_set::{Source, SourceId};
@@ -133,10 +133,10 @@ impl Ring {
             let layout = *observer.layout();
             (Box::new(observer), layout)
         } else {
-            let (name, trust) = (Some("perfring sidecar"), input.guard.trust());
-            let mut consumer = Consumer::attach_trusting(home.clone(), name, trust)?;
+            let (name, guard) = (Some("perfring sidecar"), input.guard);
+            let mut consumer = Consumer::attach_guarded(home.clone(), name, guard)?;
             consumer.hold();
-            guarded = consumer.trust() == Trust::Nobody;
+            guarded = consumer.guard() == Guard::Always;
             let layout = *consumer.layout();
             (Box::new(consumer), layout)
         };

@@ -9,7 +9,7 @@ use crate::stat;
 use crate::stop::{LOOK, Stop};
 use crate::time::Since;
 use clap::ValueEnum;
-use perfring_consumer::{Consumer, Home, Layout, Observer, Pinned, Start, Stat, Trust};
+use perfring_consumer::{Consumer, Guard, Home, Layout, Observer, Pinned, Start, Stat};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
@@ -104,7 +104,7 @@ pub(crate) fn tail(args: &TailArgs) -> Result<(), Failure> {
 pub(crate) fn consume(args: &ConsumeArgs) -> Result<(), Failure> {
     args.follow.format.check()?;
     let stop = Stop::install()?;
-    let consumer = Consumer::attach_trusting(&args.ring, Some("perfring consume"), Trust::Owner)?;
+    let consumer = Consumer::attach_guarded(&args.ring, Some("perfring consume"), Guard::Auto)?;
     run(&args.follow, &args.ring, Source::Consumer(consumer), &stop)
 }
 
@@ -229,7 +229,7 @@ impl Source {
             return pinned_turn(pinned, home, output, left);
         }
         if let Source::Consumer(consumer) = self
-            && consumer.trust() == Trust::Nobody
+            && consumer.guard() == Guard::Always
         {
             return held_turn(consumer, home, output, left);
         }

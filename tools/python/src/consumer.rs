@@ -7,7 +7,7 @@ use crate::producer::program;
 use crate::reader::{Reader, Source};
 use crate::types::TypeTable;
 use crate::wait::Timeout;
-use perfring_consumer::{Count, Pace, Saved, Start, Trust};
+use perfring_consumer::{Count, Guard, Pace, Saved, Start};
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -213,13 +213,13 @@ impl Consumer {
         guarded: Option<bool>,
     ) -> PyResult<Self> {
         let pace = self::pace(pace)?;
-        let trust = match guarded {
-            None => Trust::Owner,
-            Some(true) => Trust::Nobody,
-            Some(false) => Trust::Protocol,
+        let guard = match guarded {
+            None => Guard::Auto,
+            Some(true) => Guard::Always,
+            Some(false) => Guard::Never,
         };
         let name = name.map_or_else(|| program(py), |name| Ok(name.to_owned()))?;
-        let attached = perfring_consumer::Consumer::attach_trusting(path.0, Some(&name), trust);
+        let attached = perfring_consumer::Consumer::attach_guarded(path.0, Some(&name), guard);
         let mut consumer = attached.map_err(|error| errors::attach(py, &error))?;
         consumer.set_pace(pace);
         Ok(Consumer { reader: Reader::new(Source::Consumer(consumer)) })

@@ -13,8 +13,8 @@ use crate::memory;
 use crate::record::{Body, Cell, Lost, Origin, Record};
 use crate::wait::Timeout;
 use perfring_consumer::{
-    Anchors, Consumer, Corrupt, Count, Fill, Home, Item, Layout, Mark, Observer, Policy, Sleeper,
-    Trust, Types,
+    Anchors, Consumer, Corrupt, Count, Fill, Guard, Home, Item, Layout, Mark, Observer, Policy,
+    Sleeper, Types,
 };
 use perfring_producer::RecordType;
 use perfring_types::read::TypeTable;
@@ -147,7 +147,7 @@ impl Reader {
         if let Source::Consumer(consumer) = &mut source
             && layout.policy == Policy::Drop
             // Else what it lends is a copy of its own, until the next.
-            && consumer.trust() == Trust::Protocol
+            && consumer.guard() == Guard::Never
         {
             consumer.hold();
             pins = true;

@@ -2,7 +2,7 @@
 
 use super::ConfigError;
 use super::table::Table;
-use perfring_consumer::{Home, Trust};
+use perfring_consumer::{Guard, Home};
 use perfring_kernel::{EventKind, UnknownEvent};
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -16,7 +16,9 @@ pub struct Input {
     pub mode: Mode,
     /// Where a ring is begun that is observed and of which no place is saved.
     pub from: From,
-    /// Whether records of drop rings are copied before they are looked at.
+    /// Which drop rings' records are copied before anything looks at them: by default those of rings
+    /// that others than this process's user may write. (A ring whose file is cut short is set aside in
+    /// any case.)
     pub guard: Guard,
     /// After so many seconds a ring of a directory is removed that is read to its end, and whose
     /// producers are gone. An overwrite ring with records stays: they are somebody's last words.
@@ -64,29 +66,18 @@ pub enum From {
     Latest,
 }
 
-/// Whether those who may write a ring's file are trusted to keep to the protocol. Whatever it says, a
-/// file that is cut short ends the reading of that ring alone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Guard {
-    /// Not where anybody else than this process's user may write it: records of such rings are
-    /// copied before anything looks at them.
-    #[default]
+/// [`Guard`], as it is written.
+#[derive(Deserialize)]
+#[serde(remote = "Guard", rename_all = "lowercase")]
+enum GuardKey {
     Auto,
-    /// Nowhere: records of all rings are copied.
     Always,
-    /// Everywhere.
     Never,
 }
 
-impl Guard {
-    pub(crate) fn trust(self) -> Trust {
-        match self {
-            Guard::Auto => Trust::Owner,
-            Guard::Always => Trust::Nobody,
-            Guard::Never => Trust::Protocol,
-        }
-    }
+/// Not where others than this process's user may write.
+fn auto() -> Guard {
+    Guard::Auto
 }
 
 #[derive(Default, Deserialize)]
@@ -98,6 +89,7 @@ struct Keys {
     pid: Option<u32>,
     mode: Mode,
     from: From,
+    #[serde(with = "GuardKey", default = "auto")]
     guard: Guard,
     prune_after_seconds: Option<u64>,
 }

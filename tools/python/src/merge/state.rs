@@ -2,7 +2,7 @@
 
 use crate::record::Origin;
 use perfring_consumer::{
-    Anchors, AttachError, Consumer, Item, Lost, Observer, Start, Trust, Types,
+    Anchors, AttachError, Consumer, Guard, Item, Lost, Observer, Start, Types,
 };
 use perfring_producer::RecordType;
 use perfring_set::{Change, Follower, MergeFigures, NoRing, RingEntry, Source, SourceId};
@@ -376,7 +376,7 @@ impl Rings {
             }
             None => {
                 let consumer =
-                    Consumer::attach_trusting(entry.path.clone(), Some(&self.name), Trust::Owner)?;
+                    Consumer::attach_guarded(entry.path.clone(), Some(&self.name), Guard::Auto)?;
                 let uuid = consumer.layout().uuid;
                 (Box::new(consumer), uuid)
             }
