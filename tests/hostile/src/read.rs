@@ -151,7 +151,7 @@ impl Sides {
             }
             2 => {
                 let next = if heap.layout().time {
-                    reader.next_stamped(ring)
+                    reader.next_any(ring)
                 } else {
                     reader.next_record(ring)
                 };
