@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 pub struct Consumer {
     pub(crate) inner: MappedReader,
     pace: Pace,
-    wake_at: WakeAt,
+    pub(crate) wake_at: WakeAt,
     distance: Distance,
 }
 

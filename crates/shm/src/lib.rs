@@ -44,6 +44,8 @@ mod machine;
 mod map;
 mod observer;
 mod peers;
+#[cfg(feature = "poll")]
+mod poll;
 mod raw;
 mod reader;
 mod recover;
@@ -64,6 +66,8 @@ pub use idle::Idle;
 pub use kernel::{Also, KernelEvent, KernelEventSpec, KernelEvents, MappedKernel, NoEvent, Whose};
 pub use machine::{ClockError, MachineClock};
 pub use observer::{MappedObserver, SlotsSeen, bytes_of};
+#[cfg(feature = "poll")]
+pub use poll::{PollBy, PollError, Pollable};
 pub use raw::{Raw, RawReader};
 pub use reader::{Item, Lines, MappedReader, Pinned, Record};
 pub use recover::recover;
