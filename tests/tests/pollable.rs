@@ -102,7 +102,8 @@ fn no_wake_is_lost_at_any_step_of_a_publish() {
     for (way, by) in ways() {
         let dir = ring_dir();
         let mut steps = 0;
-        for after in 0.. {
+        // Every other one: the one way those that the other way leaves out.
+        for after in (usize::from(by == PollBy::Thread)..).step_by(2) {
             let path = dir.path().join(format!("{after}"));
             create(&path, &Options { size: 4096, ..Options::default() }).unwrap();
             let mut child = actor(ACTOR, &["kill", "publish"], &path)

@@ -12,9 +12,8 @@ use std::time::{Duration, Instant};
 const FUTEX_FLAGS: u32 = 2;
 /// `FUTEX_BITSET_MATCH_ANY`.
 const ANY_WAKE: u64 = u32::MAX as u64;
-/// A wait, and the limit that is linked to it; twice, as a wait whose producer died between raising
-/// the word and the wake stays until the next.
-const ENTRIES: u32 = 4;
+/// A wait, and the limit that is linked to it.
+const ENTRIES: u32 = 2;
 
 type Ring = IoUring<squeue::Entry, cqueue::Entry>;
 
@@ -39,7 +38,6 @@ pub(crate) fn available() -> bool {
 #[derive(Clone, Copy)]
 struct Listening {
     id: u64,
-    value: u32,
     until: Option<Instant>,
 }
 
@@ -81,10 +79,11 @@ impl Waiter {
         self.clear();
         let until = Instant::now().checked_add(limit);
         if let Some(old) = self.listening {
-            // The wait of an earlier arming that nobody woke does as well, if it does not last
-            // longer: one that is cut short again and again costs no system call.
+            // The wait of an earlier arming that nobody has woken does as well, if it does not last
+            // longer: one that is cut short again and again costs no system call. A wake reaches
+            // it whatever the word held when it began.
             let no_longer = old.until.is_some_and(|old| until.is_none_or(|new| old <= new));
-            if old.value == value && no_longer {
+            if no_longer {
                 return Ok(());
             }
             // What is not there any more cannot be cancelled; what is ends as a wake does.
@@ -108,7 +107,7 @@ impl Waiter {
         // it is for as long as `self`.
         unsafe { queue.push_multiple(&[wait, limit]) }.map_err(io::Error::other)?;
         drop(queue);
-        self.listening = Some(Listening { id, value, until });
+        self.listening = Some(Listening { id, until });
         // What an interrupted submit left in the queue goes with the next.
         while !self.ring.submission().is_empty() {
             match self.ring.submit() {
