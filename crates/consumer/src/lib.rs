@@ -63,7 +63,7 @@ pub use perfring_ring::{
     Refused, Saved, SlotFigures, Start, Totals, WakeAt, Who,
 };
 pub use perfring_shm::{
-    AttachError, ClockError, Fill, Home, Identity, Idle, Item, Lines, MachineClock, NotThis,
+    AttachError, ClockError, Fill, Home, Identity, Idle, Item, Lines, MachineClock, NotThis, Pages,
     Pinned, Place, Raw, RawReader, Record, RingFile, Role, Run, Sleeper, Ticket, recover,
 };
 #[cfg(feature = "poll")]

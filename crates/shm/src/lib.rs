@@ -43,6 +43,7 @@ mod lock;
 mod machine;
 mod map;
 mod observer;
+mod pages;
 mod peers;
 #[cfg(feature = "poll")]
 mod poll;
@@ -66,6 +67,7 @@ pub use idle::Idle;
 pub use kernel::{Also, KernelEvent, KernelEventSpec, KernelEvents, MappedKernel, NoEvent, Whose};
 pub use machine::{ClockError, MachineClock};
 pub use observer::{MappedObserver, SlotsSeen, bytes_of};
+pub use pages::{Pages, PagesError};
 #[cfg(feature = "poll")]
 pub use poll::{PollBy, PollError, Pollable};
 pub use raw::{Raw, RawReader};

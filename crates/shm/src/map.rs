@@ -2,9 +2,9 @@
 //! for those who copy.
 
 use crate::file::{Access, Place, RingFile, host_page_size};
-use crate::{AttachError, Home};
+use crate::{AttachError, Home, pages};
 use memmap2::{MmapOptions, MmapRaw};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{Header, Slot};
 use perfring_ring::{Frame, Reserved, Ring, Shared, TypeTable, TypeTableWriter, Who};
@@ -45,7 +45,7 @@ unsafe impl Send for Mirror {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Mirror {}
 
-/// An address range that is unmapped unless it is kept.
+/// An address range from `pages::reserve` that is unmapped unless it is kept.
 struct Reservation {
     base: NonNull<c_void>,
     len: usize,
@@ -53,7 +53,7 @@ struct Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `mmap_anonymous` below with this length, and nothing
+        // SAFETY: the range was reserved with this length, and nothing
         // refers into it: the owner is being dropped.
         let _ = unsafe { munmap(self.base, self.len) };
     }
@@ -72,11 +72,7 @@ impl Mirror {
         let data_size = usize::try_from(ring.layout.data_size).map_err(|_| too_big())?;
         let page = page as usize;
         let len = data_size.checked_mul(2).and_then(|d| d.checked_add(page)).ok_or_else(too_big)?;
-        let size = NonZeroUsize::new(len).ok_or_else(too_big)?;
-        // SAFETY: a new private range at an address of the kernel's choice touches nothing of ours.
-        let base =
-            unsafe { mmap_anonymous(None, size, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE) }
-                .map_err(failed)?;
+        let base = pages::reserve(len).map_err(failed)?;
         let reserved = Reservation { base, len };
         let read_write = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let data_prot = match access {
@@ -132,6 +128,13 @@ impl Mirror {
     /// Where the header page is.
     pub(crate) fn base(&self) -> *const u8 {
         self.base.as_ptr()
+    }
+
+    /// The two copies of the data.
+    pub(crate) fn data_ranges(&self) -> [(NonNull<u8>, usize); 2] {
+        // SAFETY: the second copy begins where the first ends, inside the reserved range.
+        let second = unsafe { self.data.add(self.data_size) };
+        [(self.data, self.data_size), (second, self.data_size)]
     }
 
     #[inline]
