@@ -32,7 +32,12 @@ pub(crate) struct ManArgs {
 }
 
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
-    let mut command = crate::Cli::command();
+    // Without what is hidden, which the generators would show.
+    let all = crate::Cli::command();
+    let mut command = Command::new("perfring")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(all.get_arguments().cloned())
+        .subcommands(all.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned());
     // Into memory first: the generator gives up on a closed pipe by a panic.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "perfring", &mut script);
@@ -50,7 +55,7 @@ pub(crate) fn man(args: &ManArgs) -> Result<(), Failure> {
         let name = format!("perfring-{}", sub.get_name());
         // The name in the page's title and first section, and what one types in its synopsis.
         let typed = format!("perfring {}", sub.get_name());
-        pages.push((name.clone(), sub.clone().name(name).bin_name(typed)));
+        pages.push((name.clone(), sub.clone().display_name(name).bin_name(typed)));
     }
     for (name, command) in pages {
         let path = args.dir.join(format!("{name}.1"));

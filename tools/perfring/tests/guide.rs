@@ -37,6 +37,6 @@ fn what_is_said_for_the_night_can_be_typed() {
         assert!(done.status.success(), "{block}\n{error}");
         told.push_str(&String::from_utf8_lossy(&done.stdout));
     }
-    assert!(told.contains("last words") && told.contains("present"), "{told}");
+    assert!(told.contains("last words") && told.contains("still there"), "{told}");
     assert!(place.path("saved.pftrace").exists());
 }
