@@ -40,7 +40,7 @@ fn pages_are_faulted_in_locked_and_huge() {
     assert_eq!(mapped(&path, "Locked"), 0);
     match producer.set_pages(Pages::Lock) {
         Ok(()) => assert!(mapped(&path, "Locked") > 0),
-        Err(error) => skip(&format!("locking {} MiB: {error}", 2 * SIZE >> 20)),
+        Err(error) => skip(&format!("locking {} MiB: {error}", (2 * SIZE) >> 20)),
     }
     for number in 0..1000 {
         producer.publish(NUMBERED, &numbered(number, 4000)).unwrap();

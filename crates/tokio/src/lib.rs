@@ -53,10 +53,8 @@ pub use observer::Observer;
 pub use owned::{OwnedItem, OwnedRecord};
 pub use perfring_consumer::{AttachError, Corrupt, Home, Item, Lost, PollBy, PollError, Record};
 
-use thiserror::Error;
-
 /// Why a reader cannot go on.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The ring holds what no producer writes.
