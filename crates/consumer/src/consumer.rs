@@ -5,7 +5,8 @@ use crate::pace::{Distance, Look, Pace, SPIN};
 use perfring_abi::Layout;
 use perfring_ring::{Anchors, Corrupt, Count, WakeAt};
 use perfring_shm::{
-    AttachError, Guard, Home, Item, Lines, MappedReader, Pinned, Run, Sleeper, Ticket,
+    AttachError, Guard, Home, Item, Lines, MappedReader, Pages, PagesError, Pinned, Run, Sleeper,
+    Ticket,
 };
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 pub struct Consumer {
     pub(crate) inner: MappedReader,
     pace: Pace,
-    wake_at: WakeAt,
+    pub(crate) wake_at: WakeAt,
     distance: Distance,
 }
 
@@ -385,6 +386,15 @@ impl Consumer {
     #[must_use]
     pub fn layout(&self) -> &Layout {
         self.inner.layout()
+    }
+
+    /// Does something with the pages of the ring, for this process, before it begins: faults them in,
+    /// locks them in memory, makes them huge. See [`Pages`] and `benches/RESULTS.md` for what it gains.
+    ///
+    /// # Errors
+    /// [`PagesError`] says what could not be done; the ring can be used as before.
+    pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
+        self.inner.set_pages(pages)
     }
 
     /// Where the ring lives.

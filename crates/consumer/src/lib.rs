@@ -38,6 +38,9 @@
 //! [`Consumer::take`] while nothing is released, and releases up to a [`Mark`] later; or takes a
 //! ring's words and positions raw, with [`Consumer::raw`] and [`Observer::raw`].
 //!
+//! In an event loop the feature `poll` gives a consumer a descriptor, `Consumer::pollable`; under tokio
+//! it is wrapped up by the crate `perfring-tokio`.
+//!
 //! Emptiness is `None` and loss is an [`Item`]; the only error of reading is [`Corrupt`].
 #![forbid(unsafe_code)]
 
@@ -45,6 +48,8 @@ mod ahead;
 mod consumer;
 mod observer;
 mod pace;
+#[cfg(feature = "poll")]
+mod poll;
 mod snapshot;
 mod stat;
 mod table;
@@ -59,9 +64,11 @@ pub use perfring_ring::{
 };
 pub use perfring_shm::{
     AttachError, ClockError, Fill, Guard, Home, Identity, Idle, Item, Lines, MachineClock, NotThis,
-    Pinned, Place, Raw, RawReader, Record, RingFile, Role, Run, Sleeper, Ticket, install_guard,
-    recover,
+    Pages, Pinned, Place, Raw, RawReader, Record, RingFile, Role, Run, Sleeper, Ticket,
+    install_guard, recover,
 };
+#[cfg(feature = "poll")]
+pub use perfring_shm::{PollBy, PollError, Pollable};
 pub use perfring_types as types;
 pub use snapshot::{Items, Snapshot};
 pub use stat::{HeldUp, Holding, Member, Stat};

@@ -100,9 +100,9 @@ pub use perfring_abi::{
 pub use perfring_ring::{Count, ProducerBook, Refused, Wake};
 use perfring_shm::MappedWriter;
 pub use perfring_shm::{
-    AttachError, Batch, ClockError, CreateError, Each, Home, Removal, Reservation, ReserveError,
-    RingOptions as Options, SharedBatch, SharedReservation, TypeError, create, install_guard,
-    remove,
+    AttachError, Batch, ClockError, CreateError, Each, Home, Pages, PagesError, Removal,
+    Reservation, ReserveError, RingOptions as Options, SharedBatch, SharedReservation, TypeError,
+    create, install_guard, remove,
 };
 pub use perfring_types as types;
 pub use pod::{PodReservation, SharedPodReservation};
@@ -382,6 +382,29 @@ impl Producer {
     #[must_use]
     pub fn layout(&self) -> &Layout {
         self.inner.layout()
+    }
+
+    /// Does something with the pages of the ring, for this process, before it begins: faults them in,
+    /// locks them in memory, makes them huge. See [`Pages`] and `benches/RESULTS.md` for what it gains.
+    ///
+    /// ```
+    /// # use perfring_producer::{Options, Pages, Producer};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// let options = Options { size: 64 << 20, ..Options::default() };
+    /// # let options = Options { size: 1 << 20, ..options };
+    /// let producer = Producer::create(&path, &options)?;
+    /// producer.set_pages(Pages::FaultIn)?; // no page fault in the first lap
+    /// if let Err(error) = producer.set_pages(Pages::Huge) {
+    ///     eprintln!("{error}"); // slower, and no worse
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`PagesError`] says what could not be done; the ring can be used as before.
+    pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
+        self.inner.set_pages(pages)
     }
 
     /// Where the ring lives.

@@ -1,6 +1,9 @@
 //! One producer of a shared ring.
 
-use crate::{AttachError, Home, Layout, OpenError, Options, RecordType, ReserveError, create};
+use crate::{
+    AttachError, Home, Layout, OpenError, Options, Pages, PagesError, RecordType, ReserveError,
+    create,
+};
 use perfring_abi::Producers;
 use perfring_ring::{Count, Refused, Wake};
 use perfring_shm::{MappedShared, SharedBatch, SharedReservation};
@@ -237,6 +240,15 @@ impl SharedProducer {
     #[must_use]
     pub fn layout(&self) -> &Layout {
         self.inner.layout()
+    }
+
+    /// Does something with the pages of the ring, for this process, before it begins: faults them in,
+    /// locks them in memory, makes them huge. See [`Pages`] and `benches/RESULTS.md` for what it gains.
+    ///
+    /// # Errors
+    /// [`PagesError`] says what could not be done; the ring can be used as before.
+    pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
+        self.inner.set_pages(pages)
     }
 
     /// Where the ring lives.

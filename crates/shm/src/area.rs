@@ -26,7 +26,7 @@ impl Area {
         };
         let failed = |errno: nix::errno::Errno| ring.io("mapping its AUX area", errno.into());
         let too_big = || failed(nix::errno::Errno::ENOMEM);
-        let len = size.get().checked_mul(2).and_then(NonZeroUsize::new).ok_or_else(too_big)?;
+        let len = size.get().checked_mul(2).ok_or_else(too_big)?;
         let reserved = Reservation::new(len).map_err(failed)?;
         let prot = match access {
             DataAccess::Write => ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,

@@ -48,7 +48,10 @@ mod lock;
 mod machine;
 mod map;
 mod observer;
+mod pages;
 mod peers;
+#[cfg(feature = "poll")]
+mod poll;
 mod raw;
 mod reader;
 mod recover;
@@ -71,6 +74,9 @@ pub use idle::Idle;
 pub use kernel::{Also, KernelEvent, KernelEventSpec, KernelEvents, MappedKernel, NoEvent, Whose};
 pub use machine::{ClockError, MachineClock};
 pub use observer::{MappedObserver, SlotsSeen, bytes_of};
+pub use pages::{Pages, PagesError};
+#[cfg(feature = "poll")]
+pub use poll::{PollBy, PollError, Pollable};
 pub use raw::{Raw, RawReader};
 pub use reader::{Item, Lines, MappedReader, Pinned, Record};
 pub use recover::recover;

@@ -4,9 +4,9 @@
 use crate::area::Area;
 use crate::file::{Access, Place, RingFile, host_page_size};
 use crate::guard::Guarded;
-use crate::{AttachError, Home};
+use crate::{AttachError, Home, pages};
 use memmap2::{MmapOptions, MmapRaw};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{Header, Slot};
 use perfring_ring::{
@@ -51,18 +51,15 @@ unsafe impl Send for Mirror {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Mirror {}
 
-/// An address range that is unmapped unless it is kept.
+/// An address range from `pages::reserve` that is unmapped unless it is kept.
 pub(crate) struct Reservation {
     base: NonNull<c_void>,
     len: usize,
 }
 
 impl Reservation {
-    pub(crate) fn new(len: NonZeroUsize) -> nix::Result<Self> {
-        // SAFETY: a new private range at an address of the kernel's choice touches nothing of ours.
-        let base =
-            unsafe { mmap_anonymous(None, len, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE) }?;
-        Ok(Reservation { base, len: len.get() })
+    pub(crate) fn new(len: usize) -> nix::Result<Self> {
+        Ok(Reservation { base: pages::reserve(len)?, len })
     }
 
     /// What was kept, to be dropped.
@@ -83,7 +80,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `mmap_anonymous` above with this length, and nothing
+        // SAFETY: the range was reserved with this length, and nothing
         // refers into it: the owner is being dropped.
         let _ = unsafe { munmap(self.base, self.len) };
     }
@@ -102,8 +99,7 @@ impl Mirror {
         let data_size = usize::try_from(ring.layout.data_size).map_err(|_| too_big())?;
         let page = page as usize;
         let len = data_size.checked_mul(2).and_then(|d| d.checked_add(page)).ok_or_else(too_big)?;
-        let size = NonZeroUsize::new(len).ok_or_else(too_big)?;
-        let reserved = Reservation::new(size).map_err(failed)?;
+        let reserved = Reservation::new(len).map_err(failed)?;
         let base = reserved.base();
         let read_write = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let data_prot = match access {
@@ -176,6 +172,18 @@ impl Mirror {
     /// Where the header page is.
     pub(crate) fn base(&self) -> *const u8 {
         self.base.as_ptr()
+    }
+
+    /// The two copies of the data.
+    pub(crate) fn data_ranges(&self) -> [(NonNull<u8>, usize); 2] {
+        // SAFETY: the second copy begins where the first ends, inside the reserved range.
+        let second = unsafe { self.data.add(self.data_size) };
+        [(self.data, self.data_size), (second, self.data_size)]
+    }
+
+    /// The two copies of the AUX area, if there is one.
+    pub(crate) fn area_range(&self) -> Option<(NonNull<u8>, usize)> {
+        self.area.as_ref().map(Area::range)
     }
 
     #[inline]

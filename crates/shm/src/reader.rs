@@ -501,6 +501,8 @@ impl Drop for MappedReader {
     fn drop(&mut self) {
         if !self.children.forked() {
             self.release();
+            // Of one that was armed for a descriptor: no producer is to wake who has gone.
+            self.map.ring().end_sleep();
         }
     }
 }

@@ -34,7 +34,7 @@ const NAP: Duration = Duration::from_micros(20);
 pub struct MappedShared {
     // In the order in which they are to go: first what a forked child is cut off from.
     children: NotForChildren,
-    map: Mirror,
+    pub(crate) map: Mirror,
     writer: RefCell<SharedWriter>,
     clock: RefCell<Clock<MachineClock>>,
     timed: bool,

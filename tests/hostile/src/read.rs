@@ -230,7 +230,7 @@ impl Sides {
                 let _ = (observer.look(ring), observer.mark(), observer.must_look());
             }
             3 => {
-                if let Ok(Some((next, _))) = observer.take(ring) {
+                if let Ok(Some((next, _))) = observer.take(ring, &[]) {
                     seen(&next, size);
                 }
             }

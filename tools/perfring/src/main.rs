@@ -10,6 +10,7 @@ mod dump;
 mod export;
 mod failure;
 mod follow;
+mod generate;
 mod kernel;
 mod ls;
 mod manage;
@@ -73,6 +74,8 @@ enum Command {
     Top(top::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
+    Completions(generate::CompletionsArgs),
+    Man(generate::ManArgs),
     #[command(name = perfring_bench::CHILD_ARG, hide = true)]
     BenchChild(bench::ChildArgs),
     #[command(name = "demo-child", hide = true)]
@@ -105,6 +108,8 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Completions(args) => generate::completions(&args),
+        Command::Man(args) => generate::man(&args),
         Command::BenchChild(args) => bench::child(&args),
         Command::DemoChild(args) => demo::child(&args),
     });

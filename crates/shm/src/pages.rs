@@ -1,0 +1,177 @@
+//! What is done with the pages of a ring's data before it is used: faulted in, locked, made huge.
+
+use crate::map::Mirror;
+use crate::{Home, MappedReader, MappedShared, MappedWriter, RingFile};
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use std::ffi::c_void;
+use std::io;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+use thiserror::Error;
+
+/// The size of a huge page, on x86-64 and on aarch64 with small pages of 4 KiB.
+const HUGE: usize = 2 << 20;
+
+/// How often huge pages are asked for: the kernel passes over pages that somebody just then uses.
+const TRIES: u32 = 16;
+
+/// What could not be done with a ring's pages. The ring can be used as before.
+#[derive(Debug, Error)]
+#[error("{home}: {step} failed: {source}")]
+pub struct PagesError {
+    /// The ring.
+    pub home: Home,
+    /// What was being done, and what it needs.
+    pub step: &'static str,
+    /// What the system said.
+    pub source: io::Error,
+}
+
+/// What a process does with the pages of the records that it has mapped, once, after it attached.
+///
+/// None of it changes the ring, and each of producer and consumer chooses for itself; but pages that
+/// one of them made huge are huge for all. Whoever does it pays: some 2 ms a
+/// mebibyte, and 7 for huge ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Pages {
+    /// Maps all of them now, so that the first lap costs no page faults. Of rings up to 16 MiB that is
+    /// done in any case.
+    FaultIn,
+    /// As [`Pages::FaultIn`], and keeps them in memory: a ring on a tmpfs may be swapped out, and a
+    /// publish would wait for the disk. `RLIMIT_MEMLOCK` limits how much a process may lock.
+    Lock,
+    /// Puts huge pages of 2 MiB in the place of the data area's, where there is contiguous memory for them: for rings
+    /// from some 16 MiB on. Needs Linux 6.1 and a tmpfs, mounted with whatever `huge=` but `deny`.
+    Huge,
+}
+
+impl Mirror {
+    pub(crate) fn set_pages(&self, pages: Pages, ring: &RingFile) -> Result<(), PagesError> {
+        let (what, advice) = match pages {
+            Pages::FaultIn => ("faulting its pages in (Linux 5.14)", libc::MADV_POPULATE_READ),
+            Pages::Lock => {
+                ("locking its pages in memory (see ulimit -l)", libc::MADV_POPULATE_READ)
+            }
+            Pages::Huge => ("making its pages huge (Linux 6.1, a tmpfs)", libc::MADV_COLLAPSE),
+        };
+        let failed = |source| PagesError { home: ring.home.clone(), step: what, source };
+        // Of the AUX area no huge ones: it does not begin at one in the file.
+        let area = if pages == Pages::Huge { None } else { self.area_range() };
+        for (at, len) in self.data_ranges().into_iter().chain(area) {
+            let (skip, len) = match pages {
+                // Whole huge pages, by the place in the file: both copies have them at the same.
+                Pages::Huge => whole_huge(at.as_ptr() as usize, len),
+                Pages::FaultIn | Pages::Lock => (0, len),
+            };
+            if len == 0 {
+                let source = io::Error::other("it is smaller than a huge page and what is around");
+                return Err(failed(source));
+            }
+            // SAFETY: `skip` is less than the length of the range.
+            let at = unsafe { at.add(skip) }.as_ptr().cast::<c_void>();
+            // SAFETY: a range of this mapping. Either advice leaves its content as it is, other
+            // processes store to the pages meanwhile or not.
+            let advise = || Errno::result(unsafe { libc::madvise(at, len, advice) });
+            let done = match pages {
+                // SAFETY: as above; locking changes no byte.
+                Pages::Lock => Errno::result(unsafe { libc::mlock(at, len) }),
+                Pages::FaultIn => advise(),
+                Pages::Huge => {
+                    let tried = (1..TRIES).map(|_| advise());
+                    let settled = tried.into_iter().find(|done| *done != Err(Errno::EAGAIN));
+                    settled.unwrap_or_else(advise)
+                }
+            };
+            done.map_err(|errno| failed(errno.into()))?;
+        }
+        Ok(())
+    }
+}
+
+/// The part of a range that whole huge pages fill: where it begins in it, and its length.
+fn whole_huge(at: usize, len: usize) -> (usize, usize) {
+    let skip = at.next_multiple_of(HUGE) - at;
+    if skip >= len { (0, 0) } else { (skip, (len - skip) / HUGE * HUGE) }
+}
+
+/// A range of addresses that nothing is mapped at. A large one begins where a huge page does, so that
+/// a file that is mapped there from its beginning can have them.
+pub(crate) fn reserve(len: usize) -> Result<NonNull<c_void>, Errno> {
+    let slack = if len >= HUGE { HUGE } else { 0 };
+    let size = len.checked_add(slack).and_then(NonZeroUsize::new).ok_or(Errno::ENOMEM)?;
+    // SAFETY: a new private range at an address of the kernel's choice touches nothing of ours.
+    let base = unsafe { mmap_anonymous(None, size, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE) }?;
+    if slack == 0 {
+        return Ok(base);
+    }
+    let head = (base.as_ptr() as usize).next_multiple_of(HUGE) - base.as_ptr() as usize;
+    // SAFETY: `head` is less than the slack, so this is inside the range.
+    let kept = unsafe { base.byte_add(head) };
+    // SAFETY: as above, for what follows it by `len`.
+    let end = unsafe { kept.byte_add(len) };
+    if head > 0 {
+        // SAFETY: the first part of what was mapped above, which nobody knows of.
+        unsafe { munmap(base, head) }?;
+    }
+    if slack > head {
+        // SAFETY: as above, the last part. Both are whole pages, as the kernel rounds lengths up.
+        unsafe { munmap(end, slack - head) }?;
+    }
+    Ok(kept)
+}
+
+impl MappedWriter {
+    /// Does something with the pages of the records, once.
+    ///
+    /// # Errors
+    /// See [`PagesError`].
+    pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
+        self.map.set_pages(pages, self.file())
+    }
+}
+
+impl MappedShared {
+    /// As [`MappedWriter::set_pages`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
+        self.map.set_pages(pages, self.file())
+    }
+}
+
+impl MappedReader {
+    /// As [`MappedWriter::set_pages`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
+        self.map.set_pages(pages, &self.ring)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_huge_pages_of_a_range() {
+        assert_eq!(whole_huge(HUGE, 3 * HUGE), (0, 3 * HUGE));
+        assert_eq!(whole_huge(HUGE + 4096, 3 * HUGE), (HUGE - 4096, 2 * HUGE));
+        assert_eq!(whole_huge(HUGE + 4096, HUGE - 4096), (0, 0));
+        assert_eq!(whole_huge(HUGE + 4096, HUGE), (HUGE - 4096, 0));
+    }
+
+    #[test]
+    fn large_ranges_begin_at_a_huge_page() {
+        for len in [4096, HUGE, 5 * HUGE + 4096] {
+            let base = reserve(len).unwrap();
+            assert!(len < HUGE || (base.as_ptr() as usize).is_multiple_of(HUGE));
+            // SAFETY: reserved above.
+            unsafe { munmap(base, len) }.unwrap();
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Descriptors by a thread: it waits on the futexes of up to 127 rings in one call, and writes to
+//! their eventfds.
+
+use super::FrontPage;
+use crate::fork;
+use nix::libc;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use rustix::thread::futex::{self, Wait, WaitFlags, WaitPtr, WaitvFlags};
+use rustix::thread::{ClockId, Timespec};
+use rustix::time::clock_gettime;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// `FUTEX_WAITV_MAX`, less one: the thread's own.
+const LINES: usize = 127;
+/// How often the thread looks where it cannot wait for several.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What a descriptor is to tell.
+#[derive(Debug)]
+struct Asked {
+    value: u32,
+    until: Option<Instant>,
+}
+
+/// One ring of the thread's.
+#[derive(Debug)]
+struct Line {
+    page: Arc<FrontPage>,
+    bell: OwnedFd,
+    asked: Mutex<Option<Asked>>,
+}
+
+impl Line {
+    fn ring(&self, asked: &mut Option<Asked>) {
+        *asked = None;
+        // The counter is nowhere near its end, where a write would fail.
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+
+    /// Rings if the word is not what was waited on any more, without touching it.
+    fn look(&self) {
+        let mut asked = lock(&self.asked);
+        let Some(Asked { value, .. }) = *asked else { return };
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let waited = futex::wait(self.page.word(), futex::Flags::empty(), value, Some(&zero));
+        if waited != Err(Errno::TIMEDOUT) {
+            self.ring(&mut asked);
+        }
+    }
+
+    fn look_at_time(&self, now: Instant) {
+        let mut asked = lock(&self.asked);
+        if asked.as_ref().and_then(|asked| asked.until).is_some_and(|until| until <= now) {
+            self.ring(&mut asked);
+        }
+    }
+}
+
+/// Up to 127 rings and, while it has any, a thread.
+#[derive(Debug, Default)]
+struct Shard {
+    /// Raised to have the thread look at what it is to wait for.
+    news: AtomicU32,
+    lines: Mutex<Lines>,
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    all: Vec<Arc<Line>>,
+    runs: bool,
+}
+
+/// The shards of this process. Not those of its parent, whose threads a fork does not have, and
+/// whose locks may be held for ever.
+struct Pool {
+    generation: u32,
+    shards: Mutex<Vec<Arc<Shard>>>,
+}
+
+fn pool() -> &'static Pool {
+    static POOL: AtomicPtr<Pool> = AtomicPtr::new(null_mut());
+    let generation = fork::generation();
+    loop {
+        let now = POOL.load(Ordering::Acquire);
+        // SAFETY: null, or a pool that was leaked below and is never changed but behind its lock.
+        if let Some(pool) = unsafe { now.as_ref() }
+            && pool.generation == generation
+        {
+            return pool;
+        }
+        // One for each fork that has rings of its own: never freed, as others may use it.
+        let new = Box::into_raw(Box::new(Pool { generation, shards: Mutex::default() }));
+        if POOL.compare_exchange(now, new, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // SAFETY: made two lines above, and known to nobody.
+            drop(unsafe { Box::from_raw(new) });
+        }
+    }
+}
+
+/// A panic under one of these locks leaves nothing half done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    line: Arc<Line>,
+    shard: Arc<Shard>,
+    generation: u32,
+}
+
+impl Waiter {
+    pub(crate) fn new(page: Arc<FrontPage>) -> io::Result<Self> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let line = Arc::new(Line { page, bell, asked: Mutex::new(None) });
+        let pool = pool();
+        let mut shards = lock(&pool.shards);
+        let free = shards.iter().find(|shard| lock(&shard.lines).all.len() < LINES).cloned();
+        let shard = free.unwrap_or_else(|| {
+            let new = Arc::<Shard>::default();
+            shards.push(Arc::clone(&new));
+            new
+        });
+        let mut lines = lock(&shard.lines);
+        if !lines.runs {
+            let shard = Arc::clone(&shard);
+            std::thread::Builder::new()
+                .name("perfring-poll".to_owned())
+                .spawn(move || shard.serve())?;
+            lines.runs = true;
+        }
+        lines.all.push(Arc::clone(&line));
+        drop(lines);
+        Ok(Waiter { line, shard, generation: pool.generation })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.line.bell.as_fd()
+    }
+
+    pub(crate) fn listen(&mut self, value: u32, limit: Duration) -> io::Result<()> {
+        let until = Instant::now().checked_add(limit);
+        let mut asked = lock(&self.line.asked);
+        self.empty();
+        // As with io_uring: what still stands does as well.
+        let no_longer = |old: Option<Instant>| old.is_some_and(|o| until.is_none_or(|n| o <= n));
+        if asked.as_ref().is_some_and(|old| old.value == value && no_longer(old.until)) {
+            return Ok(());
+        }
+        *asked = Some(Asked { value, until });
+        drop(asked);
+        self.shard.tell();
+        Ok(())
+    }
+
+    pub(crate) fn clear(&mut self) {
+        let _asked = lock(&self.line.asked);
+        self.empty();
+    }
+
+    fn empty(&self) {
+        // Nothing to read is what is wanted.
+        let _ = rustix::io::read(&self.line.bell, &mut [0; 8]);
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        if self.generation == fork::generation() {
+            lock(&self.shard.lines).all.retain(|line| !Arc::ptr_eq(line, &self.line));
+            self.shard.tell();
+        }
+    }
+}
+
+impl Shard {
+    /// Has the thread look again.
+    fn tell(&self) {
+        self.news.fetch_add(1, Ordering::Release);
+        let _ = futex::wake(&self.news, futex::Flags::PRIVATE, 1);
+    }
+
+    fn serve(&self) {
+        no_signals();
+        let mut can_wait = true;
+        loop {
+            let news = self.news.load(Ordering::Acquire);
+            let all = {
+                let mut lines = lock(&self.lines);
+                if lines.all.is_empty() {
+                    lines.runs = false;
+                    return;
+                }
+                lines.all.clone()
+            };
+            let mut first = None;
+            let mut waits = vec![wait(&self.news, news, WaitFlags::PRIVATE)];
+            let mut listening = Vec::new();
+            for line in &all {
+                if let Some(asked) = &*lock(&line.asked) {
+                    waits.push(wait(line.page.word(), asked.value, WaitFlags::empty()));
+                    first = [first, asked.until].into_iter().flatten().min();
+                    listening.push(line);
+                }
+            }
+            let woken = if can_wait {
+                futex::waitv(
+                    &waits,
+                    WaitvFlags::empty(),
+                    first.map(on_the_clock).as_ref(),
+                    ClockId::Monotonic,
+                )
+            } else {
+                let pause = (!listening.is_empty())
+                    .then_some(Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() });
+                let _ = futex::wait(&self.news, futex::Flags::PRIVATE, news, pause.as_ref());
+                Err(Errno::AGAIN)
+            };
+            match woken {
+                Ok(0) | Err(Errno::TIMEDOUT | Errno::INTR) => {}
+                // Woken, perhaps with the word as it was: by whoever ends a sleep from outside.
+                Ok(at) => {
+                    if let Some(line) = listening.get(at - 1) {
+                        line.ring(&mut lock(&line.asked));
+                    }
+                }
+                Err(Errno::AGAIN | Errno::FAULT) => listening.iter().for_each(|line| line.look()),
+                // Before Linux 5.16, or forbidden.
+                Err(_) => can_wait = false,
+            }
+            let now = Instant::now();
+            listening.iter().for_each(|line| line.look_at_time(now));
+        }
+    }
+}
+
+fn wait(word: &AtomicU32, value: u32, private: WaitFlags) -> Wait {
+    let mut wait = Wait::new();
+    wait.val = value.into();
+    wait.uaddr = WaitPtr::new(word.as_ptr().cast());
+    wait.flags = WaitFlags::SIZE_U32 | private;
+    wait
+}
+
+/// An instant as the kernel has it.
+fn on_the_clock(at: Instant) -> Timespec {
+    let left = at.saturating_duration_since(Instant::now());
+    let now = clock_gettime(ClockId::Monotonic);
+    let nanos = now.tv_nsec + i64::from(left.subsec_nanos());
+    let seconds = i64::try_from(left.as_secs()).unwrap_or(i64::MAX / 2);
+    Timespec {
+        tv_sec: now.tv_sec.saturating_add(seconds).saturating_add(nanos / 1_000_000_000),
+        tv_nsec: nanos % 1_000_000_000,
+    }
+}
+
+/// Signals are for the threads of the program, which may count on having blocked them.
+fn no_signals() {
+    // SAFETY: a signal set is plain data, which zeros make a valid one of.
+    let mut all = unsafe { std::mem::zeroed() };
+    // SAFETY: fills the set.
+    unsafe { libc::sigfillset(&raw mut all) };
+    // SAFETY: of this thread alone, which runs nothing but the loop above.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, null_mut()) };
+}

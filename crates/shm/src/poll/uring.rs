@@ -1,0 +1,130 @@
+//! A descriptor without a thread: an io_uring whose one request waits on the futex.
+
+use super::FrontPage;
+use io_uring::types::{CancelBuilder, Timespec};
+use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// `FUTEX2_SIZE_U32`, and not private: other processes wake by it.
+const FUTEX_FLAGS: u32 = 2;
+/// `FUTEX_BITSET_MATCH_ANY`.
+const ANY_WAKE: u64 = u32::MAX as u64;
+/// A wait, and the limit that is linked to it.
+const ENTRIES: u32 = 2;
+
+type Ring = IoUring<squeue::Entry, cqueue::Entry>;
+
+fn build() -> io::Result<Ring> {
+    Ring::builder().build(ENTRIES)
+}
+
+/// Whether this process may make io_urings, and the kernel's can wait for futexes. (A sysctl, a
+/// seccomp filter, or a kernel before 6.7 may say no.)
+pub(crate) fn available() -> bool {
+    static AVAILABLE: OnceLock<bool> = OnceLock::new();
+    *AVAILABLE.get_or_init(|| {
+        let mut probe = Probe::new();
+        build().is_ok_and(|ring| {
+            ring.submitter().register_probe(&mut probe).is_ok()
+                && probe.is_supported(opcode::FutexWait::CODE)
+        })
+    })
+}
+
+/// A wait that the kernel has not ended yet.
+#[derive(Clone, Copy)]
+struct Listening {
+    id: u64,
+    until: Option<Instant>,
+}
+
+pub(crate) struct Waiter {
+    ring: Ring,
+    page: Arc<FrontPage>,
+    /// What the kernel is told by address, at a place that stays.
+    limit: Box<Timespec>,
+    listening: Option<Listening>,
+    /// Even: of waits. Odd: of their limits, and of nothing that matters.
+    next_id: u64,
+}
+
+impl std::fmt::Debug for Waiter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Waiter").field("fd", &self.ring.as_raw_fd()).finish_non_exhaustive()
+    }
+}
+
+impl Waiter {
+    pub(crate) fn new(page: Arc<FrontPage>) -> io::Result<Self> {
+        if !available() {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "it is forbidden here (kernel.io_uring_disabled, seccomp), or older than Linux 6.7",
+            ));
+        }
+        let (limit, listening) = (Box::new(Timespec::new()), None);
+        Ok(Waiter { ring: build()?, page, limit, listening, next_id: 0 })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the io_uring owns the descriptor, and lives as long as the borrow.
+        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
+    }
+
+    /// Not readable until the futex is woken, or no longer has `value`, or the limit is over.
+    pub(crate) fn listen(&mut self, value: u32, limit: Duration) -> io::Result<()> {
+        self.clear();
+        let until = Instant::now().checked_add(limit);
+        if let Some(old) = self.listening {
+            // The wait of an earlier arming that nobody has woken does as well, if it does not last
+            // longer: one that is cut short again and again costs no system call. A wake reaches
+            // it whatever the word held when it began.
+            let no_longer = old.until.is_some_and(|old| until.is_none_or(|new| old <= new));
+            if no_longer {
+                return Ok(());
+            }
+            // What is not there any more cannot be cancelled; what is ends as a wake does.
+            let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::any());
+            self.listening = None;
+            self.clear();
+        }
+        let id = self.next_id;
+        self.next_id += 2;
+        *self.limit = Timespec::from(limit);
+        let wait =
+            opcode::FutexWait::new(self.page.word().as_ptr(), value.into(), ANY_WAKE, FUTEX_FLAGS)
+                .build()
+                .user_data(id)
+                .flags(squeue::Flags::IO_LINK);
+        let limit = opcode::LinkTimeout::new(&raw const *self.limit).build().user_data(id + 1);
+        let mut queue = self.ring.submission();
+        // SAFETY: the futex word is mapped as long as `page`, and the kernel takes its file and
+        // offset for it when the request is submitted, which is below; whoever unmaps, truncates or
+        // writes it meanwhile gets an error or a wake. The time is copied then, too, and stays where
+        // it is for as long as `self`.
+        unsafe { queue.push_multiple(&[wait, limit]) }.map_err(io::Error::other)?;
+        drop(queue);
+        self.listening = Some(Listening { id, until });
+        // What an interrupted submit left in the queue goes with the next.
+        while !self.ring.submission().is_empty() {
+            match self.ring.submit() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+                Ok(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what has come, so that the descriptor is not readable.
+    pub(crate) fn clear(&mut self) {
+        for done in self.ring.completion() {
+            if self.listening.is_some_and(|listening| listening.id == done.user_data()) {
+                self.listening = None;
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The consumer.
+
+use crate::{Error, OwnedItem};
+use futures_core::Stream;
+use perfring_consumer::{AttachError, Corrupt, Front, Home, Item, PollBy, Pollable};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::runtime::Handle;
+use tokio::task::coop::poll_proceed;
+
+/// Looks that may find holes alone before other tasks have their turn.
+const LOOKS: u32 = 64;
+
+/// The one consumer of a ring, for a task.
+///
+/// As a [`Stream`] it gives owned items; after an error it ends.
+#[derive(Debug)]
+pub struct Consumer {
+    inner: perfring_consumer::Consumer,
+    pollable: AsyncFd<Pollable>,
+    /// A wake was asked for, and has not been seen since.
+    armed: bool,
+    /// How often it looks whether there is still a producer.
+    look_every: Option<Duration>,
+    ended: bool,
+}
+
+impl Consumer {
+    /// Attaches, as [`perfring_consumer::Consumer::attach`].
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn attach(home: impl Into<Home>) -> Result<Self, Error> {
+        Self::new(perfring_consumer::Consumer::attach(home)?, PollBy::Any)
+    }
+
+    /// Of a consumer that is attached already: under a name of its own, with a pace, or woken for many
+    /// records at once, see [`perfring_consumer::Consumer::set_wake_at`].
+    ///
+    /// ```
+    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let mut producer = Producer::create(&path, &Options::default())?;
+    /// # producer.publish(RecordType::BYTES, b"x")?;
+    /// use perfring_tokio::{Consumer, PollBy};
+    /// let consumer = perfring_consumer::Consumer::attach_as(&path, "collector")?;
+    /// let mut consumer = Consumer::new(consumer, PollBy::Any)?;
+    /// assert!(consumer.ready().await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Poll`]; [`Error::Runtime`] outside a runtime.
+    ///
+    /// # Panics
+    /// In a runtime that was made without I/O, as all that tokio waits for.
+    pub fn new(inner: perfring_consumer::Consumer, by: PollBy) -> Result<Self, Error> {
+        let pollable = inner.pollable(by)?;
+        Handle::try_current().map_err(|error| Error::Runtime(std::io::Error::other(error)))?;
+        // The new name is an unsafe function: of descriptors that change, or go before they are
+        // dropped. This one is its `Pollable`'s own from beginning to end.
+        #[allow(deprecated)]
+        let pollable =
+            AsyncFd::with_interest(pollable, Interest::READABLE).map_err(Error::Runtime)?;
+        Ok(Consumer { inner, pollable, armed: false, look_every: None, ended: false })
+    }
+
+    /// Ends once all is read and no producer is attached, for which it looks so often while there is
+    /// nothing to read. Without it a consumer waits for the next producer.
+    ///
+    /// ```
+    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let mut producer = Producer::create(&path, &Options::default())?;
+    /// # producer.publish(RecordType::BYTES, b"last words")?;
+    /// # drop(producer);
+    /// use perfring_tokio::Consumer;
+    /// let consumer = Consumer::attach(&path)?;
+    /// let mut consumer = consumer.end_with_producer(Duration::from_secs(1));
+    /// let mut records = 0;
+    /// while let Some(_item) = consumer.read().await? {
+    ///     records += 1;
+    /// }
+    /// assert_eq!(records, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn end_with_producer(self, look_every: Duration) -> Self {
+        Consumer { look_every: Some(look_every), ..self }
+    }
+
+    /// The next item, in place; it counts as read at the next call. `None` only at the end of a
+    /// consumer that [ends with its producer](Consumer::end_with_producer).
+    ///
+    /// Cancel-safe: a future that is dropped has taken nothing.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn read(&mut self) -> Result<Option<Item<'_>>, Error> {
+        if !self.ready().await? {
+            return Ok(None);
+        }
+        let pos = self.inner.position();
+        match self.inner.read()? {
+            Some(item) => Ok(Some(item)),
+            // It was there at the look: only who breaks the protocol takes it away.
+            None => Err(Corrupt { pos }.into()),
+        }
+    }
+
+    /// Waits until there is something to read, and takes nothing: [`Consumer::get_mut`] has it then.
+    /// `false` only at the end of a consumer that [ends with its
+    /// producer](Consumer::end_with_producer). Cancel-safe.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn ready(&mut self) -> Result<bool, Error> {
+        poll_fn(|cx| self.poll_ready(cx)).await
+    }
+
+    /// As [`Consumer::ready`], for futures made by hand.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Error>> {
+        let budget = ready!(poll_proceed(cx));
+        for _ in 0..LOOKS {
+            match self.inner.look()? {
+                Front::Empty => {}
+                // Of a producer that is faster than a look.
+                Front::More => continue,
+                Front::Plain | Front::Stamped(_) | Front::Lost => {
+                    budget.made_progress();
+                    return Poll::Ready(Ok(true));
+                }
+            }
+            if !self.armed {
+                if self.look_every.is_some() && !self.inner.has_producer()? {
+                    // What it published before it went is there by now.
+                    if self.inner.look()? != Front::Empty {
+                        continue;
+                    }
+                    budget.made_progress();
+                    return Poll::Ready(Ok(false));
+                }
+                let limit = self.look_every.unwrap_or(Duration::MAX);
+                self.armed = self.inner.arm(self.pollable.get_mut(), limit)?;
+                if !self.armed {
+                    continue;
+                }
+            }
+            let mut readable = match self.pollable.poll_read_ready_mut(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(readable) => readable.map_err(Error::Runtime)?,
+            };
+            self.armed = false;
+            // What comes after this is an edge that the runtime sees.
+            self.inner.disarm(readable.get_inner_mut())?;
+            readable.clear_ready();
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// The consumer itself, to look at.
+    #[must_use]
+    pub fn get_ref(&self) -> &perfring_consumer::Consumer {
+        &self.inner
+    }
+
+    /// The consumer itself: to read without waiting, to drain, to take runs of records, to release.
+    pub fn get_mut(&mut self) -> &mut perfring_consumer::Consumer {
+        // Whoever sleeps with it takes back what was armed.
+        self.armed = false;
+        &mut self.inner
+    }
+
+    /// The consumer itself, which goes on where this one was.
+    #[must_use]
+    pub fn into_inner(self) -> perfring_consumer::Consumer {
+        self.inner
+    }
+
+    /// Whether a producer is attached.
+    ///
+    /// # Errors
+    /// [`AttachError::Io`] where the file system has no locks.
+    pub fn has_producer(&self) -> Result<bool, AttachError> {
+        self.inner.has_producer()
+    }
+}
+
+impl Stream for Consumer {
+    type Item = Result<OwnedItem, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        if this.ended {
+            return Poll::Ready(None);
+        }
+        let next = match ready!(this.poll_ready(cx)) {
+            Err(error) => Err(error),
+            Ok(false) => Ok(None),
+            Ok(true) => match this.inner.read() {
+                Err(corrupt) => Err(corrupt.into()),
+                Ok(Some(item)) => Ok(Some(OwnedItem::from(item))),
+                Ok(None) => Err(Corrupt { pos: this.inner.position() }.into()),
+            },
+        };
+        this.ended = !matches!(next, Ok(Some(_)));
+        Poll::Ready(next.transpose())
+    }
+}

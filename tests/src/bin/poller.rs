@@ -1,0 +1,198 @@
+//! The process that waits by descriptor.
+//!
+//! `poller read BY COUNT RING` reads so many numbered records, asleep in `poll(2)` between them.
+//! `poller arm BY RING` stops itself, arms, stops itself again, then waits for the descriptor.
+//! `poller many BY COUNT DIR` waits for the rings 0 to COUNT of a directory at once.
+//! `poller forbidden WHAT RING` as `read any 10`, where the kernel refuses some system calls.
+//! `poller fork BY RING` uses a descriptor in a forked child.
+
+use nix::libc;
+use nix::sys::signal::{Signal, raise};
+use nix::sys::wait::waitpid;
+use nix::unistd::{ForkResult, fork};
+use perfring_consumer::{Consumer, Item, PollBy, PollError, Pollable};
+use perfring_tests::number_of;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::path::Path;
+use std::time::Duration;
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+fn main() -> Outcome {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[..] {
+        ["read", how, count, ring] => read(by(how)?, count.parse()?, ring),
+        ["arm", how, ring] => arm(by(how)?, ring),
+        ["many", how, count, dir] => many(by(how)?, count.parse()?, Path::new(dir)),
+        ["forbidden", what, ring] => {
+            forbid(what)?;
+            read(PollBy::Any, 10, ring)
+        }
+        ["fork", how, ring] => forked(by(how)?, ring),
+        _ => Err(format!("unknown arguments: {args:?}").into()),
+    }
+}
+
+fn by(how: &str) -> Result<PollBy, String> {
+    match how {
+        "any" => Ok(PollBy::Any),
+        "io_uring" => Ok(PollBy::IoUring),
+        "thread" => Ok(PollBy::Thread),
+        _ => Err(format!("by {how}?")),
+    }
+}
+
+/// Waits until one is readable, a while less than any limit that it is armed with: a lost wake is
+/// seen, and not made good by the limit.
+fn readable(pollables: &[&Pollable]) -> std::io::Result<Vec<usize>> {
+    let mut fds: Vec<_> = pollables.iter().map(|p| PollFd::new(*p, PollFlags::IN)).collect();
+    loop {
+        match poll(&mut fds, Some(&Timespec { tv_sec: 30, tv_nsec: 0 })) {
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+            Ok(0) => return Err(std::io::Error::other("nobody woke it in 30 s")),
+            Ok(_) => break,
+        }
+    }
+    let readable = fds.iter().enumerate().filter(|(_, fd)| !fd.revents().is_empty());
+    Ok(readable.map(|(at, _)| at).collect())
+}
+
+fn numbers(consumer: &mut Consumer) -> Result<Vec<u64>, Box<dyn std::error::Error>> {
+    let mut numbers = Vec::new();
+    while let Some(item) = consumer.read()? {
+        if let Item::Record(record) = item {
+            numbers.push(number_of(record.bytes));
+        }
+    }
+    Ok(numbers)
+}
+
+fn read(by: PollBy, count: usize, ring: &str) -> Outcome {
+    let mut consumer = Consumer::attach(ring)?;
+    let mut pollable = consumer.pollable(by)?;
+    println!("attached, by {:?}", pollable.by());
+    let (mut found, mut empty) = (0, 0);
+    while found < count {
+        let numbers = numbers(&mut consumer)?;
+        empty += usize::from(numbers.is_empty());
+        for number in numbers {
+            println!("{number}");
+            found += 1;
+        }
+        if found < count && consumer.arm(&mut pollable, Duration::MAX)? {
+            readable(&[&pollable])?;
+            consumer.disarm(&mut pollable)?;
+        }
+    }
+    println!("done, {empty} times for nothing");
+    Ok(())
+}
+
+fn arm(by: PollBy, ring: &str) -> Outcome {
+    nix::sys::ptrace::traceme()?;
+    let mut consumer = Consumer::attach(ring)?;
+    let mut pollable = consumer.pollable(by)?;
+    // So that lazy binding, the thread and the rest are not in the way.
+    if consumer.arm(&mut pollable, Duration::from_millis(1))? {
+        readable(&[&pollable])?;
+    }
+    consumer.disarm(&mut pollable)?;
+    raise(Signal::SIGSTOP)?;
+    let armed = consumer.arm(&mut pollable, Duration::MAX)?;
+    raise(Signal::SIGSTOP)?;
+    if armed {
+        readable(&[&pollable])?;
+        consumer.disarm(&mut pollable)?;
+    }
+    println!("armed {armed}, then {:?}", numbers(&mut consumer)?);
+    Ok(())
+}
+
+/// How many threads this process has.
+fn threads() -> std::io::Result<usize> {
+    Ok(std::fs::read_dir("/proc/self/task")?.count())
+}
+
+fn many(by: PollBy, count: u64, dir: &Path) -> Outcome {
+    let mut rings = Vec::new();
+    for number in 0..count {
+        let mut consumer = Consumer::attach(dir.join(number.to_string()))?;
+        let mut pollable = consumer.pollable(by)?;
+        assert!(consumer.arm(&mut pollable, Duration::MAX)?, "there is nothing to read");
+        rings.push((consumer, pollable));
+    }
+    println!("armed, {} threads", threads()?);
+    // One record in each, in any order.
+    let mut left = count;
+    while left > 0 {
+        let pollables: Vec<_> = rings.iter().map(|(_, pollable)| pollable).collect();
+        for at in readable(&pollables)? {
+            let (consumer, pollable) = &mut rings[at];
+            consumer.disarm(pollable)?;
+            assert_eq!(numbers(consumer)?, [at as u64], "readable without a record");
+            left -= 1;
+        }
+    }
+    drop(rings);
+    println!("done, each when its own was published");
+    Ok(())
+}
+
+/// Has the kernel refuse what io_uring begins with, and if it says so what waits for several futexes.
+fn forbid(what: &str) -> Outcome {
+    let mut calls = vec![libc::SYS_io_uring_setup];
+    if what == "both" {
+        calls.push(libc::SYS_futex_waitv);
+    }
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    // The number; then for each call: if it is that, refuse.
+    let mut filter = vec![step(0x20, 0, 0, 0)];
+    for call in calls {
+        filter.push(step(0x15, 0, 1, u32::try_from(call)?));
+        filter.push(step(0x06, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32));
+    }
+    filter.push(step(0x06, 0, 0, libc::SECCOMP_RET_ALLOW));
+    let program =
+        libc::sock_fprog { len: u16::try_from(filter.len())?, filter: filter.as_mut_ptr() };
+    // SAFETY: no pointers among the arguments.
+    let privileges = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    assert_eq!(privileges, 0);
+    // SAFETY: the program is as long as it says, and lives.
+    let done =
+        unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    Ok(())
+}
+
+/// A child that uses what it inherited is refused, and takes no wake from its parent.
+fn forked(by: PollBy, ring: &str) -> Outcome {
+    let mut consumer = Consumer::attach(ring)?;
+    let mut pollable = consumer.pollable(by)?;
+    assert!(consumer.arm(&mut pollable, Duration::MAX)?);
+    // SAFETY: what the child does takes no lock of another thread, as there is none that matters:
+    // the thread of the descriptors holds its own alone.
+    match unsafe { fork() }? {
+        ForkResult::Child => {
+            let armed = consumer.arm(&mut pollable, Duration::ZERO);
+            let disarmed = consumer.disarm(&mut pollable);
+            let refused = matches!(armed, Err(PollError::Forked { .. }))
+                && matches!(disarmed, Err(PollError::Forked { .. }));
+            drop((consumer, pollable));
+            // One of its own works.
+            let own = format!("{ring}-child");
+            let mut own = Consumer::attach(own.as_str())?;
+            let mut pollable = own.pollable(by)?;
+            let works =
+                own.arm(&mut pollable, Duration::from_millis(1))? && readable(&[&pollable])? == [0];
+            drop((own, pollable));
+            std::process::exit(if refused && works { 0 } else { 1 });
+        }
+        ForkResult::Parent { child } => println!("child {:?}", waitpid(child, None)?),
+    }
+    readable(&[&pollable])?;
+    consumer.disarm(&mut pollable)?;
+    println!("{:?}", numbers(&mut consumer)?);
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! What is asked of a ring's pages is done, as the kernel's own books show it.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use perfring_consumer::{Consumer, Item};
+use perfring_producer::{Options, Pages, Producer};
+use perfring_tests::{NUMBERED, number_of, numbered, ring_dir, skip};
+use std::path::Path;
+
+const SIZE: u64 = 32 << 20;
+
+/// The sum of one field of all mappings of a file, KiB.
+fn mapped(file: &Path, field: &str) -> u64 {
+    let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let (mut sum, mut ours) = (0, false);
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        match words.next() {
+            Some(name) if name.ends_with(':') => {
+                if ours && name.trim_end_matches(':') == field {
+                    sum += words.next().unwrap().parse::<u64>().unwrap();
+                }
+            }
+            _ => ours = line.ends_with(file.to_str().unwrap()),
+        }
+    }
+    sum
+}
+
+#[test]
+fn pages_are_faulted_in_locked_and_huge() {
+    let dir = ring_dir();
+    let path = dir.path().join("ring");
+    // Larger than what is faulted in at once.
+    let mut producer =
+        Producer::create(&path, &Options { size: SIZE, ..Options::default() }).unwrap();
+    let both = 2 * SIZE / 1024;
+    assert!(mapped(&path, "Rss") < both / 2, "not all of it before it is asked for");
+    producer.set_pages(Pages::FaultIn).unwrap();
+    assert!(mapped(&path, "Rss") >= both);
+    assert_eq!(mapped(&path, "Locked"), 0);
+    match producer.set_pages(Pages::Lock) {
+        Ok(()) => assert!(mapped(&path, "Locked") > 0),
+        Err(error) => skip(&format!("locking {} MiB: {error}", (2 * SIZE) >> 20)),
+    }
+    for number in 0..1000 {
+        producer.publish(NUMBERED, &numbered(number, 4000)).unwrap();
+    }
+    match producer.set_pages(Pages::Huge) {
+        // All but what is around the whole ones.
+        Ok(()) => {
+            let huge = mapped(&path, "ShmemPmdMapped");
+            println!("{huge} of {both} KiB are huge");
+            assert!(huge >= both * 3 / 4);
+        }
+        Err(error) => skip(&format!("huge pages: {error}")),
+    }
+    // What was there is there, for everybody.
+    let mut consumer = Consumer::attach(&path).unwrap();
+    consumer.set_pages(Pages::FaultIn).unwrap();
+    for number in 0..1000 {
+        assert!(matches!(consumer.read().unwrap(),
+            Some(Item::Record(record)) if number_of(record.bytes) == number));
+    }
+}
+
+#[test]
+fn a_small_ring_has_no_room_for_huge_pages_and_says_so() {
+    let dir = ring_dir();
+    let producer = Producer::create(dir.path().join("ring"), &Options::default()).unwrap();
+    let error = producer.set_pages(Pages::Huge).unwrap_err();
+    println!("{error}");
+    assert!(error.to_string().contains("smaller than a huge page"));
+}

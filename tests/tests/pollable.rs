@@ -1,0 +1,353 @@
+//! Waiting by descriptor, with an io_uring and with the thread: no wake is lost at any step of either
+//! side, producers make no system call for who is not asleep, and no ring has a thread.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use nix::sys::ptrace;
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
+use perfring_abi::FIELDS;
+use perfring_consumer::{Consumer, Item, PollBy, PollError, WakeAt};
+use perfring_producer::{Options, Policy, Producer, Wake, create};
+use perfring_tests::{NUMBERED, actor, number_of, numbered, ring_dir, skip};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+const POLLER: &str = env!("CARGO_BIN_EXE_poller");
+const ACTOR: &str = env!("CARGO_BIN_EXE_actor");
+
+/// Both ways, or the one that this machine allows.
+fn ways() -> Vec<(&'static str, PollBy)> {
+    let dir = ring_dir();
+    let path = dir.path().join("ring");
+    create(&path, &Options::default()).unwrap();
+    match Consumer::attach(&path).unwrap().pollable(PollBy::IoUring) {
+        Ok(_) => vec![("io_uring", PollBy::IoUring), ("thread", PollBy::Thread)],
+        Err(error) => {
+            skip(&format!("descriptors by io_uring: {error}"));
+            vec![("thread", PollBy::Thread)]
+        }
+    }
+}
+
+fn field(ring: &File, name: &str) -> u32 {
+    let field = FIELDS.iter().find(|field| field.name == name).expect("a field of that name");
+    let mut bytes = [0; 4];
+    ring.read_exact_at(&mut bytes, field.offset as u64).expect("a header");
+    u32::from_ne_bytes(bytes)
+}
+
+fn until_armed(ring: &File) {
+    while field(ring, "wait_armed") == 0 {
+        std::thread::yield_now();
+    }
+}
+
+/// Whether it is readable within so many ms.
+fn readable(fd: &impl AsFd, ms: i64) -> bool {
+    let limit = Timespec { tv_sec: ms / 1000, tv_nsec: ms % 1000 * 1_000_000 };
+    loop {
+        match poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&limit)) {
+            Err(rustix::io::Errno::INTR) => {}
+            found => return found.unwrap() > 0,
+        }
+    }
+}
+
+fn start(args: &[&str], ring: &Path) -> (Child, impl FnMut() -> String + use<>) {
+    let mut child = actor(POLLER, args, ring).stdout(Stdio::piped()).spawn().expect("a poller");
+    let mut from = BufReader::new(child.stdout.take().expect("its words"));
+    let line = move || {
+        let mut line = String::new();
+        from.read_line(&mut line).expect("a line");
+        line.trim().to_owned()
+    };
+    (child, line)
+}
+
+#[test]
+fn a_process_in_poll_is_woken_for_every_record() {
+    const ROUNDS: u64 = 1000;
+    for (way, by) in ways() {
+        let dir = ring_dir();
+        let path = dir.path().join("ring");
+        create(&path, &Options::default()).unwrap();
+        let ring = File::open(&path).unwrap();
+        let (mut child, mut line) = start(&["read", way, &ROUNDS.to_string()], &path);
+        assert_eq!(line(), format!("attached, by {by:?}"));
+        let mut producer = Producer::attach(&path).unwrap();
+        for number in 0..ROUNDS {
+            if number % 2 == 0 {
+                until_armed(&ring);
+            }
+            producer.publish(NUMBERED, &numbered(number, 24)).unwrap();
+            assert_eq!(line(), number.to_string());
+        }
+        let wakes = u64::from(field(&ring, "wait_seq"));
+        println!("{way}: {ROUNDS} records, {wakes} wakes, {}", line());
+        assert!(child.wait().unwrap().success());
+        assert!((ROUNDS / 2..=ROUNDS).contains(&wakes), "one wake for each record at most");
+    }
+}
+
+/// The poller is asleep or about to, and the producer anywhere in its publish: at every instruction.
+#[test]
+fn no_wake_is_lost_at_any_step_of_a_publish() {
+    for (way, by) in ways() {
+        let dir = ring_dir();
+        let mut steps = 0;
+        // Every other one: the one way those that the other way leaves out.
+        for after in (usize::from(by == PollBy::Thread)..).step_by(2) {
+            let path = dir.path().join(format!("{after}"));
+            create(&path, &Options { size: 4096, ..Options::default() }).unwrap();
+            let mut child = actor(ACTOR, &["kill", "publish"], &path)
+                .env("LD_BIND_NOW", "1")
+                .stdin(Stdio::null())
+                .spawn()
+                .unwrap();
+            let pid = Pid::from_raw(child.id() as i32);
+            assert!(matches!(waitpid(pid, None), Ok(WaitStatus::Stopped(_, Signal::SIGSTOP))));
+            let mut over = false;
+            for _ in 0..after {
+                ptrace::step(pid, None).unwrap();
+                over = matches!(waitpid(pid, None), Ok(WaitStatus::Stopped(_, Signal::SIGSTOP)));
+                if over {
+                    break;
+                }
+            }
+            let mut consumer = Consumer::attach(&path).unwrap();
+            let mut pollable = consumer.pollable(by).unwrap();
+            let armed = consumer.arm(&mut pollable, Duration::MAX).unwrap();
+            while !over {
+                ptrace::cont(pid, None).unwrap();
+                over = matches!(waitpid(pid, None), Ok(WaitStatus::Stopped(_, Signal::SIGSTOP)));
+            }
+            assert!(!armed || readable(&pollable, 30_000), "{way}: lost after {after} steps");
+            consumer.disarm(&mut pollable).unwrap();
+            assert!(!readable(&pollable, 0), "{way}: not after it is disarmed");
+            assert!(matches!(consumer.read().unwrap(), Some(Item::Record(_))));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            steps = after;
+            if !armed {
+                break; // it was published before: and so it is for every later step
+            }
+        }
+        println!("{way}: {steps} instructions up to the publish");
+        assert!(steps > 20);
+    }
+}
+
+/// The other side: a record comes before, in or after each system call of arming.
+#[test]
+fn no_wake_is_lost_at_any_step_of_arming() {
+    for (way, _) in ways() {
+        let dir = ring_dir();
+        let (mut stops, mut awake) = (0, 0);
+        for after in 0.. {
+            let path = dir.path().join(format!("{after}"));
+            let mut producer =
+                Producer::create(&path, &Options { size: 4096, ..Options::default() }).unwrap();
+            let mut child =
+                actor(POLLER, &["arm", way], &path).stdout(Stdio::piped()).spawn().unwrap();
+            let pid = Pid::from_raw(child.id() as i32);
+            let stopped = || waitpid(pid, None).expect("a stop");
+            // The exec stops it as well.
+            while !matches!(stopped(), WaitStatus::Stopped(_, Signal::SIGSTOP)) {
+                ptrace::cont(pid, None).unwrap();
+            }
+            ptrace::setoptions(pid, ptrace::Options::PTRACE_O_TRACESYSGOOD).unwrap();
+            let mut over = false;
+            for _ in 0..after {
+                ptrace::syscall(pid, None).unwrap();
+                over = matches!(stopped(), WaitStatus::Stopped(_, Signal::SIGSTOP));
+                if over {
+                    break;
+                }
+            }
+            producer.publish(NUMBERED, &numbered(after, 24)).unwrap();
+            ptrace::detach(pid, None).unwrap();
+            if !over {
+                // It stops itself once more, untraced.
+                while !matches!(
+                    waitpid(pid, Some(nix::sys::wait::WaitPidFlag::WUNTRACED)),
+                    Ok(WaitStatus::Stopped(_, Signal::SIGSTOP))
+                ) {}
+            }
+            nix::sys::signal::kill(pid, Signal::SIGCONT).unwrap();
+            let mut told = String::new();
+            child.stdout.take().unwrap().read_to_string(&mut told).unwrap();
+            assert!(child.wait().unwrap().success(), "{way}, stop {after}");
+            assert!(told.ends_with(&format!("then [{after}]\n")), "{way}, stop {after}: {told}");
+            awake += u64::from(told.starts_with("armed false"));
+            stops = after;
+            if over {
+                break;
+            }
+        }
+        println!("{way}: {stops} stops, {awake} times it saw the record before it slept");
+        assert!(stops >= 4 && awake >= 1);
+    }
+}
+
+#[test]
+fn a_disarmed_descriptor_costs_the_producer_nothing() {
+    for (way, by) in ways() {
+        let dir = ring_dir();
+        let path = dir.path().join("ring");
+        let mut producer = Producer::create(&path, &Options::default()).unwrap();
+        let ring = File::open(&path).unwrap();
+        let mut consumer = Consumer::attach(&path).unwrap();
+        let mut pollable = consumer.pollable(by).unwrap();
+        let wakes = || field(&ring, "wait_seq");
+        producer.publish(NUMBERED, &numbered(0, 8)).unwrap();
+        assert!(consumer.read().unwrap().is_some());
+        assert!(consumer.arm(&mut pollable, Duration::MAX).unwrap());
+        consumer.disarm(&mut pollable).unwrap();
+        producer.publish(NUMBERED, &numbered(1, 8)).unwrap();
+        // A system call is made by whoever raises the word, and nobody else.
+        assert_eq!(wakes(), 0, "{way}: woken while it was disarmed");
+        assert!(consumer.read().unwrap().is_some());
+        // Armed twice, and again while it is readable: still one wake, and one that is told.
+        for _ in 0..3 {
+            assert!(consumer.arm(&mut pollable, Duration::MAX).unwrap());
+            assert!(!readable(&pollable, 0));
+        }
+        for number in 2..100 {
+            producer.publish(NUMBERED, &numbered(number, 8)).unwrap();
+        }
+        assert_eq!(wakes(), 1, "{way}");
+        assert!(readable(&pollable, 30_000) && readable(&pollable, 0), "{way}: a level");
+        assert!(!consumer.arm(&mut pollable, Duration::MAX).unwrap(), "there is something");
+        assert!(!readable(&pollable, 0));
+        for number in 2..100 {
+            assert!(matches!(consumer.read().unwrap(),
+                Some(Item::Record(record)) if number_of(record.bytes) == number));
+        }
+    }
+}
+
+#[test]
+fn thresholds_limits_losses_and_an_end_of_the_arming_thread_are_told() {
+    for (way, by) in ways() {
+        let dir = ring_dir();
+        let path = dir.path().join("ring");
+        let options = Options { policy: Policy::Overwrite, size: 4096, ..Options::default() };
+        let mut producer = Producer::create(&path, &options).unwrap();
+        let mut consumer = Consumer::attach(&path).unwrap();
+        let mut pollable = consumer.pollable(by).unwrap();
+        // The limit alone.
+        assert!(consumer.arm(&mut pollable, Duration::from_millis(1)).unwrap());
+        assert!(readable(&pollable, 30_000), "{way}: at its limit");
+        // Three records, and not before.
+        consumer.set_wake_at(WakeAt::Records(3));
+        assert!(consumer.arm(&mut pollable, Duration::MAX).unwrap());
+        producer.publish(NUMBERED, &numbered(0, 8)).unwrap();
+        producer.publish(NUMBERED, &numbered(1, 8)).unwrap();
+        assert!(!readable(&pollable, 0), "{way}: two are not three");
+        producer.publish(NUMBERED, &numbered(2, 8)).unwrap();
+        assert!(readable(&pollable, 30_000), "{way}: three");
+        while consumer.read().unwrap().is_some() {}
+        // "Force" wakes for whatever there is; a ring that went round tells a loss.
+        assert!(consumer.arm(&mut pollable, Duration::MAX).unwrap());
+        for number in 3..1000 {
+            producer.publish_with(NUMBERED, &numbered(number, 40), Wake::No).unwrap();
+        }
+        assert!(!readable(&pollable, 0), "{way}: nobody was to be woken");
+        producer.publish_with(NUMBERED, &numbered(1000, 40), Wake::Force).unwrap();
+        assert!(readable(&pollable, 30_000), "{way}: forced");
+        assert!(matches!(consumer.read().unwrap(), Some(Item::Lost(_))));
+        while consumer.read().unwrap().is_some() {}
+        // The thread that armed is gone before the record comes.
+        consumer.set_wake_at(WakeAt::Record);
+        let armed = |mut consumer: Consumer, mut pollable| {
+            assert!(consumer.arm(&mut pollable, Duration::MAX).unwrap());
+            (consumer, pollable)
+        };
+        let (mut consumer, mut pollable) =
+            std::thread::spawn(move || armed(consumer, pollable)).join().unwrap();
+        producer.publish(NUMBERED, &numbered(1001, 40)).unwrap();
+        assert!(readable(&pollable, 30_000), "{way}: not lost with its thread");
+        consumer.disarm(&mut pollable).unwrap();
+        assert!(consumer.read().unwrap().is_some());
+    }
+}
+
+#[test]
+fn hundreds_of_descriptors_have_no_thread_or_one_for_127() {
+    const RINGS: u64 = 300;
+    for (way, by) in ways() {
+        let dir = ring_dir();
+        let small = Options { size: 4096, types_size: 0, ..Options::default() };
+        for number in 0..RINGS {
+            create(dir.path().join(number.to_string()), &small).unwrap();
+        }
+        let (mut child, mut line) = start(&["many", way, &RINGS.to_string()], dir.path());
+        let threads = if by == PollBy::IoUring { 1 } else { 1 + RINGS.div_ceil(127) };
+        assert_eq!(line(), format!("armed, {threads} threads"));
+        for number in (0..RINGS).map(|n| n * 7 % RINGS) {
+            let mut producer = Producer::attach(dir.path().join(number.to_string())).unwrap();
+            producer.publish(NUMBERED, &numbered(number, 8)).unwrap();
+        }
+        assert_eq!(line(), "done, each when its own was published");
+        assert!(child.wait().unwrap().success());
+        println!("{way}: {RINGS} rings, {threads} threads in all");
+    }
+}
+
+#[test]
+fn where_the_kernel_refuses_there_is_another_way() {
+    for what in ["io_uring", "both"] {
+        let dir = ring_dir();
+        let path = dir.path().join("ring");
+        create(&path, &Options::default()).unwrap();
+        let ring = File::open(&path).unwrap();
+        let (mut child, mut line) = start(&["forbidden", what], &path);
+        assert_eq!(line(), "attached, by Thread");
+        let mut producer = Producer::attach(&path).unwrap();
+        for number in 0..10 {
+            until_armed(&ring);
+            producer.publish(NUMBERED, &numbered(number, 24)).unwrap();
+            assert_eq!(line(), number.to_string());
+        }
+        println!("{what} refused: {}", line());
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn a_fork_has_no_part_in_its_parents_descriptor() {
+    for (way, _) in ways() {
+        let dir = ring_dir();
+        let path = dir.path().join("ring");
+        create(&path, &Options::default()).unwrap();
+        create(dir.path().join("ring-child"), &Options::default()).unwrap();
+        let (mut child, mut line) = start(&["fork", way], &path);
+        let told = line();
+        assert!(told.contains("Exited") && told.contains(", 0)"), "{way}: {told}");
+        Producer::attach(&path).unwrap().publish(NUMBERED, &numbered(7, 8)).unwrap();
+        assert_eq!(line(), "[7]");
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn a_descriptor_of_another_ring_is_refused() {
+    let dir = ring_dir();
+    let paths = ["one", "other"].map(|name| dir.path().join(name));
+    let [mut one, mut other] = paths.map(|path| {
+        create(&path, &Options::default()).unwrap();
+        Consumer::attach(&path).unwrap()
+    });
+    let mut pollable = one.pollable(PollBy::Any).unwrap();
+    let refused = other.arm(&mut pollable, Duration::MAX).unwrap_err();
+    assert!(matches!(refused, PollError::OtherRing { .. }), "{refused}");
+    assert!(refused.to_string().contains("make one for each consumer"), "{refused}");
+    one.arm(&mut pollable, Duration::MAX).unwrap();
+}

@@ -1,0 +1,42 @@
+//! The commands of the guide do what it says: those for the one with a dead process are run.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod command;
+
+use command::{Place, publish};
+use std::path::Path;
+use std::process::Command;
+
+/// The blocks of shell in a page.
+fn blocks(page: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/guide/src").join(page);
+    let text = std::fs::read_to_string(path).unwrap();
+    let parts = text.split("```sh\n").skip(1);
+    parts.map(|part| part.split("```").next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn what_is_said_for_the_night_can_be_typed() {
+    let place = Place::new();
+    let ring = place.ring(&["--time", "--producers", "many", "--policy", "overwrite"]);
+    publish(&ring, b"one\ntwo\nlast words\n");
+    let saved = place.path("saved");
+    let bin = Path::new(env!("CARGO_BIN_EXE_perfring")).parent().unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let all = blocks("at_night.md");
+    assert!(all.len() >= 3);
+    let mut told = String::new();
+    for block in all {
+        let done = Command::new("bash")
+            .args(["-euo", "pipefail", "-c", &block])
+            .envs([("PATH", path.as_str()), ("RING", ring.as_str())])
+            .env("SAVED", &saved)
+            .output()
+            .unwrap();
+        let error = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{block}\n{error}");
+        told.push_str(&String::from_utf8_lossy(&done.stdout));
+    }
+    assert!(told.contains("last words") && told.contains("still there"), "{told}");
+    assert!(place.path("saved.pftrace").exists());
+}
