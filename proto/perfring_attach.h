@@ -151,7 +151,7 @@ static inline int perfring_check(const struct perfring_header *page, uint64_t fi
 
 	memcpy(&magic, PERFRING_MAGIC_BYTES, sizeof(magic));
 	if (page->magic != magic && page->magic != __builtin_bswap64(magic)) {
-		snprintf(why, len, "not a perfring file: its magic is %#018llx",
+		snprintf(why, len, "not a perfring file: its magic is 0x%016llx",
 			 (unsigned long long)page->magic);
 		return PERFRING_E_NOT_A_RING;
 	}

@@ -381,7 +381,7 @@ static inline int perfring_newest_book(struct perfring *ring, uint64_t *book)
 		}
 		came = head - from <= perfring_reach(ring) && perfring_bring_up(ring, book, head);
 		if (perfring_stood(ring, from))
-			return came ? PERFRING_OK : perfring_corrupt(ring, from);
+			return came ? PERFRING_OK : perfring_corrupt(ring, book[PERFRING_PRODUCER_BOOK_POS]);
 	}
 	/* A producer that overtakes every walk: its book alone is true too, and not far behind. */
 	return perfring_producer_book(ring, book) < 0 ? perfring_corrupt(ring, 0) : PERFRING_OK;

@@ -125,7 +125,7 @@ static inline int perfring_count_before(struct perfring *ring, uint64_t pos, str
 	if (!perfring_stood(ring, from))
 		return 0;
 	if (!came)
-		return perfring_corrupt(ring, from);
+		return perfring_corrupt(ring, walk[PERFRING_PRODUCER_BOOK_POS]);
 	between = perfring_count_at(walk, PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS);
 	*before = perfring_count_at(book, PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS);
 	*before = to == pos ? perfring_plus(*before, between) : perfring_since(*before, between);

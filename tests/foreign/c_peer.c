@@ -2,7 +2,7 @@
  *
  * c_peer items RING          what an observer finds, a line for each item
  * c_peer unread RING         the same for the consumer, which leaves it read
- * c_peer open ROLE RING      opens, and says what came of it: the code, a tab, the sentence
+ * c_peer try                 opens what the lines of its input name, in their role, and uses it
  * c_peer write COUNT RING    publishes numbered records, waiting for space; 0: until it is killed
  * c_peer offer COUNT RING    the same without waiting, so that a full ring refuses
  * c_peer read COUNT RING     reads until so many records have come or were told lost
@@ -129,34 +129,80 @@ static void unread(const char *path)
 	perfring_consumer_detach(&consumer);
 }
 
-/* Opens, and reads all that is there. */
-static void try_open(const char *role, const char *path)
+/* Publishes, refuses and gives back what it can. */
+static int try_publish(struct perfring_producer *producer)
 {
-	static struct perfring_producer producer;
-	static struct perfring_consumer consumer;
+	static uint8_t bytes[65536];
+	uint64_t lens[] = { 0, 1, 100, producer->max_len / 3, producer->max_len, producer->max_len + 1, 8 };
+	void *payload;
+	unsigned at;
+
+	for (at = 0; at < sizeof(lens) / sizeof(lens[0]); at++) {
+		perfring_publish(producer, NUMBERED, bytes, lens[at]);
+		if (!perfring_reserve(producer, NUMBERED, 60, &payload)) {
+			memset(payload, 'y', 60);
+			perfring_discard(producer);
+		}
+		if (!perfring_reserve(producer, NUMBERED, 61, &payload))
+			perfring_commit(producer, at);
+	}
+	perfring_wait_for_space(producer, 100, 0);
+	return PERFRING_OK;
+}
+
+/* `ROLE PATH`: opens, and does all that can be done there. Answers with the code, how many records and
+ * losses were found, a sum of all their bytes, and the sentence. */
+static void try_all(void)
+{
+	struct perfring_producer producer;
+	struct perfring_consumer consumer;
 	struct perfring_observer *at = &consumer.at;
+	char line[4096], *path;
 	struct perfring_item item;
-	const char *why = at->ring.why;
+	uint64_t most, found, sum;
+	uint32_t byte;
 	int got;
 
-	if (!strcmp(role, "producer")) {
-		got = perfring_producer_attach(&producer, path, "c_peer");
-		if (!got)
-			got = perfring_publish(&producer, NUMBERED, "12345678", 8);
-		why = producer.ring.why;
-		perfring_producer_detach(&producer);
-	} else if (!strcmp(role, "consumer")) {
-		got = perfring_consumer_attach(&consumer, path, "c_peer");
-		while (!got && (got = perfring_read(&consumer, &item)) > 0)
-			got = 0;
-		perfring_observer_close(at);
-	} else {
-		got = perfring_observer_open(at, path);
-		while (!got && (got = perfring_observe(at, &item)) > 0)
-			got = 0;
-		perfring_observer_close(at);
+	while (fgets(line, sizeof(line), stdin)) {
+		const char *why = at->ring.why;
+
+		line[strcspn(line, "\n")] = 0;
+		path = strchr(line, ' ');
+		if (!path)
+			break;
+		path++;
+		found = sum = 0;
+		if (line[0] == 'p') {
+			why = producer.ring.why;
+			got = perfring_producer_attach(&producer, path, "c_peer");
+			if (!got) {
+				got = try_publish(&producer);
+				perfring_producer_detach(&producer);
+			}
+		} else {
+			got = line[0] == 'c' ? perfring_consumer_attach(&consumer, path, "c_peer")
+					     : perfring_observer_open(at, path);
+			most = got ? 0 : at->ring.data_size / 8 + 16;
+			while (!got) {
+				got = line[0] == 'c' ? perfring_read(&consumer, &item) : perfring_observe(at, &item);
+				if (got <= 0)
+					break;
+				if (++found > most)
+					fail("read", "more items than a ring can hold");
+				for (byte = 0; item.kind == PERFRING_ITEM_RECORD && byte < item.len; byte++)
+					sum += ((const uint8_t *)item.bytes)[byte];
+				got = 0;
+			}
+			if (most && line[0] == 'c') {
+				perfring_wait(&consumer, 0);
+				perfring_consumer_detach(&consumer);
+			} else if (most) {
+				perfring_observer_close(at);
+			}
+		}
+		printf("%d %" PRIu64 " %" PRIu64 " %s\n", got, found, sum, why);
+		fflush(stdout);
 	}
-	printf("%d\t%s\t%s\n", got, perfring_error(got), why);
 }
 
 static void publish(struct perfring_producer *producer, uint64_t number, uint64_t len, int waits)
@@ -389,8 +435,8 @@ int main(int argc, char **argv)
 		script(ring);
 	else if (!strcmp(what, "fork") && argc == 3)
 		fork_with_ring(ring);
-	else if (!strcmp(what, "open") && argc == 4)
-		try_open(argv[2], ring);
+	else if (!strcmp(what, "try"))
+		try_all();
 	else if (!strcmp(what, "kill") && argc == 4)
 		die_in(argv[2], ring);
 	else if ((!strcmp(what, "write") || !strcmp(what, "offer")) && argc == 4)
