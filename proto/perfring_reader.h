@@ -571,19 +571,21 @@ static inline void perfring_consumer_detach(struct perfring_consumer *consumer)
 static inline int perfring_wall(const struct perfring *ring, uint64_t pos, uint64_t time, uint64_t *wall)
 {
 	struct perfring_header *header = ring->header;
-	uint64_t anchors[PERFRING_ANCHORS][PERFRING_ANCHOR_WORDS], *anchor, count, first, number;
+	uint64_t anchors[PERFRING_ANCHORS][PERFRING_ANCHOR_WORDS], *anchor, before, after, number;
 	unsigned at;
 
-	PERFRING_LOAD(&header->anchors_written);
+	before = PERFRING_LOAD(&header->anchors_written);
 	PERFRING_FENCE_ACQUIRE(); /* Q */
 	for (number = 0; number < PERFRING_ANCHORS; number++)
 		for (at = 0; at < PERFRING_ANCHOR_WORDS; at++)
 			anchors[number][at] = PERFRING_LOAD(&header->anchors[number][at]);
 	PERFRING_FENCE_ACQUIRE(); /* Q */
-	/* Anchors that the second count does not know were not there, or are being written. */
-	count = PERFRING_LOAD(&header->anchors_written);
-	first = count > PERFRING_ANCHORS - 1 ? count - (PERFRING_ANCHORS - 1) : 0;
-	for (number = count; ring->timed && number > first; number--) {
+	/* Those that the first count knew, and that were not being written over by the second. */
+	after = PERFRING_LOAD(&header->anchors_written);
+	after = after > PERFRING_ANCHORS - 1 ? after - (PERFRING_ANCHORS - 1) : 0;
+	if (before > after + PERFRING_ANCHORS - 1) /* a count that goes down is a lie */
+		before = after;
+	for (number = before; ring->timed && number > after; number--) {
 		anchor = anchors[(number - 1) % PERFRING_ANCHORS];
 		if (anchor[PERFRING_ANCHOR_POS] <= pos) {
 			*wall = anchor[PERFRING_ANCHOR_REALTIME_NS] + (time - anchor[PERFRING_ANCHOR_CLOCK_NS]);
