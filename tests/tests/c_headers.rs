@@ -273,6 +273,25 @@ fn sleepers_of_either_language_are_woken_by_the_other() {
     }
     assert!(field("space_seq") > before, "by a wake");
     assert!(c.end().starts_with("written 1002"));
+    drop(consumer);
+
+    // The other way: a Rust producer that waits, and a C consumer.
+    let mut producer = Producer::attach(&ring).unwrap();
+    let mut number = producer.book().written.records;
+    while producer.publish(NUMBERED, &numbered(number, 90)).is_ok() {
+        number += 1;
+    }
+    let before = field("space_seq");
+    std::thread::scope(|scope| {
+        let sleeper =
+            scope.spawn(|| producer.publish_timeout(NUMBERED, &numbered(number + 1, 90), PATIENCE));
+        until("the producer waits for space", || field("space_armed") == 1);
+        // The one that was refused is told before the last.
+        let said = Peer::start(&exe, &["read", &(number + 2).to_string()], &ring).end();
+        assert!(said.ends_with("lost 1 lapped 0"), "{said}");
+        sleeper.join().unwrap().unwrap();
+    });
+    assert!(field("space_seq") > before, "by a wake");
 }
 
 /// The same steps by both: the same answers, the same books, the same contents.

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::{BadRing, FIELDS};
-use perfring_consumer::{AttachError, Item, Observer, Start};
+use perfring_consumer::{AttachError, Consumer, Item, Observer, Start};
 use perfring_tests::foreign::{Build, Peer, c_peer};
 use perfring_tests::shared::Random;
 use perfring_tests::{ring_dir, workspace};
@@ -83,6 +83,27 @@ fn rust(path: &Path) -> Outcome {
     }
 }
 
+/// The same of the consumer, which leaves it read.
+fn rust_consumer(path: &Path) -> (i32, u64, u64) {
+    let mut consumer = match Consumer::attach_as(path, "c_peer") {
+        Ok(consumer) => consumer,
+        Err(AttachError::Corrupt { .. }) => return (-12, 0, 0),
+        Err(error) => panic!("{error}"),
+    };
+    let (mut found, mut sum) = (0, 0);
+    loop {
+        match consumer.read() {
+            Ok(Some(Item::Record(record))) => {
+                sum += record.bytes.iter().map(|&byte| u64::from(byte)).sum::<u64>();
+                found += 1;
+            }
+            Ok(Some(Item::Lost(_))) => found += 1,
+            Ok(None) => return (0, found, sum),
+            Err(_) => return (-12, found, sum),
+        }
+    }
+}
+
 /// The C side, as long as it lives.
 struct Theirs {
     peer: Peer,
@@ -128,7 +149,11 @@ impl Theirs {
             assert_eq!(ours.3, theirs.3, "{case}");
         }
         assert!(fs::read(path).unwrap() == bytes, "{case}: looking changed the file");
-        self.ask("consumer", path, case);
+        let theirs = self.ask("consumer", path, case);
+        if theirs.0 == 0 || theirs.0 == -12 {
+            fs::write(path, bytes).unwrap();
+            assert_eq!(rust_consumer(path), (theirs.0, theirs.1, theirs.2), "{case}: {}", theirs.3);
+        }
         fs::write(path, bytes).unwrap();
         self.ask("producer", path, case);
     }
@@ -164,6 +189,34 @@ fn a_broken_field_is_judged_in_c_as_in_rust() {
         }
         for len in [0, 1, 4095, 4096, 8192, base.len() - 1] {
             theirs.file(&path, &base[..len], &format!("{name}, {len} bytes of it"));
+        }
+    }
+    theirs.end();
+}
+
+/// A record that would end beyond the mapping, and a head that admits it.
+#[test]
+fn lies_that_fit_each_other_are_judged_in_c_as_in_rust() {
+    let dir = ring_dir();
+    let path = dir.path().join("ring");
+    let mut theirs = Theirs::start(dir.path());
+    for name in BASES {
+        let base = golden(name);
+        let word = |at: usize| u64::from_ne_bytes(base[at..at + 8].try_into().unwrap());
+        let tail = word(1032);
+        for ahead in [4088, 4096, 8192, 65_528, 65_536, 1 << 40] {
+            for size in [8u16, 16, 24, 4088, 4096, 8192, 65_528] {
+                for kind in [4096u32, 2, 0x5046_0001] {
+                    let mut bytes = base.clone();
+                    let at = 4096 + (tail % 4096) as usize;
+                    bytes[1024..1032].copy_from_slice(&(tail + ahead).to_ne_bytes());
+                    bytes[at..at + 4].copy_from_slice(&kind.to_ne_bytes());
+                    bytes[at + 4..at + 6].fill(0);
+                    bytes[at + 6..at + 8].copy_from_slice(&size.to_ne_bytes());
+                    let case = format!("{name}: {ahead} bytes, of them {size} of type {kind}");
+                    theirs.file(&path, &bytes, &case);
+                }
+            }
         }
     }
     theirs.end();
