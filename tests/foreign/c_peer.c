@@ -8,6 +8,7 @@
  * c_peer read COUNT RING     reads until so many records have come or were told lost
  * c_peer observe COUNT RING  the same, as an observer
  * c_peer script RING         does what the lines of its input say
+ * c_peer endure ROUNDS RING  reads what somebody lies about meanwhile
  * c_peer kill SCENARIO RING  stops itself, does one thing, stops itself again
  *
  * A numbered record is as tests/src/lib.rs has it: the number, and bytes that follow from it. Whatever is
@@ -203,6 +204,35 @@ static void try_all(void)
 		printf("%d %" PRIu64 " %" PRIu64 " %s\n", got, found, sum, why);
 		fflush(stdout);
 	}
+}
+
+/* Reads what somebody lies about meanwhile, every byte of it. What comes of it is nobody's to say. */
+static void endure(uint64_t rounds, const char *path)
+{
+	static struct perfring_consumer consumer;
+	static struct perfring_observer observer;
+	uint64_t items = 0, errors = 0, sum = 0;
+	struct perfring_item item;
+	uint32_t byte;
+	int turn, got;
+
+	while (rounds--) {
+		got = rounds % 2 ? perfring_consumer_attach(&consumer, path, "c_peer")
+				 : perfring_observer_open(&observer, path);
+		if (got) {
+			errors++;
+			continue;
+		}
+		for (turn = 0; turn < 200; turn++) {
+			got = rounds % 2 ? perfring_read(&consumer, &item) : perfring_observe(&observer, &item);
+			errors += got < 0;
+			items += got > 0;
+			for (byte = 0; got > 0 && item.kind == PERFRING_ITEM_RECORD && byte < item.len; byte++)
+				sum += ((const volatile uint8_t *)item.bytes)[byte];
+		}
+		perfring_observer_close(rounds % 2 ? &consumer.at : &observer);
+	}
+	printf("items %" PRIu64 " errors %" PRIu64 "%s\n", items, errors, sum ? "" : " of nothing");
 }
 
 static void publish(struct perfring_producer *producer, uint64_t number, uint64_t len, int waits)
@@ -435,6 +465,8 @@ int main(int argc, char **argv)
 		script(ring);
 	else if (!strcmp(what, "fork") && argc == 3)
 		fork_with_ring(ring);
+	else if (!strcmp(what, "endure") && argc == 4)
+		endure(count, ring);
 	else if (!strcmp(what, "try"))
 		try_all();
 	else if (!strcmp(what, "kill") && argc == 4)

@@ -10,7 +10,9 @@ use perfring_tests::shared::Random;
 use perfring_tests::{ring_dir, workspace};
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const NASTY: [u64; 20] = [
     0,
@@ -254,4 +256,48 @@ fn broken_words_anywhere_are_judged_in_c_as_in_rust() {
         }
     }
     theirs.end();
+}
+
+/// Somebody who writes over positions and header words while C reads them, and puts the truth back now and
+/// then.
+#[test]
+fn lies_that_change_while_c_reads_them_harm_nobody() {
+    let dir = ring_dir();
+    let exe = c_peer(Build::Sanitized, dir.path()).expect("a C compiler with sanitizers");
+    let mut items = 0;
+    for name in BASES {
+        let (base, path) = (golden(name), dir.path().join(name));
+        fs::write(&path, &base).unwrap();
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        let peer = Peer::start(&exe, &["endure", "150"], &path);
+        let (done, mut random) = (AtomicBool::new(false), Random(31));
+        let word = |at: u64| u64::from_ne_bytes(base[at as usize..][..8].try_into().unwrap());
+        let lies = std::thread::scope(|scope| {
+            let liar = scope.spawn(|| {
+                let mut lies = 0;
+                while !done.load(Ordering::Relaxed) {
+                    let (at, lie) = match random.below(4) {
+                        0 => (1024 + 8 * random.below(2), word(1032) + 8 * random.below(20_000)),
+                        1 => (1408 + 8 * random.below(144), random.below(1 << 20)),
+                        // A word of the data, with a size that some mapping would not hold.
+                        2 => (4096 + 8 * random.below(512), 65_528 << 48 | 4096),
+                        _ => (4096 + 8 * random.below(512), random.below(1 << 13) << 51 | 4096),
+                    };
+                    file.write_all_at(&lie.to_ne_bytes(), at).unwrap();
+                    lies += 1;
+                    if random.below(4) == 0 {
+                        file.write_all_at(&base[1024..], 1024).unwrap();
+                    }
+                }
+                lies
+            });
+            let said = peer.end();
+            done.store(true, Ordering::Relaxed);
+            println!("{name}: {said}");
+            items += said.split(' ').nth(1).unwrap().parse::<u64>().unwrap();
+            liar.join().unwrap()
+        });
+        println!("{lies} lies");
+    }
+    assert!(items > 0, "nothing was ever read");
 }
