@@ -3,7 +3,7 @@
  * perfring.h: the layout of a perfring ring file, in C11 (and C++17).
  *
  * proto/ABI.md is the contract in prose, crates/abi the same in Rust; a test holds the three
- * together. This header has no code: it is for those who read or write a ring from C.
+ * together. This header has no code: perfring_reader.h and perfring_producer.h do what it says, in C.
  *
  *     0               header page: struct perfring_header, 4096 bytes of the first page
  *     data_offset     data area: data_size bytes, a power of two

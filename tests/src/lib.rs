@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
+pub mod foreign;
 pub mod shapes;
 pub mod shared;
 pub mod spoiler;

@@ -1,6 +1,6 @@
-//! A reader that none of us wrote reads a live ring of ours: libbcc's `perf_reader`, made for the
-//! kernel's perf rings, follows `data_head`, wraps, skips what it does not know, and moves
-//! `data_tail`.
+//! Readers that none of us wrote read a live ring of ours: libbcc's `perf_reader`, and
+//! `bpf_perf_event_read_simple` of libbpf 0.8, both made for the kernel's perf rings. They follow
+//! `data_head`, wrap, skip what they do not know, and move `data_tail`.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{Item, Observer, Start, Stat};
@@ -34,6 +34,53 @@ fn compile(library: &Path, to: &Path) {
     assert!(status.success());
 }
 
+/// The sources of libbpf 0.8, out of the crate that carries them; why not, if they are not to be had.
+fn libbpf() -> Result<PathBuf, String> {
+    let manifest = workspace().join("tests/foreign/libbpf/Cargo.toml");
+    let cargo = |args: &[&str]| {
+        Command::new(env!("CARGO"))
+            .args(args)
+            .args(["--locked", "--manifest-path"])
+            .arg(&manifest)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| error.to_string())
+    };
+    let fetched = cargo(&["fetch"])?;
+    if !fetched.status.success() {
+        return Err(format!("cargo fetch: {}", String::from_utf8_lossy(&fetched.stderr)));
+    }
+    let about = cargo(&["metadata", "--format-version", "1", "--offline"])?;
+    let about: serde_json::Value = serde_json::from_slice(&about.stdout).unwrap();
+    let packages = about["packages"].as_array().unwrap();
+    let found = packages.iter().find(|package| package["name"] == "libbpf-sys").unwrap();
+    let manifest = Path::new(found["manifest_path"].as_str().unwrap());
+    Ok(manifest.with_file_name("libbpf"))
+}
+
+/// Cuts the function out of `libbpf.c` and compiles it into a reader.
+fn compile_libbpf(sources: &Path, to: &Path) {
+    let text = std::fs::read_to_string(sources.join("src/libbpf.c")).unwrap();
+    let begin = text.find("static enum bpf_perf_event_ret\nperf_event_read_simple(").unwrap();
+    let alias = text[begin..].find("bpf_perf_event_read_simple(").unwrap() + begin;
+    let end = text[alias..].find(";\n").unwrap() + alias + 2;
+    std::fs::write(to.with_file_name("read_simple.inc"), &text[begin..end]).unwrap();
+    let status = Command::new("cc")
+        .args(["-O2", "-w", "-I"])
+        .arg(to.parent().unwrap())
+        .arg("-I")
+        .arg(sources.join("include"))
+        .arg("-I")
+        .arg(sources.join("include/uapi"))
+        .arg("-I")
+        .arg(sources.join("src"))
+        .args(["-o".as_ref(), to.as_os_str()])
+        .arg(workspace().join("tests/foreign/libbpf_reader.c"))
+        .status()
+        .expect("a C compiler: install gcc");
+    assert!(status.success());
+}
+
 /// What `PERF_SAMPLE_RAW` looks like: a length of 8n + 4, then as many bytes.
 fn sample(number: u64, words: usize) -> Vec<u8> {
     let len = 8 * words + 4;
@@ -42,7 +89,7 @@ fn sample(number: u64, words: usize) -> Vec<u8> {
     payload
 }
 
-/// libbcc's reader at work on a ring of 16 pages.
+/// A foreign reader at work on a ring of 16 pages.
 struct Foreign {
     child: Child,
     out: BufReader<ChildStdout>,
@@ -70,7 +117,7 @@ impl Foreign {
         let mut line = String::new();
         self.out.read_to_string(&mut line).unwrap();
         assert!(status.success(), "{line}");
-        print!("libbcc: {line}");
+        print!("{line}");
         let figures: Vec<u64> =
             line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
         figures.try_into().unwrap_or_else(|_| panic!("{line}"))
@@ -83,21 +130,37 @@ fn libbcc_reads_a_million_records_without_a_gap() {
         return skip("libbcc.so.0 is not installed (Debian: libbpfcc)");
     };
     let dir = ring_dir();
-    let (ring, reader) = (dir.path().join("ring"), dir.path().join("bcc_reader"));
+    let reader = dir.path().join("bcc_reader");
     compile(&library, &reader);
+    reads_without_a_gap(&dir.path().join("ring"), &reader, RECORDS);
+}
+
+#[test]
+fn libbpf_reads_half_a_million_records_without_a_gap() {
+    let sources = match libbpf() {
+        Ok(sources) => sources,
+        Err(why) => return skip(&format!("libbpf 0.8 is not to be had: {}", why.trim())),
+    };
+    let dir = ring_dir();
+    let reader = dir.path().join("libbpf_reader");
+    compile_libbpf(&sources, &reader);
+    reads_without_a_gap(&dir.path().join("ring"), &reader, RECORDS / 2);
+}
+
+fn reads_without_a_gap(ring: &Path, reader: &Path, count: u64) {
     // 64 KiB: more than a thousand wraps, and full often enough to lose some.
     let mut producer =
-        Producer::create(&ring, &Options { size: 64 << 10, ..Options::default() }).unwrap();
-    let mut observer = Observer::open(&ring, Start::Oldest).unwrap();
-    let foreign = Foreign::start(&ring, &reader, RECORDS);
+        Producer::create(ring, &Options { size: 64 << 10, ..Options::default() }).unwrap();
+    let mut observer = Observer::open(ring, Start::Oldest).unwrap();
+    let foreign = Foreign::start(ring, reader, count);
 
     let mut discarded = 0;
     let mut refused = 0u64;
     let mut observed = 0;
-    for number in 0..RECORDS {
+    for number in 0..count {
         let payload = sample(number, 1 + number as usize % 12);
         // The last ones must arrive: they wait. The others are refused by a full ring, and told.
-        let waits = number + 1 == RECORDS || number % 64 == 0;
+        let waits = number + 1 == count || number % 64 == 0;
         let published = if waits {
             let limit = std::time::Duration::from_secs(60);
             producer.publish_timeout(RecordType::SAMPLE, &payload, limit)
@@ -127,12 +190,12 @@ fn libbcc_reads_a_million_records_without_a_gap() {
     assert_eq!((gaps, torn), (0, 0));
     assert!(markers > 0, "no loss: the test would not see a LOST record");
     assert_eq!(lost, refused);
-    assert_eq!(records + lost, RECORDS);
+    assert_eq!(records + lost, count);
 
     while let Some(item) = observer.read().unwrap() {
         observed += u64::from(matches!(item, Item::Record(_)));
     }
-    let totals = Stat::read(&ring).unwrap().totals.unwrap();
+    let totals = Stat::read(ring).unwrap().totals.unwrap();
     assert_eq!(totals.producer.written.records, records);
     assert_eq!(totals.present.records, 0);
     assert_eq!(observed + observer.lapped().records, records);

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::LazyLock;
 
 /// The folder, its files written anew if that is asked for: once, before any test looks.
@@ -30,6 +31,9 @@ fn folder() -> &'static Path {
                 fs::write(folder.join(format!("{}.perfring", ring.name)), &ring.file).unwrap();
                 fs::write(folder.join(format!("{}.expect.json", ring.name)), text + "\n").unwrap();
             }
+            let files = frozen(&folder);
+            let sums = Command::new("sha256sum").args(&files).current_dir(&folder).output();
+            fs::write(folder.join("SHA256SUMS"), sums.unwrap().stdout).unwrap();
         }
         folder
     });
@@ -45,6 +49,32 @@ fn names() -> BTreeSet<String> {
         .collect();
     assert!(!names.is_empty(), "there are no golden files");
     names
+}
+
+/// The files whose hashes are in `SHA256SUMS`: all but that and the README.
+fn frozen(folder: &Path) -> BTreeSet<String> {
+    let names = fs::read_dir(folder).unwrap();
+    names
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(".perfring") || name.ends_with(".expect.json"))
+        .collect()
+}
+
+/// What `proto/GROWTH.md` calls the frozen set: no later version may fail to read it, so nobody changes it
+/// unseen.
+#[test]
+fn the_frozen_set_is_what_it_was() {
+    let sums = fs::read_to_string(folder().join("SHA256SUMS")).unwrap();
+    let listed: BTreeSet<_> =
+        sums.lines().filter_map(|line| line.split("  ").nth(1)).map(str::to_owned).collect();
+    assert_eq!(listed, frozen(folder()), "golden files and SHA256SUMS name different ones");
+    let checked = Command::new("sha256sum")
+        .args(["--check", "--strict", "--quiet", "SHA256SUMS"])
+        .current_dir(folder())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&checked.stdout);
+    assert!(checked.status.success(), "a golden file was changed: see proto/GROWTH.md\n{said}");
 }
 
 fn expectation(name: &str) -> Value {

@@ -13,6 +13,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use perfring_consumer::{Consumer, Item, Observer, Policy, Saved, Snapshot, Start};
 use perfring_producer::{Evict, Options, Producer, ReserveError};
+use perfring_tests::foreign::{Build, c_peer};
 use perfring_tests::{
     NUMBERED, NUMBERED_TYPE, OTHER_TYPE, actor, number_of, numbered, numbers, ring_dir, types_in,
 };
@@ -24,6 +25,8 @@ const STEPS_MAX: usize = 500_000;
 /// Steps that one scene may take for all its deaths together: one of too many instructions is
 /// killed at every n-th.
 const STEPS_ALL: usize = 600_000;
+/// Of a program in C, where most scenes are then killed at every second one.
+const STEPS_ALL_C: usize = 40_000;
 
 struct Stepped {
     child: Child,
@@ -32,8 +35,8 @@ struct Stepped {
 
 impl Stepped {
     /// An actor at its first stop.
-    fn start(scenario: &str, ring: &Path) -> Self {
-        let mut command = actor(env!("CARGO_BIN_EXE_actor"), &["kill", scenario], ring);
+    fn start(exe: &str, scenario: &str, ring: &Path) -> Self {
+        let mut command = actor(exe, &["kill", scenario], ring);
         // Not a step for the dynamic linker.
         command.env("LD_BIND_NOW", "1");
         let child = command.stdin(Stdio::null()).spawn().expect("an actor");
@@ -276,15 +279,26 @@ fn go_on(ring: &Path, told: Told, start: Saved) {
 
 #[test]
 fn a_death_at_any_instruction_costs_no_committed_record_of_a_drop_ring() {
-    play(&drop_scenes());
+    play(env!("CARGO_BIN_EXE_actor"), &drop_scenes(), STEPS_ALL);
 }
 
 #[test]
 fn a_death_at_any_instruction_costs_no_committed_record_of_an_overwrite_ring() {
-    play(&overwrite_scenes());
+    play(env!("CARGO_BIN_EXE_actor"), &overwrite_scenes(), STEPS_ALL);
 }
 
-fn play(scenes: &[Scene]) {
+/// A producer and a consumer by the C headers, which know no batches, types or time.
+#[test]
+fn a_death_at_any_instruction_of_a_c_program_costs_no_committed_record() {
+    let dir = ring_dir();
+    let exe = c_peer(Build::C11, dir.path()).expect("a C compiler: install gcc");
+    let mut scenes = drop_scenes();
+    scenes.extend(overwrite_scenes());
+    scenes.retain(|scene| !["batch", "register"].contains(&scene.scenario) && !scene.options.time);
+    play(exe.to_str().unwrap(), &scenes, STEPS_ALL_C);
+}
+
+fn play(exe: &str, scenes: &[Scene], steps_all: usize) {
     let dir = ring_dir();
     let mut deaths = 0;
     for (at, scene) in scenes.iter().enumerate() {
@@ -301,7 +315,7 @@ fn play(scenes: &[Scene]) {
         assert_eq!(start.before.records, before.written);
 
         fresh();
-        let whole = Stepped::start(scene.scenario, &ring);
+        let whole = Stepped::start(exe, scene.scenario, &ring);
         let mut steps = 0;
         while !whole.step() {
             steps += 1;
@@ -312,11 +326,11 @@ fn play(scenes: &[Scene]) {
 
         let mut changes = Vec::new();
         let mut last = before;
-        let stride = steps * steps / 2 / STEPS_ALL + 1;
+        let stride = steps * steps / 2 / steps_all + 1;
         // The last step is always among them.
         for steps in (0..=steps).rev().step_by(stride).collect::<Vec<_>>().into_iter().rev() {
             fresh();
-            let actor = Stepped::start(scene.scenario, &ring);
+            let actor = Stepped::start(exe, scene.scenario, &ring);
             for _ in 0..steps {
                 if actor.step() {
                     break; // a clock that was read quickly this time

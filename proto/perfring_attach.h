@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * perfring_attach.h: opening a ring from C11 or C++17, for perfring_reader.h and perfring_producer.h,
+ * which are what programs include. No library, no dependency: Linux, and gcc's or clang's atomics.
+ *
+ *     #define _GNU_SOURCE            // before the first #include, or as -D_GNU_SOURCE
+ *     #include "perfring_reader.h"
+ *
+ * Every function that can fail returns 0 or a negative PERFRING_E_*; perfring_error(code) is a
+ * sentence for each, and `why` of the handle says more. A handle belongs to one thread at a time.
+ *
+ * What it knows: rings of both policies, with and without time stamps (readers; a producer refuses a
+ * ring with stamps), shared ones too for readers. A ring with any other feature is refused. A file
+ * that somebody cuts short while it is mapped kills the process with SIGBUS, as any mapping does.
+ *
+ * The letters at the atomics are those of the table in perfring.h.
+ */
+#ifndef PERFRING_ATTACH_H
+#define PERFRING_ATTACH_H
+
+#include "perfring_check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef F_OFD_SETLK
+#error "define _GNU_SOURCE before the first #include: perfring needs open-file-description locks"
+#endif
+
+/* What a handle is for. */
+#define PERFRING_OBSERVER 0
+#define PERFRING_CONSUMER 1
+#define PERFRING_PRODUCER 2
+
+/* Positions beyond this are not believed. */
+#define PERFRING_POS_MAX ((uint64_t)1 << 62)
+/* ns: the longest sleep where a wake may not come. */
+#define PERFRING_SLICE_NS 20000000
+
+#define PERFRING_LOAD(at) __atomic_load_n(at, __ATOMIC_RELAXED)
+#define PERFRING_LOAD_ACQUIRE(at) __atomic_load_n(at, __ATOMIC_ACQUIRE)
+#define PERFRING_STORE(at, value) __atomic_store_n(at, value, __ATOMIC_RELAXED)
+#define PERFRING_STORE_RELEASE(at, value) __atomic_store_n(at, value, __ATOMIC_RELEASE)
+#define PERFRING_FENCE_ACQUIRE() __atomic_thread_fence(__ATOMIC_ACQUIRE)
+#define PERFRING_FENCE_RELEASE() __atomic_thread_fence(__ATOMIC_RELEASE)
+#define PERFRING_FENCE_FULL() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+
+struct perfring_count {
+	uint64_t records;
+	uint64_t bytes; /* of the ring, headers and padding included */
+};
+
+/* An open, mapped ring. */
+struct perfring {
+	struct perfring_header *header;
+	uint64_t *data;
+	uint64_t data_size;
+	struct perfring_header shape; /* as it was checked: what the maker wrote */
+	struct perfring *next;	      /* handles of this process, for perfring_cut_off */
+	void *base;
+	size_t mapped;
+	struct perfring_slot *slots; /* for who signs as a producer */
+	size_t slots_mapped;
+	int fd;
+	int generation;
+	int asymmetric; /* this process is registered for the heavy fences of others */
+	int timed;
+	char why[256];
+};
+
+static inline int perfring_io(struct perfring *ring, const char *step)
+{
+	snprintf(ring->why, sizeof(ring->why), "%s: %s", step, strerror(errno));
+	return PERFRING_E_IO;
+}
+
+static inline int perfring_corrupt(struct perfring *ring, uint64_t pos)
+{
+	snprintf(ring->why, sizeof(ring->why), "the ring is damaged at position %llu: no record can stand there",
+		 (unsigned long long)pos);
+	return PERFRING_E_CORRUPT;
+}
+
+/* Forks. A child has its parent's mappings and, with its open file description, its lock: the handler
+ * takes both from it. Handles of one source file each, so each has a list of its own. */
+static struct perfring *perfring_handles;
+static pthread_mutex_t perfring_handles_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t perfring_handler = PTHREAD_ONCE_INIT;
+static int perfring_generation;
+
+static inline void perfring_before_fork(void)
+{
+	pthread_mutex_lock(&perfring_handles_lock);
+}
+
+static inline void perfring_in_parent(void)
+{
+	pthread_mutex_unlock(&perfring_handles_lock);
+}
+
+static inline void perfring_cut_off(void)
+{
+	struct perfring *ring;
+	int none = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	PERFRING_STORE(&perfring_generation, perfring_generation + 1);
+	for (ring = perfring_handles; ring; ring = ring->next) {
+		mmap(ring->base, ring->mapped, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+		if (ring->slots)
+			mmap(ring->slots, ring->slots_mapped, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+		if (none < 0 || dup3(none, ring->fd, O_CLOEXEC) < 0)
+			close(ring->fd);
+	}
+	if (none >= 0)
+		close(none);
+	pthread_mutex_unlock(&perfring_handles_lock);
+}
+
+static inline void perfring_install(void)
+{
+	pthread_atfork(perfring_before_fork, perfring_in_parent, perfring_cut_off);
+}
+
+static inline int perfring_is_forked(const struct perfring *ring)
+{
+	return ring->generation != PERFRING_LOAD(&perfring_generation);
+}
+
+static inline void perfring_register(struct perfring *ring)
+{
+	pthread_once(&perfring_handler, perfring_install);
+	pthread_mutex_lock(&perfring_handles_lock);
+	ring->generation = perfring_generation;
+	ring->next = perfring_handles;
+	perfring_handles = ring;
+	pthread_mutex_unlock(&perfring_handles_lock);
+}
+
+/* Unmaps and closes, which gives the lock back. */
+static inline void perfring_close(struct perfring *ring)
+{
+	struct perfring **at;
+
+	pthread_mutex_lock(&perfring_handles_lock);
+	for (at = &perfring_handles; *at; at = &(*at)->next) {
+		if (*at == ring) {
+			*at = ring->next;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&perfring_handles_lock);
+	if (ring->base)
+		munmap(ring->base, ring->mapped);
+	if (ring->slots)
+		munmap(ring->slots, ring->slots_mapped);
+	if (ring->fd >= 0)
+		close(ring->fd);
+	ring->base = NULL;
+	ring->slots = NULL;
+	ring->fd = -1;
+}
+
+/* Opens and checks; nothing is mapped. */
+static inline int perfring_look(struct perfring *ring, const char *path, int role)
+{
+	int write = role != PERFRING_OBSERVER;
+	struct stat meta;
+	ssize_t got;
+
+	memset(ring, 0, sizeof(*ring));
+	/* Not blocking: a FIFO of that name must not hold us up. */
+	ring->fd = open(path, (write ? O_RDWR : O_RDONLY) | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	if (ring->fd < 0)
+		return perfring_io(ring, "opening the ring");
+	if (fstat(ring->fd, &meta) < 0)
+		return perfring_io(ring, "looking at the ring");
+	if (!S_ISREG(meta.st_mode)) {
+		snprintf(ring->why, sizeof(ring->why), "not a perfring file: it is not a regular file");
+		return PERFRING_E_NOT_A_RING;
+	}
+	got = pread(ring->fd, &ring->shape, sizeof(ring->shape), 0);
+	if (got < 0)
+		return perfring_io(ring, "reading the ring's header");
+	if ((size_t)got < sizeof(ring->shape)) {
+		snprintf(ring->why, sizeof(ring->why), "not a perfring file: %lld bytes are fewer than a header page",
+			 (long long)got);
+		return PERFRING_E_NOT_A_RING;
+	}
+	ring->data_size = ring->shape.data_size;
+	ring->timed = (ring->shape.features_required & PERFRING_FEATURE_TIME) != 0;
+	return perfring_check(&ring->shape, (uint64_t)meta.st_size, ring->why, sizeof(ring->why));
+}
+
+/* Maps the header, the data and the data once more, so that a record that wraps is in one piece. An
+ * observer copies: it needs the data once, and no page of its own size. */
+static inline int perfring_map(struct perfring *ring, int role)
+{
+	uint64_t host = (uint64_t)sysconf(_SC_PAGESIZE), page = ring->shape.page_size;
+	uint64_t data = ring->data_size, len = page + (role == PERFRING_OBSERVER ? 1 : 2) * data;
+	int prot = PROT_READ | (role == PERFRING_PRODUCER ? PROT_WRITE : 0), copy;
+	uint8_t *base;
+	void *got;
+
+	if (role != PERFRING_OBSERVER && page % host) {
+		snprintf(ring->why, sizeof(ring->why), "the ring's pages of %llu bytes are smaller than this machine's, of %llu: copy its records with an observer",
+			 (unsigned long long)page, (unsigned long long)host);
+		return PERFRING_E_PAGE_SIZE;
+	}
+	if (len > SIZE_MAX || len > (uint64_t)PTRDIFF_MAX) {
+		errno = ENOMEM;
+		return perfring_io(ring, "mapping the ring");
+	}
+	got = role == PERFRING_OBSERVER
+		      ? mmap(NULL, (size_t)len, PROT_READ, MAP_SHARED, ring->fd, 0)
+		      : mmap(NULL, (size_t)len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (got == MAP_FAILED)
+		return perfring_io(ring, "mapping the ring");
+	ring->base = got;
+	ring->mapped = (size_t)len;
+	base = (uint8_t *)got;
+	if (role != PERFRING_OBSERVER) {
+		if (mmap(base, (size_t)page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, ring->fd, 0) ==
+		    MAP_FAILED)
+			return perfring_io(ring, "mapping the ring's header");
+		for (copy = 0; copy < 2; copy++)
+			if (mmap(base + page + (uint64_t)copy * data, (size_t)data, prot,
+				 MAP_SHARED | MAP_FIXED, ring->fd, (off_t)page) == MAP_FAILED)
+				return perfring_io(ring, "mapping the ring's data");
+	}
+	if (role == PERFRING_PRODUCER) {
+		ring->slots_mapped = (size_t)ring->shape.control_size;
+		got = mmap(NULL, ring->slots_mapped, PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd,
+			   (off_t)ring->shape.control_offset);
+		if (got == MAP_FAILED)
+			return perfring_io(ring, "mapping the ring's slots");
+		ring->slots = (struct perfring_slot *)got;
+	}
+	ring->header = (struct perfring_header *)ring->base;
+	ring->data = (uint64_t *)(void *)(base + page);
+	return PERFRING_OK;
+}
+
+/* 1: the byte is ours now, 0: somebody has it. */
+static inline int perfring_lock_byte(struct perfring *ring, uint64_t byte)
+{
+	struct flock range;
+
+	memset(&range, 0, sizeof(range));
+	range.l_type = F_WRLCK;
+	range.l_whence = SEEK_SET;
+	range.l_start = (off_t)byte;
+	range.l_len = 1;
+	if (fcntl(ring->fd, F_OFD_SETLK, &range) == 0)
+		return 1;
+	return errno == EAGAIN || errno == EACCES ? 0 : perfring_io(ring, "locking the place");
+}
+
+/* Whether somebody else holds the byte; read permission is enough. */
+static inline int perfring_is_held(const struct perfring *ring, uint64_t byte)
+{
+	struct flock range;
+
+	memset(&range, 0, sizeof(range));
+	range.l_type = F_WRLCK;
+	range.l_whence = SEEK_SET;
+	range.l_start = (off_t)byte;
+	range.l_len = 1;
+	return fcntl(ring->fd, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
+}
+
+/* Takes a place, waiting for a removal to be over, and makes sure that the ring has survived it. */
+static inline int perfring_take(struct perfring *ring, const char *path, uint64_t byte)
+{
+	struct timespec pause = { 0, 1000000 };
+	struct stat open_file, named;
+	int looks = 1000, taken;
+
+	for (;;) {
+		taken = perfring_lock_byte(ring, byte);
+		if (taken < 0)
+			return taken;
+		if (taken)
+			break;
+		if (looks == 0) {
+			snprintf(ring->why, sizeof(ring->why), "%s", perfring_error(PERFRING_E_BUSY));
+			return PERFRING_E_BUSY;
+		}
+		/* Byte 0 is locked by whoever removes the ring, and nobody else. */
+		if (perfring_is_held(ring, 0)) {
+			looks--;
+			nanosleep(&pause, NULL);
+		} else {
+			looks = 0; /* once more: it may be over since the lock was tried */
+		}
+	}
+	if (fstat(ring->fd, &open_file) < 0)
+		return perfring_io(ring, "looking at the ring");
+	if (stat(path, &named) < 0 || named.st_dev != open_file.st_dev || named.st_ino != open_file.st_ino) {
+		snprintf(ring->why, sizeof(ring->why), "%s", perfring_error(PERFRING_E_REMOVED));
+		return PERFRING_E_REMOVED;
+	}
+	return PERFRING_OK;
+}
+
+/* Signs for a place that the caller has locked. Relaxed: hints, for people. */
+static inline void perfring_sign(struct perfring_holder *holder, const char *name)
+{
+	struct timespec now;
+	size_t at, len = strlen(name);
+
+	/* Cut between two characters. */
+	if (len > PERFRING_NAME_LEN)
+		for (len = PERFRING_NAME_LEN; len > 0 && ((unsigned char)name[len] & 0xc0) == 0x80;)
+			len--;
+	for (at = 0; at < PERFRING_NAME_LEN; at++)
+		PERFRING_STORE(&holder->name[at], at < len ? name[at] : '\0');
+	clock_gettime(CLOCK_REALTIME, &now);
+	PERFRING_STORE(&holder->attached_ns, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
+	PERFRING_STORE(&holder->pid, (uint32_t)getpid());
+	PERFRING_STORE(&holder->uid, (uint32_t)getuid());
+	PERFRING_STORE(&holder->epoch, PERFRING_LOAD(&holder->epoch) + 1);
+}
+
+/* The light fence: this process is registered for the heavy ones of sleepers, or it fences in full. */
+static inline void perfring_register_fences(struct perfring *ring)
+{
+	ring->asymmetric = syscall(SYS_membarrier, 4 /* REGISTER_GLOBAL_EXPEDITED */, 0, 0) == 0;
+}
+
+static inline void perfring_light_fence(const struct perfring *ring)
+{
+	if (ring->asymmetric)
+		__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	else
+		PERFRING_FENCE_FULL();
+}
+
+/* Returns for how long, in ns, the caller may sleep on the strength of it. */
+static inline int64_t perfring_heavy_fence(void)
+{
+	int fenced = syscall(SYS_membarrier, 2 /* GLOBAL_EXPEDITED */, 0, 0) == 0;
+
+	PERFRING_FENCE_FULL();
+	return fenced ? INT64_C(60000000000) : PERFRING_SLICE_NS;
+}
+
+static inline int64_t perfring_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Not private: the word is in a file mapping that other processes wake by. */
+static inline void perfring_sleep(uint32_t *word, uint32_t value, int64_t ns)
+{
+	struct timespec limit;
+
+	limit.tv_sec = (time_t)(ns / 1000000000);
+	limit.tv_nsec = (long)(ns % 1000000000);
+	syscall(SYS_futex, word, FUTEX_WAIT, value, &limit, NULL, 0);
+}
+
+static inline void perfring_wake(uint32_t *word)
+{
+	syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+#endif /* PERFRING_ATTACH_H */

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * perfring_observer.h: reading a ring from C11 or C++17 without leaving a trace. It copies, and looks
+ * afterwards whether the copy was of records or of what was being written over them.
+ *
+ *     struct perfring_observer observer;
+ *     struct perfring_item item;
+ *
+ *     if (perfring_observer_open(&observer, "/dev/shm/ticks") == 0) {
+ *             while (perfring_observe(&observer, &item) > 0)
+ *                     show(&item);
+ *             perfring_observer_close(&observer);
+ *     }
+ *
+ * What stands in an item is told in perfring_reader.h.
+ */
+#ifndef PERFRING_OBSERVER_H
+#define PERFRING_OBSERVER_H
+
+#include "perfring_books.h"
+
+#include <stdlib.h>
+
+#define PERFRING_ITEM_RECORD 1
+#define PERFRING_ITEM_LOST 2
+
+/* An observer that was lapped so often in a row goes on from the producer's last book. */
+#define PERFRING_LAPS_MAX 4
+
+/* A record, or the place where some are missing. */
+struct perfring_item {
+	int kind;
+	uint64_t pos;
+	/* A record. */
+	uint32_t type;
+	uint32_t len;
+	const void *bytes;
+	uint64_t time; /* in a ring with time: ns of CLOCK_BOOTTIME */
+	/* A loss. */
+	uint32_t cause; /* PERFRING_CAUSE_* */
+	struct perfring_count lost;
+};
+
+/* Whoever copies: the private state of an observer. */
+struct perfring_observer {
+	struct perfring ring;
+	uint64_t cursor;
+	uint64_t head;
+	struct perfring_count passed; /* before the cursor: read and lapped */
+	struct perfring_count lapped;
+	unsigned laps_in_a_row;
+	uint64_t *copy; /* words of the ring from `from` to `upto`, judged to be whole */
+	uint64_t copy_bytes;
+	uint64_t from;
+	uint64_t upto;
+};
+
+/* The oldest record of an overwrite ring, and what was overwritten before it. 0: look again. */
+static inline int perfring_marked(const struct perfring *ring, uint64_t tail, uint64_t *pos,
+				  struct perfring_count *before)
+{
+	const uint64_t *latch = &ring->header->tail_mark.copies[0][0];
+	uint64_t mark[PERFRING_TAIL_MARK_WORDS] = { 0 }, now;
+	struct perfring_to_mark way;
+	struct perfring_count between;
+
+	if (perfring_latch_least(latch, PERFRING_TAIL_MARK_WORDS, tail, mark) < 0)
+		return 0;
+	perfring_walk_to_mark(ring, tail, mark[0], &way);
+	now = perfring_tail(ring); /* F */
+	if (perfring_count_from(&way, now, &between)) {
+		*pos = now;
+		*before = perfring_since(perfring_count_at(mark, PERFRING_TAIL_MARK_RECORDS), between);
+		return 1;
+	}
+	if (now == tail) /* nobody moved it: the mark lies, or is being written */
+		return 0;
+	/* The producer is too fast for that: at its newest mark, then. */
+	if (perfring_latch_least(latch, PERFRING_TAIL_MARK_WORDS, now, mark) < 0 || mark[0] % 8)
+		return 0;
+	*pos = mark[0];
+	*before = perfring_count_at(mark, PERFRING_TAIL_MARK_RECORDS);
+	return 1;
+}
+
+/* What stands before a position that is a record boundary: 1, or 0 if it was passed meanwhile. */
+static inline int perfring_count_before(struct perfring *ring, uint64_t pos, struct perfring_count *before)
+{
+	uint64_t book[PERFRING_PRODUCER_BOOK_WORDS], walk[PERFRING_PRODUCER_BOOK_WORDS];
+	uint64_t from, to;
+	struct perfring_count between;
+	int came;
+
+	if (perfring_producer_book(ring, book) < 0)
+		return perfring_corrupt(ring, pos);
+	from = book[PERFRING_PRODUCER_BOOK_POS];
+	to = from > pos ? from : pos;
+	from = from > pos ? pos : from;
+	memset(walk, 0, sizeof(walk));
+	walk[PERFRING_PRODUCER_BOOK_POS] = from;
+	came = perfring_bring_up(ring, walk, to);
+	if (!perfring_stood(ring, from))
+		return 0;
+	if (!came)
+		return perfring_corrupt(ring, walk[PERFRING_PRODUCER_BOOK_POS]);
+	between = perfring_count_at(walk, PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS);
+	*before = perfring_count_at(book, PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS);
+	*before = to == pos ? perfring_plus(*before, between) : perfring_since(*before, between);
+	return 1;
+}
+
+/* The oldest valid record, and what stood before it. */
+static inline int perfring_oldest(struct perfring *ring, uint64_t *pos, struct perfring_count *before)
+{
+	const uint64_t *latch = &ring->header->consumer_book.copies[0][0];
+	uint64_t book[PERFRING_PRODUCER_BOOK_WORDS], tail = 0, head;
+	int tries, walks = 0, found;
+
+	for (tries = 0; tries < PERFRING_TRIES; tries++) {
+		tail = perfring_tail(ring);
+		*pos = tail;
+		if (ring->shape.policy == PERFRING_POLICY_OVERWRITE) {
+			found = perfring_marked(ring, tail, pos, before);
+		} else if (perfring_latch_where(latch, PERFRING_CONSUMER_BOOK_WORDS,
+						PERFRING_CONSUMER_BOOK_POS, tail, book) >= 0) {
+			*before = perfring_plus(
+				perfring_count_at(book, PERFRING_CONSUMER_BOOK_READ_RECORDS),
+				perfring_count_at(book, PERFRING_CONSUMER_BOOK_LAPPED_RECORDS));
+			found = 1;
+		} else if (perfring_tail(ring) != tail) {
+			found = 0; /* the consumer was faster, and has another book for another tail */
+		} else if (++walks <= 4) {
+			/* A perf reader moves the tail and keeps no book: count from the producer's. */
+			found = perfring_count_before(ring, tail, before);
+			if (found < 0)
+				return found;
+		} else {
+			found = perfring_newest_book(ring, book);
+			if (found < 0)
+				return found;
+			*pos = book[PERFRING_PRODUCER_BOOK_POS];
+			*before = perfring_count_at(book, PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS);
+			found = *pos >= tail;
+		}
+		head = perfring_head(ring);
+		if (head > PERFRING_POS_MAX || tail % 8)
+			break;
+		if (found && *pos <= head)
+			return PERFRING_OK;
+	}
+	return perfring_corrupt(ring, tail);
+}
+
+/* Opens, maps, and if `lock` is not 0 takes that byte. */
+static inline int perfring_reader_open(struct perfring_observer *at, const char *path, int role,
+				       uint64_t lock)
+{
+	int error;
+
+	memset(at, 0, sizeof(*at));
+	error = perfring_look(&at->ring, path, role);
+	if (!error)
+		error = perfring_map(&at->ring, role);
+	if (!error) {
+		at->copy_bytes = at->ring.data_size < PERFRING_SIZE_MAX ? at->ring.data_size : PERFRING_SIZE_MAX;
+		if (role == PERFRING_OBSERVER || at->ring.shape.policy == PERFRING_POLICY_OVERWRITE)
+			at->copy = (uint64_t *)malloc((size_t)at->copy_bytes);
+		if (!at->copy && (role == PERFRING_OBSERVER || at->ring.shape.policy))
+			error = perfring_io(&at->ring, "finding memory for copies");
+	}
+	if (!error) {
+		/* Before the lock is taken: a child forked in between would keep it. */
+		perfring_register(&at->ring);
+		if (lock)
+			error = perfring_take(&at->ring, path, lock);
+	}
+	return error;
+}
+
+static inline void perfring_observer_close(struct perfring_observer *at)
+{
+	free(at->copy);
+	at->copy = NULL;
+	perfring_close(&at->ring);
+}
+
+/* An observer of this ring, dead or alive, from the oldest record that is there. */
+static inline int perfring_observer_open(struct perfring_observer *at, const char *path)
+{
+	int error = perfring_reader_open(at, path, PERFRING_OBSERVER, 0);
+
+	if (!error)
+		error = perfring_oldest(&at->ring, &at->cursor, &at->passed);
+	at->head = at->from = at->upto = at->cursor;
+	if (error)
+		perfring_observer_close(at);
+	return error;
+}
+
+/* Lapped: goes on from the oldest valid record, and counts what lies between. */
+static inline int perfring_resync(struct perfring_observer *at, struct perfring_item *item)
+{
+	uint64_t book[PERFRING_PRODUCER_BOOK_WORDS], pos;
+	struct perfring_count before;
+	int error = perfring_oldest(&at->ring, &pos, &before);
+
+	if (error)
+		return error;
+	if (++at->laps_in_a_row > PERFRING_LAPS_MAX) {
+		error = perfring_newest_book(&at->ring, book);
+		if (error)
+			return error;
+		if (book[PERFRING_PRODUCER_BOOK_POS] > pos) {
+			pos = book[PERFRING_PRODUCER_BOOK_POS];
+			before = perfring_count_at(book, PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS);
+		}
+	}
+	if (pos <= at->cursor || pos % 8)
+		return perfring_corrupt(&at->ring, at->cursor);
+	memset(item, 0, sizeof(*item));
+	item->kind = PERFRING_ITEM_LOST;
+	item->pos = at->cursor;
+	item->cause = PERFRING_CAUSE_LAPPED;
+	item->lost = perfring_since(before, at->passed);
+	at->cursor = pos;
+	if (at->head < pos)
+		at->head = pos;
+	at->passed = before;
+	at->lapped = perfring_plus(at->lapped, item->lost);
+	return PERFRING_OK;
+}
+
+/* Copies what is there from the cursor on, and judges the copy. 1: copied, or lapped, which is then in
+ * `item`; 0: there is nothing. */
+static inline int perfring_refill(struct perfring_observer *at, struct perfring_item *item)
+{
+	struct perfring *ring = &at->ring;
+	uint64_t head, bytes, copied, offset;
+	int error;
+
+	item->kind = 0;
+	if (at->cursor == at->head) {
+		head = perfring_head(ring);
+		if (head == at->cursor)
+			return 0;
+		if (head < at->cursor || head > PERFRING_POS_MAX || head % 8)
+			return perfring_corrupt(ring, at->cursor);
+		at->head = head;
+	}
+	bytes = at->head - at->cursor < at->copy_bytes ? at->head - at->cursor : at->copy_bytes;
+	at->from = at->upto = at->cursor;
+	copied = at->cursor + bytes;
+	/* Relaxed, word by word: a producer may be writing over them. */
+	for (offset = 0; offset < bytes; offset += 8)
+		at->copy[offset / 8] = PERFRING_LOAD(perfring_word(ring, at->cursor + offset));
+	if (perfring_tail(ring) > at->cursor) { /* F */
+		error = perfring_resync(at, item);
+		if (error)
+			return error;
+		/* What was copied beyond the place where it goes on stood when it was judged. */
+		if (at->cursor < copied)
+			at->upto = copied;
+		else
+			at->from = at->upto = at->cursor;
+		return 1;
+	}
+	/* Not lapped, so the head that was acquired is less than a ring away. */
+	if (at->head - at->cursor >= ring->data_size)
+		return perfring_corrupt(ring, at->cursor);
+	at->upto = copied;
+	return 1;
+}
+
+/* Fills in a record of `size` bytes at `pos` whose body is at `body`. */
+static inline int perfring_show(struct perfring *ring, struct perfring_record word, uint64_t pos,
+				const uint64_t *body, struct perfring_item *item)
+{
+	memset(item, 0, sizeof(*item));
+	item->pos = pos;
+	item->type = word.type;
+	if (word.type == PERFRING_TYPE_LOST) {
+		item->kind = PERFRING_ITEM_LOST;
+		return perfring_lost_body(body, word.size, &item->cause, &item->lost)
+			       ? 1 : perfring_corrupt(ring, pos);
+	}
+	item->kind = PERFRING_ITEM_RECORD;
+	item->len = (uint32_t)word.size - PERFRING_HEADER_LEN - (word.misc & PERFRING_MISC_PAD);
+	item->bytes = body;
+	if (ring->timed) {
+		if (item->len < PERFRING_STAMP_LEN)
+			return perfring_corrupt(ring, pos);
+		item->time = PERFRING_LOAD(&body[0]);
+		item->len -= PERFRING_STAMP_LEN;
+		item->bytes = body + 1;
+	}
+	return 1;
+}
+
+/* The next item: 1, or 0 if there is none now. */
+static inline int perfring_observe(struct perfring_observer *at, struct perfring_item *item)
+{
+	uint64_t turns, ready;
+	struct perfring_record word = { 0, 0, 0 };
+	const uint64_t *words;
+	int got;
+
+	if (perfring_is_forked(&at->ring))
+		return PERFRING_E_FORKED;
+	/* A turn passes a hole, or copies anew, or returns; no more holes fit than the ring has words. */
+	for (turns = 0; turns <= at->ring.data_size / 4; turns++) {
+		ready = at->upto - at->cursor;
+		words = at->copy + (at->cursor - at->from) / 8;
+		if (ready)
+			memcpy(&word, words, sizeof(word));
+		if (ready && !perfring_is_record(word, ready) &&
+		    (!perfring_is_record(word, at->head - at->cursor) || at->cursor == at->from))
+			return perfring_corrupt(&at->ring, at->cursor);
+		if (!ready || word.size > ready) {
+			/* Nothing, or cut by the end of the copy: one that begins here has it all. */
+			got = perfring_refill(at, item);
+			if (got <= 0)
+				return got;
+			if (item->kind && item->lost.records)
+				return 1;
+			continue;
+		}
+		if (word.type == PERFRING_TYPE_NOP) {
+			at->cursor += word.size;
+			continue;
+		}
+		got = perfring_show(&at->ring, word, at->cursor, words + 1, item);
+		if (got < 0)
+			return got;
+		at->cursor += word.size;
+		if (item->kind == PERFRING_ITEM_RECORD) {
+			at->laps_in_a_row = 0;
+			at->passed.records++;
+			at->passed.bytes += word.size;
+		}
+		return 1;
+	}
+	return 0;
+}
+
+/* The wall-clock time of a stamp, ns since 1970: 1, or 0 if no anchor is known for it. */
+static inline int perfring_wall(const struct perfring *ring, uint64_t pos, uint64_t time, uint64_t *wall)
+{
+	struct perfring_header *header = ring->header;
+	uint64_t anchors[PERFRING_ANCHORS][PERFRING_ANCHOR_WORDS], *anchor, before, after, number;
+	unsigned at;
+
+	before = PERFRING_LOAD(&header->anchors_written);
+	PERFRING_FENCE_ACQUIRE(); /* Q */
+	for (number = 0; number < PERFRING_ANCHORS; number++)
+		for (at = 0; at < PERFRING_ANCHOR_WORDS; at++)
+			anchors[number][at] = PERFRING_LOAD(&header->anchors[number][at]);
+	PERFRING_FENCE_ACQUIRE(); /* Q */
+	/* Those that the first count knew, and that were not being written over by the second. */
+	after = PERFRING_LOAD(&header->anchors_written);
+	after = after > PERFRING_ANCHORS - 1 ? after - (PERFRING_ANCHORS - 1) : 0;
+	if (before > after + PERFRING_ANCHORS - 1) /* a count that goes down is a lie */
+		before = after;
+	for (number = before; ring->timed && number > after; number--) {
+		anchor = anchors[(number - 1) % PERFRING_ANCHORS];
+		if (anchor[PERFRING_ANCHOR_POS] <= pos) {
+			*wall = anchor[PERFRING_ANCHOR_REALTIME_NS] + (time - anchor[PERFRING_ANCHOR_CLOCK_NS]);
+			return 1;
+		}
+	}
+	return 0;
+}
+
+#endif /* PERFRING_OBSERVER_H */

@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * perfring_producer.h: publishing into a ring from C11 or C++17, as its one producer. See
+ * perfring_attach.h for what it needs.
+ *
+ *     struct perfring_producer producer;
+ *
+ *     if (perfring_producer_attach(&producer, "/dev/shm/ticks", "my program") < 0)
+ *             die(producer.ring.why);
+ *     perfring_publish(&producer, 4096, "hello", 5);
+ *
+ *     void *payload;
+ *     if (perfring_reserve(&producer, 4096, sizeof(struct tick), &payload) == 0) {
+ *             fill(payload);                       // in the ring; 8-aligned
+ *             perfring_commit(&producer, sizeof(struct tick));
+ *     }
+ *     perfring_producer_detach(&producer);
+ *
+ * A refused record is counted, and told in the stream before the next one that fits. The ring is made
+ * by somebody else: `perfring create RING`, or a program in Rust or Python. Both policies. A shared
+ * ring, and one with time stamps, are refused with PERFRING_E_KIND.
+ */
+#ifndef PERFRING_PRODUCER_H
+#define PERFRING_PRODUCER_H
+
+#include "perfring_books.h"
+
+/* Whether a publish wakes a sleeping consumer. */
+#define PERFRING_WAKE_AUTO 0  /* if it sleeps, and what it waits for is there */
+#define PERFRING_WAKE_NO 1    /* not even then: a later publish will */
+#define PERFRING_WAKE_FORCE 2 /* if it sleeps */
+
+struct perfring_producer {
+	struct perfring ring;
+	uint64_t pos;	/* what data_head holds */
+	uint64_t tail;	/* drop: data_tail when last looked at; overwrite: what it holds */
+	uint64_t limit; /* a reservation that ends here or before needs no look at anything else */
+	uint64_t max_len;
+	uint64_t noted;		/* `pos` of the book in the file */
+	struct perfring_count overwritten;
+	uint64_t book[PERFRING_PRODUCER_BOOK_WORDS]; /* all figures, true at `pos` */
+	struct perfring_latch_writer book_latch;
+	struct perfring_latch_writer mark_latch;
+	uint64_t open_pos; /* the open reservation */
+	uint64_t open_len;
+	uint32_t open_type;
+	int is_open;
+	int wake; /* PERFRING_WAKE_*, of every publish */
+};
+
+/* Publishes the book, true at `pos`. */
+static inline void perfring_write_book(struct perfring_producer *producer)
+{
+	producer->book[PERFRING_PRODUCER_BOOK_POS] = producer->noted = producer->pos;
+	perfring_latch_write(&producer->book_latch, &producer->ring.header->producer_book.copies[0][0],
+			     PERFRING_PRODUCER_BOOK_WORDS, producer->book);
+}
+
+/* Publishes all before `pos`, and wakes whom that concerns. */
+static inline void perfring_publish_head(struct perfring_producer *producer, uint64_t pos, int wake)
+{
+	struct perfring_header *header = producer->ring.header;
+
+	producer->pos = pos;
+	PERFRING_STORE_RELEASE(&header->data_head, pos); /* A, pairs with B */
+	if (wake == PERFRING_WAKE_NO)
+		return;
+	perfring_light_fence(&producer->ring);	   /* I, pairs with J */
+	if (PERFRING_LOAD(&header->wait_armed) == 0) /* relaxed: I orders it */
+		return;
+	PERFRING_FENCE_ACQUIRE(); /* pairs with the release store of wait_armed: its targets */
+	if (wake != PERFRING_WAKE_FORCE && pos < PERFRING_LOAD(&header->wait_wake_pos) &&
+	    producer->book[PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS] < PERFRING_LOAD(&header->wait_wake_records))
+		return;
+	/* The swap makes one wake of one sleep, however many records are published meanwhile. */
+	if (__atomic_exchange_n(&header->wait_armed, 0, __ATOMIC_ACQ_REL) == 0)
+		return;
+	__atomic_fetch_add(&header->wait_seq, 1, __ATOMIC_RELEASE);
+	perfring_wake(&header->wait_seq);
+}
+
+/* How many causes of loss the stream is still to be told of; a producer like this knows two. */
+static inline uint64_t perfring_untold(const struct perfring_producer *producer)
+{
+	const uint64_t *book = producer->book;
+
+	if (producer->ring.shape.tell == PERFRING_TELL_COUNTERS_ONLY)
+		return 0;
+	return (uint64_t)(book[PERFRING_PRODUCER_BOOK_FULL_RECORDS] !=
+			  book[PERFRING_PRODUCER_BOOK_TOLD_FULL_RECORDS]) +
+	       (uint64_t)(book[PERFRING_PRODUCER_BOOK_TOO_LARGE_RECORDS] !=
+			  book[PERFRING_PRODUCER_BOOK_TOLD_TOO_LARGE_RECORDS]);
+}
+
+/* Bytes of the markers that are due before a record of `size` bytes: none if they would not fit the ring
+ * together, then a later record brings them. */
+static inline uint64_t perfring_marker_bytes(const struct perfring_producer *producer, uint64_t size)
+{
+	uint64_t bytes = perfring_untold(producer) * PERFRING_LOST_SIZE;
+
+	return bytes + size < producer->ring.data_size ? bytes : 0;
+}
+
+/* Writes the marker of one cause at *pos, if there is something to tell. Relaxed: A publishes it. */
+static inline void perfring_tell(struct perfring_producer *producer, uint64_t *pos, uint64_t cause,
+				 unsigned refused, unsigned told)
+{
+	uint64_t *book = producer->book;
+
+	if (book[refused] == book[told])
+		return;
+	PERFRING_STORE(perfring_word(&producer->ring, *pos),
+		       perfring_raw(PERFRING_TYPE_LOST, 0, PERFRING_LOST_SIZE));
+	PERFRING_STORE(perfring_word(&producer->ring, *pos + 8), cause);
+	PERFRING_STORE(perfring_word(&producer->ring, *pos + 16), book[refused] - book[told]);
+	PERFRING_STORE(perfring_word(&producer->ring, *pos + 24), book[refused + 1] - book[told + 1]);
+	book[told] = book[refused];
+	book[told + 1] = book[refused + 1];
+	book[PERFRING_PRODUCER_BOOK_LOST_MARKERS]++;
+	*pos += PERFRING_LOST_SIZE;
+}
+
+/* Decides which of the oldest go so that `end` fits. Nothing is published. */
+static inline uint64_t perfring_make_way(struct perfring_producer *producer, uint64_t end,
+					 struct perfring_count *overwritten)
+{
+	uint64_t tail = producer->tail;
+
+	/* Whoever remembers no boundary half a ring back goes over half a ring more. */
+	if (producer->ring.shape.evict == PERFRING_EVICT_HALF)
+		end += producer->ring.data_size / 2;
+	*overwritten = producer->overwritten;
+	while (end - tail >= producer->ring.data_size && tail != producer->pos) {
+		struct perfring_record word = perfring_header_at(&producer->ring, tail);
+
+		if (!perfring_is_record(word, producer->pos - tail)) {
+			/* Somebody else wrote into the data area: all goes, and that count is private. */
+			*overwritten = perfring_count_at(producer->book, PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS);
+			return producer->pos;
+		}
+		if (perfring_is_data(word)) {
+			overwritten->records++;
+			overwritten->bytes += word.size;
+		}
+		tail += word.size;
+	}
+	return tail;
+}
+
+/* The slow way of a reservation: the book, the losses to be told, the room. Of the positions only the
+ * tail is published; the markers stand from `pos` to *start, and the next publish brings them. */
+static inline int perfring_make_room(struct perfring_producer *producer, uint64_t size, uint64_t *start)
+{
+	struct perfring *ring = &producer->ring;
+	uint64_t interval = perfring_book_interval(ring);
+	uint64_t markers = perfring_marker_bytes(producer, size), end = producer->pos + markers + size;
+	uint64_t tail = producer->tail, mark[PERFRING_TAIL_MARK_WORDS];
+	struct perfring_count overwritten = producer->overwritten;
+	int overwrite = ring->shape.policy == PERFRING_POLICY_OVERWRITE;
+
+	*start = producer->pos;
+	if (end - tail >= ring->data_size) {
+		if (overwrite) {
+			tail = perfring_make_way(producer, end, &overwritten);
+		} else {
+			tail = PERFRING_LOAD_ACQUIRE(&ring->header->data_tail); /* D, pairs with C */
+			/* The one word of the page that a producer believes: it may only move on, and not
+			 * past what was published. */
+			if (tail % 8 || tail - producer->tail > producer->pos - producer->tail)
+				return perfring_corrupt(ring, tail);
+			producer->tail = tail;
+			if (end - tail >= ring->data_size)
+				return PERFRING_E_FULL;
+		}
+	}
+	/* Whoever takes this ring over walks from the book to the head: those records must stand. */
+	if (producer->pos - producer->noted >= interval || end - producer->noted >= ring->data_size ||
+	    (overwrite && tail > producer->noted))
+		perfring_write_book(producer);
+	if (overwrite && tail != producer->tail) {
+		/* The mark before the tail. The other copy is at the tail as it is, so whichever way a death
+		 * between the two leaves them, one fits. */
+		mark[PERFRING_TAIL_MARK_RECORDS] = overwritten.records;
+		mark[PERFRING_TAIL_MARK_BYTES] = overwritten.bytes;
+		perfring_latch_write_as(&producer->mark_latch, &ring->header->tail_mark.copies[0][0],
+					PERFRING_TAIL_MARK_WORDS, tail, mark);
+		producer->overwritten = overwritten;
+		producer->tail = tail;
+		PERFRING_STORE_RELEASE(&ring->header->data_tail, tail); /* E, pairs with F */
+	}
+	/* Book and tail are out before anything is written over what was before them. */
+	PERFRING_FENCE_RELEASE(); /* E, pairs with F */
+	if (markers) {
+		perfring_tell(producer, start, PERFRING_CAUSE_FULL, PERFRING_PRODUCER_BOOK_FULL_RECORDS,
+			      PERFRING_PRODUCER_BOOK_TOLD_FULL_RECORDS);
+		perfring_tell(producer, start, PERFRING_CAUSE_TOO_LARGE,
+			      PERFRING_PRODUCER_BOOK_TOO_LARGE_RECORDS,
+			      PERFRING_PRODUCER_BOOK_TOLD_TOO_LARGE_RECORDS);
+	}
+	/* With something untold, the next one comes here too. */
+	producer->limit = producer->noted + interval;
+	if (producer->limit > producer->tail + ring->data_size - 1)
+		producer->limit = producer->tail + ring->data_size - 1;
+	if (perfring_untold(producer))
+		producer->limit = 0;
+	return PERFRING_OK;
+}
+
+/* Counts a refusal, to be told before the next record that fits. A full ring wants reading: it wakes. */
+static inline int perfring_refuse(struct perfring_producer *producer, int why, uint64_t len)
+{
+	unsigned at = why == PERFRING_E_TOO_LARGE ? PERFRING_PRODUCER_BOOK_TOO_LARGE_RECORDS
+						  : PERFRING_PRODUCER_BOOK_FULL_RECORDS;
+
+	producer->book[at]++;
+	producer->book[at + 1] += len > UINT64_MAX - 15 ? UINT64_MAX & ~UINT64_C(7) : PERFRING_RECORD_SIZE(len);
+	producer->limit = 0;
+	perfring_publish_head(producer, producer->pos, PERFRING_WAKE_FORCE);
+	perfring_write_book(producer);
+	return why;
+}
+
+/* As perfring_reserve; what is refused is not counted. */
+static inline int perfring_try_reserve(struct perfring_producer *producer, uint32_t type, uint64_t len,
+				       void **payload)
+{
+	struct perfring *ring = &producer->ring;
+	uint64_t size, start = producer->pos;
+	int error;
+
+	if (perfring_is_forked(ring))
+		return PERFRING_E_FORKED;
+	if (producer->is_open)
+		return PERFRING_E_MISUSE;
+	if (!perfring_type_is_free(type))
+		return PERFRING_E_TYPE;
+	if (len > producer->max_len)
+		return PERFRING_E_TOO_LARGE;
+	size = PERFRING_RECORD_SIZE(len);
+	if (start + size > producer->limit) {
+		error = perfring_make_room(producer, size, &start);
+		if (error)
+			return error;
+	}
+	/* Relaxed: A publishes it, and E came before it. */
+	PERFRING_STORE(perfring_word(ring, start), perfring_raw(type, (uint16_t)(size - 8 - len), size));
+	if (len % 8) /* no record carries bytes of another in its padding */
+		PERFRING_STORE(perfring_word(ring, start + size - 8), 0);
+	producer->open_pos = start;
+	producer->open_len = len;
+	producer->open_type = type;
+	producer->is_open = 1;
+	*payload = perfring_word(ring, start) + 1; /* in one piece: the data is mapped twice in a row */
+	return PERFRING_OK;
+}
+
+/* Space for one record, in the ring, to be committed or discarded before the next. A refusal is
+ * counted. */
+static inline int perfring_reserve(struct perfring_producer *producer, uint32_t type, uint64_t len,
+				   void **payload)
+{
+	int error = perfring_try_reserve(producer, type, len, payload);
+
+	if (error == PERFRING_E_FULL || error == PERFRING_E_TOO_LARGE || error == PERFRING_E_CORRUPT)
+		return perfring_refuse(producer, error, len);
+	return error;
+}
+
+/* Publishes the open reservation. Of `len` bytes, if it is less than was reserved. */
+static inline int perfring_commit(struct perfring_producer *producer, uint64_t len)
+{
+	uint64_t size, word, kept;
+
+	if (perfring_is_forked(&producer->ring))
+		return PERFRING_E_FORKED;
+	if (!producer->is_open)
+		return PERFRING_E_MISUSE;
+	if (len > producer->open_len)
+		len = producer->open_len;
+	size = PERFRING_RECORD_SIZE(len);
+	if (len != producer->open_len) {
+		word = perfring_raw(producer->open_type, (uint16_t)(size - 8 - len), size);
+		PERFRING_STORE(perfring_word(&producer->ring, producer->open_pos), word);
+		if (len % 8) {
+			uint8_t *last = (uint8_t *)perfring_word(&producer->ring, producer->open_pos + size - 8);
+
+			kept = 0;
+			memcpy(&kept, last, len % 8);
+			memcpy(last, &kept, sizeof(kept));
+		}
+	}
+	producer->is_open = 0;
+	producer->book[PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS]++;
+	producer->book[PERFRING_PRODUCER_BOOK_WRITTEN_BYTES] += size;
+	perfring_publish_head(producer, producer->open_pos + size, producer->wake);
+	return PERFRING_OK;
+}
+
+/* Gives the open reservation back: a hole that readers skip. */
+static inline int perfring_discard(struct perfring_producer *producer)
+{
+	uint64_t size = PERFRING_RECORD_SIZE(producer->open_len);
+
+	if (perfring_is_forked(&producer->ring))
+		return PERFRING_E_FORKED;
+	if (!producer->is_open)
+		return PERFRING_E_MISUSE;
+	producer->is_open = 0;
+	PERFRING_STORE(perfring_word(&producer->ring, producer->open_pos),
+		       perfring_raw(PERFRING_TYPE_NOP, 0, size));
+	producer->book[PERFRING_PRODUCER_BOOK_DISCARDED_RECORDS]++;
+	producer->book[PERFRING_PRODUCER_BOOK_DISCARDED_BYTES] += size;
+	perfring_publish_head(producer, producer->open_pos + size, producer->wake);
+	return PERFRING_OK;
+}
+
+/* Publishes one record. */
+static inline int perfring_publish(struct perfring_producer *producer, uint32_t type, const void *bytes,
+				   uint64_t len)
+{
+	void *payload;
+	int error = perfring_reserve(producer, type, len, &payload);
+
+	if (error)
+		return error;
+	if (len)
+		memcpy(payload, bytes, (size_t)len);
+	return perfring_commit(producer, len);
+}
+
+/* Of a drop ring that refused `len` bytes: waits until they fit, for at most `ms`. Whether they may. To be
+ * called before the refusal is counted: with perfring_try_reserve. */
+static inline int perfring_wait_for_space(struct perfring_producer *producer, uint64_t len, int ms)
+{
+	struct perfring_header *header = producer->ring.header;
+	uint64_t size = PERFRING_RECORD_SIZE(len), need = size + perfring_marker_bytes(producer, size) + 8;
+	uint64_t target = producer->pos + need, low;
+	int64_t end = perfring_now() + (int64_t)ms * 1000000, left;
+	uint32_t seq;
+
+	if (perfring_is_forked(&producer->ring) || len > producer->max_len)
+		return 0;
+	target = target > producer->ring.data_size ? target - producer->ring.data_size : 0;
+	/* A consumer that sleeps for a watermark would not make room. */
+	perfring_publish_head(producer, producer->pos, PERFRING_WAKE_FORCE);
+	for (;;) {
+		seq = PERFRING_LOAD_ACQUIRE(&header->space_seq);
+		__atomic_store_n(&header->space_armed, 1, __ATOMIC_SEQ_CST); /* L, pairs with K */
+		low = PERFRING_LOAD(&header->space_wake_pos);
+		while (low > target && !__atomic_compare_exchange_n(&header->space_wake_pos, &low, target, 0,
+								    __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+			;
+		perfring_heavy_fence(); /* L */
+		if (PERFRING_LOAD_ACQUIRE(&header->data_tail) >= target)
+			return 1;
+		left = end - perfring_now();
+		if (left <= 0)
+			return 0;
+		/* A slice: a perf reader wakes nobody. */
+		perfring_sleep(&header->space_seq, seq, left < PERFRING_SLICE_NS ? left : PERFRING_SLICE_NS);
+	}
+}
+
+/* Tells what is still to be told, if there is room, and gives the place back. A reservation that is open
+ * is gone without a trace. */
+static inline void perfring_producer_detach(struct perfring_producer *producer)
+{
+	uint64_t start;
+
+	if (!perfring_is_forked(&producer->ring)) {
+		/* What was told before it stands. */
+		if (producer->is_open)
+			perfring_publish_head(producer, producer->open_pos, PERFRING_WAKE_AUTO);
+		producer->is_open = 0;
+		if (perfring_untold(producer) && perfring_make_room(producer, 0, &start) == 0)
+			perfring_publish_head(producer, start, PERFRING_WAKE_AUTO);
+		perfring_write_book(producer);
+	}
+	perfring_close(&producer->ring);
+}
+
+/* Takes over where the ring's tail is, and what was overwritten before it. */
+static inline int perfring_take_over_tail(struct perfring_producer *producer)
+{
+	const uint64_t *latch = &producer->ring.header->tail_mark.copies[0][0];
+	uint64_t mark[PERFRING_TAIL_MARK_WORDS] = { 0 };
+	struct perfring_to_mark way;
+	struct perfring_count between;
+	int kept = perfring_latch_least(latch, PERFRING_TAIL_MARK_WORDS, producer->tail, mark);
+
+	if (kept < 0 || mark[0] > producer->pos)
+		return perfring_corrupt(&producer->ring, producer->tail);
+	perfring_walk_to_mark(&producer->ring, producer->tail, mark[0], &way);
+	if (!perfring_count_from(&way, producer->tail, &between))
+		return perfring_corrupt(&producer->ring, producer->tail);
+	producer->overwritten =
+		perfring_since(perfring_count_at(mark, PERFRING_TAIL_MARK_RECORDS), between);
+	perfring_latch_after(&producer->mark_latch, latch, PERFRING_TAIL_MARK_WORDS, kept);
+	return PERFRING_OK;
+}
+
+/* Takes over as the one producer: from a new ring's zeros, or from where the last one was stopped,
+ * killed or not. */
+static inline int perfring_producer_attach(struct perfring_producer *producer, const char *path,
+					   const char *name)
+{
+	struct perfring *ring = &producer->ring;
+	const uint64_t *latch;
+	int error, kept;
+
+	memset(producer, 0, sizeof(*producer));
+	error = perfring_look(ring, path, PERFRING_PRODUCER);
+	if (!error && (ring->timed || ring->shape.producers != PERFRING_PRODUCERS_ONE)) {
+		snprintf(ring->why, sizeof(ring->why), "the ring is for many producers, or stamps its records: this code produces into a ring of one producer without time");
+		error = PERFRING_E_KIND;
+	}
+	if (!error)
+		error = perfring_map(ring, PERFRING_PRODUCER);
+	if (!error) {
+		/* Before the lock is taken: a child forked in between would keep it. */
+		perfring_register(ring);
+		error = perfring_take(ring, path, ring->shape.control_offset);
+	}
+	if (error)
+		goto failed;
+	producer->pos = PERFRING_LOAD_ACQUIRE(&ring->header->data_head);  /* B, pairs with A of the last one */
+	producer->tail = PERFRING_LOAD_ACQUIRE(&ring->header->data_tail); /* D, pairs with C */
+	if (!perfring_is_sane(ring, producer->pos, producer->tail)) {
+		error = perfring_corrupt(ring, producer->tail);
+		goto failed;
+	}
+	latch = &ring->header->producer_book.copies[0][0];
+	kept = perfring_producer_book(ring, producer->book);
+	if (kept < 0 || !perfring_bring_up(ring, producer->book, producer->pos)) {
+		error = perfring_corrupt(ring, producer->pos);
+		goto failed;
+	}
+	if (ring->shape.policy == PERFRING_POLICY_OVERWRITE)
+		error = perfring_take_over_tail(producer);
+	if (error)
+		goto failed;
+	perfring_latch_after(&producer->book_latch, latch, PERFRING_PRODUCER_BOOK_WORDS, kept);
+	producer->max_len = ring->data_size - 8 < PERFRING_SIZE_MAX ? ring->data_size - 8 : PERFRING_SIZE_MAX;
+	producer->max_len -= PERFRING_HEADER_LEN;
+	perfring_register_fences(ring);
+	/* The records from the old book to the head may be overwritten from now on. */
+	perfring_write_book(producer);
+	perfring_sign(&ring->slots[0].holder, name);
+	return PERFRING_OK;
+failed:
+	perfring_close(ring);
+	return error;
+}
+
+#endif /* PERFRING_PRODUCER_H */

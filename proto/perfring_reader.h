@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * perfring_reader.h: reading a ring from C11 or C++17: as its one consumer, or as an observer of whom
+ * nobody can tell. See perfring_attach.h for what it needs and knows.
+ *
+ *     struct perfring_consumer consumer;
+ *     struct perfring_item item;
+ *
+ *     if (perfring_consumer_attach(&consumer, "/dev/shm/ticks", "my reader") < 0)
+ *             die(consumer.at.ring.why);
+ *     for (;;) {
+ *             int got = perfring_read(&consumer, &item);
+ *             if (got < 0)
+ *                     die(consumer.at.ring.why);
+ *             else if (got == 0)
+ *                     perfring_wait(&consumer, 1000);
+ *             else if (item.kind == PERFRING_ITEM_RECORD)
+ *                     use(item.type, item.bytes, item.len);
+ *             else
+ *                     complain(item.lost.records);
+ *     }
+ *
+ * In a drop ring `item.bytes` points into the ring and stands until the next perfring_read; of an
+ * overwrite ring, and for an observer, it is a copy that stands as long. A record of a type below 64
+ * other than PERFRING_TYPE_SAMPLE is the kernel's, or a descriptor of a layout to come: skip it.
+ *
+ * What the Rust consumer does besides: it recovers a shared ring whose producer died with a
+ * reservation open. This one waits until a producer or `perfring recover` has done so.
+ */
+#ifndef PERFRING_READER_H
+#define PERFRING_READER_H
+
+#include "perfring_observer.h"
+
+/* Empty looks after which a consumer that does nothing else hands back what it has read. */
+#define PERFRING_IDLE_LOOKS 64
+
+/* The one consumer. Of an overwrite ring it is an observer that saves its place. */
+struct perfring_consumer {
+	struct perfring_observer at;
+	uint64_t released; /* drop: what data_tail holds; overwrite: where it saved itself */
+	unsigned idle;
+	struct perfring_latch_writer latch;
+};
+
+/* Where the consumer of a drop ring goes on, and what was read before. `kept`: the copy that counts. */
+static inline int perfring_resume_drop(struct perfring_observer *at, int *kept)
+{
+	struct perfring *ring = &at->ring;
+	const uint64_t *latch = &ring->header->consumer_book.copies[0][0];
+	uint64_t book[PERFRING_CONSUMER_BOOK_WORDS], tail, head;
+	int walks, found = 0;
+
+	tail = PERFRING_LOAD_ACQUIRE(&ring->header->data_tail); /* pairs with C of the last one */
+	head = PERFRING_LOAD_ACQUIRE(&ring->header->data_head); /* B, pairs with A */
+	if (!perfring_is_sane(ring, head, tail))
+		return perfring_corrupt(ring, tail);
+	at->cursor = tail;
+	/* After a death between the book and the tail, the one that fits the tail counts. */
+	*kept = perfring_latch_where(latch, PERFRING_CONSUMER_BOOK_WORDS, PERFRING_CONSUMER_BOOK_POS, tail, book);
+	if (*kept >= 0) {
+		at->passed = perfring_plus(perfring_count_at(book, PERFRING_CONSUMER_BOOK_READ_RECORDS),
+					   perfring_count_at(book, PERFRING_CONSUMER_BOOK_LAPPED_RECORDS));
+		return PERFRING_OK;
+	}
+	/* After a perf reader none does, and what it read is what was written and is not there. */
+	*kept = perfring_latch_newest(latch, PERFRING_CONSUMER_BOOK_WORDS, book);
+	for (walks = 0; walks < PERFRING_WALKS && !found; walks++)
+		found = perfring_count_before(ring, tail, &at->passed);
+	return found > 0 ? PERFRING_OK : found < 0 ? found : perfring_corrupt(ring, tail);
+}
+
+/* Where the consumer of an overwrite ring saved itself. */
+static inline int perfring_resume_overwrite(struct perfring_observer *at, int *kept)
+{
+	uint64_t book[PERFRING_CONSUMER_BOOK_WORDS];
+
+	*kept = perfring_latch_newest(&at->ring.header->consumer_book.copies[0][0],
+				      PERFRING_CONSUMER_BOOK_WORDS, book);
+	if (*kept < 0 || book[PERFRING_CONSUMER_BOOK_POS] % 8)
+		return perfring_corrupt(&at->ring, 0);
+	at->cursor = book[PERFRING_CONSUMER_BOOK_POS];
+	at->lapped = perfring_count_at(book, PERFRING_CONSUMER_BOOK_LAPPED_RECORDS);
+	at->passed = perfring_plus(perfring_count_at(book, PERFRING_CONSUMER_BOOK_READ_RECORDS), at->lapped);
+	return PERFRING_OK;
+}
+
+/* Takes over as the one consumer, where the last one released, or saved itself. */
+static inline int perfring_consumer_attach(struct perfring_consumer *consumer, const char *path,
+					   const char *name)
+{
+	struct perfring_observer *at = &consumer->at;
+	struct perfring_header *header;
+	int error, kept = -1;
+
+	memset(consumer, 0, sizeof(*consumer));
+	error = perfring_reader_open(at, path, PERFRING_CONSUMER, PERFRING_CONSUMER_LOCK_BYTE);
+	if (!error)
+		error = at->ring.shape.policy == PERFRING_POLICY_DROP ? perfring_resume_drop(at, &kept)
+								     : perfring_resume_overwrite(at, &kept);
+	if (error) {
+		perfring_observer_close(at);
+		return error;
+	}
+	header = at->ring.header;
+	perfring_latch_after(&consumer->latch, &header->consumer_book.copies[0][0],
+			     PERFRING_CONSUMER_BOOK_WORDS, kept);
+	at->head = at->from = at->upto = consumer->released = at->cursor;
+	perfring_register_fences(&at->ring);
+	perfring_sign((struct perfring_holder *)(void *)&header->consumer_epoch, name);
+	return PERFRING_OK;
+}
+
+/* Hands back, or saves, everything that perfring_read returned before. */
+static inline void perfring_release(struct perfring_consumer *consumer)
+{
+	struct perfring_observer *at = &consumer->at;
+	struct perfring_header *header = at->ring.header;
+	uint64_t book[PERFRING_CONSUMER_BOOK_WORDS];
+	struct perfring_count read = perfring_since(at->passed, at->lapped);
+
+	if (at->cursor == consumer->released || perfring_is_forked(&at->ring))
+		return;
+	memset(book, 0, sizeof(book));
+	book[PERFRING_CONSUMER_BOOK_POS] = at->cursor;
+	book[PERFRING_CONSUMER_BOOK_READ_RECORDS] = read.records;
+	book[PERFRING_CONSUMER_BOOK_READ_BYTES] = read.bytes;
+	book[PERFRING_CONSUMER_BOOK_LAPPED_RECORDS] = at->lapped.records;
+	book[PERFRING_CONSUMER_BOOK_LAPPED_BYTES] = at->lapped.bytes;
+	/* The book before the tail: after a death between the two, the older book fits the tail. */
+	perfring_latch_write(&consumer->latch, &header->consumer_book.copies[0][0],
+			     PERFRING_CONSUMER_BOOK_WORDS, book);
+	consumer->released = at->cursor;
+	if (at->ring.shape.policy == PERFRING_POLICY_OVERWRITE)
+		return;
+	PERFRING_STORE_RELEASE(&header->data_tail, at->cursor); /* C, pairs with D */
+	perfring_light_fence(&at->ring);			/* K, pairs with L */
+	if (PERFRING_LOAD(&header->space_armed) == 0 || at->cursor < PERFRING_LOAD(&header->space_wake_pos))
+		return;
+	/* The targets before the flag: one that is wiped out belongs to a sleeper whom this wakes. */
+	__atomic_exchange_n(&header->space_wake_pos, UINT64_MAX, __ATOMIC_SEQ_CST);
+	if (__atomic_exchange_n(&header->space_armed, 0, __ATOMIC_SEQ_CST) == 0)
+		return;
+	__atomic_fetch_add(&header->space_seq, 1, __ATOMIC_RELEASE);
+	perfring_wake(&header->space_seq);
+}
+
+/* The next item of a drop ring, where it stands. */
+static inline int perfring_read_pinned(struct perfring_consumer *consumer, struct perfring_item *item)
+{
+	struct perfring_observer *at = &consumer->at;
+	struct perfring *ring = &at->ring;
+	struct perfring_record word;
+	uint64_t head;
+	int got;
+
+	if (at->cursor - consumer->released >= ring->data_size / 8)
+		perfring_release(consumer);
+	for (;;) {
+		if (at->cursor == at->head) {
+			head = PERFRING_LOAD_ACQUIRE(&ring->header->data_head); /* B, pairs with A */
+			if (head == at->head) {
+				/* Relaxed: a hint; whoever waits looks again by itself. */
+				if (++consumer->idle >= PERFRING_IDLE_LOOKS ||
+				    PERFRING_LOAD(&ring->header->space_armed))
+					perfring_release(consumer);
+				return 0;
+			}
+			if (head < at->head || !perfring_is_sane(ring, head, consumer->released))
+				return perfring_corrupt(ring, at->cursor);
+			consumer->idle = 0;
+			at->head = head;
+		}
+		word = perfring_header_at(ring, at->cursor); /* relaxed: B ordered it */
+		if (!perfring_is_record(word, at->head - at->cursor))
+			return perfring_corrupt(ring, at->cursor);
+		if (word.type == PERFRING_TYPE_NOP) {
+			at->cursor += word.size;
+			continue;
+		}
+		/* In one piece: the data is mapped twice in a row. */
+		got = perfring_show(ring, word, at->cursor, perfring_word(ring, at->cursor) + 1, item);
+		if (got < 0)
+			return got;
+		at->cursor += word.size;
+		if (item->kind == PERFRING_ITEM_RECORD) {
+			at->passed.records++;
+			at->passed.bytes += word.size;
+		}
+		return 1;
+	}
+}
+
+/* The next item: 1, or 0 if there is none now. The one before it counts as read. */
+static inline int perfring_read(struct perfring_consumer *consumer, struct perfring_item *item)
+{
+	struct perfring_observer *at = &consumer->at;
+
+	if (perfring_is_forked(&at->ring))
+		return PERFRING_E_FORKED;
+	if (at->ring.shape.policy == PERFRING_POLICY_DROP)
+		return perfring_read_pinned(consumer, item);
+	if (at->cursor - consumer->released >= at->ring.data_size / 8)
+		perfring_release(consumer);
+	return perfring_observe(at, item);
+}
+
+/* Waits for a record after those read, for at most `ms`. Whether there may be one. */
+static inline int perfring_wait(struct perfring_consumer *consumer, int ms)
+{
+	struct perfring_header *header = consumer->at.ring.header;
+	int64_t end = perfring_now() + (int64_t)ms * 1000000, left, longest;
+	uint64_t target = consumer->at.cursor + 8;
+	uint32_t seq;
+
+	if (perfring_is_forked(&consumer->at.ring))
+		return 0;
+	perfring_release(consumer);
+	for (;;) {
+		seq = PERFRING_LOAD_ACQUIRE(&header->wait_seq);
+		PERFRING_STORE(&header->wait_wake_pos, target);
+		PERFRING_STORE(&header->wait_wake_records, UINT64_MAX);
+		PERFRING_STORE_RELEASE(&header->wait_armed, 1); /* J, pairs with I; the targets before it */
+		longest = perfring_heavy_fence();		/* J */
+		if (PERFRING_LOAD_ACQUIRE(&header->data_head) >= target) { /* J, and B */
+			PERFRING_STORE(&header->wait_armed, 0);
+			return 1;
+		}
+		left = end - perfring_now();
+		if (left > 0)
+			perfring_sleep(&header->wait_seq, seq, left < longest ? left : longest);
+		/* Relaxed: a producer that still sees 1 makes one wake too many, which harms nobody. */
+		PERFRING_STORE(&header->wait_armed, 0);
+		if (PERFRING_LOAD_ACQUIRE(&header->data_head) >= target)
+			return 1;
+		if (left <= 0)
+			return 0;
+	}
+}
+
+/* Hands back what was read, and gives the place back. */
+static inline void perfring_consumer_detach(struct perfring_consumer *consumer)
+{
+	perfring_release(consumer);
+	perfring_observer_close(&consumer->at);
+}
+
+#endif /* PERFRING_READER_H */

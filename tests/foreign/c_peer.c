@@ -1,0 +1,481 @@
+/* The other end of a ring, by nothing but proto/perfring_reader.h and proto/perfring_producer.h.
+ *
+ * c_peer items RING          what an observer finds, a line for each item
+ * c_peer unread RING         the same for the consumer, which leaves it read
+ * c_peer try                 opens what the lines of its input name, in their role, and uses it
+ * c_peer write COUNT RING    publishes numbered records, waiting for space; 0: until it is killed
+ * c_peer offer COUNT RING    the same without waiting, so that a full ring refuses
+ * c_peer read COUNT RING     reads until so many records have come or were told lost
+ * c_peer observe COUNT RING  the same, as an observer
+ * c_peer script RING         does what the lines of its input say
+ * c_peer endure ROUNDS RING  reads what somebody lies about meanwhile
+ * c_peer kill SCENARIO RING  stops itself, does one thing, stops itself again
+ *
+ * A numbered record is as tests/src/lib.rs has it: the number, and bytes that follow from it. Whatever is
+ * not as it must be ends the program.
+ */
+#include "perfring_producer.h"
+#include "perfring_reader.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+
+#define NUMBERED 7001
+#define PATIENCE_MS 60000
+
+static int fail(const char *what, const char *why)
+{
+	fprintf(stderr, "%s: %s\n", what, why);
+	exit(1);
+}
+
+static void say(const char *what)
+{
+	printf("%s\n", what);
+	fflush(stdout);
+}
+
+static void number_payload(uint8_t *to, uint64_t number, uint64_t len)
+{
+	uint64_t at;
+
+	for (at = 0; at < len; at++)
+		to[at] = at < 8 ? (uint8_t)(number >> (8 * at)) : (uint8_t)(number * 31 + at);
+}
+
+static uint64_t number_of(const struct perfring_item *item)
+{
+	const uint8_t *bytes = (const uint8_t *)item->bytes;
+	uint64_t number = 0, at;
+
+	if (item->len < 8 || item->type != NUMBERED)
+		fail("record", "it is no numbered one");
+	for (at = 0; at < 8; at++)
+		number |= (uint64_t)bytes[at] << (8 * at);
+	for (at = 8; at < item->len; at++)
+		if (bytes[at] != (uint8_t)(number * 31 + at))
+			fail("record", "a torn or foreign payload");
+	return number;
+}
+
+static void print_item(const struct perfring *ring, const struct perfring_item *item)
+{
+	const uint8_t *bytes = (const uint8_t *)item->bytes;
+	uint64_t wall;
+	uint32_t at;
+
+	if (item->kind == PERFRING_ITEM_LOST) {
+		printf("lost %" PRIu64 " %u %" PRIu64 " %" PRIu64 "\n", item->pos, item->cause,
+		       item->lost.records, item->lost.bytes);
+		return;
+	}
+	printf("record %" PRIu64 " %u ", item->pos, item->type);
+	if (!ring->timed)
+		printf("- - ");
+	else if (perfring_wall(ring, item->pos, item->time, &wall))
+		printf("%" PRIu64 " %" PRIu64 " ", item->time, wall);
+	else
+		printf("%" PRIu64 " - ", item->time);
+	for (at = 0; at < item->len; at++)
+		printf("%02x", bytes[at]);
+	printf("\n");
+}
+
+static void print_count(const char *name, struct perfring_count count)
+{
+	printf("%s %" PRIu64 " %" PRIu64 "\n", name, count.records, count.bytes);
+}
+
+/* The items, and the books that an observer needs anyway. */
+static void items(const char *path)
+{
+	uint64_t book[PERFRING_PRODUCER_BOOK_WORDS];
+	struct perfring_observer observer;
+	struct perfring_item item;
+	int got;
+
+	if (perfring_observer_open(&observer, path))
+		fail("open", observer.ring.why);
+	printf("from %" PRIu64 "\n", observer.cursor);
+	print_count("before", observer.passed);
+	while ((got = perfring_observe(&observer, &item)) > 0)
+		print_item(&observer.ring, &item);
+	if (got < 0)
+		fail("observe", observer.ring.why);
+	printf("to %" PRIu64 "\n", observer.cursor);
+	print_count("lapped", observer.lapped);
+	if (perfring_newest_book(&observer.ring, book))
+		fail("book", observer.ring.why);
+	print_count("written", perfring_count_at(book, PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS));
+	print_count("discarded", perfring_count_at(book, PERFRING_PRODUCER_BOOK_DISCARDED_RECORDS));
+	print_count("reclaimed", perfring_count_at(book, PERFRING_PRODUCER_BOOK_RECLAIMED_RECORDS));
+	print_count("told_full", perfring_count_at(book, PERFRING_PRODUCER_BOOK_TOLD_FULL_RECORDS));
+	print_count("told_too_large", perfring_count_at(book, PERFRING_PRODUCER_BOOK_TOLD_TOO_LARGE_RECORDS));
+	perfring_observer_close(&observer);
+}
+
+static void unread(const char *path)
+{
+	struct perfring_consumer consumer;
+	struct perfring_item item;
+	int got;
+
+	if (perfring_consumer_attach(&consumer, path, "c_peer"))
+		fail("attach", consumer.at.ring.why);
+	while ((got = perfring_read(&consumer, &item)) > 0)
+		print_item(&consumer.at.ring, &item);
+	if (got < 0)
+		fail("read", consumer.at.ring.why);
+	perfring_consumer_detach(&consumer);
+}
+
+/* Publishes, refuses and gives back what it can. */
+static int try_publish(struct perfring_producer *producer)
+{
+	static uint8_t bytes[65536];
+	uint64_t lens[] = { 0, 1, 100, producer->max_len / 3, producer->max_len, producer->max_len + 1, 8 };
+	void *payload;
+	unsigned at;
+
+	for (at = 0; at < sizeof(lens) / sizeof(lens[0]); at++) {
+		perfring_publish(producer, NUMBERED, bytes, lens[at]);
+		if (!perfring_reserve(producer, NUMBERED, 60, &payload)) {
+			memset(payload, 'y', 60);
+			perfring_discard(producer);
+		}
+		if (!perfring_reserve(producer, NUMBERED, 61, &payload))
+			perfring_commit(producer, at);
+	}
+	perfring_wait_for_space(producer, 100, 0);
+	return PERFRING_OK;
+}
+
+/* `ROLE PATH`: opens, and does all that can be done there. Answers with the code, how many records and
+ * losses were found, a sum of all their bytes, and the sentence. */
+static void try_all(void)
+{
+	struct perfring_producer producer;
+	struct perfring_consumer consumer;
+	struct perfring_observer *at = &consumer.at;
+	char line[4096], *path;
+	struct perfring_item item;
+	uint64_t most, found, sum;
+	uint32_t byte;
+	int got;
+
+	while (fgets(line, sizeof(line), stdin)) {
+		const char *why = at->ring.why;
+
+		line[strcspn(line, "\n")] = 0;
+		path = strchr(line, ' ');
+		if (!path)
+			break;
+		path++;
+		found = sum = 0;
+		if (line[0] == 'p') {
+			why = producer.ring.why;
+			got = perfring_producer_attach(&producer, path, "c_peer");
+			if (!got) {
+				got = try_publish(&producer);
+				perfring_producer_detach(&producer);
+			}
+		} else {
+			got = line[0] == 'c' ? perfring_consumer_attach(&consumer, path, "c_peer")
+					     : perfring_observer_open(at, path);
+			most = got ? 0 : at->ring.data_size / 8 + 16;
+			while (!got) {
+				got = line[0] == 'c' ? perfring_read(&consumer, &item) : perfring_observe(at, &item);
+				if (got <= 0)
+					break;
+				if (++found > most)
+					fail("read", "more items than a ring can hold");
+				for (byte = 0; item.kind == PERFRING_ITEM_RECORD && byte < item.len; byte++)
+					sum += ((const uint8_t *)item.bytes)[byte];
+				got = 0;
+			}
+			if (most && line[0] == 'c') {
+				perfring_wait(&consumer, 0);
+				perfring_consumer_detach(&consumer);
+			} else if (most) {
+				perfring_observer_close(at);
+			}
+		}
+		printf("%d %" PRIu64 " %" PRIu64 " %s\n", got, found, sum, why);
+		fflush(stdout);
+	}
+}
+
+/* Reads what somebody lies about meanwhile, every byte of it. What comes of it is nobody's to say. */
+static void endure(uint64_t rounds, const char *path)
+{
+	static struct perfring_consumer consumer;
+	static struct perfring_observer observer;
+	uint64_t items = 0, errors = 0, sum = 0;
+	struct perfring_item item;
+	uint32_t byte;
+	int turn, got;
+
+	while (rounds--) {
+		got = rounds % 2 ? perfring_consumer_attach(&consumer, path, "c_peer")
+				 : perfring_observer_open(&observer, path);
+		if (got) {
+			errors++;
+			continue;
+		}
+		for (turn = 0; turn < 200; turn++) {
+			got = rounds % 2 ? perfring_read(&consumer, &item) : perfring_observe(&observer, &item);
+			errors += got < 0;
+			items += got > 0;
+			for (byte = 0; got > 0 && item.kind == PERFRING_ITEM_RECORD && byte < item.len; byte++)
+				sum += ((const volatile uint8_t *)item.bytes)[byte];
+		}
+		perfring_observer_close(rounds % 2 ? &consumer.at : &observer);
+	}
+	printf("items %" PRIu64 " errors %" PRIu64 "%s\n", items, errors, sum ? "" : " of nothing");
+}
+
+static void publish(struct perfring_producer *producer, uint64_t number, uint64_t len, int waits)
+{
+	void *payload;
+	int error;
+
+	for (;;) {
+		error = waits ? perfring_try_reserve(producer, NUMBERED, len, &payload)
+			      : perfring_reserve(producer, NUMBERED, len, &payload);
+		if (!error)
+			break;
+		if (error != PERFRING_E_FULL)
+			fail("reserve", perfring_error(error));
+		if (!waits)
+			return;
+		if (!perfring_wait_for_space(producer, len, PATIENCE_MS))
+			fail("wait", "nobody read");
+	}
+	number_payload((uint8_t *)payload, number, len);
+	perfring_commit(producer, len);
+}
+
+static void do_write(uint64_t count, const char *path, int waits)
+{
+	struct perfring_producer producer;
+	uint64_t number;
+
+	if (perfring_producer_attach(&producer, path, "c_peer"))
+		fail("attach", producer.ring.why);
+	number = producer.book[PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS];
+	count = count ? number + count : UINT64_MAX;
+	say("ready");
+	for (; number < count; number++) {
+		publish(&producer, number, 8 + number * 7 % 90, waits);
+		if (number % 1000 == 0 && !perfring_try_reserve(&producer, NUMBERED, 50, (void **)&path))
+			perfring_discard(&producer);
+	}
+	/* The last one tells what was lost before it. */
+	if (!waits)
+		publish(&producer, number, 100, 1);
+	printf("written %" PRIu64 " full %" PRIu64 "\n",
+	       producer.book[PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS],
+	       producer.book[PERFRING_PRODUCER_BOOK_FULL_RECORDS]);
+	perfring_producer_detach(&producer);
+}
+
+/* What a reader has come to. */
+struct tally {
+	uint64_t next, read, lost;
+};
+
+static void take(struct tally *tally, const struct perfring_item *item)
+{
+	if (item->kind == PERFRING_ITEM_LOST) {
+		tally->next += item->lost.records;
+		tally->lost += item->lost.records;
+		return;
+	}
+	if (number_of(item) != tally->next)
+		fail("record", "not the one whose turn it is");
+	tally->next++;
+	tally->read++;
+}
+
+static void do_read(uint64_t count, const char *path, int observes)
+{
+	static struct perfring_consumer consumer;
+	struct perfring_observer *at = &consumer.at;
+	struct tally tally = { 0, 0, 0 };
+	struct perfring_item item;
+	int got = observes ? perfring_observer_open(at, path)
+			   : perfring_consumer_attach(&consumer, path, "c_peer");
+
+	if (got)
+		fail("attach", at->ring.why);
+	tally.next = at->passed.records;
+	say("ready");
+	while (tally.next < count) {
+		got = observes ? perfring_observe(at, &item) : perfring_read(&consumer, &item);
+		if (got < 0)
+			fail("read", at->ring.why);
+		/* Told in the stream is no number missing here: the producer of `observe` loses none. */
+		if (got > 0 && !(observes && item.kind == PERFRING_ITEM_LOST && item.cause != PERFRING_CAUSE_LAPPED))
+			take(&tally, &item);
+		else if (got == 0 && !observes && !perfring_wait(&consumer, PATIENCE_MS))
+			fail("wait", "nothing came");
+	}
+	printf("read %" PRIu64 " lost %" PRIu64 " lapped %" PRIu64 "\n", tally.read, tally.lost,
+	       at->lapped.records);
+	if (observes)
+		perfring_observer_close(at);
+	else
+		perfring_consumer_detach(&consumer);
+}
+
+/* `publish LEN`, `commit LEN KEPT`, `discard LEN`, `read COUNT`, `detach` (attaches anew): one line of
+ * answer for each. */
+static void script(const char *path)
+{
+	struct perfring_producer producer;
+	struct perfring_consumer consumer;
+	struct perfring_item item;
+	uint64_t number = 0, len, kept;
+	unsigned long long first, second;
+	char line[128], word[16];
+	void *payload;
+	int error, fields;
+
+	if (perfring_producer_attach(&producer, path, "script"))
+		fail("attach", producer.ring.why);
+	if (perfring_consumer_attach(&consumer, path, "script"))
+		fail("attach", consumer.at.ring.why);
+	while (fgets(line, sizeof(line), stdin)) {
+		first = second = 0;
+		fields = sscanf(line, "%15s %llu %llu", word, &first, &second);
+		len = first;
+		kept = fields == 3 ? second : len;
+		error = 0;
+		if (fields < 1)
+			break;
+		if (!strcmp(word, "read")) {
+			while (len-- && (error = perfring_read(&consumer, &item)) > 0)
+				error = 0;
+			perfring_release(&consumer);
+		} else if (!strcmp(word, "detach")) {
+			perfring_producer_detach(&producer);
+			error = perfring_producer_attach(&producer, path, "script");
+		} else if (!(error = perfring_reserve(&producer, NUMBERED, len, &payload))) {
+			number_payload((uint8_t *)payload, number, len);
+			error = strcmp(word, "discard") ? perfring_commit(&producer, kept)
+							: perfring_discard(&producer);
+		}
+		number++;
+		printf("%d\n", error);
+		fflush(stdout);
+	}
+	perfring_producer_detach(&producer);
+	perfring_consumer_detach(&consumer);
+}
+
+/* One thing between two stops. The numbers published go on after those in the ring. */
+static void die_in(const char *scenario, const char *path)
+{
+	static struct perfring_producer producer;
+	static struct perfring_consumer consumer;
+	struct perfring_item item;
+	static uint8_t bytes[100];
+	void *payload;
+
+	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL))
+		fail("ptrace", strerror(errno));
+	if (!strcmp(scenario, "attach")) {
+		raise(SIGSTOP);
+		if (perfring_producer_attach(&producer, path, "c_peer"))
+			fail("attach", producer.ring.why);
+		raise(SIGSTOP);
+		exit(0);
+	}
+	if (!strcmp(scenario, "consume")) {
+		if (perfring_consumer_attach(&consumer, path, "c_peer"))
+			fail("attach", consumer.at.ring.why);
+		raise(SIGSTOP);
+		while (perfring_read(&consumer, &item) > 0 && item.kind == PERFRING_ITEM_RECORD)
+			number_of(&item);
+		perfring_release(&consumer);
+		raise(SIGSTOP);
+		exit(0);
+	}
+	if (perfring_producer_attach(&producer, path, "c_peer"))
+		fail("attach", producer.ring.why);
+	/* Made before the first stop: only the ring's own steps count. */
+	number_payload(bytes, producer.book[PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS], sizeof(bytes));
+	raise(SIGSTOP);
+	if (!strcmp(scenario, "publish")) {
+		perfring_publish(&producer, NUMBERED, bytes, sizeof(bytes));
+	} else if (!strcmp(scenario, "reserve")) {
+		if (!perfring_reserve(&producer, NUMBERED, 200, &payload)) {
+			memcpy(payload, bytes, sizeof(bytes));
+			perfring_commit(&producer, sizeof(bytes));
+		}
+	} else if (!strcmp(scenario, "discard")) {
+		if (!perfring_reserve(&producer, NUMBERED, sizeof(bytes), &payload)) {
+			memcpy(payload, bytes, sizeof(bytes));
+			perfring_discard(&producer);
+		}
+	} else if (!strcmp(scenario, "detach")) {
+		perfring_producer_detach(&producer);
+	} else {
+		fail("kill", "unknown scenario");
+	}
+	raise(SIGSTOP);
+	exit(0);
+}
+
+/* A child of fork has nothing of its parent's ring, and the parent's death is seen all the same. */
+static void fork_with_ring(const char *path)
+{
+	struct perfring_producer producer;
+	char line[16];
+	int error;
+	pid_t child;
+
+	if (perfring_producer_attach(&producer, path, "c_peer"))
+		fail("attach", producer.ring.why);
+	child = fork();
+	if (child == 0) {
+		error = perfring_publish(&producer, NUMBERED, "12345678", 8);
+		printf("child %d\n", error);
+		fflush(stdout);
+		if (!fgets(line, sizeof(line), stdin))
+			exit(0);
+		exit(0);
+	}
+	printf("parent %d\n", perfring_publish(&producer, NUMBERED, "12345678", 8));
+	fflush(stdout);
+	raise(SIGKILL);
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "", *ring = argc > 2 ? argv[argc - 1] : "";
+	uint64_t count = argc == 4 ? strtoull(argv[2], NULL, 10) : 0;
+
+	if (!strcmp(what, "items") && argc == 3)
+		items(ring);
+	else if (!strcmp(what, "unread") && argc == 3)
+		unread(ring);
+	else if (!strcmp(what, "script") && argc == 3)
+		script(ring);
+	else if (!strcmp(what, "fork") && argc == 3)
+		fork_with_ring(ring);
+	else if (!strcmp(what, "endure") && argc == 4)
+		endure(count, ring);
+	else if (!strcmp(what, "try"))
+		try_all();
+	else if (!strcmp(what, "kill") && argc == 4)
+		die_in(argv[2], ring);
+	else if ((!strcmp(what, "write") || !strcmp(what, "offer")) && argc == 4)
+		do_write(count, ring, what[0] == 'w');
+	else if ((!strcmp(what, "read") || !strcmp(what, "observe")) && argc == 4)
+		do_read(count, ring, what[0] == 'o');
+	else
+		return 2;
+	return 0;
+}

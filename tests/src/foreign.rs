@@ -1,0 +1,129 @@
+//! The programs in `tests/foreign`, built by the test that runs them: the C headers' two ends of a ring.
+
+use crate::workspace;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+
+/// How `c_peer.c` is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Build {
+    /// C11, optimised, every warning an error.
+    C11,
+    /// The same source as C++17.
+    Cxx17,
+    /// C11, with the address and undefined-behaviour sanitizers.
+    Sanitized,
+}
+
+/// Builds `c_peer.c` into a directory. `None` if this machine has no such compiler.
+///
+/// # Panics
+/// If it does not compile.
+#[must_use]
+pub fn c_peer(build: Build, dir: &Path) -> Option<PathBuf> {
+    let source = workspace().join("tests/foreign/c_peer.c");
+    let to = dir.join(format!("c_peer_{build:?}"));
+    let (compiler, flags): (_, &[&str]) = match build {
+        Build::C11 => ("cc", &["-std=c11", "-O2"]),
+        Build::Cxx17 => ("g++", &["-std=c++17", "-O2", "-x", "c++"]),
+        Build::Sanitized => (
+            "cc",
+            &["-std=c11", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+        ),
+    };
+    Command::new(compiler).arg("--version").stdout(Stdio::null()).status().ok()?;
+    let status = Command::new(compiler)
+        .args(["-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-I"])
+        .arg(workspace().join("proto"))
+        .args(flags)
+        .args([source.as_path(), "-o".as_ref(), to.as_path()])
+        .status()
+        .expect("a compiler that says its version");
+    assert!(status.success(), "{build:?} does not compile");
+    Some(to)
+}
+
+/// A `c_peer` at work, that is told and asked line by line.
+#[derive(Debug)]
+pub struct Peer {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Peer {
+    /// Starts it.
+    ///
+    /// # Panics
+    /// If it cannot be.
+    #[must_use]
+    pub fn start(exe: &Path, args: &[&str], ring: &Path) -> Self {
+        let mut command = Command::new(exe);
+        command.args(args).arg(ring).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the program that was just built");
+        let (stdin, stdout) = (child.stdin.take().expect("stdin"), child.stdout.take());
+        Peer { child, stdin, stdout: BufReader::new(stdout.expect("stdout")) }
+    }
+
+    /// Sends a line.
+    ///
+    /// # Panics
+    /// If it has gone.
+    pub fn tell(&mut self, line: &str) {
+        writeln!(self.stdin, "{line}").expect("it lives");
+    }
+
+    /// The next line that it says: empty once it has gone.
+    ///
+    /// # Panics
+    /// If that is not text.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).expect("text");
+        line.trim_end().to_owned()
+    }
+
+    /// Sends a line and takes the answer.
+    pub fn ask(&mut self, line: &str) -> String {
+        self.tell(line);
+        self.line()
+    }
+
+    /// Kills it by SIGKILL.
+    ///
+    /// # Panics
+    /// If it cannot be.
+    pub fn kill(mut self) {
+        self.child.kill().expect("a kill");
+        self.child.wait().expect("a death");
+    }
+
+    /// Its last line, after which it ends well.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn end(mut self) -> String {
+        drop(self.stdin);
+        let (mut line, mut last) = (String::new(), String::new());
+        while self.stdout.read_line(&mut line).expect("text") > 0 {
+            last = std::mem::take(&mut line);
+        }
+        let status = self.child.wait().expect("an end");
+        assert!(status.success(), "{status}, after {last:?}");
+        last.trim_end().to_owned()
+    }
+}
+
+/// Runs it to its end, which must be a good one, and returns the lines that it said.
+///
+/// # Panics
+/// If it fails.
+#[must_use]
+pub fn lines(exe: &Path, args: &[&str], ring: &Path) -> Vec<String> {
+    let Output { status, stdout, stderr } =
+        Command::new(exe).args(args).arg(ring).output().expect("the program");
+    let said = String::from_utf8_lossy(&stderr);
+    assert!(status.success(), "{args:?} {ring:?}: {status}: {said}");
+    String::from_utf8_lossy(&stdout).lines().map(str::to_owned).collect()
+}

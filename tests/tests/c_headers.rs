@@ -1,0 +1,446 @@
+//! The C headers in `proto` against the Rust side, in both directions: what one writes the other reads,
+//! the books balance, and what one leaves behind the other takes over.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+#[path = "../src/golden.rs"]
+#[allow(dead_code, reason = "only how the descriptions show a record is needed")]
+mod golden;
+
+use perfring_consumer::{Cause, Consumer, Item, Observer, Policy, Snapshot, Start, Stat};
+use perfring_producer::{Evict, Options, Producer, ReserveError, Tell};
+use perfring_tests::foreign::{Build, Peer, c_peer, lines};
+use perfring_tests::shared::{Random, Raw, until};
+use perfring_tests::{NUMBERED, number_of, numbered, numbers, ring_dir, skip, workspace};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program as C11.
+fn peer(dir: &Path) -> PathBuf {
+    c_peer(Build::C11, dir).expect("a C compiler: install gcc")
+}
+
+/// An item as the golden descriptions have it, from a line of `c_peer items`.
+fn item(line: &str) -> Value {
+    let words: Vec<&str> = line.split(' ').collect();
+    let number = |at: usize| words[at].parse::<u64>().unwrap();
+    if words[0] == "lost" {
+        return json!({
+            "pos": number(1),
+            "cause": Cause::from_code(number(2)).name(),
+            "lost_records": number(3),
+            "lost_bytes": number(4),
+        });
+    }
+    assert_eq!(words[0], "record", "{line}");
+    let hex = words[5].as_bytes().chunks(2);
+    let bytes: Vec<u8> =
+        hex.map(|two| u8::from_str_radix(str::from_utf8(two).unwrap(), 16).unwrap()).collect();
+    let mut shown = golden::record(number(1), number(2) as u32, &bytes);
+    if words[3] != "-" {
+        shown["time"] = number(3).into();
+        shown["wall"] = number(4).into();
+    }
+    shown
+}
+
+fn is_item(line: &&String) -> bool {
+    line.starts_with("record ") || line.starts_with("lost ")
+}
+
+/// Of what `c_peer items` says, the figures: `NAME RECORDS BYTES`, or `NAME POSITION`.
+fn figure(lines: &[String], name: &str) -> Vec<u64> {
+    let line = lines.iter().find(|line| line.split(' ').next() == Some(name)).unwrap();
+    line.split(' ').skip(1).map(|word| word.parse().unwrap()).collect()
+}
+
+#[test]
+fn c_reads_every_golden_file_as_it_is_described() {
+    let dir = ring_dir();
+    let mut found = 0;
+    for build in [Build::C11, Build::Cxx17, Build::Sanitized] {
+        let Some(exe) = c_peer(build, dir.path()) else {
+            skip("there is no g++, which compiles the C headers as C++");
+            continue;
+        };
+        let folder = workspace().join("proto/golden");
+        let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        for path in names.filter(|path| path.extension().is_some_and(|ext| ext == "perfring")) {
+            let text = fs::read_to_string(path.with_extension("expect.json")).unwrap();
+            let expect: Value = serde_json::from_str(&text).unwrap();
+            let untouched = fs::read(&path).unwrap();
+            let said = lines(&exe, &["items"], &path);
+            let items: Vec<_> = said.iter().filter(is_item).map(|line| item(line)).collect();
+            assert_eq!(json!(items), expect["items"], "{build:?}, {path:?}: observer");
+            assert_eq!(json!(figure(&said, "from")[0]), expect["data_tail"], "{path:?}");
+            assert_eq!(json!(figure(&said, "to")[0]), expect["data_head"], "{path:?}");
+            for name in ["written", "discarded", "reclaimed", "told_full", "told_too_large"] {
+                let figures = figure(&said, name);
+                for (unit, figure) in ["records", "bytes"].into_iter().zip(figures) {
+                    let key = format!("{name}_{unit}");
+                    assert_eq!(json!(figure), expect["books"][&key], "{path:?}: {key}");
+                }
+            }
+            let present = figure(&said, "written")[0] - figure(&said, "before")[0];
+            assert_eq!(json!(present), expect["books"]["present_records"], "{path:?}");
+            assert_eq!(fs::read(&path).unwrap(), untouched, "{path:?}: looking changed the file");
+
+            let copy = dir.path().join("copy");
+            fs::write(&copy, &untouched).unwrap();
+            let said = lines(&exe, &["unread"], &copy);
+            let items: Vec<_> = said.iter().map(|line| item(line)).collect();
+            assert_eq!(json!(items), expect["unread"], "{build:?}, {path:?}: consumer");
+            let totals = Stat::read(&copy).unwrap().totals.unwrap();
+            assert_eq!(totals.consumer.pos, totals.head, "{path:?}");
+            let passed = totals.consumer.read.plus(totals.consumer.lapped);
+            assert_eq!(passed, totals.producer.written, "{path:?}: written = read + lapped");
+            found += items.len();
+        }
+    }
+    println!("{found} unread items of golden files found by C, in three builds");
+}
+
+fn options(policy: Policy) -> Options {
+    Options { size: 1 << 14, policy, ..Options::default() }
+}
+
+#[test]
+fn what_c_publishes_a_rust_consumer_reads_and_the_books_balance() {
+    const COUNT: u64 = 200_000;
+    let dir = ring_dir();
+    let exe = peer(dir.path());
+    for (mode, tell) in
+        [("write", Tell::InStream), ("offer", Tell::InStream), ("offer", Tell::CountersOnly)]
+    {
+        let ring = dir.path().join(format!("{mode}-{tell:?}"));
+        let options = Options { tell, ..options(Policy::Drop) };
+        perfring_producer::create(&ring, &options).unwrap();
+        let mut consumer = Consumer::attach(&ring).unwrap();
+        let mut c = Peer::start(&exe, &[mode, &COUNT.to_string()], &ring);
+        assert_eq!(c.line(), "ready");
+        let (mut read, mut lost, mut gaps, mut last) = (0, 0, 0, None);
+        // The last of `offer` is one more, which waits.
+        let end = COUNT - u64::from(mode == "write");
+        let mut next = 0;
+        while last != Some(end) {
+            match consumer.read().unwrap() {
+                Some(Item::Record(record)) => {
+                    let number = number_of(record.bytes);
+                    gaps += number - next;
+                    (next, last) = (number + 1, Some(number));
+                    read += 1;
+                }
+                Some(Item::Lost(told)) => {
+                    assert_eq!(told.cause, Cause::Full);
+                    if told.records > 0 {
+                        (next, lost) = (next + told.records, lost + told.records);
+                    }
+                }
+                None => assert!(consumer.wait(PATIENCE), "nothing came after {last:?}"),
+            }
+        }
+        let said = c.end();
+        drop(consumer);
+        let totals = Stat::read(&ring).unwrap().totals.unwrap();
+        let (written, full) =
+            (totals.producer.written.records, totals.producer.refused.full.records);
+        println!("{mode}, {tell:?}: {said}; read {read}, told lost {lost}, in gaps {gaps}");
+        assert_eq!(said, format!("written {written} full {full}"));
+        assert_eq!((written, written + full), (read, end + 1));
+        assert_eq!(totals.consumer.read, totals.producer.written, "written = read");
+        assert!((mode == "write") == (full == 0), "a test of losses must have some");
+        match tell {
+            Tell::InStream => assert_eq!((lost, gaps, totals.untold().records), (full, 0, 0)),
+            Tell::CountersOnly => {
+                assert_eq!((lost, gaps, totals.producer.lost_markers), (0, full, 0))
+            }
+        }
+    }
+}
+
+#[test]
+fn what_c_overwrites_a_rust_observer_follows() {
+    const COUNT: u64 = 500_000;
+    let dir = ring_dir();
+    let exe = peer(dir.path());
+    for evict in [Evict::Exact, Evict::Half] {
+        let ring = dir.path().join(format!("{evict:?}"));
+        let options = Options { evict, ..options(Policy::Overwrite) };
+        perfring_producer::create(&ring, &options).unwrap();
+        let mut observer = Observer::open(&ring, Start::Oldest).unwrap();
+        let mut c = Peer::start(&exe, &["write", &COUNT.to_string()], &ring);
+        assert_eq!(c.line(), "ready");
+        let (mut next, mut read, mut lapped) = (0, 0, 0);
+        while next < COUNT {
+            match observer.read().unwrap() {
+                Some(Item::Record(record)) => {
+                    assert_eq!(number_of(record.bytes), next);
+                    (next, read) = (next + 1, read + 1);
+                }
+                Some(Item::Lost(told)) => {
+                    (next, lapped) = (next + told.records, lapped + told.records)
+                }
+                None => std::thread::yield_now(),
+            }
+        }
+        c.end();
+        println!("{evict:?}: read {read}, lapped {lapped}");
+        let snapshot = Snapshot::take(&ring).unwrap();
+        let (present, totals) = (numbers(&snapshot).0, snapshot.totals());
+        assert_eq!(totals.producer.written.records, COUNT);
+        assert_eq!(totals.overwritten.plus(totals.present), totals.producer.written);
+        assert!(present.into_iter().eq(totals.overwritten.records..COUNT));
+    }
+}
+
+#[test]
+fn what_rust_publishes_c_reads() {
+    const COUNT: u64 = 200_000;
+    let dir = ring_dir();
+    let exe = peer(dir.path());
+    for policy in [Policy::Drop, Policy::Overwrite] {
+        let ring = dir.path().join(policy.name());
+        let mut producer = Producer::create(&ring, &options(policy)).unwrap();
+        let count = COUNT.to_string();
+        let mut consumer = Peer::start(&exe, &["read", &count], &ring);
+        let mut observer = Peer::start(&exe, &["observe", &count], &ring);
+        assert_eq!((consumer.line(), observer.line()), ("ready".into(), "ready".into()));
+        for number in 0..COUNT {
+            let payload = numbered(number, 8 + number as usize % 90);
+            producer.publish_timeout(NUMBERED, &payload, PATIENCE).unwrap();
+            if number % 100 == 0 {
+                producer.reserve_timeout(NUMBERED, 50, PATIENCE).unwrap().discard();
+            }
+        }
+        let figures = |said: String| -> Vec<u64> {
+            said.split(' ').filter_map(|word| word.parse().ok()).collect()
+        };
+        let (consumed, observed) = (figures(consumer.end()), figures(observer.end()));
+        println!("{}: consumer {consumed:?}, observer {observed:?}", policy.name());
+        assert_eq!(observed[0] + observed[2], COUNT, "read + lapped");
+        let totals = Stat::read(&ring).unwrap().totals.unwrap();
+        assert_eq!(totals.consumer.read.records, consumed[0]);
+        assert_eq!(totals.consumer.lapped.records, consumed[2]);
+        assert_eq!(consumed[0] + consumed[2], totals.producer.written.records);
+        assert!(policy == Policy::Overwrite || consumed == [COUNT, 0, 0]);
+        drop(producer);
+    }
+}
+
+#[test]
+fn sleepers_of_either_language_are_woken_by_the_other() {
+    let dir = ring_dir();
+    let exe = peer(dir.path());
+    let ring = dir.path().join("ring");
+    let field = |name: &str| {
+        let file = Raw::read(&ring).bytes;
+        u32::from_ne_bytes(file[golden::at(name)].try_into().unwrap())
+    };
+    // A C consumer, and a Rust producer that finds it armed.
+    let mut producer = Producer::create(&ring, &options(Policy::Drop)).unwrap();
+    let mut c = Peer::start(&exe, &["read", "1"], &ring);
+    assert_eq!(c.line(), "ready");
+    until("the consumer is about to sleep", || field("wait_armed") == 1);
+    producer.publish(NUMBERED, &numbered(0, 8)).unwrap();
+    assert_eq!(c.end(), "read 1 lost 0 lapped 0");
+    drop(producer);
+
+    // A Rust consumer, and a C producer.
+    let before = field("wait_seq");
+    let mut consumer = Consumer::attach(&ring).unwrap();
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| consumer.wait(PATIENCE));
+        until("the consumer is about to sleep", || field("wait_armed") == 1);
+        assert!(Peer::start(&exe, &["write", "1"], &ring).end().starts_with("written 2"));
+        assert!(sleeper.join().unwrap(), "it was woken, and there is something");
+    });
+    assert_eq!(field("wait_seq"), before + 1, "by a wake, and not by its time");
+
+    // A C producer that waits for space, and a Rust consumer that hands it back.
+    let before = field("space_seq");
+    let mut c = Peer::start(&exe, &["write", "1000"], &ring);
+    assert_eq!(c.line(), "ready");
+    until("the producer waits for space", || field("space_armed") == 1);
+    let mut read = 0;
+    while read < 1001 {
+        match consumer.read().unwrap() {
+            Some(_) => read += 1,
+            None => assert!(consumer.wait(PATIENCE)),
+        }
+    }
+    assert!(field("space_seq") > before, "by a wake");
+    assert!(c.end().starts_with("written 1002"));
+    drop(consumer);
+
+    // The other way: a Rust producer that waits, and a C consumer.
+    let mut producer = Producer::attach(&ring).unwrap();
+    let mut number = producer.book().written.records;
+    while producer.publish(NUMBERED, &numbered(number, 90)).is_ok() {
+        number += 1;
+    }
+    let before = field("space_seq");
+    std::thread::scope(|scope| {
+        let sleeper =
+            scope.spawn(|| producer.publish_timeout(NUMBERED, &numbered(number + 1, 90), PATIENCE));
+        until("the producer waits for space", || field("space_armed") == 1);
+        // The one that was refused is told before the last.
+        let said = Peer::start(&exe, &["read", &(number + 2).to_string()], &ring).end();
+        assert!(said.ends_with("lost 1 lapped 0"), "{said}");
+        sleeper.join().unwrap().unwrap();
+    });
+    assert!(field("space_seq") > before, "by a wake");
+}
+
+/// The same steps by both: the same answers, the same books, the same contents.
+#[test]
+fn c_and_rust_do_the_same_in_the_same_case() {
+    let dir = ring_dir();
+    let exe = peer(dir.path());
+    let mut steps = 0;
+    for seed in 1..=24u64 {
+        let mut random = Random(seed * 7919);
+        let policy = if seed % 2 == 0 { Policy::Drop } else { Policy::Overwrite };
+        let tell = if seed % 5 == 0 { Tell::CountersOnly } else { Tell::InStream };
+        let options = Options { size: 4096, policy, tell, ..Options::default() };
+        let [ours, theirs] = ["rust", "c"].map(|who| dir.path().join(format!("{who}-{seed}")));
+        perfring_producer::create(&theirs, &options).unwrap();
+        let mut producer = Some(Producer::create(&ours, &options).unwrap());
+        let mut consumer = Consumer::attach(&ours).unwrap();
+        let mut c = Peer::start(&exe, &["script"], &theirs);
+        for number in 0..400u64 {
+            // Mostly small; some are large, some longer than any.
+            let len = 8 + [100, 100, 100, 1000, 4100][random.below(5) as usize].min(4200);
+            let len = 8 + random.below(len);
+            let (word, keep) = match random.below(16) {
+                0..=6 => ("publish", len),
+                7..=9 => ("commit", random.below(len + 1).max(8)),
+                10..=11 => ("discard", len),
+                12..=14 => ("read", random.below(40)),
+                _ => ("detach", 0),
+            };
+            let mut answer = 0;
+            let line = match word {
+                "read" => {
+                    for _ in 0..keep {
+                        if consumer.read().unwrap().is_none() {
+                            break;
+                        }
+                    }
+                    consumer.release();
+                    format!("read {keep}")
+                }
+                "detach" => {
+                    drop(producer.take());
+                    producer = Some(Producer::attach(&ours).unwrap());
+                    "detach".into()
+                }
+                _ => {
+                    match producer.as_mut().unwrap().reserve(NUMBERED, len as usize) {
+                        Ok(mut record) => {
+                            record.copy_from_slice(&numbered(number, len as usize));
+                            match word {
+                                "discard" => record.discard(),
+                                _ => record.commit_len(keep as usize),
+                            }
+                        }
+                        Err(ReserveError::Full) => answer = -13,
+                        Err(ReserveError::TooLarge { .. }) => answer = -14,
+                        Err(error) => panic!("{error}"),
+                    }
+                    format!("{word} {len} {keep}")
+                }
+            };
+            assert_eq!(c.ask(&line), answer.to_string(), "seed {seed}, step {number}: {line}");
+            steps += 1;
+        }
+        c.end();
+        drop(producer);
+        consumer.release();
+        drop(consumer);
+        let state = |ring: &Path| {
+            let snapshot = Snapshot::take(ring).unwrap();
+            let shown = |item: Item<'_>| match item {
+                Item::Record(r) => golden::record(r.pos, r.kind, r.bytes),
+                Item::Lost(l) => json!([l.pos, l.records, l.bytes, l.cause.name()]),
+            };
+            let items: Vec<_> = snapshot.iter().map(|item| shown(item.unwrap())).collect();
+            let t = *snapshot.totals();
+            (
+                t.head,
+                t.tail,
+                t.producer,
+                t.overwritten,
+                t.present,
+                t.consumer.read,
+                t.consumer.lapped,
+                items,
+            )
+        };
+        assert_eq!(state(&ours), state(&theirs), "seed {seed}");
+    }
+    println!("{steps} steps by both");
+}
+
+#[test]
+fn a_killed_c_producer_is_followed_by_rust_and_the_other_way() {
+    let dir = ring_dir();
+    let exe = peer(dir.path());
+    for policy in [Policy::Drop, Policy::Overwrite] {
+        let ring = dir.path().join(policy.name());
+        perfring_producer::create(&ring, &options(policy)).unwrap();
+        let mut consumer = Consumer::attach(&ring).unwrap();
+        let (mut next, mut deaths) = (0, 0);
+        let mut drain = |upto: u64, next: &mut u64| {
+            while *next < upto {
+                match consumer.read().unwrap() {
+                    Some(Item::Record(record)) => {
+                        assert_eq!(number_of(record.bytes), *next);
+                        *next += 1;
+                    }
+                    Some(Item::Lost(told)) => *next += told.records,
+                    None => assert!(consumer.wait(PATIENCE)),
+                }
+            }
+        };
+        for _ in 0..10 {
+            // In the middle of a stream without an end.
+            let mut c = Peer::start(&exe, &["write", "0"], &ring);
+            assert_eq!(c.line(), "ready");
+            drain(next + 2000, &mut next);
+            let error = Producer::attach(&ring).unwrap_err();
+            assert!(error.to_string().contains("c_peer"), "who lives is told by the lock: {error}");
+            c.kill();
+            deaths += 1;
+            let mut producer = Producer::attach(&ring).unwrap();
+            let written = producer.book().written.records;
+            drain(written, &mut next);
+            for number in written..written + 50 {
+                producer.publish(NUMBERED, &numbered(number, 40)).unwrap();
+            }
+            drain(written + 50, &mut next);
+            drop(producer);
+        }
+        let totals = Stat::read(&ring).unwrap().totals.unwrap();
+        println!("{}: {deaths} deaths, {} records", policy.name(), totals.producer.written.records);
+    }
+}
+
+#[test]
+fn a_child_of_a_c_producer_has_nothing_of_its_ring() {
+    let dir = ring_dir();
+    let exe = peer(dir.path());
+    let ring = dir.path().join("ring");
+    perfring_producer::create(&ring, &options(Policy::Drop)).unwrap();
+    let mut c = Peer::start(&exe, &["fork"], &ring);
+    let mut said = [c.line(), c.line()];
+    said.sort();
+    assert_eq!(said, ["child -16", "parent 0"]);
+    // The parent has killed itself; the child lives until its input ends.
+    until("the parent's death is seen", || Producer::attach(&ring).is_ok());
+    c.kill();
+    let totals = Stat::read(&ring).unwrap().totals.unwrap();
+    assert_eq!(totals.producer.written.records, 1, "the parent's alone");
+}
