@@ -25,15 +25,16 @@
  *  A       B       a producer stores data_head (release)
  *  B       A       a reader loads data_head (acquire; on read-only pages relaxed, then an acquire
  *                  fence): it sees every record before that head
- *  C       D       the consumer of a drop ring stores data_tail (release): what it has read is not
- *                  overwritten before it has read it, and what it hands back is not stored over
- *                  what is new
- *  D       C       the producer loads data_tail (acquire)
- *  E       F       a producer stores data_tail (overwrite; a drop ring's has loaded it, D) and its
- *                  book, then a release fence, then writes over the oldest records
- *  F       E       a reader has copied a record; an acquire fence, then it loads data_tail, or the
- *                  book, again: if it copied any new byte, it sees the tail past the record, and
- *                  drops the copy
+ *  C       D       the consumer of a drop ring stores aux_tail (release), and data_tail (release):
+ *                  what it has read is not overwritten before it has read it, and what it hands
+ *                  back is not stored over what is new
+ *  D       C       the producer loads data_tail, or aux_tail (acquire)
+ *  E       F       a producer stores data_tail, or aux_tail (overwrite; a drop ring's has loaded
+ *                  it, D), and its book, then a release fence, then writes over the oldest
+ *                  records, or ranges
+ *  F       E       a reader has copied a record, or a range; an acquire fence, then it loads
+ *                  data_tail, the book, or aux_tail, again: if it copied any new byte, it sees the
+ *                  tail past the record, or range, and drops the copy
  *  G       H       a latch's owner stores the first word, a release fence, the body, the last word
  *                  (release)
  *  H       G       a reader of a latch loads the last word, an acquire fence, the body, an acquire

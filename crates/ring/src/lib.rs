@@ -20,10 +20,10 @@
 //! |---|---|---|---|
 //! | A | a producer stores `data_head` (release), [`Writer::publish`] | B | a reader that sees the head sees every record before it |
 //! | B | a reader loads `data_head` (acquire; on read-only pages relaxed, then an acquire fence) | A | |
-//! | C | the consumer of a drop ring stores `data_tail` (release), [`Reader::release`] | D | what the consumer has read is not overwritten before it has read it, and what it hands back is not stored over what is new |
-//! | D | the producer loads `data_tail` (acquire) | C | |
-//! | E | a producer stores `data_tail` (overwrite; a drop ring's has loaded it, D) and its book, then a release fence, then writes over the oldest records | F | a reader that copied any new byte sees the tail past its record |
-//! | F | a reader has copied a record; an acquire fence, then it loads `data_tail`, or the book, again | E | |
+//! | C | the consumer of a drop ring stores `aux_tail` (release), and `data_tail` (release), [`Reader::release`] | D | what the consumer has read is not overwritten before it has read it, and what it hands back is not stored over what is new |
+//! | D | the producer loads `data_tail`, or `aux_tail` (acquire) | C | |
+//! | E | a producer stores `data_tail`, or `aux_tail` (overwrite; a drop ring's has loaded it, D), and its book, then a release fence, then writes over the oldest records, or ranges | F | a reader that copied any new byte sees the tail past its record, or range |
+//! | F | a reader has copied a record, or a range; an acquire fence, then it loads `data_tail`, the book, or `aux_tail`, again | E | |
 //! | G | a latch's owner stores the first word, a release fence, the body, the last word (release) | H | a copy whose first and last word agree is whole |
 //! | H | a reader of a latch loads the last word, an acquire fence, the body, an acquire fence, the first word | G | |
 //! | I | a producer stores `data_head`, a light fence, loads `wait.armed` | J | a consumer never sleeps past a record: one of the two sees the other |
