@@ -116,7 +116,10 @@ fn full_speed(policy: Policy, producers: Producers, time: bool) {
     let p = totals.producer;
     assert_eq!(met.records + met.lapped, p.written.records);
     assert_eq!(seen.records + seen.lapped, p.written.records);
-    assert_eq!(met.told + totals.untold().records, p.refused.total().records);
+    // Of an overwrite ring, what tells a loss may be overwritten as well.
+    let told = met.told + totals.untold().records;
+    let refused = p.refused.total().records;
+    assert!(told == refused || policy == Policy::Overwrite && told < refused, "{met:?} {p:?}");
     assert!(met.large > 0 && whole > 0);
     match policy {
         Policy::Drop => {
@@ -139,7 +142,7 @@ fn full_speed(policy: Policy, producers: Producers, time: bool) {
                 met.note(item);
             }
             assert_eq!(met.next.get(&END), Some(&1));
-            assert_eq!(met.told, p.refused.total().records);
+            assert_eq!(met.told, refused);
             consumer.release();
         }
         Policy::Overwrite => assert_eq!(totals.consumer.lapped.records, met.lapped),
@@ -170,8 +173,7 @@ fn a_producer_killed_at_random_loses_no_record_and_no_room() {
     for policy in [Policy::Drop, Policy::Overwrite] {
         let dir = ring_dir();
         let ring = dir.path().join("ring");
-        let options =
-            Options { size: 64 << 10, aux_size: MIB, policy, ..Options::default() };
+        let options = Options { size: 64 << 10, aux_size: MIB, policy, ..Options::default() };
         create(&ring, &options).unwrap();
         let mut consumer = Consumer::attach(&ring).unwrap();
         let mut met = Met { all: policy == Policy::Drop, ..Met::default() };
@@ -223,8 +225,7 @@ fn what_a_killed_consumer_had_not_released_comes_again_and_nothing_is_missing() 
         let dir = ring_dir();
         let ring = dir.path().join("ring");
         let producers = if kind == "one" { Producers::One } else { Producers::Many };
-        let options =
-            Options { size: 64 << 10, aux_size: MIB, producers, ..Options::default() };
+        let options = Options { size: 64 << 10, aux_size: MIB, producers, ..Options::default() };
         create(&ring, &options).unwrap();
         let producer = spawn(&["produce", kind, "1", "9", "1500"], &ring);
         let mut producer = Some(producer);
@@ -233,7 +234,7 @@ fn what_a_killed_consumer_had_not_released_comes_again_and_nothing_is_missing() 
         while !ended {
             let mut child = spawn(&["consume"], &ring);
             let mut out = BufReader::new(child.stdout.take().unwrap());
-            let (mut line, mut first, mut left) = (String::new(), true, random.below(200));
+            let (mut line, mut first, mut left) = (String::new(), true, 1 + random.below(200));
             while said(&mut out, &mut line) {
                 if let Some(lost) = line.strip_prefix("lost ") {
                     told += lost.trim().parse::<u64>().unwrap();
@@ -266,12 +267,12 @@ fn what_a_killed_consumer_had_not_released_comes_again_and_nothing_is_missing() 
                     .unwrap();
                     left = u64::MAX; // to the end
                 }
-                left -= 1;
-                if left == 0 {
+                if left == 1 {
                     // Its last lines may be on their way.
                     child.kill().unwrap();
                     deaths += 1;
                 }
+                left = left.saturating_sub(1);
             }
             child.wait().unwrap();
         }
@@ -290,12 +291,8 @@ fn a_full_area_is_waited_for_and_a_consumer_sleeps_until_there_is_something() {
         let dir = ring_dir();
         let ring = dir.path().join("ring");
         let producers = if kind == "one" { Producers::One } else { Producers::Many };
-        let options = Options {
-            size: 64 << 10,
-            aux_size: 128 << 10,
-            producers,
-            ..Options::default()
-        };
+        let options =
+            Options { size: 64 << 10, aux_size: 128 << 10, producers, ..Options::default() };
         create(&ring, &options).unwrap();
         let mut child = spawn(&["wait", kind, "300", "100000"], &ring);
         let mut consumer = Consumer::attach(&ring).unwrap();
@@ -322,8 +319,7 @@ fn a_forked_child_does_nothing_to_a_range_of_its_parents() {
         let dir = ring_dir();
         let ring = dir.path().join("ring");
         let producers = if kind == "one" { Producers::One } else { Producers::Many };
-        let options =
-            Options { size: 4096, aux_size: 256 << 10, producers, ..Options::default() };
+        let options = Options { size: 4096, aux_size: 256 << 10, producers, ..Options::default() };
         create(&ring, &options).unwrap();
         assert!(spawn(&["fork", kind], &ring).wait().unwrap().success(), "{kind}");
         let snapshot = Snapshot::take(&ring).unwrap();
@@ -342,8 +338,7 @@ fn ranges_that_a_dead_producer_left_open_come_back() {
     for policy in [Policy::Drop, Policy::Overwrite] {
         let dir = ring_dir();
         let ring = dir.path().join("ring");
-        let options =
-            Options { size: 64 << 10, aux_size: MIB, policy, ..Options::many() };
+        let options = Options { size: 64 << 10, aux_size: MIB, policy, ..Options::many() };
         create(&ring, &options).unwrap();
         let (mut dead, _) = Driven::start(env!("CARGO_BIN_EXE_sharer"), &["drive", "dead"], &ring);
         let other = SharedProducer::attach(&ring).unwrap();

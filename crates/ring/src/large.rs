@@ -388,8 +388,9 @@ impl Reader {
 
     /// In a shared ring with everything read and nothing open, what dead producers and shortened
     /// commits left of the AUX area is nobody's.
-    #[cold]
+    ///
     /// Returns whether a waiting producer is to be woken.
+    #[cold]
     pub fn free_ranges(&mut self, ring: Ring<'_>) -> bool {
         if self.area.size == 0 || self.holds() || self.held() != 0 {
             return false;
