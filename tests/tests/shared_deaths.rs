@@ -1002,7 +1002,7 @@ fn a_death_anywhere_in_a_reservation_of_the_aux_area_costs_that_one_at_most() {
 #[test]
 fn who_stands_still_with_a_range_is_not_robbed() {
     let stopped = with_one_before(large_scenes());
-    run_of(&stopped, Fate::Stop, &["aux_head", "aux_tail", "aux", "data_head"]);
+    run_of(&stopped, Fate::Stop, &["aux_head", "aux_tail", "aux", "producer_pos"]);
 }
 
 #[test]
