@@ -13,6 +13,7 @@ use tempfile::TempDir;
 pub mod large;
 pub mod shapes;
 pub mod shared;
+pub mod spoiler;
 
 /// The type of numbered records.
 pub const NUMBERED: RecordType = RecordType::new(7001).unwrap();

@@ -1,7 +1,8 @@
 //! Whoever can write a file can lie in it. Whatever a ring file holds, every door ends with records or
 //! with an error that is a sentence: no panic, no hang, no access outside the mapping.
 //!
-//! Truncating a file that is mapped is SIGBUS for any program, and not tried here.
+//! A file that is cut while it is mapped is tried in `cut_files.rs`, and one that is rewritten while it
+//! is read in `hostile_live.rs`.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 #[path = "../src/golden.rs"]

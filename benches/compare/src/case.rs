@@ -5,6 +5,7 @@ use crate::contest::all::{Entry, Role};
 use crate::contest::{Can, Home, Setup};
 use crate::options::{Options, Workload};
 use crate::part::{Audience, Duty, Limit, Part};
+use crate::places::{Placed, Places};
 use crate::player::SMALL;
 use crate::rows::{Absent, Kind};
 use perfring_bench::Pace;
@@ -33,21 +34,37 @@ pub struct Case {
 pub fn kinds(options: &Options) -> Vec<Kind> {
     let mut kinds = Vec::new();
     for &workload in &options.workloads {
-        let kind =
-            Kind { workload, payload: SMALL, senders: 1, receivers: 1, audience: Audience::Keen };
+        let kind = Kind {
+            workload,
+            payload: SMALL,
+            senders: 1,
+            receivers: 1,
+            audience: Audience::Keen,
+            lossy: false,
+        };
         match workload {
             Workload::Throughput => {
                 kinds.extend(options.payloads.iter().map(|&payload| Kind { payload, ..kind }));
             }
             Workload::Producers => {
-                kinds.extend(options.senders.iter().map(|&senders| Kind { senders, ..kind }));
+                let all = || options.senders.iter().map(|&senders| Kind { senders, ..kind });
+                kinds.extend(all());
+                // One reader is as fast as it is: only without one do senders show what they can.
+                let alone = |kind| Kind { audience: Audience::None, lossy: true, ..kind };
+                kinds.extend(all().map(alone));
             }
             Workload::Overwrite => kinds.extend(
-                [Audience::None, Audience::Slow, Audience::Keen]
-                    .map(|audience| Kind { audience, ..kind }),
+                [Audience::None, Audience::Slow, Audience::Keen].map(|audience| Kind {
+                    audience,
+                    lossy: true,
+                    ..kind
+                }),
             ),
+            // Who waits for its readers and who does not do different work.
             Workload::Fanout => {
-                kinds.extend(options.receivers.iter().map(|&receivers| Kind { receivers, ..kind }));
+                let all = || options.receivers.iter().map(|&receivers| Kind { receivers, ..kind });
+                kinds.extend(all());
+                kinds.extend(all().map(|kind| Kind { lossy: true, ..kind }));
             }
             Workload::Full => kinds.push(Kind { audience: Audience::None, ..kind }),
             Workload::Latency | Workload::Wakeup | Workload::Cold | Workload::Memory => {
@@ -75,12 +92,17 @@ pub fn fits(kind: &Kind, entry: &Entry, can: Option<&Can>) -> Result<(), Option<
     match kind.workload {
         Workload::Throughput | Workload::Latency => told(can.lossless),
         Workload::Wakeup => told(can.lossless.and(can.sleeping)),
+        Workload::Producers if kind.lossy => told(can.overwrite.and(can.senders)),
         Workload::Producers => told(can.lossless.and(can.senders)),
         Workload::Overwrite if entry.role == Role::Limit && kind.audience != Audience::None => {
             Err(Some("a bare loop that overwrites has no reader".to_owned()))
         }
-        Workload::Overwrite => told(can.overwrite),
-        Workload::Fanout => told(can.receivers),
+        Workload::Overwrite if kind.audience != Audience::None => {
+            told(can.overwrite.and(entry.cannot().follow))
+        }
+        Workload::Overwrite => told(can.overwrite.and(entry.cannot().overwrite_alone)),
+        Workload::Fanout if kind.lossy => told(can.receivers.and(can.overwrite)),
+        Workload::Fanout => told(can.receivers.and(can.lossless).and(entry.cannot().wait_for_many)),
         Workload::Full => told(can.lossless.and(can.refuses)),
         Workload::Cold | Workload::Memory => told(can.lossless),
     }
@@ -88,20 +110,27 @@ pub fn fits(kind: &Kind, entry: &Entry, can: Option<&Can>) -> Result<(), Option<
 
 /// An absence of this kind.
 pub fn absent(kind: &Kind, entry: &Entry, reason: String, failed: bool) -> Absent {
-    Absent { name: entry.name.to_owned(), workload: Some(kind.workload), reason, failed }
+    let part = match (kind.workload, kind.audience, kind.lossy) {
+        (Workload::Producers, _, false) => Some("one reader"),
+        (Workload::Producers, ..) => Some("nobody reads"),
+        (Workload::Overwrite, Audience::None, _) => Some("no reader"),
+        (Workload::Overwrite, ..) => Some("slow and keen reader"),
+        (Workload::Fanout, _, false) => Some("lossless"),
+        (Workload::Fanout, ..) => Some("lossy"),
+        _ => None,
+    };
+    let (name, part) = (entry.name.to_owned(), part.map(str::to_owned));
+    Absent { name, workload: Some(kind.workload), part, reason, failed }
 }
 
 impl Case {
     /// What is made for it.
     pub fn setup(&self, options: &Options) -> Setup {
-        let Kind { workload, payload, senders, receivers, .. } = self.kind;
-        let fanout = workload == Workload::Fanout;
+        let Kind { workload, payload, senders, receivers, lossy, .. } = self.kind;
         Setup {
             data_size: options.data_size,
             payload,
-            // A fan-out that may lose what its readers do not keep up with, where it can.
-            overwrite: workload == Workload::Overwrite
-                || fanout && self.can.is_some_and(|can| can.overwrite.is_ok()),
+            overwrite: lossy,
             senders,
             receivers,
             pace: if workload == Workload::Latency { Pace::Latency } else { options.pace },
@@ -115,25 +144,53 @@ impl Case {
         Limit { seconds: options.seconds_per_sample, records }
     }
 
+    /// Where its ends are.
+    pub fn placed(&self, places: Option<&Places>) -> Placed {
+        let Some(places) = places else { return Placed::default() };
+        let senders = (0..self.kind.senders).map(|index| places.sender(index)).collect();
+        let receivers = match self.entry.kind {
+            Entrant::Memcpy => Vec::new(),
+            _ => vec![places.receivers()],
+        };
+        Placed { receivers, senders }
+    }
+
+    /// How a receiver waits that waits so where it may: what is asked of it here.
+    pub fn waits(&self, own: &str, placed: &Placed) -> String {
+        match (self.kind.workload, self.kind.audience) {
+            (Workload::Full, _) => "does not look before the end".to_owned(),
+            (_, Audience::None) => "does not look before the senders have ended".to_owned(),
+            (_, Audience::Slow) => "looks once a millisecond, whatever there is".to_owned(),
+            _ if self.yields(placed) => {
+                format!("{own}; gives its core up after each look that found nothing")
+            }
+            _ => own.to_owned(),
+        }
+    }
+
+    fn yields(&self, placed: &Placed) -> bool {
+        self.kind.receivers > 1 || placed.senders.is_empty()
+    }
+
     /// What each process does: first the receivers', then the senders'.
     pub fn processes(
         &self,
         options: &Options,
-        cores: Option<[usize; 2]>,
+        placed: &Placed,
         home: Home,
         rings: u64,
         dir: &Path,
     ) -> Vec<Vec<Part>> {
         let (limit, setup) = (self.limit(options), self.setup(options));
-        let part = |duty, at: usize, index| Part {
+        let part = |duty, core: Option<&usize>, index| Part {
             duty,
             setup: setup.clone(),
             path: dir.join("ring"),
             index,
-            core: cores.and_then(|cores| cores.get(at).copied()),
+            core: core.copied(),
         };
-        let (here, there) = (0, 1);
-        let yields = self.kind.receivers > 1 || cores.is_none();
+        let (here, there) = (placed.receivers.first(), placed.senders.first());
+        let yields = self.yields(placed);
         let receive =
             |index| part(Duty::Receive { audience: self.kind.audience, yields }, here, index);
         let parts: Vec<Part> = match (self.entry.kind, self.kind.workload) {
@@ -175,7 +232,8 @@ impl Case {
             }
             _ => {
                 let receivers = (0..self.kind.receivers).map(receive);
-                let senders = (0..self.kind.senders).map(|i| part(Duty::Send(limit), there, i));
+                let senders = (0..self.kind.senders)
+                    .map(|index| part(Duty::Send(limit), placed.senders.get(index), index));
                 receivers.chain(senders).collect()
             }
         };
@@ -183,5 +241,73 @@ impl Case {
             Home::Threads => vec![parts],
             Home::Processes | Home::Kernel => parts.into_iter().map(|part| vec![part]).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::contest::all::by_name;
+    use std::collections::BTreeSet;
+
+    fn case(name: &str, workload: Workload, wanted: impl Fn(&Kind) -> bool) -> Case {
+        let entry = by_name(name).unwrap();
+        let Entrant::Ends(player) = entry.kind else { unreachable!("{name} has no ends") };
+        let options = Options { senders: vec![1, 4], ..Options::default() };
+        let kinds = kinds(&options).into_iter().filter(|kind| kind.workload == workload);
+        let kind = kinds.into_iter().find(|kind| wanted(kind)).unwrap();
+        Case { kind, entry, can: Some(player.can()) }
+    }
+
+    #[test]
+    fn senders_are_on_processors_of_their_own_where_there_are_enough() {
+        let case = case("perfring shared", Workload::Producers, |kind| kind.senders == 4);
+        let cores = |processors: usize| -> Vec<usize> {
+            let all: Vec<usize> = (0..processors).collect();
+            let places = Places::among(&all, |cpu| BTreeSet::from([cpu])).unwrap();
+            let placed = case.placed(Some(&places));
+            let home = Home::Processes;
+            let parts = case.processes(&Options::default(), &placed, home, 1, Path::new("/"));
+            parts.iter().flatten().map(|part| part.core.unwrap()).collect()
+        };
+        // The receiver first.
+        assert_eq!(cores(16), [0, 1, 2, 3, 4]);
+        assert_eq!(cores(4), [0, 1, 2, 3, 1]);
+        assert_eq!(cores(2), [0, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn who_cannot_be_followed_is_absent_there_only() {
+        let fits = |name: &str, workload, wanted: &dyn Fn(&Kind) -> bool| {
+            let case = case(name, workload, wanted);
+            fits(&case.kind, case.entry, case.can.as_ref())
+        };
+        for name in ["lttng", "perf overwrite"] {
+            for audience in [Audience::Slow, Audience::Keen] {
+                let why = fits(name, Workload::Overwrite, &|kind| kind.audience == audience);
+                assert!(why.unwrap_err().unwrap().contains("snapshot"), "{name}");
+            }
+            let alone = fits(name, Workload::Overwrite, &|kind| kind.audience == Audience::None);
+            assert_eq!(alone, Ok(()), "{name}");
+        }
+        // Our observers are waited for by nobody; a disruptor waits for all.
+        assert!(fits("perfring", Workload::Fanout, &|kind| !kind.lossy).is_err());
+        assert_eq!(fits("perfring", Workload::Fanout, &|kind| kind.lossy), Ok(()));
+        assert_eq!(fits("disruptor", Workload::Fanout, &|kind| !kind.lossy), Ok(()));
+        assert!(fits("disruptor", Workload::Fanout, &|kind| kind.lossy).is_err());
+    }
+
+    #[test]
+    fn what_a_reader_does_is_told_of_each_kind() {
+        let waits = |wanted: &dyn Fn(&Kind) -> bool, workload| {
+            let placed = Placed { receivers: vec![0], senders: vec![1] };
+            case("perfring", workload, wanted).waits("its own", &placed)
+        };
+        assert_eq!(waits(&|_| true, Workload::Throughput), "its own");
+        let slow = waits(&|kind| kind.audience == Audience::Slow, Workload::Overwrite);
+        assert!(slow.contains("once a millisecond"));
+        assert!(waits(&|_| true, Workload::Full).contains("does not look"));
+        assert!(waits(&|kind| kind.receivers > 1, Workload::Fanout).contains("gives its core up"));
     }
 }

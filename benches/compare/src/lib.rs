@@ -10,16 +10,20 @@ pub mod conductor;
 pub mod contest;
 pub mod duty;
 pub mod machine;
+pub mod notes;
 pub mod options;
 pub mod part;
+pub mod places;
 pub mod player;
 pub mod report;
 pub mod rows;
 pub mod run;
 pub mod sample;
+pub mod scaling;
 pub mod stage;
 pub mod summary;
 pub mod table;
+pub mod words;
 
 use std::io;
 

@@ -2,15 +2,21 @@
 
 use crate::CompareError;
 use crate::options::Options;
+use crate::places::Places;
 use crate::rows::Machine;
 use nix::time::{ClockId, clock_gettime};
-use std::process::Command;
+use perfring_bench::raw::ticks;
+use std::collections::BTreeMap;
 
 /// This machine, now.
 ///
 /// # Errors
 /// If the kernel does not tell.
-pub fn of(options: &Options, cores: Option<[usize; 2]>) -> Result<Machine, CompareError> {
+pub fn of(
+    options: &Options,
+    places: Option<&Places>,
+    tick_ns: f64,
+) -> Result<Machine, CompareError> {
     let bare = perfring_bench::Options {
         repetitions: options.repetitions,
         seconds_per_sample: options.seconds_per_sample,
@@ -18,7 +24,7 @@ pub fn of(options: &Options, cores: Option<[usize; 2]>) -> Result<Machine, Compa
         reader: options.pace,
         ..perfring_bench::Options::default()
     };
-    let machine = perfring_bench::machine::Machine::of(&bare, cores)?;
+    let machine = perfring_bench::machine::Machine::of(&bare, places.map(Places::two))?;
     let now = clock_gettime(ClockId::CLOCK_REALTIME)
         .map_err(|source| CompareError::System { what: "clock_gettime", source })?;
     Ok(Machine {
@@ -26,7 +32,9 @@ pub fn of(options: &Options, cores: Option<[usize; 2]>) -> Result<Machine, Compa
         kernel: machine.kernel,
         cores: machine.cores,
         load: machine.load,
-        commit: commit(),
+        sender_room: places.map_or(0, Places::room),
+        clock_step_ns: clock_step_ns(tick_ns),
+        commit: env!("COMPARE_COMMIT").to_owned(),
         rustc: machine.rustc.to_owned(),
         target: machine.target.to_owned(),
         rustflags: machine.rustflags.to_owned(),
@@ -37,21 +45,38 @@ pub fn of(options: &Options, cores: Option<[usize; 2]>) -> Result<Machine, Compa
     })
 }
 
-/// The commit of the source that this was built from, and whether it was changed since.
-fn commit() -> String {
-    let git = |args: &[&str]| {
-        let dir = env!("CARGO_MANIFEST_DIR");
-        let output = Command::new("git").arg("-C").arg(dir).args(args).output().ok()?;
-        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        output.status.success().then_some(text)
-    };
-    let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else {
-        return "unknown".to_owned();
-    };
-    match git(&["status", "--porcelain", "--untracked-files=no"]) {
-        Some(changes) if !changes.is_empty() => format!("{commit}, changed"),
-        _ => commit,
+/// How far the clock of round trips goes at a time, halved as they are, in nanoseconds: what is
+/// shorter cannot be told.
+fn clock_step_ns(tick_ns: f64) -> f64 {
+    let mut before = ticks();
+    let differences = (0..LOOKS).map(|_| {
+        let now = ticks();
+        let difference = now.wrapping_sub(before);
+        before = now;
+        difference
+    });
+    step(differences) as f64 * tick_ns / 2.0
+}
+
+/// Looks at the clock.
+const LOOKS: usize = 8192;
+
+/// What all differences are multiples of that come often: clocks of two processors need not be in
+/// step, and this may have moved from one to the other.
+fn step(differences: impl Iterator<Item = u64>) -> u64 {
+    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+    for difference in differences {
+        *counts.entry(difference).or_default() += 1;
     }
+    counts.iter().filter(|(_, count)| **count >= LOOKS / 100).map(|(one, _)| *one).fold(0, divisor)
+}
+
+/// The greatest that both are multiples of.
+fn divisor(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
 }
 
 /// Seconds since 1970 as a date.
@@ -72,7 +97,28 @@ fn utc(seconds: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::utc;
+    use super::{LOOKS, divisor, step, utc};
+    use std::process::Command;
+
+    #[test]
+    fn the_step_is_what_all_differences_are_multiples_of() {
+        let differences = (0..LOOKS as u64).map(|n| if n == 9 { 7777 } else { 26 * (n % 3) });
+        assert_eq!(step(differences), 26);
+        assert_eq!([20, 30, 50, 20].into_iter().fold(0, divisor), 10);
+        assert_eq!(divisor(0, 0), 0);
+    }
+
+    /// Cargo builds anew after each commit: a header that names another one is caught here.
+    #[test]
+    fn the_commit_is_that_of_the_source() {
+        let output = Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).output();
+        let Some(output) = output.ok().filter(|output| output.status.success()) else {
+            assert_eq!(env!("COMPARE_COMMIT"), "unknown");
+            return;
+        };
+        let head = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(env!("COMPARE_COMMIT").trim_end_matches("-dirty"), head.trim());
+    }
 
     #[test]
     fn dates_are_right_around_leap_days() {

@@ -1,5 +1,5 @@
 //! `perfring-compare`: see the library.
-#![allow(missing_docs)]
+#![allow(missing_docs, rustdoc::broken_intra_doc_links)] // what --help says is no link
 
 use clap::{Args, Parser, Subcommand};
 use perfring_bench::Pace;
@@ -7,7 +7,7 @@ use perfring_compare::child::{CHILD_ARG, child};
 use perfring_compare::conductor::INTERRUPTED;
 use perfring_compare::options::{Options, Workload};
 use perfring_compare::rows::{Row, parse};
-use perfring_compare::{CompareError, report, run, table};
+use perfring_compare::{CompareError, report, run, table, words};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ struct Measure {
     /// Payloads of throughput: 8, 64, 256, 1024, 4096, 16384, 65472 [all]
     #[arg(long, value_delimiter = ',', value_name = "BYTES,..")]
     payloads: Vec<usize>,
-    /// Numbers of senders of producers [1,2,4,8]
+    /// Numbers of senders of producers, each on a core of its own where there are enough [1,2,4,8]
     #[arg(long, value_delimiter = ',', value_name = "N,..")]
     senders: Vec<usize>,
     /// Numbers of receivers of fanout [1,4,16]
@@ -61,7 +61,8 @@ struct Measure {
     /// Of each ring, a power of two [1048576]
     #[arg(long, value_name = "BYTES")]
     data_size: Option<u64>,
-    /// How readers wait, where that is ours to say: latency, throughput or adaptive [adaptive]
+    /// How a reader that found nothing looks again, where that is ours to say: latency, throughput or
+    /// adaptive; the same rule for all, also for the keen reader of overwrite [adaptive]
     #[arg(long)]
     pace: Option<Pace>,
     /// A few records of each kind, to see that it works
@@ -129,7 +130,7 @@ fn compare(cli: &Cli) -> Result<(), CompareError> {
     let measure = &cli.measure;
     let options = measure.options();
     if measure.list {
-        return run::list(&options, &mut io::stdout());
+        return words::list(&options, &mut io::stdout());
     }
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -158,6 +159,6 @@ fn compare(cli: &Cli) -> Result<(), CompareError> {
     if let Some(out) = &measure.out {
         report::write(&rows, out)?;
     }
-    let faults = run::faults(&rows);
+    let faults = words::faults(&rows);
     if faults.is_empty() { Ok(()) } else { Err(CompareError::Faults(faults.join("\n"))) }
 }

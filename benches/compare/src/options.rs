@@ -18,7 +18,7 @@ pub enum Workload {
     Latency,
     /// Half a round trip, sleeping in the kernel.
     Wakeup,
-    /// Many senders on one core, the receiver on the other.
+    /// Many senders, each on a core of its own where there are enough, and one receiver or none.
     Producers,
     /// What a record costs a sender that overwrites.
     Overwrite,

@@ -132,6 +132,8 @@ pub struct Found {
     pub told_lost: Option<u64>,
     /// Damaged, out of turn, too many.
     pub bad: u64,
+    /// What came out of the order of time, where one is promised.
+    pub late: Option<u64>,
     /// Offers that were refused, and the time they took in all.
     pub refused: u64,
     /// See `refused`.

@@ -1,8 +1,9 @@
 //! A contestant without its types, and the parts that it can play.
 
 use crate::CompareError;
-use crate::contest::{About, Can, Contestant, Setup};
+use crate::contest::{About, Can, Cannot, Contestant, Setup};
 use crate::duty;
+use crate::options::Workload;
 use crate::part::{Duty, Found, Part};
 use crate::stage::Stage;
 use perfring_bench::payload::sized;
@@ -21,6 +22,15 @@ pub trait Player: Sync {
 
     /// See [`Contestant::can`].
     fn can(&self) -> Can;
+
+    /// See [`Contestant::cannot`].
+    fn cannot(&self) -> Cannot;
+
+    /// See [`Contestant::own_channels`].
+    fn own_channels(&self) -> bool;
+
+    /// See [`Contestant::remark`].
+    fn remark(&self, workload: Workload) -> Option<&'static str>;
 
     /// See [`Contestant::about`].
     fn about(&self, setup: &Setup) -> About;
@@ -50,6 +60,18 @@ impl<C: Contestant> Player for Of<C> {
 
     fn can(&self) -> Can {
         C::can()
+    }
+
+    fn cannot(&self) -> Cannot {
+        C::cannot()
+    }
+
+    fn own_channels(&self) -> bool {
+        C::own_channels()
+    }
+
+    fn remark(&self, workload: Workload) -> Option<&'static str> {
+        C::remark(workload)
     }
 
     fn about(&self, setup: &Setup) -> About {

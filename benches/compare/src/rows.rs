@@ -4,6 +4,7 @@ use crate::contest::Home;
 use crate::contest::all::Role;
 use crate::options::Workload;
 use crate::part::Audience;
+use crate::places::Placed;
 use serde::{Deserialize, Serialize};
 
 /// One line.
@@ -16,6 +17,8 @@ pub enum Row {
     Contestant(Contestant),
     /// Who does not.
     Absent(Absent),
+    /// What a contestant uses for one kind of sample.
+    Use(Use),
     /// One sample.
     Sample(Box<Sample>),
     /// All samples of one kind at one distance.
@@ -29,6 +32,12 @@ pub struct Machine {
     pub cpu: String,
     pub kernel: String,
     pub cores: Option<[usize; 2]>,
+    /// Senders that can have processors of their own.
+    #[serde(default)]
+    pub sender_room: usize,
+    /// The step of the clock that latencies are taken by, one way.
+    #[serde(default)]
+    pub clock_step_ns: f64,
     pub load: String,
     pub commit: String,
     pub rustc: String,
@@ -47,9 +56,24 @@ pub struct Contestant {
     pub name: String,
     pub version: String,
     pub home: Home,
+    pub role: Role,
+    /// Each sender has a ring, or a channel, of its own.
+    #[serde(default)]
+    pub own_channels: bool,
+}
+
+/// How a contestant was set up for one kind of sample, and how its reader waits there.
+#[allow(missing_docs)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Use {
+    pub contestant: String,
+    #[serde(flatten)]
+    pub kind: Kind,
     pub settings: String,
     pub waits: String,
-    pub role: Role,
+    /// What must be known of its figures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remark: Option<String>,
 }
 
 /// A contestant that was not measured, or not in one workload, or not to the end.
@@ -58,6 +82,9 @@ pub struct Contestant {
 pub struct Absent {
     pub name: String,
     pub workload: Option<Workload>,
+    /// Only from what of it, if not from all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
     pub reason: String,
     /// It says that it can, and could not.
     #[serde(default)]
@@ -73,6 +100,9 @@ pub struct Kind {
     pub senders: usize,
     pub receivers: usize,
     pub audience: Audience,
+    /// What its readers do not keep up with may be lost: it overwrites.
+    #[serde(default)]
+    pub lossy: bool,
 }
 
 /// The quantiles of round trips, halved.
@@ -94,12 +124,17 @@ pub struct Figures {
     pub kind: Kind,
     pub contestant: String,
     pub pace: String,
+    #[serde(default)]
+    pub cores: Placed,
     pub records: u64,
     pub records_per_s: f64,
     pub ns_per_record: f64,
     pub lost: u64,
     pub told_lost: Option<u64>,
     pub bad: u64,
+    /// Records that came after younger ones of others, where an order among senders is promised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late: Option<u64>,
     pub hop_before_ns: Option<f64>,
     pub hop_after_ns: Option<f64>,
     pub distance: String,
@@ -112,6 +147,9 @@ pub struct Figures {
     pub cold_ns: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<f64>,
+    /// What of it the kernel holds, at most, outside of any process; `None` if nobody can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

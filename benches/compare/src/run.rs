@@ -2,15 +2,19 @@
 
 use crate::CompareError;
 use crate::case::{Case, RINGS, absent, fits, kinds};
-use crate::conductor::{Failure, INTERRUPTED, Performance, Play, hop_ns, memory_dir, perform};
-use crate::contest::all::{ALL, Entry, Kind as Entrant, Role};
-use crate::contest::{About, Can, Home};
+use crate::conductor::{
+    Failure, INTERRUPTED, Performance, Play, farthest_hop_ns, memory_dir, perform, sweep,
+};
+use crate::contest::all::{Entry, Kind as Entrant};
+use crate::contest::{About, Can};
 use crate::machine;
 use crate::options::{Options, Workload};
-use crate::rows::{Absent, Contestant, Kind, Row, Sample};
+use crate::places::{Placed, Places};
+use crate::rows::{Absent, Contestant, Kind, Row, Sample, Use};
 use crate::sample::sample;
 use crate::summary::medians;
-use perfring_bench::cores::{Distance, two_cores};
+use crate::words::{about, describe, usual};
+use perfring_bench::cores::Distance;
 use perfring_bench::drive::tick_ns;
 use std::io::Write;
 use std::sync::atomic::Ordering;
@@ -25,6 +29,8 @@ const MAX_HANGS: usize = 2;
 /// A case and its samples.
 struct Turn {
     case: Case,
+    about: About,
+    placed: Placed,
     samples: Vec<Sample>,
     /// It failed, and was reported as absent.
     out: bool,
@@ -62,10 +68,10 @@ pub fn run(
     log: &mut dyn Write,
 ) -> Result<Vec<Row>, CompareError> {
     options.check()?;
-    let cores = two_cores()?;
-    let mut run =
-        Run { options, cores, tick_ns: tick_ns(), rows: Vec::new(), each, hangs: Vec::new() };
-    run.tell(Row::Machine(machine::of(options, cores)?))?;
+    let (places, tick_ns) = (Places::here()?, tick_ns());
+    let machine = machine::of(options, places.as_ref(), tick_ns)?;
+    let mut run = Run { options, places, tick_ns, rows: Vec::new(), each, hangs: Vec::new() };
+    run.tell(Row::Machine(machine))?;
     let able = run.entrants()?;
     let mut groups = run.groups(&able)?;
     for group in &mut groups {
@@ -83,7 +89,7 @@ pub fn run(
 
 struct Run<'a> {
     options: &'a Options,
-    cores: Option<[usize; 2]>,
+    places: Option<Places>,
     tick_ns: f64,
     rows: Vec<Row>,
     each: &'a mut dyn FnMut(&Row) -> Result<(), CompareError>,
@@ -109,7 +115,13 @@ impl Run<'_> {
             };
             if let Some(reason) = reason {
                 let name = entry.name.to_owned();
-                self.tell(Row::Absent(Absent { name, workload: None, reason, failed: false }))?;
+                self.tell(Row::Absent(Absent {
+                    name,
+                    workload: None,
+                    part: None,
+                    reason,
+                    failed: false,
+                }))?;
                 continue;
             }
             let can = match entry.kind {
@@ -117,14 +129,13 @@ impl Run<'_> {
                 _ => None,
             };
             able.push((entry, can));
-            let about = about(entry, self.options);
+            let about = about(&usual(entry), self.options);
             self.tell(Row::Contestant(Contestant {
                 name: entry.name.to_owned(),
                 version: about.version,
                 home: about.home,
-                settings: about.settings,
-                waits: about.waits,
                 role: entry.role,
+                own_channels: entry.own_channels(),
             }))?;
         }
         Ok(able)
@@ -142,7 +153,9 @@ impl Run<'_> {
                 match fits(&kind, entry, can.as_ref()) {
                     Ok(()) => {
                         let case = Case { kind, entry, can };
-                        turns.push(Turn { case, samples: Vec::new(), out: false });
+                        let turn = self.turn(case);
+                        self.tell(Row::Use(used(&turn)))?;
+                        turns.push(turn);
                     }
                     // Once for a workload is enough.
                     Err(Some(reason)) => {
@@ -158,6 +171,13 @@ impl Run<'_> {
             groups.push(Group { kind, turns });
         }
         Ok(groups)
+    }
+
+    fn turn(&self, case: Case) -> Turn {
+        let mut about = about(&case, self.options);
+        let placed = case.placed(self.places.as_ref());
+        about.waits = case.waits(&about.waits, &placed);
+        Turn { case, about, placed, samples: Vec::new(), out: false }
     }
 
     /// All rounds of a group.
@@ -179,7 +199,7 @@ impl Run<'_> {
                 if INTERRUPTED.load(Ordering::Relaxed) {
                     return Err(CompareError::Interrupted);
                 }
-                match self.sample(&turn.case, round) {
+                match self.sample(turn, round) {
                     Ok(sample) => {
                         self.tell(Row::Sample(Box::new(sample.clone())))?;
                         turn.samples.push(sample);
@@ -212,30 +232,32 @@ impl Run<'_> {
     }
 
     /// One sample, with the hop before and after it.
-    fn sample(&mut self, case: &Case, round: usize) -> Result<Sample, Failure> {
+    fn sample(&self, turn: &Turn, round: usize) -> Result<Sample, Failure> {
+        let case = &turn.case;
         let here = (case.entry.name, case.kind.workload);
         if self.hangs.iter().filter(|hang| **hang == here).count() >= MAX_HANGS {
             let reason = format!("not tried, as it hung {MAX_HANGS} times before");
             return Err(Failure::Contestant { reason, hung: false });
         }
-        let before = self.hop()?;
+        let before = self.hop(&turn.placed)?;
         let weigh = case.kind.workload == Workload::Memory;
         let setup = case.setup(self.options);
         let kernel_bytes = match case.entry.kind {
             Entrant::Ends(player) => player.kernel_bytes(&setup),
-            _ => None,
+            _ => Some(0),
         };
         let mut rings = if weigh { RINGS } else { 1 };
-        let performance = match self.perform(case, rings) {
+        let performance = match self.perform(turn, rings) {
             // The kernel may not give a user so many.
             Err(Failure::Contestant { hung: false, .. }) if weigh => {
                 rings = 1;
-                self.perform(case, rings)?
+                self.perform(turn, rings)?
             }
             other => other?,
         };
         let mut sample = sample(case, self.options, round, &performance, (rings, kernel_bytes));
-        let after = self.hop()?;
+        sample.figures.cores = turn.placed.clone();
+        let after = self.hop(&turn.placed)?;
         let alone = matches!(case.entry.kind, Entrant::Memcpy);
         if let (Some(before), Some(after), false) = (before, after, alone) {
             sample.figures.hop_before_ns = Some(before);
@@ -245,119 +267,43 @@ impl Run<'_> {
         Ok(sample)
     }
 
-    fn perform(&self, case: &Case, rings: u64) -> Result<Performance, Failure> {
-        let dir = memory_dir()?;
-        let home = about(case.entry, self.options).home;
+    fn perform(&self, turn: &Turn, rings: u64) -> Result<Performance, Failure> {
+        let (dir, case) = (memory_dir()?, &turn.case);
         let seconds = Duration::from_secs_f64(self.options.seconds_per_sample);
         let play = Play {
             contestant: case.entry.name,
-            processes: case.processes(self.options, self.cores, home, rings, dir.path()),
+            processes: case.processes(
+                self.options,
+                &turn.placed,
+                turn.about.home,
+                rings,
+                dir.path(),
+            ),
             patience: self.options.patience + 2 * seconds,
             weigh: case.kind.workload == Workload::Memory,
         };
         let performed = perform(&play, dir.path());
-        // Who was killed has not removed its queues, and they are charged to the user for ever.
+        // Who was killed has removed neither its queues, which are charged to the user for ever, nor
+        // its shared memory.
         crate::contest::mqueue::sweep(dir.path());
+        sweep(dir.path());
         performed
     }
 
-    fn hop(&self) -> Result<Option<f64>, CompareError> {
-        self.cores.map(|cores| hop_ns(cores, self.tick_ns)).transpose()
+    /// Between the receivers' core and that of the sender that is farthest away.
+    fn hop(&self, placed: &Placed) -> Result<Option<f64>, CompareError> {
+        let Some(places) = &self.places else { return Ok(None) };
+        farthest_hop_ns(places.receivers(), &placed.senders, self.tick_ns)
     }
 }
 
-/// Who it is, at 64 bytes.
-pub fn about(entry: &'static Entry, options: &Options) -> About {
-    let kind = Kind {
-        workload: Workload::Throughput,
-        payload: crate::player::SMALL,
-        senders: 1,
-        receivers: 1,
-        audience: crate::part::Audience::Keen,
+/// How it is set up, as a row.
+fn used(turn: &Turn) -> Use {
+    let Case { kind, entry, .. } = turn.case;
+    let remark = match entry.kind {
+        Entrant::Ends(player) => player.remark(kind.workload).map(str::to_owned),
+        _ => None,
     };
-    let bare = |settings: &str| About {
-        name: entry.name,
-        version: "-".to_owned(),
-        home: Home::Processes,
-        settings: settings.to_owned(),
-        waits: "-".to_owned(),
-    };
-    match entry.kind {
-        Entrant::Ends(player) => {
-            player.about(&Case { kind, entry, can: Some(player.can()) }.setup(options))
-        }
-        Entrant::Memcpy => bare("one process copies the payload into a buffer of the ring's size"),
-        Entrant::Line => bare("one cache line goes back and forth"),
-        Entrant::NotBuilt(how) => bare(how),
-    }
-}
-
-/// A kind in words.
-pub fn describe(kind: &Kind) -> String {
-    let Kind { workload, payload, senders, receivers, audience } = kind;
-    match workload {
-        Workload::Throughput => format!("throughput of {payload} bytes"),
-        Workload::Producers => format!("{senders} producers"),
-        Workload::Overwrite => format!("overwrite, reader {}", audience.name()),
-        Workload::Fanout => format!("fanout to {receivers}"),
-        other => other.name().to_owned(),
-    }
-}
-
-/// What was lost where nothing may be, damaged, or told wrongly: sentences.
-pub fn faults(rows: &[Row]) -> Vec<String> {
-    let mut faults = Vec::new();
-    for row in rows {
-        match row {
-            Row::Sample(sample) => {
-                let (figures, lossless) = (&sample.figures, sample.lossless);
-                let mut fault = |what: String| {
-                    let kind = describe(&figures.kind);
-                    faults.push(format!("{}, {kind}: {what}", figures.contestant));
-                };
-                if figures.bad > 0 {
-                    fault(format!("{} records damaged or wrongly counted", figures.bad));
-                }
-                if lossless && figures.lost > 0 {
-                    fault(format!("{} records lost where none may be", figures.lost));
-                }
-                // A refused record is told as lost by who counts those, and was not sent here.
-                let told = figures.told_lost.filter(|_| figures.kind.workload != Workload::Full);
-                if let Some(told) = told.filter(|told| *told != figures.lost) {
-                    fault(format!("told of {told} losses, and {} were seen", figures.lost));
-                }
-            }
-            Row::Absent(absent) if absent.failed => {
-                faults.push(format!("{}: {}", absent.name, absent.reason));
-            }
-            _ => {}
-        }
-    }
-    faults
-}
-
-/// Names, roles, and whether they can run here.
-///
-/// # Errors
-/// If `out` fails.
-pub fn list(options: &Options, out: &mut dyn Write) -> Result<(), CompareError> {
-    for entry in ALL {
-        let role = match entry.role {
-            Role::Limit => "limit",
-            Role::Ours => "ours",
-            Role::Rival => "rival",
-            Role::Reference => "reference, threads",
-        };
-        let about = about(entry, options);
-        let absent = match entry.kind {
-            Entrant::Ends(player) => player.check().err(),
-            Entrant::NotBuilt(how) => Some(how.to_owned()),
-            _ => None,
-        };
-        match absent {
-            Some(reason) => writeln!(out, "{} ({role}): absent: {reason}", entry.name)?,
-            None => writeln!(out, "{} ({role}): {}", entry.name, about.settings)?,
-        }
-    }
-    Ok(())
+    let (settings, waits) = (turn.about.settings.clone(), turn.about.waits.clone());
+    Use { contestant: entry.name.to_owned(), kind, settings, waits, remark }
 }

@@ -4,6 +4,7 @@ use crate::case::Case;
 use crate::conductor::Performance;
 use crate::options::{Options, Workload};
 use crate::part::{Audience, Found};
+use crate::places::Placed;
 use crate::rows::{Figures, Latency, Sample};
 use perfring_bench::cores::Distance;
 
@@ -22,12 +23,14 @@ pub fn sample(
         kind: case.kind,
         contestant: case.entry.name.to_owned(),
         pace: format!("{:?}", setup.pace).to_lowercase(),
+        cores: Placed::default(),
         records: 0,
         records_per_s: 0.0,
         ns_per_record: 0.0,
         lost: found.iter().map(|found| found.lost).sum(),
         told_lost: None,
         bad: found.iter().map(|found| found.bad).sum(),
+        late: found.iter().filter_map(|found| found.late).reduce(|a, b| a + b),
         hop_before_ns: None,
         hop_after_ns: None,
         distance: Distance::None.name().to_owned(),
@@ -35,6 +38,7 @@ pub fn sample(
         histogram: Vec::new(),
         cold_ns: None,
         memory_bytes: None,
+        kernel_bytes: None,
         refused: None,
         ns_per_refusal: None,
     };
@@ -55,6 +59,7 @@ pub fn sample(
             figures.records = first.records;
             let grown = performance.grown.max(0) as f64 / rings as f64;
             figures.memory_bytes = Some(grown + kernel_bytes.unwrap_or(0) as f64);
+            figures.kernel_bytes = kernel_bytes;
         }
         _ => {
             let receivers = case.kind.receivers.min(found.len());

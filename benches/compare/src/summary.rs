@@ -57,6 +57,7 @@ fn one(samples: &[Sample], name: &str, distance: &str) -> Option<Median> {
         lost: sum(|f| f.lost),
         told_lost: here.iter().map(|figures| figures.told_lost).sum(),
         bad: sum(|f| f.bad),
+        late: here.iter().filter_map(|figures| figures.late).reduce(|a, b| a + b),
         hop_before_ns: mid(&|f| f.hop_before_ns),
         hop_after_ns: mid(&|f| f.hop_after_ns),
         latency,
@@ -112,25 +113,39 @@ fn compare(medians: &mut [Median]) {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::options::Workload;
     use crate::part::Audience;
     use crate::rows::Kind;
 
-    fn sample(contestant: &str, workload: Workload, distance: &str, figure: f64) -> Sample {
-        let kind =
-            Kind { workload, payload: 64, senders: 1, receivers: 1, audience: Audience::Keen };
+    /// A sample of this figure.
+    pub(crate) fn sample(
+        contestant: &str,
+        workload: Workload,
+        distance: &str,
+        figure: f64,
+    ) -> Sample {
+        let kind = Kind {
+            workload,
+            payload: 64,
+            senders: 1,
+            receivers: 1,
+            audience: Audience::Keen,
+            lossy: false,
+        };
         let figures = Figures {
             kind,
             contestant: contestant.to_owned(),
             pace: "adaptive".to_owned(),
+            cores: crate::places::Placed::default(),
             records: 1,
             records_per_s: figure,
             ns_per_record: figure,
             lost: 0,
             told_lost: None,
             bad: 0,
+            late: None,
             hop_before_ns: Some(60.0),
             hop_after_ns: Some(60.0),
             distance: distance.to_owned(),
@@ -138,6 +153,7 @@ mod tests {
             histogram: Vec::new(),
             cold_ns: None,
             memory_bytes: None,
+            kernel_bytes: None,
             refused: None,
             ns_per_refusal: None,
         };

@@ -2,8 +2,9 @@
 
 use crate::CompareError;
 use crate::contest::Home;
+use crate::notes;
 use crate::options::Workload;
-use crate::rows::{Absent, Median, Row};
+use crate::rows::{Absent, Figures, Median, Row};
 use comfy_table::{CellAlignment, Table, presets};
 use std::io::Write;
 
@@ -16,7 +17,7 @@ pub fn write(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
         if let Row::Machine(m) = row {
             let cores = m.cores.map_or_else(
                 || "only one core: not pinned, and no measure of anything".to_owned(),
-                |[here, there]| format!("receivers on core {here}, senders on {there}"),
+                |[here, there]| format!("receivers on core {here}, one sender on {there}"),
             );
             writeln!(out, "{}, Linux {}, {cores}, load {}", m.cpu, m.kernel, m.load)?;
             writeln!(out, "commit {}, {}, {} {}", m.commit, m.rustc, m.target, m.rustflags)?;
@@ -31,6 +32,7 @@ pub fn write(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
         }
     }
     contestants(rows, out)?;
+    writeln!(out, "\nA row of `cores` has the receiver's, and behind | the senders'.")?;
     for workload in Workload::ALL {
         let medians: Vec<&Median> = rows
             .iter()
@@ -41,6 +43,7 @@ pub fn write(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
             .collect();
         if !medians.is_empty() {
             writeln!(out, "\n{}\n{}", title(workload), table(workload, &medians))?;
+            beside(rows, workload, out)?;
         }
     }
     absent(rows, out)
@@ -48,16 +51,33 @@ pub fn write(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
 
 fn contestants(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
     let lines = rows.iter().filter_map(|row| match row {
-        Row::Contestant(c) => Some(vec![
-            c.name.clone(),
-            c.version.clone(),
-            home(c.home).to_owned(),
-            c.waits.clone(),
-            c.settings.clone(),
-        ]),
+        Row::Contestant(c) => {
+            Some(vec![c.name.clone(), c.version.clone(), home(c.home).to_owned()])
+        }
         _ => None,
     });
-    let head = ["contestant", "version", "between", "its reader waits", "settings"];
+    let head = ["contestant", "version", "between"];
+    Ok(writeln!(out, "\n{}", aligned(&head, lines, CellAlignment::Left))?)
+}
+
+/// What is said beside the figures of a workload.
+fn beside(rows: &[Row], workload: Workload, out: &mut dyn Write) -> Result<(), CompareError> {
+    for remark in notes::remarks(rows, workload) {
+        writeln!(out, "{remark}")?;
+    }
+    if workload == Workload::Producers {
+        writeln!(out, "Scaling of rings of their own:")?;
+        for line in notes::scaling(rows) {
+            writeln!(out, "  {line}")?;
+        }
+    }
+    let small = if workload == Workload::Throughput { ", at 64 bytes" } else { "" };
+    let lines = notes::few_settings(rows, workload).into_iter().map(|setting| {
+        let kinds = setting.kinds.join("; ");
+        [setting.contestant, &kinds, setting.waits, setting.settings].map(str::to_owned).to_vec()
+    });
+    let settings = format!("settings{small}");
+    let head = ["contestant", "for", "its reader", &settings];
     Ok(writeln!(out, "\n{}", aligned(&head, lines, CellAlignment::Left))?)
 }
 
@@ -90,10 +110,10 @@ fn absent(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
 /// Absences that have a reason in common together: names, from what, and the reason.
 pub fn grouped(absent: &[&Absent]) -> Vec<(String, String, String)> {
     // The places of each name first: not everybody is absent from all that somebody is.
-    let mut each: Vec<(&Absent, Vec<&str>)> = Vec::new();
+    let mut each: Vec<(&Absent, Vec<Place<'_>>)> = Vec::new();
     for one in absent {
-        let place = one.workload.map_or("everything", Workload::name);
-        let same = |(other, _): &&mut (&Absent, Vec<&str>)| {
+        let place = (one.workload.map_or("everything", Workload::name), one.part.as_deref());
+        let same = |(other, _): &&mut (&Absent, Vec<Place<'_>>)| {
             (&other.name, &other.reason, other.failed) == (&one.name, &one.reason, one.failed)
         };
         match each.iter_mut().find(same) {
@@ -101,9 +121,10 @@ pub fn grouped(absent: &[&Absent]) -> Vec<(String, String, String)> {
             None => each.push((one, vec![place])),
         }
     }
-    let mut groups: Vec<(Vec<&str>, &Absent, Vec<&str>)> = Vec::new();
+    let mut groups: Vec<(Vec<&str>, &Absent, String)> = Vec::new();
     for (one, places) in each {
-        let same = |(_, other, of): &&mut (Vec<&str>, &Absent, Vec<&str>)| {
+        let places = words(&places);
+        let same = |(_, other, of): &&mut (Vec<&str>, &Absent, String)| {
             other.reason == one.reason && other.failed == one.failed && *of == places
         };
         match groups.iter_mut().find(same) {
@@ -111,11 +132,32 @@ pub fn grouped(absent: &[&Absent]) -> Vec<(String, String, String)> {
             None => groups.push((vec![&one.name], one, places)),
         }
     }
-    let group = |(names, one, places): (Vec<&str>, &Absent, Vec<&str>)| {
+    let group = |(names, one, places): (Vec<&str>, &Absent, String)| {
         let what = if one.failed { "failed at" } else { "absent from" };
-        (names.join(", "), format!("{what} {}", places.join(", ")), one.reason.clone())
+        (names.join(", "), format!("{what} {places}"), one.reason.clone())
     };
     groups.into_iter().map(group).collect()
+}
+
+/// A workload, and what of it.
+type Place<'a> = (&'a str, Option<&'a str>);
+
+/// Each workload once, with its parts behind it, but for those of which all are there.
+fn words(places: &[Place<'_>]) -> String {
+    let mut words: Vec<String> = Vec::new();
+    for &(workload, _) in places {
+        let parts: Vec<&str> =
+            places.iter().filter(|(of, _)| *of == workload).filter_map(|(_, part)| *part).collect();
+        // All workloads that have parts have two.
+        let word = match parts.as_slice() {
+            [part] => format!("{workload} ({part})"),
+            _ => workload.to_owned(),
+        };
+        if !words.contains(&word) {
+            words.push(word);
+        }
+    }
+    words.join(", ")
 }
 
 /// What a workload is, in words.
@@ -125,14 +167,15 @@ pub fn title(workload: Workload) -> &'static str {
         Workload::Latency => "Half a round trip, looking all the time, 64 bytes",
         Workload::Wakeup => "Half a round trip, sleeping in the kernel, 64 bytes",
         Workload::Producers => {
-            "Lossless, many senders on one core, the receiver on the other, 64 bytes: verified records"
+            "Many senders, 64 bytes, each on a core of its own where there are enough: records of all \
+             together, verified by one receiver of a lossless channel; or sent, where nobody reads"
         }
         Workload::Overwrite => {
             "What a record of 64 bytes costs a sender that overwrites the oldest"
         }
         Workload::Fanout => {
             "Each record to every receiver, all receivers on one core, 64 bytes: verified records of \
-             all together"
+             all together; who waits for its receivers (lossless) and who does not (lossy) apart"
         }
         Workload::Full => "What an offer of 64 bytes costs that is refused, as it is full",
         Workload::Cold => {
@@ -141,7 +184,7 @@ pub fn title(workload: Workload) -> &'static str {
         }
         Workload::Memory => {
             "Memory of a channel that has moved twice its size: growth of the proportional set of \
-             all processes; what the kernel holds for pipes, sockets, queues and perf rings is not in it"
+             all processes, and what the kernel holds besides"
         }
     }
 }
@@ -156,6 +199,7 @@ fn table(workload: Workload, medians: &[&Median]) -> String {
             _ => "",
         },
         "contestant",
+        "cores",
         "distance",
         "hop ns",
         "samples",
@@ -164,11 +208,13 @@ fn table(workload: Workload, medians: &[&Median]) -> String {
         "range",
         match workload {
             Workload::Latency | Workload::Wakeup => "p90 / p99 / p99.9 / max ns",
+            Workload::Memory => "processes + kernel KiB",
             _ => "ns/record",
         },
         "of floor",
         match workload {
             Workload::Latency => "of line",
+            Workload::Producers => "late",
             _ => "",
         },
         "of best rival",
@@ -216,18 +262,14 @@ fn cells(workload: Workload, median: &Median) -> Vec<String> {
     let times = |ratio: Option<f64>| ratio.map_or_else(dash, |r| format!("{r:.2}"));
     let detail = match f.latency {
         Some(l) => [l.p90_ns, l.p99_ns, l.p999_ns, l.max_ns].map(number).join(" / "),
-        None if matches!(workload, Workload::Full | Workload::Cold | Workload::Memory) => dash(),
+        None if workload == Workload::Memory => weighed(f),
+        None if matches!(workload, Workload::Full | Workload::Cold) => dash(),
         None => number(f.ns_per_record),
     };
     vec![
-        match workload {
-            Workload::Throughput => f.kind.payload.to_string(),
-            Workload::Producers => f.kind.senders.to_string(),
-            Workload::Overwrite => f.kind.audience.name().to_owned(),
-            Workload::Fanout => f.kind.receivers.to_string(),
-            _ => String::new(),
-        },
+        notes::which(&f.kind),
         f.contestant.clone(),
+        f.cores.words(),
         f.distance.clone(),
         f.hop_before_ns.map_or_else(dash, |ns| format!("{ns:.0}")),
         median.samples.to_string(),
@@ -236,11 +278,26 @@ fn cells(workload: Workload, median: &Median) -> Vec<String> {
         format!("{}..{}", number(median.min / scale), number(median.max / scale)),
         detail,
         times(median.of_floor),
-        if workload == Workload::Latency { times(median.of_line) } else { String::new() },
+        match workload {
+            Workload::Latency => times(median.of_line),
+            Workload::Producers => f.late.map_or_else(dash, |late| late.to_string()),
+            _ => String::new(),
+        },
         times(median.of_best),
         f.lost.to_string(),
         f.bad.to_string(),
     ]
+}
+
+/// Memory as its two parts.
+pub fn weighed(figures: &Figures) -> String {
+    let kernel = figures.kernel_bytes.map(|bytes| bytes as f64);
+    let all = figures.memory_bytes.unwrap_or_default();
+    let mapped = (all - kernel.unwrap_or_default()) / 1024.0;
+    kernel.map_or_else(
+        || format!("{mapped:.0} + unknown"),
+        |kernel| format!("{mapped:.0} + {:.0}", kernel / 1024.0),
+    )
 }
 
 fn aligned(
@@ -263,12 +320,14 @@ mod tests {
 
     #[test]
     fn nobody_is_absent_from_more_than_was_said() {
-        let absent = |name: &str, workload, reason: &str| Absent {
+        let partly = |name: &str, workload, part: Option<&str>, reason: &str| Absent {
             name: name.to_owned(),
             workload,
+            part: part.map(str::to_owned),
             reason: reason.to_owned(),
             failed: false,
         };
+        let absent = |name, workload, reason| partly(name, workload, None, reason);
         let all = [
             absent("a", Some(Workload::Full), "r"),
             absent("b", Some(Workload::Full), "r"),
@@ -276,6 +335,9 @@ mod tests {
             absent("b", Some(Workload::Cold), "r"),
             absent("c", Some(Workload::Full), "r"),
             absent("d", None, "s"),
+            partly("e", Some(Workload::Fanout), Some("lossy"), "t"),
+            partly("f", Some(Workload::Fanout), Some("lossy"), "u"),
+            partly("f", Some(Workload::Fanout), Some("lossless"), "u"),
         ];
         let all: Vec<&Absent> = all.iter().collect();
         let text = |(names, place, reason)| format!("{place}: {names}: {reason}");
@@ -284,6 +346,8 @@ mod tests {
             "absent from full, cold: a, b: r",
             "absent from full: c: r",
             "absent from everything: d: s",
+            "absent from fanout (lossy): e: t",
+            "absent from fanout: f: u",
         ];
         assert_eq!(lines, want);
     }

@@ -7,7 +7,8 @@
 use perfring_compare::child::{CHILD_ARG, child};
 use perfring_compare::options::{Options, Workload};
 use perfring_compare::rows::{Row, parse};
-use perfring_compare::run::{faults, run};
+use perfring_compare::run::run;
+use perfring_compare::words::faults;
 use std::io;
 use std::process::ExitCode;
 

@@ -4,7 +4,9 @@ use crate::Types;
 use crate::pace::{Distance, Look, Pace, SPIN};
 use perfring_abi::Layout;
 use perfring_ring::{Anchors, Corrupt, Count, WakeAt};
-use perfring_shm::{AttachError, Home, Item, Lines, MappedReader, Pinned, Run, Sleeper, Ticket};
+use perfring_shm::{
+    AttachError, Guard, Home, Item, Lines, MappedReader, Pinned, Run, Sleeper, Ticket,
+};
 use std::time::{Duration, Instant};
 
 /// The one consumer of a ring. A new one goes on where the last one released.
@@ -60,9 +62,52 @@ impl Consumer {
         name: Option<&str>,
         lines: Lines,
     ) -> Result<Self, AttachError> {
+        Self::attach_any(home.into(), name, lines, Guard::Never)
+    }
+
+    /// As [`Consumer::attach_as`], where those who may write the ring's file may do anything to it.
+    /// With [`Guard::Always`] records of a drop ring are copies, too, made before anybody sees them, so
+    /// that nobody rewrites one while it is read; and a file that is cut short meanwhile is the error
+    /// [`Corrupt::CUT`], for [`install_guard`](crate::install_guard) is called. That costs some
+    /// 15 ns for a record, and its copy (`benches/NOTES.md`); [`Consumer::read_run`],
+    /// [`Consumer::pinned`] and [`Consumer::raw`] give nothing. Of an overwrite ring they are copies in
+    /// any case.
+    ///
+    /// ```
+    /// # use perfring_consumer::{Consumer, Corrupt, Item, Guard};
+    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let mut producer = Producer::create(&path, &Options::default())?;
+    /// # for _ in 0..2 { producer.publish(RecordType::BYTES, b"x")?; }
+    /// # drop(producer);
+    /// let mut consumer = Consumer::attach_guarded(&path, None, Guard::Always)?;
+    /// assert!(matches!(consumer.read()?, Some(Item::Record(record)) if record.bytes == b"x"));
+    ///
+    /// std::fs::File::options().write(true).open(&path)?.set_len(0)?;
+    /// assert_eq!(consumer.read(), Err(Corrupt::CUT)); // and not the end of this process
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn attach_guarded(
+        home: impl Into<Home>,
+        name: Option<&str>,
+        guard: Guard,
+    ) -> Result<Self, AttachError> {
+        Self::attach_any(home.into(), name, Lines::default(), guard)
+    }
+
+    fn attach_any(
+        home: Home,
+        name: Option<&str>,
+        lines: Lines,
+        guard: Guard,
+    ) -> Result<Self, AttachError> {
         let own = std::env::args_os().next().unwrap_or_default();
         let own = std::path::Path::new(&own).file_name().unwrap_or_default().to_string_lossy();
-        let inner = MappedReader::attach(home, name.unwrap_or(&own), lines)?;
+        let inner = MappedReader::attach(home, name.unwrap_or(&own), lines, guard)?;
         let distance = Distance::of_consumer(inner.layout().data_size);
         Ok(Consumer { inner, pace: Pace::default(), wake_at: WakeAt::default(), distance })
     }
@@ -289,6 +334,13 @@ impl Consumer {
     /// [`Corrupt`].
     pub fn pinned(&mut self) -> Result<Option<Pinned<'_>>, Corrupt> {
         self.inner.pinned()
+    }
+
+    /// Whether records of a drop ring are copied: [`Guard::Always`] or [`Guard::Never`], also where
+    /// this was attached with [`Guard::Auto`].
+    #[must_use]
+    pub fn guard(&self) -> Guard {
+        self.inner.guard()
     }
 
     /// The position of the next record.

@@ -58,8 +58,9 @@ pub use perfring_ring::{
     Refused, Saved, SlotFigures, Start, Totals, WakeAt, Who,
 };
 pub use perfring_shm::{
-    AttachError, ClockError, Fill, Home, Identity, Idle, Item, Lines, MachineClock, NotThis,
-    Pinned, Place, Raw, RawReader, Record, RingFile, Role, Run, Sleeper, Ticket, recover,
+    AttachError, ClockError, Fill, Guard, Home, Identity, Idle, Item, Lines, MachineClock, NotThis,
+    Pinned, Place, Raw, RawReader, Record, RingFile, Role, Run, Sleeper, Ticket, install_guard,
+    recover,
 };
 pub use perfring_types as types;
 pub use snapshot::{Items, Snapshot};

@@ -38,9 +38,8 @@ impl Snapshot {
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Corrupt`] if not even the positions can be believed.
     pub fn take(home: impl Into<Home>) -> Result<Self, AttachError> {
-        let home = home.into();
-        let observer = MappedObserver::open(&home, Start::Oldest)?;
-        let inner = observer.snapshot().map_err(|source| AttachError::Corrupt { home, source })?;
+        let observer = MappedObserver::open(home, Start::Oldest)?;
+        let inner = observer.snapshot().map_err(|source| observer.file().corrupt(source))?;
         Ok(Snapshot::new(inner, Types::of(observer.types()), *observer.layout()))
     }
 

@@ -49,6 +49,9 @@
 //! in [`Figures::trouble`]. Only what our own side is told wrongly is an error, at [`Nats::open`]. A
 //! message that is too large for the server is refused for good, and counted.
 
+#[cfg(feature = "fuzz")]
+#[doc(hidden)]
+pub mod door;
 mod flight;
 mod link;
 mod message;

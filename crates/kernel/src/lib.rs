@@ -28,6 +28,9 @@
 #![forbid(unsafe_code)]
 
 mod decode;
+#[cfg(feature = "fuzz")]
+#[doc(hidden)]
+pub mod door;
 mod event;
 mod open;
 pub mod records;

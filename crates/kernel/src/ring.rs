@@ -241,7 +241,7 @@ impl KernelRing {
     /// The place after everything that was taken.
     #[must_use]
     pub fn mark(&self) -> Mark {
-        Mark { pos: self.here.end, before: self.taken, lapped: Count::default() }
+        Mark { pos: self.here.end, before: self.taken, lapped: Count::default(), range_end: 0 }
     }
 
     /// Gives the kernel back the space of what was taken before this [`mark`](KernelRing::mark).

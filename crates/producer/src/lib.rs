@@ -101,7 +101,8 @@ pub use perfring_ring::{Count, ProducerBook, Refused, Wake};
 use perfring_shm::MappedWriter;
 pub use perfring_shm::{
     AttachError, Batch, ClockError, CreateError, Each, Home, Removal, Reservation, ReserveError,
-    RingOptions as Options, SharedBatch, SharedReservation, TypeError, create, remove,
+    RingOptions as Options, SharedBatch, SharedReservation, TypeError, create, install_guard,
+    remove,
 };
 pub use perfring_types as types;
 pub use pod::{PodReservation, SharedPodReservation};
@@ -358,6 +359,16 @@ impl Producer {
     #[must_use]
     pub fn overwritten(&self) -> Count {
         self.inner.overwritten()
+    }
+
+    /// Whether the ring's file was cut short under this producer, as far as was found out: its records
+    /// go into memory of its own since then, and nobody reads them. Always false without
+    /// [`install_guard`](crate::install_guard), as that is the end of the process then. A drop ring is
+    /// [`ReserveError::Corrupt`] by itself, before a ring's worth is written; an overwrite ring asks
+    /// nobody for space, and never is.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.inner.is_cut()
     }
 
     /// The longest payload that this ring takes, in bytes.

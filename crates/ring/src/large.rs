@@ -110,6 +110,13 @@ pub(crate) fn positions(ring: Ring<'_>, size: u64) -> Option<(u64, u64)> {
     sane.then_some((head, tail))
 }
 
+impl Ring<'_> {
+    /// Copies a range of this AUX area: for who holds it.
+    pub fn copy_range(self, aux: &[AtomicU64], range: Range, to: &mut [u64]) {
+        copy(self, aux, range, to);
+    }
+}
+
 /// Copies a range, and judges the copy: whether what was copied was the payload, and not what is
 /// written over it.
 pub(crate) fn copy(ring: Ring<'_>, aux: &[AtomicU64], range: Range, to: &mut [u64]) -> bool {

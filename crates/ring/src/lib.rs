@@ -182,6 +182,16 @@ fn sane(ring: Ring<'_>, head: u64, tail: u64) -> bool {
         && head - tail < ring.data_size()
 }
 
+/// Puts the positions where nobody leaves them: of a ring that is to be taken for damaged by all who
+/// look at it, readers and producers.
+pub fn spoil(header: &Header) {
+    // Relaxed, and then a fence: it is of no ring any more, and what is done to its data comes after.
+    header.data_tail.store(u64::MAX, Ordering::Relaxed);
+    header.data_head.store(u64::MAX, Ordering::Relaxed);
+    header.aux.tail.store(u64::MAX, Ordering::Relaxed);
+    fence(Ordering::SeqCst);
+}
+
 /// Records that a reader will not see, as it comes to the place where they would have stood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
@@ -203,8 +213,18 @@ pub struct Corrupt {
     pub pos: u64,
 }
 
+impl Corrupt {
+    /// The ring's file was cut short while it was read. No record stands at such a place.
+    pub const CUT: Corrupt = Corrupt { pos: u64::MAX };
+}
+
 impl core::fmt::Display for Corrupt {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        if *self == Corrupt::CUT {
+            return f.write_str(
+                "the ring's file was cut short while it was in use: it is no ring any more",
+            );
+        }
         write!(f, "the ring is damaged at position {}: no record can stand there", self.pos)
     }
 }

@@ -460,6 +460,24 @@ fn a_ring_of_holes_keeps_nobody_for_ever() {
     println!("holes: {tally:?}");
 }
 
+/// Between the last look of a consumer and its sleep anybody may move the head: whoever counts the
+/// records up to there must come to an end.
+#[test]
+fn a_head_out_of_reach_keeps_no_sleeper_for_ever() {
+    for record in [RecordWord::pack(4096, 0, 16), RecordWord::lost()] {
+        let heap = HeapRing::new(SIZE, Policy::Drop).unwrap();
+        for word in heap.data() {
+            word.store(record.raw(), Ordering::Relaxed);
+        }
+        for head in [SIZE, 1 << 40, (1 << 62) - 8, u64::MAX - 7] {
+            heap.header().data_head.store(head, Ordering::Relaxed);
+            let at = WakeAt::Records(u64::MAX);
+            // It does not sleep, as its next look is to say what is wrong.
+            assert_eq!(heap.ring().prepare_sleep(8, 0, at, full_fence), None);
+        }
+    }
+}
+
 /// An honest ring in all but that it has come unbelievably far: every position is moved by as many
 /// rings, to where sums would overflow.
 #[test]

@@ -3,7 +3,7 @@
 use crate::file::{Place, RingFile};
 use crate::observer::item_of;
 use crate::reader::{AHEAD, Cursor, record};
-use crate::{AttachError, Item, MappedObserver, MappedReader, futex};
+use crate::{AttachError, Item, MappedObserver, MappedReader, futex, guarded};
 use perfring_abi::Producers;
 use perfring_ring::{Corrupt, Found, Front, Mark};
 
@@ -22,7 +22,7 @@ impl MappedReader {
     /// From now on nothing is released, or saved, but by [`MappedReader::release_to`].
     pub fn hold(&mut self) {
         match &mut self.cursor {
-            Cursor::Pinned(reader) => reader.hold(),
+            Cursor::Pinned(reader) | Cursor::Guarded { reader, .. } => reader.hold(),
             Cursor::Copied { hold, .. } => *hold = true,
         }
     }
@@ -35,15 +35,17 @@ impl MappedReader {
     pub fn look(&mut self) -> Result<Front, Corrupt> {
         let ring = self.map.ring();
         match &mut self.cursor {
-            Cursor::Pinned(reader) => {
-                let (front, owed) = reader.look_held(ring)?;
-                if owed {
-                    futex::wake(ring.space_word());
-                }
-                Ok(front)
+            Cursor::Pinned(reader) | Cursor::Guarded { reader, .. } => {
+                reader.look_held(ring).map(|(front, owed)| {
+                    if owed {
+                        futex::wake(ring.space_word());
+                    }
+                    front
+                })
             }
             Cursor::Copied { observer, .. } => observer.look(ring),
         }
+        .map_err(|corrupt| self.map.tell(corrupt))
     }
 
     /// As [`MappedReader::read`], of what was there at the last look, and says what is next.
@@ -78,7 +80,8 @@ impl MappedReader {
         let ring = self.map.ring();
         match &mut self.cursor {
             Cursor::Pinned(reader) => {
-                let (found, owed) = reader.next(ring)?;
+                let next = reader.next(ring).map_err(|corrupt| self.map.tell(corrupt));
+                let (found, owed) = next?;
                 if owed {
                     futex::wake(ring.space_word());
                 }
@@ -97,12 +100,15 @@ impl MappedReader {
                     Found::Lost(lost) => (Item::Lost(lost), front),
                 }))
             }
+            Cursor::Guarded { reader, body } => guarded::take(reader, body, &self.map),
             Cursor::Copied { observer, unsaved, hold } => {
                 if *unsaved >= ring.data_size() / 8 && !*hold {
                     observer.save(ring);
                     *unsaved = 0;
                 }
-                Ok(observer.take(ring, self.map.aux())?.map(|(seen, front)| {
+                let taken = observer.take(ring, self.map.aux());
+                let taken = taken.map_err(|corrupt| self.map.tell(corrupt))?;
+                Ok(taken.map(|(seen, front)| {
                     let (item, size) = item_of(seen);
                     *unsaved = unsaved.saturating_add(size);
                     (item, front)
@@ -116,7 +122,7 @@ impl MappedReader {
     #[inline]
     pub fn mark(&self) -> Mark {
         match &self.cursor {
-            Cursor::Pinned(reader) => reader.mark(),
+            Cursor::Pinned(reader) | Cursor::Guarded { reader, .. } => reader.mark(),
             Cursor::Copied { observer, .. } => observer.mark(),
         }
     }
@@ -127,7 +133,7 @@ impl MappedReader {
     pub fn release_to(&mut self, mark: &Mark) {
         let ring = self.map.ring();
         match &mut self.cursor {
-            Cursor::Pinned(reader) => {
+            Cursor::Pinned(reader) | Cursor::Guarded { reader, .. } => {
                 if reader.release_to(ring, mark) {
                     futex::wake(ring.space_word());
                 }
@@ -148,7 +154,7 @@ impl MappedReader {
         let (head, size) = (ring.head(), ring.data_size());
         let unread = head.saturating_sub(self.cursor()).min(size);
         let held = match &self.cursor {
-            Cursor::Pinned(reader) => reader.held(),
+            Cursor::Pinned(reader) | Cursor::Guarded { reader, .. } => reader.held(),
             Cursor::Copied { .. } => 0,
         };
         Fill { unread, held, size }
@@ -172,7 +178,7 @@ impl MappedObserver {
     /// [`Corrupt`].
     #[inline]
     pub fn look(&mut self) -> Result<Front, Corrupt> {
-        self.observer.look(self.map.ring())
+        self.observer.look(self.map.ring()).map_err(|corrupt| self.map.tell(corrupt))
     }
 
     /// As [`MappedObserver::read`], and says what is next of what was copied.
@@ -181,7 +187,8 @@ impl MappedObserver {
     /// [`Corrupt`].
     #[inline]
     pub fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, Corrupt> {
-        let taken = self.observer.take(self.map.ring(), self.map.aux())?;
+        let taken = self.observer.take(self.map.ring(), self.map.aux());
+        let taken = taken.map_err(|corrupt| self.map.tell(corrupt))?;
         Ok(taken.map(|(seen, front)| (item_of(seen).0, front)))
     }
 

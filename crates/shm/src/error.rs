@@ -148,6 +148,13 @@ pub enum AttachError {
         /// Where.
         source: Corrupt,
     },
+    /// The file was cut short while it was looked at, see
+    /// [`install_guard`](crate::install_guard).
+    #[error("{home} was cut short while it was looked at: it is no ring any more, remove it")]
+    Cut {
+        /// The name.
+        home: Home,
+    },
     /// The name led to another ring, or to none, by the time the place was taken.
     #[error("{home} was removed while it was being attached to: attach again, or make it anew")]
     Removed {

@@ -189,7 +189,8 @@ impl RingFile {
     /// # Errors
     /// [`AttachError::Io`] if the file cannot be mapped.
     pub fn holder(&self, place: Place) -> Result<Who, AttachError> {
-        Ok(Plain::map(self)?.holder(place))
+        let map = Plain::map(self)?;
+        map.sure(self, map.holder(place))
     }
 
     /// The books; `None` if they are damaged.
@@ -198,7 +199,7 @@ impl RingFile {
     /// [`AttachError::Io`] if the file cannot be mapped.
     pub fn totals(&self) -> Result<Option<Totals>, AttachError> {
         let map = Plain::map(self)?;
-        Ok(Totals::of(map.shared(), self.layout.policy, is_dead(self)))
+        map.sure(self, Totals::of(map.shared(), self.layout.policy, is_dead(self)))
     }
 
     /// The wall-clock time of the newest record's stamp, ns since 1970: `None` in a ring without time,
@@ -210,7 +211,8 @@ impl RingFile {
         if !self.layout.time {
             return Ok(None);
         }
-        Ok(newest_wall(&Plain::map(self)?))
+        let map = Plain::map(self)?;
+        map.sure(self, newest_wall(&map))
     }
 
     /// The last sign of life that the file has kept, ns since 1970: when it was made, when somebody
@@ -223,7 +225,7 @@ impl RingFile {
         let places = (0..self.layout.slots).map(Place::Producer).chain([Place::Consumer]);
         let attached = places.map(|place| map.holder(place).attached_ns).max();
         let stamped = if self.layout.time { newest_wall(&map) } else { None };
-        Ok(self.layout.created_ns.max(attached.unwrap_or(0)).max(stamped.unwrap_or(0)))
+        map.sure(self, self.layout.created_ns.max(attached.unwrap_or(0)).max(stamped.unwrap_or(0)))
     }
 
     /// Refuses a ring of the other kind.
@@ -303,8 +305,14 @@ impl RingFile {
         AttachError::Io { home: self.home.clone(), step, source }
     }
 
-    pub(crate) fn corrupt(&self, source: Corrupt) -> AttachError {
-        AttachError::Corrupt { home: self.home.clone(), source }
+    /// What to say of a ring that turned out to be damaged.
+    #[must_use]
+    pub fn corrupt(&self, source: Corrupt) -> AttachError {
+        let home = self.home.clone();
+        match source {
+            Corrupt::CUT => AttachError::Cut { home },
+            source => AttachError::Corrupt { home, source },
+        }
     }
 }
 

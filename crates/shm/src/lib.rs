@@ -25,7 +25,9 @@
 //! * A process that breaks the protocol (it can, if it may write the file) can change bytes under
 //!   such a slice. That is no worse than any other shared file mapping, and no length or position
 //!   that this code uses is read from the shared page without a check. Whoever does not trust the
-//!   producer uses an observer, whose records are copies.
+//!   producer uses an observer, or a consumer with a [`Guard`]: their records are copies.
+//! * A file that is cut short takes its pages with it, and touching them is SIGBUS. Whoever asked for
+//!   [`install_guard`] finds memory of its own in their place, see `guard.rs`.
 //! * Every attach maps the file anew, so two handles in one process never share an address.
 
 mod ahead;
@@ -37,6 +39,8 @@ mod error;
 mod file;
 mod fork;
 mod futex;
+mod guard;
+mod guarded;
 mod home;
 mod idle;
 mod kernel;
@@ -60,6 +64,8 @@ pub use create::{Removal, RingOptions, create, remove};
 pub use each::Each;
 pub use error::{AttachError, CreateError, ReserveError, Role};
 pub use file::{Identity, Place, RingFile};
+pub use guard::install_guard;
+pub use guarded::Guard;
 pub use home::Home;
 pub use idle::Idle;
 pub use kernel::{Also, KernelEvent, KernelEventSpec, KernelEvents, MappedKernel, NoEvent, Whose};

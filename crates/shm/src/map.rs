@@ -3,12 +3,15 @@
 
 use crate::area::Area;
 use crate::file::{Access, Place, RingFile, host_page_size};
+use crate::guard::Guarded;
 use crate::{AttachError, Home};
 use memmap2::{MmapOptions, MmapRaw};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{Header, Slot};
-use perfring_ring::{Frame, Range, Reserved, Ring, Shared, TypeTable, TypeTableWriter, Who};
+use perfring_ring::{
+    Corrupt, Frame, Range, Reserved, Ring, Shared, TypeTable, TypeTableWriter, Who,
+};
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::num::NonZeroUsize;
@@ -38,6 +41,7 @@ pub(crate) struct Mirror {
     slots: usize,
     types_size: usize,
     area: Option<Area>,
+    guard: Option<Guarded>,
 }
 
 // SAFETY: the mapping belongs to no thread. All access to shared memory through `&Mirror` is by
@@ -134,7 +138,23 @@ impl Mirror {
         let data = unsafe { base.add(page) };
         let slots = ring.layout.slots as usize;
         let types_size = ring.layout.types_size as usize;
-        Ok(Mirror { base, data, data_size, len, control, slots, types_size, area })
+        let guard = None;
+        let mut map =
+            Mirror { base, data, data_size, len, control, slots, types_size, area, guard };
+        let ranges = map.ranges();
+        map.guard = Guarded::new(ranges, access == DataAccess::Write);
+        Ok(map)
+    }
+
+    /// Whether the file was found to be cut short, by who asked for the guard.
+    #[inline]
+    pub(crate) fn is_cut(&self) -> bool {
+        self.guard.as_ref().is_some_and(Guarded::is_cut)
+    }
+
+    /// What to say of what was found to be wrong.
+    pub(crate) fn tell(&self, corrupt: Corrupt) -> Corrupt {
+        Guarded::tell(self.guard.as_ref(), corrupt)
     }
 
     /// The ring as the algorithm sees it.
@@ -416,6 +436,7 @@ fn prefetch(at: *const u8) {
 
 impl Drop for Mirror {
     fn drop(&mut self) {
+        self.guard = None; // before the mapping
         drop(Reservation::of(self.base, self.len));
     }
 }
@@ -452,6 +473,8 @@ fn words_before(map: &MmapRaw, end: usize, size: usize) -> &[AtomicU64] {
 /// The whole file, read-only, each byte once.
 #[derive(Debug)]
 pub(crate) struct Plain {
+    // Dropped before the mapping.
+    guard: Option<Guarded>,
     map: MmapRaw,
     data_offset: usize,
     data_size: usize,
@@ -468,7 +491,9 @@ impl Plain {
             .len(layout.file_size() as usize)
             .map_raw_read_only(&ring.file)
             .map_err(|source| ring.io("mapping it", source))?;
+        let base = NonNull::new(map.as_mut_ptr()).unwrap_or(NonNull::dangling());
         Ok(Plain {
+            guard: Guarded::new([(base, map.len()), (base, 0), (base, 0)], false),
             map,
             data_offset: layout.data_offset() as usize,
             data_size: layout.data_size as usize,
@@ -477,6 +502,19 @@ impl Plain {
             control_end: layout.control_end() as usize,
             types_size: layout.types_size as usize,
         })
+    }
+
+    /// What to say of what was found to be wrong.
+    pub(crate) fn tell(&self, corrupt: Corrupt) -> Corrupt {
+        Guarded::tell(self.guard.as_ref(), corrupt)
+    }
+
+    /// What was read is of a ring whose file was whole then.
+    pub(crate) fn sure<T>(&self, ring: &RingFile, read: T) -> Result<T, AttachError> {
+        match self.guard.as_ref().is_some_and(Guarded::is_cut) {
+            true => Err(ring.corrupt(Corrupt::CUT)),
+            false => Ok(read),
+        }
     }
 
     /// Opens and maps in one.

@@ -27,7 +27,7 @@ impl MappedObserver {
     pub fn open(home: impl Into<Home>, start: Start) -> Result<Self, AttachError> {
         let (ring, map) = Plain::open(home.into())?;
         let observer = Observer::new(map.ring(), ring.layout.policy, start)
-            .map_err(|source| ring.corrupt(source))?
+            .map_err(|source| ring.corrupt(map.tell(source)))?
             .with_time(ring.layout.time)
             .with_aux(ring.layout.aux_size);
         Ok(MappedObserver { map, ring, observer })
@@ -46,7 +46,8 @@ impl MappedObserver {
     /// See [`AttachError`].
     pub fn peek(home: impl Into<Home>) -> Result<(RingFile, Option<Totals>), AttachError> {
         let (ring, map) = Plain::open(home.into())?;
-        let totals = Totals::of(map.shared(), ring.layout.policy, is_dead(&ring));
+        let totals =
+            map.sure(&ring, Totals::of(map.shared(), ring.layout.policy, is_dead(&ring)))?;
         Ok((ring, totals))
     }
 
@@ -70,12 +71,13 @@ impl MappedObserver {
         let held_up = at.held_up();
         let since = line.stuck_since_ns.load(relaxed);
         let noted = since != 0 && line.stuck_pos.load(relaxed) == at.ring().head();
-        Ok(SlotsSeen {
+        let seen = SlotsSeen {
             figures,
             locked_by: at.locked_by(),
             held_up,
             held_up_since_ns: (held_up.is_some() && noted).then_some(since),
-        })
+        };
+        map.sure(ring, seen)
     }
 
     /// The open file.
@@ -100,8 +102,10 @@ impl MappedObserver {
         if self.observer.must_look() {
             before_look(self.observer.saved().pos);
         }
-        let (ring, aux) = (self.map.ring(), self.map.aux());
-        Ok(self.observer.next_in(ring, aux)?.map(|seen| item_of(seen).0))
+        match self.observer.next_in(self.map.ring(), self.map.aux()) {
+            Ok(seen) => Ok(seen.map(|seen| item_of(seen).0)),
+            Err(corrupt) => Err(self.map.tell(corrupt)),
+        }
     }
 
     /// Whether the next call of [`MappedObserver::read`] may find something.
@@ -129,8 +133,11 @@ impl MappedObserver {
     /// [`Corrupt`].
     pub fn snapshot(&self) -> Result<Snapshot, Corrupt> {
         Snapshot::of(self.map.shared(), self.ring.layout.policy, is_dead(&self.ring))
-            .map(|snapshot| snapshot.with_time(self.ring.layout.time))?
-            .with_aux(self.map.ring(), self.map.aux())
+            .and_then(|snapshot| {
+                let snapshot = snapshot.with_time(self.ring.layout.time);
+                snapshot.with_aux(self.map.ring(), self.map.aux())
+            })
+            .map_err(|corrupt| self.map.tell(corrupt))
     }
 
     /// The ring's books.
@@ -150,7 +157,8 @@ impl MappedObserver {
     /// # Errors
     /// See [`AttachError`].
     pub fn anchors_of(ring: &RingFile) -> Result<Anchors, AttachError> {
-        Ok(Anchors::read(Plain::map(ring)?.ring()))
+        let map = Plain::map(ring)?;
+        map.sure(ring, Anchors::read(map.ring()))
     }
 
     /// Who holds a place, or held it last.

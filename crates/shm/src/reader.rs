@@ -3,13 +3,14 @@
 
 use crate::file::{Access, Place, RingFile};
 use crate::fork::NotForChildren;
+use crate::guarded::{self, Body};
 use crate::lock::ByteLock;
 use crate::map::{DataAccess, Mirror};
 use crate::observer::item_of;
 use crate::recover::recover_file;
 use crate::shared::is_dead;
 use crate::sleeper::Ticket;
-use crate::{AttachError, Home, Role, futex};
+use crate::{AttachError, Guard, Home, Role, futex, install_guard};
 use perfring_abi::{Layout, Policy, Producers};
 use perfring_ring::{
     Anchors, Corrupt, Count, Found, Frame, Lost, Observer, Range, Reader, TypeTable, WakeAt, Who,
@@ -73,6 +74,8 @@ pub(crate) enum Cursor {
     Pinned(Reader),
     /// Overwrite: records are copied, and the place is saved in the page, unless that is on hold.
     Copied { observer: Observer, unsaved: u64, hold: bool },
+    /// Drop, of a producer that is not trusted: each record is copied.
+    Guarded { reader: Reader, body: Box<Body> },
 }
 
 /// The one consumer of a ring, for as long as it lives.
@@ -96,8 +99,17 @@ impl MappedReader {
     ///
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Busy`] while another process is attached.
-    pub fn attach(home: impl Into<Home>, name: &str, lines: Lines) -> Result<Self, AttachError> {
+    pub fn attach(
+        home: impl Into<Home>,
+        name: &str,
+        lines: Lines,
+        guard: Guard,
+    ) -> Result<Self, AttachError> {
         let ring = RingFile::open(home.into(), Access::Write)?;
+        let guard = guard.of(&ring)?;
+        if guard == Guard::Always {
+            install_guard().map_err(|source| ring.io("taking SIGBUS for it", source))?;
+        }
         let hands = lines == Lines::HandBack && ring.layout.policy == Policy::Drop;
         let access = if hands { DataAccess::Write } else { DataAccess::Read };
         let map = Mirror::map(&ring, access)?;
@@ -105,17 +117,20 @@ impl MappedReader {
         let children = NotForChildren::new(map.ranges(), &ring.file);
         let lock = ring.take(Place::Consumer, Role::Consumer)?;
         let cursor = match ring.layout.policy {
-            Policy::Drop => Reader::attach(map.ring(), futex::fences()).map(|reader| {
-                let reader = reader.with_aux(map.ring(), ring.layout.aux_size);
-                Cursor::Pinned(reader.with_time(ring.layout.time).with_hands(hands))
-            }),
+            Policy::Drop => Reader::attach(map.ring(), futex::fences())
+                .map(|reader| reader.with_aux(map.ring(), ring.layout.aux_size))
+                .map(|reader| reader.with_time(ring.layout.time).with_hands(hands))
+                .map(|reader| match guard {
+                    Guard::Never | Guard::Auto => Cursor::Pinned(reader),
+                    Guard::Always => Cursor::Guarded { reader, body: Box::new(Body::new()) },
+                }),
             Policy::Overwrite => Observer::resume(map.ring()).map(|observer| Cursor::Copied {
                 observer: observer.with_time(ring.layout.time).with_aux(ring.layout.aux_size),
                 unsaved: 0,
                 hold: false,
             }),
         }
-        .map_err(|source| ring.corrupt(source))?;
+        .map_err(|source| ring.corrupt(map.tell(source)))?;
         RingFile::me(name).sign(&map.ring().header().consumer_holder);
         Ok(MappedReader { children, map, cursor, lagged_at: None, ring, _lock: lock })
     }
@@ -130,6 +145,16 @@ impl MappedReader {
     #[must_use]
     pub fn types(&self) -> TypeTable<'_> {
         self.map.types()
+    }
+
+    /// Whether what it reads in a drop ring are copies: [`Guard::Always`] or [`Guard::Never`], also where
+    /// it was attached with [`Guard::Auto`].
+    #[must_use]
+    pub fn guard(&self) -> Guard {
+        match self.cursor {
+            Cursor::Guarded { .. } => Guard::Always,
+            Cursor::Pinned(_) | Cursor::Copied { .. } => Guard::Never,
+        }
     }
 
     /// The ring's shape.
@@ -164,7 +189,7 @@ impl MappedReader {
                 if frame.size <= AHEAD && reader.known() > AHEAD {
                     self.map.prefetch(frame.pos + AHEAD);
                 }
-                // SAFETY: as in `read_any`.
+                // SAFETY: as in `read_rest`.
                 let bytes = unsafe { self.map.pinned(&frame) };
                 return Ok(Some(record(&frame, bytes)));
             }
@@ -208,7 +233,7 @@ impl MappedReader {
                         if frame.size <= AHEAD && known - frame.pos > AHEAD {
                             map.prefetch(frame.pos + AHEAD);
                         }
-                        // SAFETY: as in `read_any`; the tail is not moved before the visit is over.
+                        // SAFETY: as in `read_rest`; the tail is not moved before the visit is over.
                         visit(record(frame, unsafe { map.pinned(frame) }));
                     };
                     let visited = if reader.is_plain() {
@@ -219,6 +244,18 @@ impl MappedReader {
                     count += visited;
                     if visited > 0 && reader.known() == 0 {
                         continue; // to the one look, or the end
+                    }
+                }
+                Cursor::Guarded { reader, .. } => {
+                    if reader.known() == 0 {
+                        if let Some(before_look) = before_look.take() {
+                            reader.hand_lines(self.map.ring());
+                            before_look(reader.cursor());
+                            reader.look_ahead(self.map.ring());
+                            end = reader.cursor() + reader.known();
+                        } else if reader.cursor() >= end {
+                            return Ok(count);
+                        }
                     }
                 }
                 Cursor::Copied { observer, .. } => {
@@ -242,19 +279,27 @@ impl MappedReader {
 
     #[inline(never)]
     fn read_any(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
+        if let Cursor::Pinned(reader) = &mut self.cursor
+            && !reader.is_plain()
+            && let Some(frame) = reader.next_any(self.map.ring())
+        {
+            if frame.size <= AHEAD && reader.known() > AHEAD {
+                self.map.prefetch(frame.pos + AHEAD);
+            }
+            // SAFETY: as in `read_rest`.
+            let bytes = unsafe { self.map.pinned(&frame) };
+            return Ok(Some(record(&frame, bytes)));
+        }
+        self.read_rest()
+    }
+
+    /// All that is not a record that was known of.
+    #[inline(never)]
+    fn read_rest(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
         match &mut self.cursor {
             Cursor::Pinned(reader) => {
-                if !reader.is_plain()
-                    && let Some(frame) = reader.next_any(self.map.ring())
-                {
-                    if frame.size <= AHEAD && reader.known() > AHEAD {
-                        self.map.prefetch(frame.pos + AHEAD);
-                    }
-                    // SAFETY: as below.
-                    let bytes = unsafe { self.map.pinned(&frame) };
-                    return Ok(Some(record(&frame, bytes)));
-                }
-                let (found, owed) = reader.next(self.map.ring())?;
+                let next = reader.next(self.map.ring());
+                let (found, owed) = next.map_err(|corrupt| self.map.tell(corrupt))?;
                 if owed {
                     futex::wake(self.map.ring().space_word());
                 }
@@ -280,6 +325,7 @@ impl MappedReader {
                     }
                 })
             }
+            Cursor::Guarded { reader, body } => guarded::read(reader, body, &self.map),
             Cursor::Copied { observer, unsaved, hold } => {
                 let ring = self.map.ring();
                 // What the last call returned is dealt with now.
@@ -287,7 +333,9 @@ impl MappedReader {
                     observer.save(ring);
                     *unsaved = 0;
                 }
-                Ok(observer.next_in(ring, self.map.aux())?.map(|seen| {
+                let seen = observer.next_in(ring, self.map.aux());
+                let seen = seen.map_err(|corrupt| self.map.tell(corrupt))?;
+                Ok(seen.map(|seen| {
                     let (item, size) = item_of(seen);
                     *unsaved = unsaved.saturating_add(size);
                     item
@@ -301,7 +349,7 @@ impl MappedReader {
     pub fn release(&mut self) {
         let ring = self.map.ring();
         match &mut self.cursor {
-            Cursor::Pinned(reader) => {
+            Cursor::Pinned(reader) | Cursor::Guarded { reader, .. } => {
                 // Then nothing is held any more, and nobody may read again before there is something.
                 if reader.release(ring) | reader.free_ranges(ring) {
                     futex::wake(ring.space_word());
@@ -317,7 +365,7 @@ impl MappedReader {
     }
 
     /// Everything that is there now, to be held together; `None` on an overwrite ring, whose
-    /// records nothing pins.
+    /// records nothing pins, and with [`Guard::Always`].
     ///
     /// # Errors
     /// [`Corrupt`].
@@ -329,7 +377,7 @@ impl MappedReader {
         if reader.release(ring) {
             futex::wake(ring.space_word());
         }
-        reader.refresh(ring)?;
+        reader.refresh(ring).map_err(|corrupt| self.map.tell(corrupt))?;
         let cursor = Cell::new(reader.cursor());
         let (count, last) = Default::default();
         Ok(Some(Pinned { map: &self.map, reader, cursor, count, last }))
@@ -358,7 +406,7 @@ impl MappedReader {
     #[inline]
     pub fn cursor(&self) -> u64 {
         match &self.cursor {
-            Cursor::Pinned(reader) => reader.cursor(),
+            Cursor::Pinned(reader) | Cursor::Guarded { reader, .. } => reader.cursor(),
             Cursor::Copied { observer, .. } => observer.saved().pos,
         }
     }
@@ -383,7 +431,7 @@ impl MappedReader {
         let lags = self.tend();
         let ring = self.map.ring();
         let passed = match &self.cursor {
-            Cursor::Pinned(reader) => reader.passed().records,
+            Cursor::Pinned(reader) | Cursor::Guarded { reader, .. } => reader.passed().records,
             Cursor::Copied { observer, .. } => observer.saved().before.records,
         };
         let mut most = Duration::ZERO;
@@ -421,7 +469,7 @@ impl MappedReader {
     #[must_use]
     pub fn lapped(&self) -> Count {
         match &self.cursor {
-            Cursor::Pinned(_) => Count::default(),
+            Cursor::Pinned(_) | Cursor::Guarded { .. } => Count::default(),
             Cursor::Copied { observer, .. } => observer.lapped(),
         }
     }
@@ -430,7 +478,7 @@ impl MappedReader {
     #[must_use]
     pub fn read_count(&self) -> Count {
         match &self.cursor {
-            Cursor::Pinned(reader) => reader.passed(),
+            Cursor::Pinned(reader) | Cursor::Guarded { reader, .. } => reader.passed(),
             Cursor::Copied { observer, .. } => observer.saved().before.since(observer.lapped()),
         }
     }
@@ -482,7 +530,8 @@ impl Pinned<'_> {
     /// [`Corrupt`].
     #[inline]
     pub fn read(&self) -> Result<Option<Item<'_>>, Corrupt> {
-        let found = self.reader.peek(self.map.ring(), self.cursor.get())?;
+        let found = self.reader.peek(self.map.ring(), self.cursor.get());
+        let found = found.map_err(|corrupt| self.map.tell(corrupt))?;
         let Some((found, after)) = found else {
             return Ok(None);
         };

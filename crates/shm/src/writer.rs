@@ -347,6 +347,16 @@ impl MappedWriter {
         refusal.into()
     }
 
+    /// Whether the ring's file was cut short under this producer, as far as was found out: its records
+    /// go into memory of its own since then, and nobody reads them. Always false without
+    /// [`install_guard`](crate::install_guard), as that is the end of the process then. A drop ring is
+    /// [`ReserveError::Corrupt`] by itself, before a ring's worth is written; an overwrite ring asks
+    /// nobody for space, and never is.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.map.is_cut()
+    }
+
     /// What was written, given back and refused since the ring was made.
     #[must_use]
     pub fn book(&self) -> ProducerBook {

@@ -8,6 +8,7 @@ pub(crate) use table::Table;
 
 pub use input::{From, Input, Mode, Place};
 pub use kinds::{Delivery, OutputConfig};
+pub use perfring_consumer::Guard;
 
 use crate::filter::Filter;
 use crate::rule::Rule;

@@ -112,6 +112,8 @@ pub struct Engine {
     /// The number of the next ring.
     id: u32,
     notes: Vec<Note>,
+    /// Rings that could not be read on.
+    damaged: u64,
     /// The rules that records asked for, a bit each.
     met: u64,
 }
@@ -132,6 +134,8 @@ pub struct RingStatus<'a> {
     pub figures: &'a RingFigures,
     /// It is looked at only.
     pub observed: bool,
+    /// Its records are copied before anything looks at them.
+    pub guarded: bool,
     /// Its file is gone, and it is read to its end.
     pub vanished: bool,
     /// Bytes between what is delivered and what is published.
@@ -175,6 +179,7 @@ impl Engine {
             kernel: Vec::new(),
             id: 0,
             notes: Vec::new(),
+            damaged: 0,
             met: 0,
         })
     }
@@ -404,6 +409,7 @@ impl Engine {
             origin: ring.shapes.origin(),
             figures: &ring.figures,
             observed: ring.observed,
+            guarded: ring.guarded,
             vanished: ring.vanished,
             lag: ring.shapes.head().saturating_sub(ring.delivered().pos),
         })
@@ -444,6 +450,12 @@ impl Engine {
             dropped: outlet.dropped,
             failed: outlet.failed.as_ref(),
         })
+    }
+
+    /// How many rings could not be read on, as they were damaged or cut short.
+    #[must_use]
+    pub fn damaged(&self) -> u64 {
+        self.damaged
     }
 
     /// What the merge did.

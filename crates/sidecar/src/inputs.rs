@@ -247,7 +247,9 @@ fn attach(
         Err(AttachFailure::Replaced { .. }) if uuid.is_some() => Tried::Gone,
         Err(AttachFailure::Attach(AttachError::NotFound { .. })) => Tried::Gone,
         Err(AttachFailure::Attach(
-            error @ (AttachError::Bad { .. } | AttachError::Corrupt { .. }),
+            error @ (AttachError::Bad { .. }
+            | AttachError::Corrupt { .. }
+            | AttachError::Cut { .. }),
         )) => Tried::Never(format!("{error}; it is set aside")),
         Err(error) => Tried::Later(format!("{error}; it is tried again")),
     }

@@ -2,7 +2,7 @@
 
 use crate::config::{From, Input, Mode};
 use perfring_consumer::{
-    AttachError, Cause, Consumer, Count, Home, Lost, Mark, Observer, Policy, Saved, Start,
+    AttachError, Cause, Consumer, Count, Guard, Home, Lost, Mark, Observer, Policy, Saved, Start,
 };
 use perfring_export::Shapes;
 use perfring_set::{Source, SourceId};
@@ -86,6 +86,8 @@ pub(crate) struct Ring {
     pub(crate) input: Input,
     /// It is looked at only: its place is to be saved by who reads.
     pub(crate) observed: bool,
+    /// Its records are copied before anything looks at them.
+    pub(crate) guarded: bool,
     /// Where reading began.
     pub(crate) first: Mark,
     /// The place up to which all is delivered.
@@ -120,6 +122,7 @@ impl Ring {
             Mode::Consume => false,
             Mode::Observe => true,
         };
+        let mut guarded = observed;
         let (source, layout): (Box<dyn Source>, _) = if observed {
             let start = match (saved(&shapes.origin().uuid), input.from) {
                 (Some(saved), _) => Start::At(saved),
@@ -130,8 +133,10 @@ impl Ring {
             let layout = *observer.layout();
             (Box::new(observer), layout)
         } else {
-            let mut consumer = Consumer::attach_as(home.clone(), "perfring sidecar")?;
+            let (name, guard) = (Some("perfring sidecar"), input.guard);
+            let mut consumer = Consumer::attach_guarded(home.clone(), name, guard)?;
             consumer.hold();
+            guarded = consumer.guard() == Guard::Always;
             let layout = *consumer.layout();
             (Box::new(consumer), layout)
         };
@@ -139,7 +144,7 @@ impl Ring {
             return Err(AttachFailure::Replaced { home: home.clone() });
         }
         let ring = Ring::new(shapes, Some(home.clone()), input.clone(), observed);
-        Ok((ring, source))
+        Ok((Ring { guarded, ..ring }, source))
     }
 
     pub(crate) fn new(shapes: Shapes, home: Option<Home>, input: Input, observed: bool) -> Self {
@@ -149,6 +154,7 @@ impl Ring {
             home,
             input,
             observed,
+            guarded: false,
             first: Mark::default(),
             released: None,
             began: 0,

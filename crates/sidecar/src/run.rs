@@ -9,7 +9,7 @@ use crate::recorder::Recorder;
 use crate::replace::replace;
 use crate::signals::Signals;
 use crate::status;
-use perfring_consumer::ClockError;
+use perfring_consumer::{ClockError, install_guard};
 use perfring_export::OutputError;
 use std::collections::HashMap;
 use std::io;
@@ -45,6 +45,9 @@ pub enum StartError {
     /// The clock of stamps is not known.
     #[error(transparent)]
     Clock(#[from] ClockError),
+    /// The system takes no handler for files that are cut short.
+    #[error("cannot take SIGBUS: {0}")]
+    Guard(io::Error),
     /// An input cannot be followed.
     #[error("{0}")]
     Input(String),
@@ -119,6 +122,8 @@ impl Sidecar {
     /// [`StartError`].
     pub fn start(config: Config) -> Result<Self, StartError> {
         config.check()?;
+        // A ring whose file is cut short is that ring's trouble.
+        install_guard().map_err(StartError::Guard)?;
         let places = Places::open(config.settings.state.as_deref())?;
         let mut engine = Engine::new(config.settings.delay())?;
         let mut own = HashMap::new();

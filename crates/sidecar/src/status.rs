@@ -16,6 +16,7 @@ pub(crate) fn json(engine: &Engine, since: Duration) -> Value {
         "uptime_seconds": since.as_secs_f64(),
         "pid": std::process::id(),
         "rings": rings,
+        "damaged_rings": engine.damaged(),
         "outputs": outputs,
         "merge": { "late_records": merge.late, "late_most_ns": merge.late_most, "looks": merge.looks },
         "settled": engine.is_settled(),
@@ -40,6 +41,7 @@ fn ring_json(ring: &RingStatus<'_>) -> Value {
             None => "kernel",
         },
         "observed": ring.observed,
+        "guarded": ring.guarded,
         "vanished": ring.vanished,
         "records": ring.figures.records,
         "bytes": ring.figures.bytes,
@@ -79,6 +81,9 @@ pub(crate) fn line(engine: &Engine) -> String {
     let late = engine.merge_figures().late;
     if late > 0 {
         let _ = write!(line, ", {late} late");
+    }
+    if engine.damaged() > 0 {
+        let _ = write!(line, ", {} rings damaged", engine.damaged());
     }
     for output in engine.outputs() {
         let figures = &output.figures;

@@ -45,6 +45,9 @@ impl Failure {
 
     /// A ring that turned out to be damaged while it was read.
     pub(crate) fn corrupt(home: &Home, error: Corrupt) -> Self {
+        if error == Corrupt::CUT {
+            return AttachError::Cut { home: home.clone() }.into();
+        }
         let hint = "everything before it stands; `perfring dump` shows what can still be read";
         Failure::Damaged(format!("{home}: {error}; {hint}"))
     }
@@ -136,7 +139,7 @@ impl From<AttachError> for Failure {
                             `perfring replay` publishes it into a ring";
                 Failure::Damaged(format!("{home} {what}"))
             }
-            AttachError::Bad { .. } | AttachError::Corrupt { .. } => {
+            AttachError::Bad { .. } | AttachError::Corrupt { .. } | AttachError::Cut { .. } => {
                 Failure::Damaged(error.to_string())
             }
             AttachError::Busy { .. } => {

@@ -9,7 +9,7 @@ use crate::stat;
 use crate::stop::{LOOK, Stop};
 use crate::time::Since;
 use clap::ValueEnum;
-use perfring_consumer::{Consumer, Home, Layout, Observer, Pinned, Start, Stat};
+use perfring_consumer::{Consumer, Guard, Home, Layout, Observer, Pinned, Start, Stat};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
@@ -104,7 +104,7 @@ pub(crate) fn tail(args: &TailArgs) -> Result<(), Failure> {
 pub(crate) fn consume(args: &ConsumeArgs) -> Result<(), Failure> {
     args.follow.format.check()?;
     let stop = Stop::install()?;
-    let consumer = Consumer::attach_as(&args.ring, "perfring consume")?;
+    let consumer = Consumer::attach_guarded(&args.ring, Some("perfring consume"), Guard::Auto)?;
     run(&args.follow, &args.ring, Source::Consumer(consumer), &stop)
 }
 
@@ -228,6 +228,11 @@ impl Source {
         {
             return pinned_turn(pinned, home, output, left);
         }
+        if let Source::Consumer(consumer) = self
+            && consumer.guard() == Guard::Always
+        {
+            return held_turn(consumer, home, output, left);
+        }
         for _ in 0..TURN {
             if *left == 0 || self.position() >= until {
                 return Ok(Turn::Empty);
@@ -309,6 +314,36 @@ fn pinned_turn(
         pinned.put_back();
         return Err(failure);
     }
+    ended
+}
+
+/// As [`pinned_turn`], of one whose records are copies: its place is moved once stdout has taken them.
+fn held_turn(
+    consumer: &mut Consumer,
+    home: &Home,
+    output: &mut Output<'_>,
+    left: &mut u64,
+) -> Result<Turn, Failure> {
+    consumer.hold();
+    let mut ended = Ok(Turn::More);
+    for _ in 0..TURN {
+        if *left == 0 {
+            break;
+        }
+        match consumer.read() {
+            Ok(Some(item)) => *left -= output.item(item)?,
+            Ok(None) => {
+                ended = Ok(Turn::Empty);
+                break;
+            }
+            Err(error) => {
+                ended = Err(Failure::corrupt(home, error));
+                break;
+            }
+        }
+    }
+    output.flush()?;
+    consumer.release_to(&consumer.mark());
     ended
 }
 

@@ -32,7 +32,7 @@ mod top;
 mod typed;
 mod types;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, note};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -80,6 +80,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // Whoever may write a ring's file may cut it short, too: that is an error for that ring.
+    if let Err(error) = perfring_consumer::install_guard() {
+        note(&format!("a ring whose file is cut short will end this process: {error}"));
+    }
     let done = Cli::try_parse().map_err(Failure::from).and_then(|cli| match cli.command {
         Command::Demo(args) => demo::run(&args),
         Command::Create(args) => manage::create(&args),

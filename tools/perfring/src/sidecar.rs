@@ -1,7 +1,8 @@
 //! `perfring sidecar`: follows rings as they come and go, and hands their records on.
 
 use crate::failure::{Failure, note};
-use perfring_sidecar::config::{Input, Mode, Place};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use perfring_sidecar::config::{Guard, Input, Mode, Place};
 use perfring_sidecar::{Config, ConfigError, End, Rule, Sidecar, Signals, StartError};
 use std::path::PathBuf;
 
@@ -34,6 +35,11 @@ pub(crate) struct Args {
     /// Move nothing: look at all rings, as any number of others may
     #[arg(long)]
     observe: bool,
+    /// Whose records are copied before anything looks at them: of rings that others than this user may
+    /// write (auto), of all (always), or of none (never). A ring whose file is cut short is set aside
+    /// in any case
+    #[arg(long, value_name = "WHEN", value_parser = guard())]
+    guard: Option<Guard>,
     /// Save the places in rings that are looked at in this file, and go on there
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
@@ -71,6 +77,9 @@ impl Args {
         if self.observe {
             config.inputs.iter_mut().for_each(|input| input.mode = Mode::Observe);
         }
+        if let Some(guard) = self.guard {
+            config.inputs.iter_mut().for_each(|input| input.guard = guard);
+        }
         config.rules.extend(self.snapshots.clone().map(Rule::on_signal));
         let settings = &mut config.settings;
         settings.state = self.state.clone().or(settings.state.take());
@@ -78,6 +87,14 @@ impl Args {
         config.check()?;
         Ok(config)
     }
+}
+
+fn guard() -> impl TypedValueParser<Value = Guard> {
+    PossibleValuesParser::new(["auto", "always", "never"]).map(|when| match &*when {
+        "always" => Guard::Always,
+        "never" => Guard::Never,
+        _ => Guard::Auto,
+    })
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {

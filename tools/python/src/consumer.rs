@@ -7,7 +7,7 @@ use crate::producer::program;
 use crate::reader::{Reader, Source};
 use crate::types::TypeTable;
 use crate::wait::Timeout;
-use perfring_consumer::{Count, Pace, Saved, Start};
+use perfring_consumer::{Count, Guard, Pace, Saved, Start};
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -204,12 +204,23 @@ fn pace(pace: &str) -> PyResult<Pace> {
 #[pymethods]
 impl Consumer {
     #[new]
-    #[pyo3(signature = (path, *, name=None, pace="adaptive"))]
-    fn new(py: Python<'_>, path: At, name: Option<&str>, pace: &str) -> PyResult<Self> {
+    #[pyo3(signature = (path, *, name=None, pace="adaptive", guarded=None))]
+    fn new(
+        py: Python<'_>,
+        path: At,
+        name: Option<&str>,
+        pace: &str,
+        guarded: Option<bool>,
+    ) -> PyResult<Self> {
         let pace = self::pace(pace)?;
+        let guard = match guarded {
+            None => Guard::Auto,
+            Some(true) => Guard::Always,
+            Some(false) => Guard::Never,
+        };
         let name = name.map_or_else(|| program(py), |name| Ok(name.to_owned()))?;
-        let mut consumer = perfring_consumer::Consumer::attach_as(path.0, &name)
-            .map_err(|error| errors::attach(py, &error))?;
+        let attached = perfring_consumer::Consumer::attach_guarded(path.0, Some(&name), guard);
+        let mut consumer = attached.map_err(|error| errors::attach(py, &error))?;
         consumer.set_pace(pace);
         Ok(Consumer { reader: Reader::new(Source::Consumer(consumer)) })
     }

@@ -97,6 +97,7 @@ pub(crate) fn attach(py: Python<'_>, error: &AttachError) -> PyErr {
         AttachError::Permission { home, .. } => os(errno::ACCES, text, home),
         AttachError::Io { home, source, .. } => io(source, text, home),
         AttachError::Corrupt { source, .. } => named(py, "Corrupt", (text, source.pos)),
+        AttachError::Cut { .. } => named(py, "Corrupt", (text, Corrupt::CUT.pos)),
         AttachError::Busy { .. } | AttachError::Slots { .. } | AttachError::HeldUp { .. } => {
             named(py, "Busy", text)
         }

@@ -13,8 +13,8 @@ use crate::memory;
 use crate::record::{Body, Cell, Lost, Origin, Record};
 use crate::wait::Timeout;
 use perfring_consumer::{
-    Anchors, Consumer, Corrupt, Count, Fill, Home, Item, Layout, Mark, Observer, Policy, Sleeper,
-    Types,
+    Anchors, Consumer, Corrupt, Count, Fill, Guard, Home, Item, Layout, Mark, Observer, Policy,
+    Sleeper, Types,
 };
 use perfring_producer::RecordType;
 use perfring_types::read::TypeTable;
@@ -152,6 +152,8 @@ impl Reader {
         let mut pins = false;
         if let Source::Consumer(consumer) = &mut source
             && layout.policy == Policy::Drop
+            // Else what it lends is a copy of its own, until the next.
+            && consumer.guard() == Guard::Never
         {
             consumer.hold();
             pins = true;
@@ -435,8 +437,8 @@ impl Reader {
             return Err(errors::named(
                 py,
                 "PerfringError",
-                "only the consumer of a drop ring can pin records, as others' are overwritten: use \
-                 drain()",
+                "only the consumer of a drop ring can pin records, as others' are overwritten, and none \
+                 that is guarded: use drain()",
             ));
         }
         let (max, until) = (max.unwrap_or(usize::MAX), timeout.begin());

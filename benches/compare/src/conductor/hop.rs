@@ -4,6 +4,7 @@ use crate::CompareError;
 use perfring_bench::BenchError;
 use perfring_bench::cores::Pinned;
 use perfring_bench::drive::{answer_line, ask_line};
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 
 /// Round trips of one measurement: batches, of which the median is taken, so that an interrupt does
@@ -15,12 +16,27 @@ const TRIPS: u32 = 64;
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-/// Nanoseconds that a cache line takes from one core to the other: half the median round trip,
-/// between two threads that end with it.
+/// The hop between this processor and the one of those that is farthest from it; `None` of none.
 ///
 /// # Errors
 /// If they can't be pinned.
-pub fn hop_ns([here, there]: [usize; 2], tick_ns: f64) -> Result<f64, CompareError> {
+pub fn farthest_hop_ns(
+    here: usize,
+    there: &[usize],
+    tick_ns: f64,
+) -> Result<Option<f64>, CompareError> {
+    let there: BTreeSet<usize> = there.iter().copied().collect();
+    let mut farthest: Option<f64> = None;
+    for there in there {
+        let hop = hop_ns([here, there], tick_ns)?;
+        farthest = Some(farthest.map_or(hop, |most| most.max(hop)));
+    }
+    Ok(farthest)
+}
+
+/// Nanoseconds that a cache line takes from one core to the other: half the median round trip,
+/// between two threads that end with it.
+fn hop_ns([here, there]: [usize; 2], tick_ns: f64) -> Result<f64, CompareError> {
     let line = Line(AtomicU64::new(0));
     let trips = BATCHES as u32 * TRIPS;
     let mut batches = Vec::with_capacity(BATCHES);

@@ -14,6 +14,7 @@ pub use ends::{Fragments, Publication};
 use super::common::{Polls, failed};
 use super::{About, Can, Contestant, Home, Setup};
 use crate::CompareError;
+use crate::options::Workload;
 use std::path::{Path, PathBuf};
 
 const NAME: &str = "aeron";
@@ -53,6 +54,12 @@ impl<const INVOKER: bool, const MIB: usize> Contestant for Aeron<INVOKER, MIB> {
             sleeping: Err("nothing wakes its subscribers: they poll"),
             refuses: Ok(()),
         }
+    }
+
+    fn remark(workload: Workload) -> Option<&'static str> {
+        const REMARK: &str = "each channel of theirs has a media driver of its own here, which is in the \
+                              figure; a program would have one for all of its channels";
+        matches!(workload, Workload::Cold | Workload::Memory).then_some(REMARK)
     }
 
     fn about(setup: &Setup) -> About {

@@ -1,5 +1,6 @@
 //! Who takes part: one line each.
 
+use super::Cannot;
 use super::{
     agrona, bpf, crossbeam, disruptor, faulty, ipc_channel, limits, lttng, mqueue, perf_buffer,
     perf_overwrite, perfring, pipe, ringfire, rtrb, shmem_ipc, unix_seqpacket, unix_stream,
@@ -45,6 +46,21 @@ pub struct Entry {
     pub kind: Kind,
 }
 
+impl Entry {
+    /// What it can't be asked to do although it can do the parts of it.
+    pub fn cannot(&self) -> Cannot {
+        match self.kind {
+            Kind::Ends(player) => player.cannot(),
+            _ => Cannot::NOTHING,
+        }
+    }
+
+    /// Whether each sender has a channel of its own.
+    pub fn own_channels(&self) -> bool {
+        matches!(self.kind, Kind::Ends(player) if player.own_channels())
+    }
+}
+
 /// The list: name, role, type; `if "feature"` for who is compiled with that cargo feature only.
 macro_rules! contestants {
     ($($name:literal $role:ident $type:ty $(, if $feature:literal)?;)*) => {
@@ -88,6 +104,7 @@ pub static ALL: &[Entry] = contestants! {
     "perfring shared batch" Ours perfring::SharedBatched;
     "perfring rings" Ours perfring::Rings;
     "perfring rings in turn" Ours perfring::InTurn;
+    "perfring rings merged" Ours perfring::InOrder;
     "ringfire" Rival ringfire::Slots;
     "ringfire blobs" Rival ringfire::Blobs;
     "ringfire many" Rival ringfire::Many;
@@ -140,7 +157,47 @@ pub fn by_name(name: &str) -> Option<&'static Entry> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ALL, FAULTY};
+    use super::{ALL, FAULTY, Kind};
+    use crate::contest::Setup;
+    use perfring_bench::Pace;
+
+    /// What the size of processes does not show is known of each, and is something for those only
+    /// that the kernel keeps.
+    #[test]
+    fn what_the_kernel_holds_is_known() {
+        const KERNELS: [&str; 9] = [
+            "pipe",
+            "pipe each",
+            "unix seqpacket",
+            "unix stream",
+            "mqueue",
+            "ipc-channel",
+            "bpf",
+            "bpf quiet",
+            "perf buffer",
+        ];
+        let setup = Setup {
+            data_size: 1 << 18,
+            payload: 64,
+            overwrite: false,
+            senders: 1,
+            receivers: 1,
+            pace: Pace::Adaptive,
+            sleeping: false,
+        };
+        for entry in ALL {
+            let Kind::Ends(player) = entry.kind else { continue };
+            if player.can().lossless.is_err() || player.check().is_err() {
+                continue;
+            }
+            let bytes = player.kernel_bytes(&setup);
+            let is_kernels = KERNELS.contains(&entry.name);
+            assert_eq!(bytes.map(|bytes| bytes > 0), Some(is_kernels), "{}: {bytes:?}", entry.name);
+            if entry.name == "pipe" {
+                assert!(bytes >= Some(1 << 16), "{bytes:?}");
+            }
+        }
+    }
 
     #[test]
     fn nobody_takes_part_twice() {

@@ -2,6 +2,7 @@
 //! and submits it; a system call runs it for a block of records. The reader is in another process
 //! and reads in place.
 
+use super::common::Polls;
 use super::program::{Loop, Publisher, block, op};
 use super::stream::sleep_until_readable;
 use super::{About, Can, Contestant, Home, Receiver, Sender, Setup};
@@ -108,8 +109,13 @@ impl<const QUIET: bool> Contestant for BpfOf<QUIET> {
                 "ring of {data_size} bytes, reserve and submit by a program in the kernel, up to \
                  {block} records a system call, {how}"
             ),
-            waits: "looks, by the pace; asleep in poll".into(),
+            waits: Polls::or_asleep(setup, "asleep in poll"),
         }
+    }
+
+    fn kernel_bytes(setup: &Setup) -> Option<u64> {
+        // The data, mapped twice and there once, and a page for itself and for each position.
+        Some(setup.data_size + 3 * rustix::param::page_size() as u64)
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<Held, CompareError> {

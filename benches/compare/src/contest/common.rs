@@ -1,5 +1,6 @@
 //! What several contestants need: errors, waits without a look, a mapped file, ends by payload.
 
+use super::Setup;
 use crate::CompareError;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use perfring_bench::Pace;
@@ -110,6 +111,11 @@ impl Polls {
             self.pauses = if near { (self.pauses * 2).clamp(1, FAR) } else { 0 };
             self.empty = 0;
         }
+    }
+
+    /// In words, or how it sleeps.
+    pub(crate) fn or_asleep(setup: &Setup, how: &str) -> String {
+        if setup.sleeping { how.to_owned() } else { Self::about(setup.pace) }
     }
 
     /// In words.

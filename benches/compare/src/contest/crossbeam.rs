@@ -1,6 +1,7 @@
 //! The crate crossbeam-queue's `ArrayQueue`, between threads. Records are pushed and popped by
 //! value, one by one: it has no other way.
 
+use super::common::Polls;
 use super::handed::{self, Held, Whose};
 use super::threads::{End, Slot, aligned, of, slots, wait_until};
 use super::{About, Can, Contestant, Home, Receiver, Sender, Setup};
@@ -61,7 +62,7 @@ impl Contestant for Crossbeam {
             version: "crossbeam-queue 0.3".into(),
             home: Home::Threads,
             settings: format!("ArrayQueue of {slots} slots, {push} and pop by value"),
-            waits: "looks, by the pace".into(),
+            waits: Polls::about(setup.pace),
         }
     }
 

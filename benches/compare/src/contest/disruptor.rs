@@ -1,6 +1,7 @@
 //! The crate disruptor, between threads: batches are published and polled in place. Every poller
 //! gets every record.
 
+use super::common::Polls;
 use super::handed::{self, Held, Whose};
 use super::threads::{End, Slot, aligned, of, slots, wait_until};
 use super::{About, Can, Contestant, Home, Receiver, Sender, Setup};
@@ -131,7 +132,7 @@ impl<const MANY: bool> Contestant for DisruptorOf<MANY> {
                 "{size} slots, try_batch_publish of up to {}, EventPoller::poll, both in place",
                 batch(size)
             ),
-            waits: "looks, by the pace".into(),
+            waits: Polls::about(setup.pace),
         }
     }
 

@@ -68,7 +68,7 @@ impl Contestant for Iceoryx2 {
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<Held, CompareError> {
-        let node = node()?;
+        let node = node(path)?;
         let events = if setup.sleeping { Some(events(&node, path, setup)?) } else { None };
         let service = sized!(setup.payload, N => Ok::<_, BenchError>(
             service::<N>(&node, path, setup).map(Erased::new)
@@ -78,7 +78,7 @@ impl Contestant for Iceoryx2 {
     }
 
     fn sender(path: &Path, setup: &Setup, _: usize) -> Result<SampleSender, CompareError> {
-        let node = node()?;
+        let node = node(path)?;
         let offering = Arc::new(AtomicBool::new(false));
         let end = sized!(setup.payload, N => Ok::<_, BenchError>(
             publisher::<N>(&node, path, setup, &offering)
@@ -93,7 +93,7 @@ impl Contestant for Iceoryx2 {
     }
 
     fn receiver(path: &Path, setup: &Setup, index: usize) -> Result<SampleReceiver, CompareError> {
-        let node = node()?;
+        let node = node(path)?;
         let listener = if setup.sleeping {
             let listener = events(&node, path, setup)?.listener_builder().create();
             Some(listener.map_err(failed(NAME))?)
@@ -127,9 +127,19 @@ impl Drop for Held {
     }
 }
 
-fn node() -> Result<Node<ipc::Service>, CompareError> {
+/// A node whose files lie in the directory of the path, and whose shared memory is named after that
+/// directory: so it can be removed, also of who was killed.
+fn node(path: &Path) -> Result<Node<ipc::Service>, CompareError> {
     set_log_level(LogLevel::Error);
-    NodeBuilder::new().create::<ipc::Service>().map_err(failed(NAME))
+    let dir = path.parent().unwrap_or(path);
+    let prefix = dir.file_name().unwrap_or_default().to_string_lossy();
+    let prefix = FileName::new(format!("{prefix}_").as_bytes()).map_err(failed(NAME))?;
+    let root = dir.join("iceoryx2").to_string_lossy().into_owned();
+    let root = ::iceoryx2::prelude::Path::new(root.as_bytes()).map_err(failed(NAME))?;
+    let mut config = Config::default();
+    config.global.prefix = prefix;
+    config.global.set_root_path(&root);
+    NodeBuilder::new().config(&config).create::<ipc::Service>().map_err(failed(NAME))
 }
 
 fn name(path: &Path) -> Result<ServiceName, CompareError> {

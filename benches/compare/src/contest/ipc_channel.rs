@@ -1,6 +1,7 @@
 //! The crate ipc-channel, by its channel of bytes: nothing is serialised. Each message is a record.
 //! It has neither batches nor a way to be told that there is no room.
 
+use super::common::Polls;
 use super::handed::{self, Held, Whose};
 use super::{About, Can, Contestant, Home, Receiver, Sender, Setup};
 use crate::CompareError;
@@ -8,6 +9,7 @@ use ipc_channel::ipc::{
     IpcBytesReceiver, IpcBytesSender, IpcOneShotServer, IpcSender, bytes_channel, channel,
 };
 use ipc_channel::{IpcError, TryRecvError};
+use nix::sys::socket::{getsockopt, sockopt};
 use perfring_bench::contest::Waits;
 use std::cell::RefCell;
 use std::error::Error;
@@ -49,7 +51,7 @@ impl Contestant for IpcChannel {
         }
     }
 
-    fn about(_setup: &Setup) -> About {
+    fn about(setup: &Setup) -> About {
         About {
             name: "ipc_channel",
             version: "ipc-channel 0.23".into(),
@@ -57,8 +59,15 @@ impl Contestant for IpcChannel {
             settings:
                 "bytes_channel, a message a record, its own buffers (SO_SNDBUF of the system)"
                     .into(),
-            waits: "try_recv in between, by the pace".into(),
+            waits: Polls::about(setup.pace),
         }
+    }
+
+    fn kernel_bytes(setup: &Setup) -> Option<u64> {
+        // Its sockets have what the system gives everybody, each sender's one.
+        let socket = std::os::unix::net::UnixDatagram::unbound().ok()?;
+        let size = getsockopt(&socket, sockopt::SndBuf).ok()?;
+        Some((size * setup.senders) as u64)
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<Self::Held, CompareError> {

@@ -5,7 +5,7 @@
 //! payload's length is compiled where it runs.
 
 use super::handed;
-use super::{About, Can, Contestant, Home, Receiver, Sender, Setup};
+use super::{About, Can, Cannot, Contestant, Home, Receiver, Sender, Setup};
 use crate::CompareError;
 use nix::libc;
 use nix::sys::signal::{Signal, kill};
@@ -171,6 +171,12 @@ impl Contestant for Lttng {
         }
     }
 
+    fn cannot() -> Cannot {
+        const NO: &str =
+            "its flight recorder is read as a snapshot, in the end: nobody can follow it";
+        Cannot { follow: Err(NO), ..Cannot::NOTHING }
+    }
+
     fn about(setup: &Setup) -> About {
         let output = Command::new("lttng").arg("--version").output();
         let version =
@@ -185,7 +191,7 @@ impl Contestant for Lttng {
                 setup.data_size / PARTS,
                 setup.payload / 8
             ),
-            waits: "read as a snapshot, by babeltrace2".into(),
+            waits: "its reader is babeltrace2, of a snapshot in the end".into(),
         }
     }
 

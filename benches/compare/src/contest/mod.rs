@@ -33,6 +33,7 @@ pub mod unix_seqpacket;
 pub mod unix_stream;
 
 use crate::CompareError;
+use crate::options::Workload;
 use perfring_bench::Pace;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -90,6 +91,23 @@ pub struct Can {
     pub refuses: Result<(), &'static str>,
 }
 
+/// What a contestant can't do although it can do the parts of it, each with the reason.
+#[derive(Clone, Copy, Debug)]
+pub struct Cannot {
+    /// A reader that follows while the oldest records go.
+    pub follow: Result<(), &'static str>,
+    /// To overwrite with one sender: it is there for several.
+    pub overwrite_alone: Result<(), &'static str>,
+    /// Several receivers of every record, for all of which the sender waits.
+    pub wait_for_many: Result<(), &'static str>,
+}
+
+impl Cannot {
+    /// It can do whatever it can do the parts of.
+    pub const NOTHING: Self =
+        Cannot { follow: Ok(()), overwrite_alone: Ok(()), wait_for_many: Ok(()) };
+}
+
 /// Who it is.
 #[derive(Clone, Debug, Serialize)]
 pub struct About {
@@ -131,14 +149,32 @@ pub trait Contestant: 'static {
     /// What it can be asked to do.
     fn can() -> Can;
 
+    /// What it can't be asked to do all the same.
+    fn cannot() -> Cannot {
+        Cannot::NOTHING
+    }
+
     /// Who it is, as set up so.
     fn about(setup: &Setup) -> About;
 
-    /// Bytes that the kernel holds for one channel and no process has mapped, where that is known:
-    /// a pipe's buffer, a socket's. Counted to the memory of the contestant.
+    /// What must be known of its figures in a workload: a sentence for whoever reads them.
+    fn remark(workload: Workload) -> Option<&'static str> {
+        let _ = workload;
+        None
+    }
+
+    /// Whether each sender has a ring, or a channel, of its own: senders do not meet then, and there
+    /// is no order among them unless it says so.
+    fn own_channels() -> bool {
+        false
+    }
+
+    /// Bytes that the kernel holds for one channel, at most, and that the size of the processes does
+    /// not show: a pipe's buffer, a socket's, a map of the kernel's. `Some(0)` for who has all in
+    /// memory that its processes map, as most do; `None` if it can't be known.
     fn kernel_bytes(setup: &Setup) -> Option<u64> {
         let _ = setup;
-        None
+        Some(0)
     }
 
     /// Makes what must be there before either end.
@@ -224,6 +260,11 @@ pub trait Receiver {
 
     /// How many records it says it has lost so far, if it says.
     fn told_lost(&mut self) -> Option<u64> {
+        None
+    }
+
+    /// How many records came after younger ones of other senders, if it gives an order of time.
+    fn late(&mut self) -> Option<u64> {
         None
     }
 }

@@ -1,5 +1,6 @@
 //! A POSIX message queue. Each message is a record; there is no call for several.
 
+use super::common::Polls;
 use super::stream::{sleep_until_readable, system, unless_full, wait_until};
 use super::{About, Can, Contestant, Home, Receiver, Sender, Setup};
 use crate::CompareError;
@@ -143,11 +144,11 @@ impl Contestant for Mqueue {
     type Held = Held;
 
     fn check() -> Result<(), String> {
-        create(&probe(), 1, 8).map(drop).map_err(|error| error.to_string())
+        probe(1, 8).map(drop).map_err(|error| error.to_string())
     }
 
     fn can() -> Can {
-        let long = create(&probe(), 1, LONGEST).is_ok();
+        let long = probe(1, LONGEST).is_ok();
         Can {
             // The kernel's own limit, or that of everybody as it is if nobody has changed it.
             payload: if long { 16 << 20 } else { 8192 },
@@ -162,10 +163,7 @@ impl Contestant for Mqueue {
 
     fn about(setup: &Setup) -> About {
         let (wanted, payload) = wanted(setup);
-        let size = create(&probe(), wanted, payload).and_then(|(_held, queue)| {
-            mq_getattr(queue.get().map_err(system("mq_getattr"))?).map_err(system("mq_getattr"))
-        });
-        let size = size.map_or_else(
+        let size = probe(wanted, payload).map_or_else(
             |error| error.to_string(),
             |attr| {
                 let fewer = if (attr.maxmsg() as u64) < wanted {
@@ -181,12 +179,20 @@ impl Contestant for Mqueue {
             version: "kernel".into(),
             home: Home::Processes,
             settings: format!("{size}, O_NONBLOCK, a call a record"),
-            waits: "receives in between, by the pace; asleep in poll".into(),
+            waits: Polls::or_asleep(setup, "asleep in poll"),
         }
+    }
+
+    fn kernel_bytes(setup: &Setup) -> Option<u64> {
+        let (wanted, payload) = wanted(setup);
+        let attr = probe(wanted, payload).ok()?;
+        Some((attr.maxmsg() * attr.msgsize()) as u64)
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<Held, CompareError> {
         let (wanted, payload) = wanted(setup);
+        // What `sweep` finds it by, should nobody be left to drop it.
+        std::fs::write(path.with_extension(NOTE), [])?;
         create(path, wanted, payload).map(|(held, _queue)| held)
     }
 
@@ -202,10 +208,13 @@ impl Contestant for Mqueue {
     }
 }
 
-/// A path that nobody else has.
-fn probe() -> PathBuf {
+/// What a queue becomes here: it is made under a name that nobody else has, and gone at once.
+fn probe(wanted: u64, payload: u64) -> Result<MqAttr, CompareError> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    PathBuf::from(format!("perfring-probe-{}-{}", getpid(), NEXT.fetch_add(1, Ordering::Relaxed)))
+    let turn = NEXT.fetch_add(1, Ordering::Relaxed);
+    let path = PathBuf::from(format!("perfring-probe-{}-{turn}", getpid()));
+    let (_held, queue) = create(&path, wanted, payload)?;
+    mq_getattr(queue.get().map_err(system("mq_getattr"))?).map_err(system("mq_getattr"))
 }
 
 /// How many messages of how many bytes.
@@ -216,8 +225,6 @@ fn wanted(setup: &Setup) -> (u64, u64) {
 
 fn create(path: &Path, wanted: u64, payload: u64) -> Result<(Held, Queue), CompareError> {
     let name = name(path);
-    // What `sweep` finds it by, should nobody be left to drop it.
-    std::fs::write(path.with_extension(NOTE), [])?;
     let queue = Queue(Some(make(&name, wanted, payload)?));
     Ok((Held { name }, queue))
 }

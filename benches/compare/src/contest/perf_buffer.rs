@@ -2,7 +2,8 @@
 //! processor, into which the kernel copies what the program has put together. Senders have to stay
 //! on their processors, or their order is lost.
 
-use super::perf_ring::{Held, Mode, PerfSender, Ring, check, create, processors, rings};
+use super::common::Polls;
+use super::perf_ring::{Held, Mode, PerfSender, Ring, check, create, mapped, processors, rings};
 use super::program::block;
 use super::stream::sleep_until_readable;
 use super::{About, Can, Contestant, Home, Receiver, Setup};
@@ -51,8 +52,12 @@ impl Contestant for PerfBuffer {
                 "{rings} rings of {data_size} bytes, one a processor, bpf_perf_event_output, up to \
                  {block} records a system call, {wakes}, space handed back when all is read"
             ),
-            waits: "looks, by the pace; asleep in poll".into(),
+            waits: Polls::or_asleep(setup, "asleep in poll"),
         }
+    }
+
+    fn kernel_bytes(setup: &Setup) -> Option<u64> {
+        Some(mapped(setup.data_size))
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<Held, CompareError> {

@@ -1,9 +1,10 @@
 //! The kernel's perf ring in its overwrite mode: written backwards, so that a reader finds the newest
 //! record at the head and walks to older ones. It has to pause the writing meanwhile.
 
+use super::common::Polls;
 use super::perf_ring::{Held, Mode, PerfSender, Ring, check, create, pause, processors, rings};
 use super::program::block;
-use super::{About, Can, Contestant, Home, Receiver, Setup};
+use super::{About, Can, Cannot, Contestant, Home, Receiver, Setup};
 use crate::CompareError;
 use perfring_bench::contest::Waits;
 use std::path::Path;
@@ -32,6 +33,12 @@ impl Contestant for PerfOverwrite {
         }
     }
 
+    fn cannot() -> Cannot {
+        const NO: &str =
+            "it is read as a snapshot, and each pauses its writing: nobody can follow it";
+        Cannot { follow: Err(NO), ..Cannot::NOTHING }
+    }
+
     fn about(setup: &Setup) -> About {
         let (block, data_size, rings) = (block(setup.payload), setup.data_size, processors());
         About {
@@ -42,7 +49,7 @@ impl Contestant for PerfOverwrite {
                 "{rings} rings of {data_size} bytes, one a processor, write_backward, \
                  bpf_perf_event_output, up to {block} records a system call, paused while read"
             ),
-            waits: "looks, by the pace".into(),
+            waits: Polls::about(setup.pace),
         }
     }
 

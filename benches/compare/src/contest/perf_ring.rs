@@ -53,6 +53,11 @@ pub(super) fn processors() -> u32 {
     u32::try_from(count).unwrap_or(1).max(1)
 }
 
+/// What all rings take: each is so many bytes and a page.
+pub(super) fn mapped(data_size: u64) -> u64 {
+    u64::from(processors()) * (data_size + rustix::param::page_size() as u64)
+}
+
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {

@@ -1,6 +1,7 @@
 //! A named pipe. It carries bytes, so that a record is what both ends have agreed on, and many of
 //! them go by one `write` and come by one `read`.
 
+use super::common::Polls;
 use super::stream::{CHUNK, Inbox, Outbox, sleep_until_readable, system};
 use super::{About, Can, Contestant, Home, Receiver, Sender, Setup};
 use crate::CompareError;
@@ -37,6 +38,12 @@ fn widen(pipe: &impl AsFd, data_size: u64) -> Result<i32, CompareError> {
         }
     }
     fcntl(pipe, FcntlArg::F_GETPIPE_SZ).map_err(system("F_GETPIPE_SZ"))
+}
+
+/// What a pipe becomes here, by `F_GETPIPE_SZ`.
+fn size(setup: &Setup) -> Result<i32, CompareError> {
+    let (read, _write) = nix::unistd::pipe().map_err(system("pipe"))?;
+    widen(&read, setup.data_size)
 }
 
 /// Bytes of one `write`.
@@ -82,9 +89,7 @@ impl<const EACH: bool> Contestant for PipeOf<EACH> {
     }
 
     fn about(setup: &Setup) -> About {
-        let size = nix::unistd::pipe()
-            .map_err(system("pipe"))
-            .and_then(|(read, _write)| widen(&read, setup.data_size));
+        let size = size(setup);
         let size = size.map_or_else(|error| error.to_string(), |size| format!("{size} bytes"));
         let batch = (chunk(setup, EACH) / setup.payload.max(1)).max(1);
         About {
@@ -94,8 +99,12 @@ impl<const EACH: bool> Contestant for PipeOf<EACH> {
             settings: format!(
                 "FIFO of {size}, O_NONBLOCK, up to {batch} records a write, reads of {CHUNK} bytes"
             ),
-            waits: "reads in between, by the pace; asleep in poll".into(),
+            waits: Polls::or_asleep(setup, "asleep in poll"),
         }
+    }
+
+    fn kernel_bytes(setup: &Setup) -> Option<u64> {
+        u64::try_from(size(setup).ok()?).ok()
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<Held, CompareError> {

@@ -1,5 +1,6 @@
 //! The crate rtrb, between threads: chunks of slots are written and read in place.
 
+use super::common::Polls;
 use super::handed::{self, Held, Whose};
 use super::threads::{End, Slot, aligned, of, slots, wait_until};
 use super::{About, Can, Contestant, Home, Receiver, Sender, Setup};
@@ -68,7 +69,7 @@ impl Contestant for Rtrb {
                 "{slots} slots, chunks written and read in place, up to {} a chunk",
                 chunk(slots)
             ),
-            waits: "looks, by the pace".into(),
+            waits: Polls::about(setup.pace),
         }
     }
 

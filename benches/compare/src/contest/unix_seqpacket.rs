@@ -1,9 +1,10 @@
 //! A Unix domain socket of packets. Each is a record, and many go by one `sendmmsg` and come by one
 //! `recvmmsg`.
 
+use super::common::Polls;
 use super::handed::Held;
 use super::stream::{CHUNK, sleep_until_readable, system, unless_full, wait_until};
-use super::unix_stream::{accept_all, can, connect_to, listen_at, room};
+use super::unix_stream::{accept_all, can, connect_to, listen_at, room, rooms};
 use super::{About, Can, Contestant, Home, Receiver, Sender, Setup};
 use crate::CompareError;
 use nix::errno::Errno;
@@ -44,8 +45,16 @@ impl Contestant for UnixSeqpacket {
                 "{}, a packet a record, up to {batch} a sendmmsg and recvmmsg",
                 room(setup)
             ),
-            waits: "receives in between, by the pace; asleep in poll".into(),
+            waits: Polls::or_asleep(setup, "asleep in poll"),
         }
+    }
+
+    fn own_channels() -> bool {
+        true
+    }
+
+    fn kernel_bytes(setup: &Setup) -> Option<u64> {
+        rooms(setup)
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<Held, CompareError> {

@@ -1,5 +1,6 @@
 //! A Unix domain socket of bytes: as with a pipe, many records go by one `write`.
 
+use super::common::Polls;
 use super::handed::{self, Held, Whose};
 use super::stream::{CHUNK, Inbox, Outbox, sleep_until_readable, system};
 use super::{About, Can, Contestant, Home, Receiver, Sender, Setup};
@@ -79,6 +80,13 @@ fn widen(socket: &OwnedFd, setup: &Setup) -> Result<usize, CompareError> {
     getsockopt(socket, sockopt::SndBuf).map_err(system("SO_SNDBUF"))
 }
 
+/// What `SO_SNDBUF` becomes for all senders together. A local socket's bytes count to who has sent
+/// them: there is no room of the receiver's.
+pub(super) fn rooms(setup: &Setup) -> Option<u64> {
+    let size = make(SockType::Stream).and_then(|socket| widen(&socket, setup)).ok()?;
+    Some((size * setup.senders) as u64)
+}
+
 /// What `SO_SNDBUF` becomes, in words.
 pub(super) fn room(setup: &Setup) -> String {
     make(SockType::Stream).and_then(|socket| widen(&socket, setup)).map_or_else(
@@ -119,8 +127,16 @@ impl Contestant for UnixStream {
                 "{}, O_NONBLOCK, up to {batch} records a write, reads of {CHUNK} bytes",
                 room(setup)
             ),
-            waits: "reads in between, by the pace; asleep in poll".into(),
+            waits: Polls::or_asleep(setup, "asleep in poll"),
         }
+    }
+
+    fn own_channels() -> bool {
+        true
+    }
+
+    fn kernel_bytes(setup: &Setup) -> Option<u64> {
+        rooms(setup)
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<Held, CompareError> {

@@ -84,8 +84,8 @@ pub fn receive<const N: usize>(
         }
         Verifier::Many(seen) => settle(*seen, &sent),
     };
-    let told_lost = receiver.told_lost();
-    Ok(Found { records, start_ns, end_ns, lost, told_lost, bad, ..Found::default() })
+    let (told_lost, late) = (receiver.told_lost(), receiver.late());
+    Ok(Found { records, start_ns, end_ns, lost, told_lost, bad, late, ..Found::default() })
 }
 
 /// Records, losses and damages of many senders, who have sent so many each.

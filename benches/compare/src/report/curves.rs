@@ -4,7 +4,7 @@ use super::style::{Axis, STYLE, label};
 use super::{Panel, class, escape};
 use crate::contest::all::Role;
 use crate::rows::{Row, Sample};
-use crate::run::describe;
+use crate::words::describe;
 use std::fmt::Write;
 
 const WIDTH: f64 = 620.0;

@@ -4,8 +4,8 @@ use super::style::{Axis, STYLE, label};
 use super::{Panel, class, escape};
 use crate::contest::all::Role;
 use crate::options::Workload;
-use crate::run::describe;
 use crate::table::{number, scale, unit};
+use crate::words::describe;
 use std::fmt::Write;
 
 const WIDTH: f64 = 620.0;
@@ -13,6 +13,8 @@ const LEFT: f64 = 158.0;
 const RIGHT: f64 = 470.0;
 const TOP: f64 = 62.0;
 const ROW: f64 = 18.0;
+const LINE: f64 = 14.0;
+const LINE_LETTERS: usize = 100;
 
 /// Draws it.
 pub(super) fn draw(panel: &Panel<'_>) -> String {
@@ -25,6 +27,7 @@ pub(super) fn draw(panel: &Panel<'_>) -> String {
     });
     let axis = Axis::over(values, LEFT + 8.0, RIGHT - 8.0);
     let bottom = TOP + ROW * panel.medians.len() as f64;
+    let missing = lines(&panel.missing);
     let mut svg = String::new();
     let better = if workload.higher_is_better() { "right" } else { "left" };
     let samples = panel.medians.iter().map(|(median, _)| median.samples).max().unwrap_or(0);
@@ -42,7 +45,7 @@ pub(super) fn draw(panel: &Panel<'_>) -> String {
          <text class=\"title\" x=\"8\" y=\"18\">{}: {unit}</text>\
          <text class=\"dim\" x=\"8\" y=\"35\">{what} of up to {samples} samples{at}; logarithmic, \
          further {better} is better</text>",
-        bottom + 10.0,
+        bottom + 10.0 + LINE * missing.len() as f64,
         escape(&title),
         escape(&capital(&title)),
     );
@@ -62,7 +65,7 @@ pub(super) fn draw(panel: &Panel<'_>) -> String {
         let Some(figure) = median.figures.figure() else { continue };
         let (low, high, value) = match median.figures.latency {
             Some(l) => {
-                (l.p50_ns, l.p999_ns, [l.p50_ns, l.p99_ns, l.p999_ns].map(number).join(" / "))
+                (l.p50_ns, l.p999_ns, [l.p50_ns, l.p99_ns, l.p999_ns].map(short).join(" / "))
             }
             None => {
                 let [low, mid, high] = [median.min, figure, median.max].map(|v| number(v / scale));
@@ -95,8 +98,29 @@ pub(super) fn draw(panel: &Panel<'_>) -> String {
             y + 4.0,
         );
     }
+    for (at, line) in missing.iter().enumerate() {
+        let y = bottom + LINE * (at as f64 + 1.0);
+        let _ = write!(svg, "<text class=\"dim\" x=\"8\" y=\"{y:.1}\">{}</text>", escape(line));
+    }
     svg.push_str("</svg>");
     svg
+}
+
+/// Who is missing, in lines that the plot is wide enough for.
+fn lines(missing: &[&str]) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for (at, name) in missing.iter().enumerate() {
+        let name = if at + 1 < missing.len() { format!("{name},") } else { (*name).to_owned() };
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + name.chars().count() < LINE_LETTERS => {
+                line.push(' ');
+                line.push_str(&name);
+            }
+            Some(_) => lines.push(name),
+            None => lines.push(format!("no sample at this distance: {name}")),
+        }
+    }
+    lines
 }
 
 /// A shape for each role, for who does not see colours.
@@ -117,8 +141,28 @@ fn mark(role: Role, x: f64, y: f64) -> String {
     }
 }
 
+/// As [`number`], but of long ones the thousands: there is little room.
+fn short(value: f64) -> String {
+    if value < 1e5 { number(value) } else { format!("{}k", number(value / 1e3)) }
+}
+
 /// With a capital letter.
 pub(super) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LINE_LETTERS, lines};
+
+    #[test]
+    fn who_has_no_sample_at_the_distance_is_named() {
+        assert!(lines(&[]).is_empty());
+        assert_eq!(lines(&["a", "b"]), ["no sample at this distance: a, b"]);
+        let many = vec!["perfring shared batch"; 12];
+        let lines = lines(&many);
+        assert!(lines.len() > 1 && lines.iter().all(|line| line.len() <= LINE_LETTERS + 1));
+        assert_eq!(lines.join(" ").matches("perfring").count(), 12);
+    }
 }

@@ -17,6 +17,8 @@ pub(crate) struct Panel<'a> {
     pub(crate) distance: &'a str,
     /// The best first.
     pub(crate) medians: Vec<(&'a Median, Role)>,
+    /// Who has samples of it, but none at this distance.
+    pub(crate) missing: Vec<&'a str>,
 }
 
 /// Writes the page and the plots into this directory.
@@ -46,8 +48,10 @@ fn name(kind: &Kind) -> String {
     let workload = kind.workload.name();
     match kind.workload {
         Workload::Throughput => format!("{workload}-{}", kind.payload),
+        Workload::Producers if kind.lossy => format!("{workload}-{}-unread", kind.senders),
         Workload::Producers => format!("{workload}-{}", kind.senders),
         Workload::Overwrite => format!("{workload}-{}", kind.audience.name()),
+        Workload::Fanout if kind.lossy => format!("{workload}-{}-lossy", kind.receivers),
         Workload::Fanout => format!("{workload}-{}", kind.receivers),
         _ => workload.to_owned(),
     }
@@ -92,7 +96,16 @@ fn panels(rows: &[Row]) -> Vec<Panel<'_>> {
             let order = figure(a).total_cmp(&figure(b));
             if a.higher_is_better { order.reverse() } else { order }
         });
-        Some(Panel { kind, distance, medians })
+        let mut missing: Vec<&str> = Vec::new();
+        for row in rows {
+            let Row::Sample(sample) = row else { continue };
+            let name = sample.figures.contestant.as_str();
+            let here = sample.figures.kind == kind && !missing.contains(&name);
+            if here && medians.iter().all(|(median, _)| median.figures.contestant != name) {
+                missing.push(name);
+            }
+        }
+        Some(Panel { kind, distance, medians, missing })
     };
     kinds.into_iter().filter_map(panel).collect()
 }

@@ -2,10 +2,11 @@
 
 use super::{Panel, class, contestants, escape, medians};
 use crate::contest::all::Role;
+use crate::notes;
 use crate::options::Workload;
 use crate::rows::{Absent, Machine, Median, Row};
-use crate::run::describe;
-use crate::table::{home, number, scale, title, unit};
+use crate::table::{home, number, scale, title, unit, weighed};
+use crate::words::describe;
 use std::fmt::Write;
 
 const STYLE: &str = "<style>\
@@ -56,9 +57,11 @@ pub(super) fn write(
             page.push_str(svg);
         }
         page.push_str("</div>");
+        beside(&mut page, workload, rows);
         figures(&mut page, workload, rows);
+        settings(&mut page, workload, rows);
     }
-    settings(&mut page, rows);
+    taking_part(&mut page, rows);
     absences(&mut page, rows);
     page.push_str("</body></html>\n");
     page
@@ -67,7 +70,7 @@ pub(super) fn write(
 fn machine_lines(page: &mut String, m: &Machine) {
     let cores = m.cores.map_or_else(
         || "one core only: no measure of anything".to_owned(),
-        |[here, there]| format!("receivers on core {here}, senders on core {there}"),
+        |[here, there]| format!("receivers on core {here}, one sender on core {there}"),
     );
     if m.repetitions == 1 {
         page.push_str(
@@ -95,9 +98,11 @@ fn machine_lines(page: &mut String, m: &Machine) {
 
 fn how_to_read(page: &mut String) {
     page.push_str(
-        "<p>Real processes on two cores, each contestant on its own fast path, every byte verified by \
+        "<p>Real processes, the receiver on a core of its own and each sender, too, where there are enough, \
+         each contestant on its own fast path, every byte verified by \
          the receiver. The contestants take turns, and only samples are compared that were taken at \
-         one distance of the cores, which is measured before and after each. A dot is the median, \
+         one distance of the cores, which is measured before and after each; a plot shows that of \
+         which there are the most, and names who has none there. A dot is the median, \
          the line behind it the range. Blue is perfring, orange diamonds are rivals, grey bars are \
          limits (bare loops that check nothing, <code>memcpy</code>, a bare cache line), hollow dots \
          are queues between threads of one process, an upper reference. To repeat it: \
@@ -113,7 +118,7 @@ fn standing(page: &mut String, panels: &[Panel<'_>]) {
          ring, <code>batch</code> 64 at a time, <code>pods</code> has 64 payloads in an array a \
          record; <code>shared</code> is one ring with many producers in one order, as the \
          many-producer queues of others, and <code>rings</code> a ring for each producer, without an \
-         order between them. Ranges that overlap say that two are level.</p><div class=\"wide\"><table><tr><th>workload</th><th></th>\
+         order between them but for <code>rings merged</code>, which has the order of time stamps. Ranges that overlap say that two are level.</p><div class=\"wide\"><table><tr><th>workload</th><th></th>\
          <th>perfring</th><th>best rival</th><th></th><th>ahead</th><th>of the best bare \
          loop</th><th>distance</th></tr>",
     );
@@ -160,27 +165,36 @@ fn figures(page: &mut String, workload: Workload, rows: &[Row]) {
     let _ = write!(
         page,
         "<details><summary>All figures, at every distance</summary><div class=\"wide\"><table><tr>\
-         <th>workload</th><th>contestant</th><th>distance</th><th>hop ns</th><th>samples</th>\
-         <th>left out</th><th>{}</th><th>least</th><th>most</th><th>p90 / p99 / p99.9 / max ns</th>\
-         <th>of floor</th><th>of best rival</th><th>lost</th><th>told lost</th><th>bad</th></tr>",
-        unit(workload)
+         <th>workload</th><th>contestant</th><th>cores</th><th>distance</th><th>hop ns</th>\
+         <th>samples</th><th>left out</th><th>{}</th><th>least</th><th>most</th><th>{}</th>\
+         <th>of floor</th><th>of best rival</th><th>lost</th><th>told lost</th><th>late</th>\
+         <th>bad</th></tr>",
+        unit(workload),
+        match workload {
+            Workload::Latency | Workload::Wakeup => "p90 / p99 / p99.9 / max ns",
+            Workload::Memory => "processes + kernel KiB",
+            _ => "",
+        }
     );
     let role = |name: &str| contestants(rows).find(|c| c.name == name).map(|c| class(c.role));
     for median in medians(rows).filter(|median| median.figures.kind.workload == workload) {
         let (f, scale) = (&median.figures, scale(workload));
         let dash = || "-".to_owned();
         let ratio = |ratio: Option<f64>| ratio.map_or_else(dash, |ratio| format!("{ratio:.2}"));
-        let tail = f.latency.map_or_else(dash, |l| {
-            [l.p90_ns, l.p99_ns, l.p999_ns, l.max_ns].map(number).join(" / ")
-        });
+        let tail = match f.latency {
+            Some(l) => [l.p90_ns, l.p99_ns, l.p999_ns, l.max_ns].map(number).join(" / "),
+            None if workload == Workload::Memory => weighed(f),
+            None => String::new(),
+        };
         let _ = write!(
             page,
             "<tr class=\"{}\"><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
-             <td>{}</td><td>{}</td><td>{}</td><td>{tail}</td><td>{}</td><td>{}</td><td>{}</td>\
-             <td>{}</td><td>{}</td></tr>",
+             <td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{tail}</td><td>{}</td><td>{}</td>\
+             <td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
             role(&f.contestant).unwrap_or_default(),
             escape(&describe(&f.kind)),
             escape(&f.contestant),
+            f.cores.words(),
             f.distance,
             f.hop_before_ns.map_or_else(dash, |ns| format!("{ns:.0}")),
             median.samples,
@@ -192,28 +206,61 @@ fn figures(page: &mut String, workload: Workload, rows: &[Row]) {
             ratio(median.of_best),
             f.lost,
             f.told_lost.map_or_else(dash, |told| told.to_string()),
+            f.late.map_or_else(dash, |late| late.to_string()),
             f.bad,
         );
     }
     page.push_str("</table></div></details>");
 }
 
-fn settings(page: &mut String, rows: &[Row]) {
+/// What is to be known of a workload's figures.
+fn beside(page: &mut String, workload: Workload, rows: &[Row]) {
+    for remark in notes::remarks(rows, workload) {
+        let _ = write!(page, "<p class=\"dim\">{}</p>", escape(&remark));
+    }
+    if workload == Workload::Producers {
+        page.push_str("<h3 id=\"scaling\">Scaling of rings of their own</h3><ul>");
+        for line in notes::scaling(rows) {
+            let _ = write!(page, "<li>{}</li>", escape(&line));
+        }
+        page.push_str("</ul>");
+    }
+}
+
+fn settings(page: &mut String, workload: Workload, rows: &[Row]) {
     page.push_str(
-        "<h2>Who takes part, and how</h2><div class=\"wide\"><table class=\"text\"><tr>\
-         <th>contestant</th><th>version</th><th>between</th><th>its reader waits</th><th>settings, at \
-         64 bytes</th></tr>",
+        "<details><summary>Settings, and how each reader waits here</summary><div class=\"wide\">\
+         <table class=\"text\"><tr><th>contestant</th><th>for</th><th>its reader</th>\
+         <th>settings</th></tr>",
+    );
+    let role = |name: &str| contestants(rows).find(|c| c.name == name).map(|c| class(c.role));
+    for setting in notes::settings(rows, workload) {
+        let _ = write!(
+            page,
+            "<tr class=\"{}\"><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            role(setting.contestant).unwrap_or_default(),
+            escape(setting.contestant),
+            escape(&setting.kinds.join("; ")),
+            escape(setting.waits),
+            escape(setting.settings),
+        );
+    }
+    page.push_str("</table></div></details>");
+}
+
+fn taking_part(page: &mut String, rows: &[Row]) {
+    page.push_str(
+        "<h2>Who takes part</h2><div class=\"wide\"><table class=\"text\"><tr><th>contestant</th>\
+         <th>version</th><th>between</th></tr>",
     );
     for contestant in contestants(rows) {
         let _ = write!(
             page,
-            "<tr class=\"{}\"><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            "<tr class=\"{}\"><td>{}</td><td>{}</td><td>{}</td></tr>",
             class(contestant.role),
             escape(&contestant.name),
             escape(&contestant.version),
             home(contestant.home),
-            escape(&contestant.waits),
-            escape(&contestant.settings),
         );
     }
     page.push_str("</table></div>");

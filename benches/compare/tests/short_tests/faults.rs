@@ -3,7 +3,8 @@
 use crate::Fallible;
 use perfring_compare::options::{Options, Workload};
 use perfring_compare::rows::Row;
-use perfring_compare::run::{faults, run};
+use perfring_compare::run::run;
+use perfring_compare::words::faults;
 use std::io;
 use std::time::{Duration, Instant};
 

@@ -11,10 +11,11 @@ use std::thread::yield_now;
 
 const COMPARE: &str = env!("CARGO_BIN_EXE_compare");
 
-/// A run that does not end by itself within a test, once it measures; and its processes.
-fn measuring() -> Result<(Child, Vec<u32>), Box<dyn std::error::Error>> {
+/// A run that does not end by itself within a test, once it measures; and its processes. Of several
+/// senders, as limits have no such: it is this contestant that is measured.
+fn measuring(contestant: &str) -> Result<(Child, Vec<u32>), Box<dyn std::error::Error>> {
     let mut child = Command::new(COMPARE)
-        .args(["--only", "overwrite", "--contestants", "perfring"])
+        .args(["--only", "producers", "--senders", "2", "--contestants", contestant])
         .args(["--seconds-per-sample", "1000"])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -30,7 +31,7 @@ fn measuring() -> Result<(Child, Vec<u32>), Box<dyn std::error::Error>> {
         let text = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"))?;
         let processes: Vec<u32> = text.split_whitespace().flat_map(str::parse).collect();
         // Before the start they wait for words, and end with who would say them.
-        if processes.len() == 2 && processes.iter().all(|id| spins(*id)) {
+        if processes.len() == 3 && processes.iter().all(|id| spins(*id)) {
             return Ok((child, processes));
         }
         if let Some(status) = child.try_wait()? {
@@ -42,7 +43,21 @@ fn measuring() -> Result<(Child, Vec<u32>), Box<dyn std::error::Error>> {
 
 /// Ctrl-C ends it, its processes, and removes its files; kill -9 ends its processes at least.
 pub(crate) fn ends() -> Fallible {
-    let (mut child, processes) = measuring()?;
+    for contestant in CONTESTANTS {
+        interrupted(contestant)?;
+    }
+    killed()
+}
+
+/// Also who has shared memory elsewhere, under names of its own.
+const CONTESTANTS: &[&str] = if cfg!(feature = "iceoryx2") {
+    &["perfring shared", "iceoryx2"]
+} else {
+    &["perfring shared"]
+};
+
+fn interrupted(contestant: &str) -> Fallible {
+    let (mut child, processes) = measuring(contestant)?;
     let files = files(child.id());
     if files.is_empty() {
         return Err("no files of the run were seen".into());
@@ -55,10 +70,22 @@ pub(crate) fn ends() -> Fallible {
     if let Some(left) = processes.iter().find(|id| lives(**id)) {
         return Err(format!("process {left} outlived it").into());
     }
-    if let Some(left) = files.iter().find(|file| Path::new(file).exists()) {
-        return Err(format!("{left} is left").into());
+    if let Some(left) = files.iter().find_map(|file| left(file)) {
+        return Err(format!("{contestant}: {left} is left").into());
     }
-    let (mut child, processes) = measuring()?;
+    Ok(())
+}
+
+/// What is left of a directory, or beside it under its name.
+fn left(file: &str) -> Option<String> {
+    let name = Path::new(file).file_name()?.to_str()?;
+    let names = std::fs::read_dir(Path::new(file).parent()?).ok()?.flatten();
+    let mut names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    names.find(|other| other.starts_with(name))
+}
+
+fn killed() -> Fallible {
+    let (mut child, processes) = measuring("perfring shared")?;
     let files = self::files(child.id());
     child.kill()?;
     let status = child.wait()?;

@@ -125,6 +125,25 @@ impl Lanes {
         self.changed.notify_all();
     }
 
+    /// All that waits, encoded, as if it had been taken: for `tests/fuzz`.
+    #[cfg(feature = "fuzz")]
+    pub(super) fn drain(&self) -> Vec<(Lane, Vec<u8>)> {
+        let mut requests = Vec::new();
+        for lane in Lane::ALL {
+            while let Some(batch) = self.next_now(lane) {
+                requests.push((lane, batch.request.encode()));
+                let taken = Answer::Taken { rejected: 0, why: String::new() };
+                self.done(lane as usize, &batch, &taken, 0);
+            }
+        }
+        requests
+    }
+
+    #[cfg(feature = "fuzz")]
+    fn next_now(&self, lane: Lane) -> Option<Batch> {
+        self.lock().lanes[lane as usize].batches.pop_front()
+    }
+
     fn run(&self, client: &Client) {
         let lane = client.lane() as usize;
         while let Some(batch) = self.next(lane) {

@@ -40,6 +40,9 @@
 //! ```
 
 mod batch;
+#[cfg(feature = "fuzz")]
+#[doc(hidden)]
+pub mod door;
 mod flow;
 mod http;
 mod lanes;
@@ -146,6 +149,10 @@ impl Otlp {
         for lane in Lane::ALL.into_iter().filter(|lane| options.signals.contains(lane)) {
             clients.push(Client::new(name, Route::new(name, lane, options, &env)?)?);
         }
+        Self::with(name, options, clients)
+    }
+
+    fn with(name: &str, options: &Options, clients: Vec<Client>) -> Result<Self, OutputError> {
         let fault =
             |bad| OutputError::new(name, format!("a thread to send cannot be started: {bad}"));
         let lanes = Lanes::start(clients).map_err(fault)?;
@@ -337,7 +344,8 @@ impl Output for Otlp {
         let now = Instant::now();
         match &event.what {
             What::Began => {
-                self.rings.insert(event.origin.id, Ring::new(event.origin));
+                // A recording may say so twice, and what waits in the first must not be lost.
+                self.rings.entry(event.origin.id).or_insert_with(|| Ring::new(event.origin));
             }
             What::Record(record) => self.record(event, record, now),
             What::Lost(loss) => self.lost(event, loss, now),

@@ -213,6 +213,14 @@ impl Prometheus {
         self.shared.own.clone()
     }
 
+    /// The page as it is served: for `tests/fuzz`.
+    #[cfg(feature = "fuzz")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn page(&self, open_metrics: bool) -> String {
+        self.shared.page(if open_metrics { Format::Open } else { Format::Text })
+    }
+
     fn sample(
         &self,
         event: &Event<'_>,

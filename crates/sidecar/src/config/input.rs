@@ -2,7 +2,7 @@
 
 use super::ConfigError;
 use super::table::Table;
-use perfring_consumer::Home;
+use perfring_consumer::{Guard, Home};
 use perfring_kernel::{EventKind, UnknownEvent};
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -16,6 +16,10 @@ pub struct Input {
     pub mode: Mode,
     /// Where a ring is begun that is observed and of which no place is saved.
     pub from: From,
+    /// Which drop rings' records are copied before anything looks at them: by default those of rings
+    /// that others than this process's user may write. (A ring whose file is cut short is set aside in
+    /// any case.)
+    pub guard: Guard,
     /// After so many seconds a ring of a directory is removed that is read to its end, and whose
     /// producers are gone. An overwrite ring with records stays: they are somebody's last words.
     pub prune_after_seconds: Option<u64>,
@@ -62,6 +66,20 @@ pub enum From {
     Latest,
 }
 
+/// [`Guard`], as it is written.
+#[derive(Deserialize)]
+#[serde(remote = "Guard", rename_all = "lowercase")]
+enum GuardKey {
+    Auto,
+    Always,
+    Never,
+}
+
+/// Not where others than this process's user may write.
+fn auto() -> Guard {
+    Guard::Auto
+}
+
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Keys {
@@ -71,6 +89,8 @@ struct Keys {
     pid: Option<u32>,
     mode: Mode,
     from: From,
+    #[serde(with = "GuardKey", default = "auto")]
+    guard: Guard,
     prune_after_seconds: Option<u64>,
 }
 
@@ -78,7 +98,8 @@ impl Input {
     /// Of this place, read as suits the rings.
     #[must_use]
     pub fn new(place: Place) -> Self {
-        Input { place, mode: Mode::Auto, from: From::Oldest, prune_after_seconds: None }
+        let (mode, from, guard) = (Mode::Auto, From::Oldest, Guard::Auto);
+        Input { place, mode, from, guard, prune_after_seconds: None }
     }
 
     pub(super) fn read(table: Table<'_>) -> Result<Self, ConfigError> {
@@ -86,21 +107,21 @@ impl Input {
         let no_pid = table.error("pid is for perf");
         let no_prune = table.error("prune_after_seconds is for directories");
         let place = table.place();
-        let keys: Keys = table.read()?;
+        let mut keys: Keys = table.read()?;
         let events: Result<Vec<EventKind>, _> = keys.perf.iter().map(|name| name.parse()).collect();
         let events = events.map_err(|error: UnknownEvent| place.error(&error.to_string()))?;
         if events.is_empty() && keys.pid.is_some() {
             return Err(no_pid);
         }
-        let place = match (keys.dir, keys.ring, events.is_empty()) {
+        let place = match (keys.dir.take(), keys.ring.take(), events.is_empty()) {
             (Some(dir), None, true) => Place::Dir(dir),
             _ if keys.prune_after_seconds.is_some() => return Err(no_prune),
             (None, Some(ring), true) => Place::Ring(Home::from(&*ring)),
             (None, None, false) => Place::Kernel { events, pid: keys.pid },
             _ => return Err(wrong),
         };
-        let prune_after_seconds = keys.prune_after_seconds;
-        Ok(Input { place, mode: keys.mode, from: keys.from, prune_after_seconds })
+        let Keys { mode, from, guard, prune_after_seconds, .. } = keys;
+        Ok(Input { place, mode, from, guard, prune_after_seconds })
     }
 
     pub(super) fn describe(&self) -> String {
@@ -121,6 +142,12 @@ impl Input {
         let prune = self.prune_after_seconds.map_or(String::new(), |seconds| {
             format!("; removed {seconds} s after they were read and left by their producers")
         });
-        format!("reads {place}: {mode}{prune}")
+        let guard = match self.guard {
+            _ if self.mode == Mode::Observe => "",
+            Guard::Auto => "; guarded where others may write",
+            Guard::Always => "; guarded",
+            Guard::Never => "; not guarded",
+        };
+        format!("reads {place}: {mode}{guard}{prune}")
     }
 }

@@ -231,6 +231,7 @@ impl Engine {
             why: why.to_owned(),
         });
         ring.stage = Stage::Ending;
+        self.damaged += 1;
         self.leave(id);
     }
 

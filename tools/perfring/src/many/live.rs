@@ -3,7 +3,7 @@
 use super::held::Held;
 use crate::failure::{Failure, note};
 use crate::follow::Name;
-use perfring_consumer::{AttachError, Consumer, Home, Layout, Observer, Start, Stat};
+use perfring_consumer::{AttachError, Consumer, Guard, Home, Layout, Observer, Start, Stat};
 use perfring_export::{Event, Origin, Shapes};
 use perfring_set::{Change, Follower, Merge, RingEntry, Source, SourceId};
 use std::collections::{HashMap, VecDeque};
@@ -97,7 +97,8 @@ impl Live {
                 (Box::new(observer), layout)
             }
             How::Consume => {
-                let consumer = Consumer::attach_as(home, "perfring record")?;
+                let consumer =
+                    Consumer::attach_guarded(home, Some("perfring record"), Guard::Auto)?;
                 let layout = *consumer.layout();
                 (Box::new(consumer), layout)
             }

@@ -147,7 +147,14 @@ class _Reading:
 
 @disjoint_base
 class Consumer(_Reading):
-    def __new__(cls, path: _Path, *, name: str | None = None, pace: _Pace = "adaptive") -> Self: ...
+    def __new__(
+        cls,
+        path: _Path,
+        *,
+        name: str | None = None,
+        pace: _Pace = "adaptive",
+        guarded: bool | None = None,
+    ) -> Self: ...
     def pin(self, max: int | None = None, *, timeout: float | None = 0.0) -> Batch: ...
     @property
     def read_count(self) -> tuple[int, int]: ...

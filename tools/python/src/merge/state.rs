@@ -1,7 +1,9 @@
 //! The rings of a directory as they come and go, and their items in the order of time.
 
 use crate::record::Origin;
-use perfring_consumer::{Anchors, AttachError, Consumer, Item, Lost, Observer, Start, Types};
+use perfring_consumer::{
+    Anchors, AttachError, Consumer, Guard, Item, Lost, Observer, Start, Types,
+};
 use perfring_producer::RecordType;
 use perfring_set::{Change, Follower, MergeFigures, NoRing, RingEntry, Source, SourceId};
 use perfring_types::read::TypeTable;
@@ -346,7 +348,10 @@ impl Rings {
             Err(AttachError::NotFound { .. } | AttachError::Removed { .. }) => return,
             Err(error) => error,
         };
-        let again = !matches!(failed, AttachError::Bad { .. } | AttachError::Corrupt { .. });
+        let again = !matches!(
+            failed,
+            AttachError::Bad { .. } | AttachError::Corrupt { .. } | AttachError::Cut { .. }
+        );
         let end = if again { "it is tried again" } else { "it is set aside" };
         let why = format!("{failed}; {end}");
         if why != told {
@@ -370,7 +375,8 @@ impl Rings {
                 (Box::new(observer), uuid)
             }
             None => {
-                let consumer = Consumer::attach_as(entry.path.clone(), &self.name)?;
+                let consumer =
+                    Consumer::attach_guarded(entry.path.clone(), Some(&self.name), Guard::Auto)?;
                 let uuid = consumer.layout().uuid;
                 (Box::new(consumer), uuid)
             }

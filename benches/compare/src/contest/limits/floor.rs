@@ -1,5 +1,6 @@
 //! The bare loop over our own layout, as `perfring bench` has it.
 
+use super::super::common::Polls;
 use super::super::{About, Can, Contestant, Receiver, Sender, Setup};
 use crate::CompareError;
 use perfring_bench::contest::{Policy, Setup as BareSetup, Waits};
@@ -34,7 +35,7 @@ impl Contestant for Floor {
                 "{} KiB, perf's layout, head published per record, tail in eighths",
                 setup.data_size / 1024
             ),
-            waits: super::WAITS.to_owned(),
+            waits: Polls::about(setup.pace),
         }
     }
 

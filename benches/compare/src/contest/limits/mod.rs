@@ -25,4 +25,3 @@ fn can() -> Can {
 }
 
 const HOME: Home = Home::Processes;
-const WAITS: &str = "the harness's";

@@ -1,5 +1,6 @@
 //! Bare loops over fixed slots: head and tail on lines of their own, nothing before a payload.
 
+use super::super::common::Polls;
 use super::super::{About, Can, Contestant, Receiver, Sender, Setup};
 use crate::CompareError;
 use perfring_bench::contest::Waits;
@@ -45,7 +46,7 @@ impl<const BATCH: u64, const BACK: bool> Contestant for Slots<BATCH, BACK> {
                 slots(setup),
                 if BACK { ", the reader writes one word of each line back" } else { "" }
             ),
-            waits: super::WAITS.to_owned(),
+            waits: Polls::about(setup.pace),
         }
     }
 

@@ -1,9 +1,9 @@
 //! Batches: many records, published at once.
 
 use super::exclusive::{publish, refusal};
-use super::{BATCH, BATCHED_MAX, Reader, about, can, create, error};
+use super::{BATCH, BATCHED_MAX, ONE_CONSUMER, Reader, about, can, create, error};
 use crate::CompareError;
-use crate::contest::{About, Can, Contestant, Sender, Setup};
+use crate::contest::{About, Can, Cannot, Contestant, Sender, Setup};
 use perfring_producer::{Producer, Producers, RecordType, SharedProducer, record_size};
 use std::ops::Range;
 use std::path::Path;
@@ -20,6 +20,10 @@ impl Contestant for Batched {
 
     fn can() -> Can {
         Can { refuses: Err("a batch of one is what `perfring` does"), ..can() }
+    }
+
+    fn cannot() -> Cannot {
+        ONE_CONSUMER
     }
 
     fn about(setup: &Setup) -> About {
@@ -74,6 +78,10 @@ impl Contestant for SharedBatched {
 
     fn can() -> Can {
         Can { senders: Ok(()), ..Batched::can() }
+    }
+
+    fn cannot() -> Cannot {
+        ONE_CONSUMER
     }
 
     fn about(setup: &Setup) -> About {

@@ -1,8 +1,8 @@
 //! One producer, record by record, written in place.
 
-use super::{PATIENCE, Reader, about, can, create, error, options};
+use super::{ONE_CONSUMER, PATIENCE, Reader, about, can, create, error, options};
 use crate::CompareError;
-use crate::contest::{About, Can, Contestant, Sender, Setup};
+use crate::contest::{About, Can, Cannot, Contestant, Sender, Setup};
 use perfring_producer::{Each, Evict, Producer, Producers, RecordType, Reservation, ReserveError};
 use std::ops::Range;
 use std::path::Path;
@@ -17,6 +17,10 @@ impl Contestant for Exclusive {
 
     fn can() -> Can {
         can()
+    }
+
+    fn cannot() -> Cannot {
+        ONE_CONSUMER
     }
 
     fn about(setup: &Setup) -> About {
@@ -47,6 +51,10 @@ impl Contestant for Half {
     fn can() -> Can {
         let same = "evicts by halves: without overwriting it is `perfring`";
         Can { lossless: Err(same), receivers: Err(same), refuses: Err(same), ..can() }
+    }
+
+    fn cannot() -> Cannot {
+        ONE_CONSUMER
     }
 
     fn about(setup: &Setup) -> About {

@@ -2,6 +2,7 @@
 
 mod batch;
 mod exclusive;
+mod merged;
 mod pods;
 mod reader;
 mod rings;
@@ -9,12 +10,13 @@ mod shared;
 
 pub use batch::{Batched, SharedBatched};
 pub use exclusive::{Exclusive, Half};
+pub use merged::InOrder;
 pub use pods::Pods;
 pub use reader::Reader;
 pub use rings::{InTurn, Rings};
 pub use shared::Shared;
 
-use super::{About, Can, Home, Setup, failed};
+use super::{About, Can, Cannot, Home, Setup, failed};
 use crate::CompareError;
 use perfring_producer::{Evict, Options, Policy, Producers};
 use std::path::Path;
@@ -26,6 +28,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const BATCH: u64 = 64;
 /// Beyond this many bytes of payload, a batch has nothing to save.
 const BATCHED_MAX: usize = 1024;
+
+/// What a ring can't do.
+const ONE_CONSUMER: Cannot = Cannot {
+    wait_for_many: Err("a ring waits for one consumer; its observers are never waited for"),
+    ..Cannot::NOTHING
+};
 
 /// The error of a call.
 fn error<E: std::error::Error + Send + Sync + 'static>(source: E) -> CompareError {
@@ -56,7 +64,11 @@ fn about(name: &'static str, setup: &Setup, how: &str) -> About {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         home: Home::Processes,
         settings: format!("{} KiB, {mode}, {how}", setup.data_size / 1024),
-        waits: format!("its own, pace {:?}", setup.pace).to_lowercase(),
+        waits: if setup.sleeping {
+            "its own, asleep on a futex of the ring".to_owned()
+        } else {
+            format!("its own, pace {:?}", setup.pace).to_lowercase()
+        },
     }
 }
 

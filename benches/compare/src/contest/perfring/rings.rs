@@ -1,12 +1,12 @@
 //! A ring for each producer, and one reader of all of them.
 
-use super::{Reader, about, can, create, error};
+use super::{Reader, about, can, error, options};
 use crate::CompareError;
-use crate::contest::{About, Can, Contestant, Receiver, Setup};
+use crate::contest::{About, Can, Cannot, Contestant, Receiver, Setup};
 use perfring_bench::Pace;
-use perfring_consumer::{Consumer, Item};
-use perfring_producer::{Producer, Producers};
-use perfring_set::{Fullest, SourceId};
+use perfring_consumer::{Consumer, Item, Mark};
+use perfring_producer::{Evict, Options, Producer, Producers};
+use perfring_set::{Fullest, Merged, SourceId};
 use std::hint::spin_loop;
 use std::path::{Path, PathBuf};
 
@@ -15,27 +15,33 @@ const FAR: u32 = 64;
 /// Records after which a ring's space is handed back.
 const OWED: u64 = 256;
 
-fn rings_can() -> Can {
+/// What a ring of its own is, for whatever has one sender.
+const ALONE: &str = "each producer has a ring of its own: then it is `perfring`";
+
+pub(super) fn rings_can() -> Can {
     Can {
         senders: Ok(()),
-        overwrite: Err("each producer has a ring of its own: then it is `perfring`"),
-        receivers: Err("each producer has a ring of its own: then it is `perfring`"),
+        overwrite: Err("a set is read without losses; `perfring rings in turn` overwrites, too"),
+        receivers: Err(ALONE),
         sleeping: Err("the reader of many rings looks at all of them"),
-        refuses: Err("each producer has a ring of its own: then it is `perfring`"),
+        refuses: Err(ALONE),
         ..can()
     }
 }
 
-fn ring(path: &Path, index: usize) -> PathBuf {
+pub(super) fn ring(path: &Path, index: usize) -> PathBuf {
     path.join(index.to_string())
 }
 
-fn make(path: &Path, setup: &Setup) -> Result<(), CompareError> {
+/// A ring for each sender, with time stamps or without.
+pub(super) fn make(path: &Path, setup: &Setup, time: bool) -> Result<(), CompareError> {
     std::fs::create_dir(path)?;
-    (0..setup.senders).try_for_each(|index| create(&ring(path, index), setup, Producers::One))
+    let options = Options { time, ..options(setup, Producers::One, Evict::Exact) };
+    (0..setup.senders)
+        .try_for_each(|index| perfring_producer::create(ring(path, index), &options).map_err(error))
 }
 
-fn consumers(path: &Path, setup: &Setup) -> Result<Vec<Consumer>, CompareError> {
+pub(super) fn consumers(path: &Path, setup: &Setup) -> Result<Vec<Consumer>, CompareError> {
     let open = |index| {
         let mut consumer = Consumer::attach(ring(path, index)).map_err(error)?;
         consumer.set_pace(setup.pace.into());
@@ -49,7 +55,7 @@ pub struct Rings;
 
 impl Contestant for Rings {
     type Sender = Producer;
-    type Receiver = FullestFirst;
+    type Receiver = FromSet<Fullest>;
     type Held = ();
 
     fn can() -> Can {
@@ -58,40 +64,99 @@ impl Contestant for Rings {
 
     fn about(setup: &Setup) -> About {
         let how = format!("{} rings of one producer each, fullest first, no stamps", setup.senders);
-        About {
-            waits: "64 PAUSE, or none for latency".to_owned(),
-            ..about("perfring rings", setup, &how)
-        }
+        About { waits: waits(setup), ..about("perfring rings", setup, &how) }
+    }
+
+    fn own_channels() -> bool {
+        true
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<(), CompareError> {
-        make(path, setup)
+        make(path, setup, false)
     }
 
     fn sender(path: &Path, _setup: &Setup, index: usize) -> Result<Producer, CompareError> {
         Producer::attach(ring(path, index)).map_err(error)
     }
 
-    fn receiver(path: &Path, setup: &Setup, _index: usize) -> Result<FullestFirst, CompareError> {
+    fn receiver(
+        path: &Path,
+        setup: &Setup,
+        _index: usize,
+    ) -> Result<FromSet<Fullest>, CompareError> {
         let mut set = Fullest::new();
         for consumer in consumers(path, setup)? {
             set.add(Box::new(consumer));
         }
-        let pauses = if setup.pace == Pace::Latency { 1 } else { FAR };
-        Ok(FullestFirst { set, source: None, owed: 0, pauses })
+        Ok(FromSet::new(set, setup))
     }
 }
 
-/// The reading end of [`Rings`].
-pub struct FullestFirst {
-    set: Fullest,
+/// How a reader of many rings waits, in words.
+pub(super) fn waits(setup: &Setup) -> String {
+    format!("busy, {} PAUSE between looks", pauses(setup))
+}
+
+fn pauses(setup: &Setup) -> u32 {
+    if setup.pace == Pace::Latency { 1 } else { FAR }
+}
+
+/// Rings that are read as one.
+pub trait Set {
+    /// The next item whose turn it is.
+    ///
+    /// # Errors
+    /// What a ring has failed with.
+    fn next(&mut self) -> Result<Option<Merged<'_>>, CompareError>;
+    /// Where its reader is in a ring.
+    fn mark(&self, source: SourceId) -> Option<Mark>;
+    /// Hands back what is before that.
+    fn release(&mut self, source: SourceId, mark: &Mark);
+    /// Whether something may be left that [`Set::next`] does not give yet.
+    fn holds_back(&mut self) -> bool {
+        false
+    }
+    /// How many came too late for their place.
+    fn late(&self) -> Option<u64> {
+        None
+    }
+}
+
+impl Set for Fullest {
+    #[inline(always)]
+    fn next(&mut self) -> Result<Option<Merged<'_>>, CompareError> {
+        Fullest::next(self).map_err(|(_, failure)| error(failure))
+    }
+
+    fn mark(&self, source: SourceId) -> Option<Mark> {
+        Fullest::mark(self, source)
+    }
+
+    fn release(&mut self, source: SourceId, mark: &Mark) {
+        Fullest::release(self, source, mark);
+    }
+}
+
+/// The reading end of all rings of a set.
+pub struct FromSet<S> {
+    set: S,
     /// Whose records are not handed back yet, and how many there are.
     source: Option<SourceId>,
     owed: u64,
     pauses: u32,
 }
 
-impl FullestFirst {
+impl<S: Set> FromSet<S> {
+    pub(super) fn new(set: S, setup: &Setup) -> Self {
+        FromSet { set, source: None, owed: 0, pauses: pauses(setup) }
+    }
+
+    fn pause(&self) {
+        for _ in 0..self.pauses {
+            spin_loop();
+        }
+    }
+
     fn release(&mut self) {
         if let Some(source) = self.source.take()
             && let Some(mark) = self.set.mark(source)
@@ -106,7 +171,7 @@ impl FullestFirst {
         &mut self,
         visit: &mut impl FnMut(&[u8; N]),
     ) -> Result<bool, CompareError> {
-        let Some(merged) = self.set.next().map_err(|(_, failure)| error(failure))? else {
+        let Some(merged) = self.set.next()? else {
             self.release();
             return Ok(false);
         };
@@ -125,17 +190,23 @@ impl FullestFirst {
     }
 }
 
-impl Receiver for FullestFirst {
+impl<S: Set> Receiver for FromSet<S> {
     #[inline(always)]
     fn drain<const N: usize>(
         &mut self,
         mut visit: impl FnMut(&[u8; N]),
     ) -> Result<u64, CompareError> {
         let mut count = 0;
-        while self.take(&mut visit)? {
-            count += 1;
+        loop {
+            while self.take(&mut visit)? {
+                count += 1;
+            }
+            // Nothing at all is for who has nothing left.
+            if count > 0 || !self.set.holds_back() {
+                return Ok(count);
+            }
+            self.pause();
         }
-        Ok(count)
     }
 
     #[inline(always)]
@@ -148,9 +219,11 @@ impl Receiver for FullestFirst {
 
     #[inline]
     fn wait(&mut self) {
-        for _ in 0..self.pauses {
-            spin_loop();
-        }
+        self.pause();
+    }
+
+    fn late(&mut self) -> Option<u64> {
+        self.set.late()
     }
 }
 
@@ -163,16 +236,24 @@ impl Contestant for InTurn {
     type Held = ();
 
     fn can() -> Can {
-        rings_can()
+        Can { overwrite: Ok(()), ..rings_can() }
+    }
+
+    fn cannot() -> Cannot {
+        Cannot { follow: Err(ALONE), overwrite_alone: Err(ALONE), ..Cannot::NOTHING }
     }
 
     fn about(setup: &Setup) -> About {
-        let how = format!("{} rings of one producer each, a consumer each, in turn", setup.senders);
+        let how = format!("{} rings of one producer each, a reader each, in turn", setup.senders);
         about("perfring rings in turn", setup, &how)
     }
 
+    fn own_channels() -> bool {
+        true
+    }
+
     fn create(path: &Path, setup: &Setup) -> Result<(), CompareError> {
-        make(path, setup)
+        make(path, setup, false)
     }
 
     fn sender(path: &Path, _setup: &Setup, index: usize) -> Result<Producer, CompareError> {
@@ -225,5 +306,9 @@ impl Receiver for Turns {
         if let Some(reader) = self.readers.get_mut(self.at) {
             reader.wait();
         }
+    }
+
+    fn told_lost(&mut self) -> Option<u64> {
+        self.readers.iter_mut().map(Reader::told_lost).sum()
     }
 }

@@ -1,10 +1,10 @@
 //! Many producers of one ring, record by record.
 
 use super::exclusive::refusal;
-use super::{PATIENCE, Reader, about, can, create, error};
+use super::{ONE_CONSUMER, PATIENCE, Reader, about, can, create, error};
 use crate::CompareError;
-use crate::contest::{About, Can, Contestant, Sender, Setup};
-use perfring_producer::{Policy, Producers, RecordType, ReserveError, SharedProducer};
+use crate::contest::{About, Can, Cannot, Contestant, Sender, Setup};
+use perfring_producer::{Producers, RecordType, ReserveError, SharedProducer};
 use std::ops::Range;
 use std::path::Path;
 
@@ -18,6 +18,10 @@ impl Contestant for Shared {
 
     fn can() -> Can {
         Can { senders: Ok(()), ..can() }
+    }
+
+    fn cannot() -> Cannot {
+        ONE_CONSUMER
     }
 
     fn about(setup: &Setup) -> About {
@@ -59,24 +63,17 @@ impl Sender for SharedProducer {
         numbers: Range<u64>,
         mut fill: impl FnMut(&mut [u8; N], u64),
     ) -> Result<(), CompareError> {
-        let drops = self.layout().policy == Policy::Drop;
         for number in numbers {
+            // It also waits for another producer, which an overwrite ring would refuse.
             // A small record is published under the ring's lock, with one locked instruction; a
             // large one is better written in place.
             if N <= SMALL {
                 let mut bytes = [0; N];
                 fill(&mut bytes, number);
-                let sent = if drops {
-                    self.publish_timeout(RecordType::BYTES, &bytes, PATIENCE)
-                } else {
-                    self.publish(RecordType::BYTES, &bytes)
-                };
-                sent.map_err(refusal)?;
-            } else if drops {
+                self.publish_timeout(RecordType::BYTES, &bytes, PATIENCE).map_err(refusal)?;
+            } else {
                 let record = self.reserve_timeout(RecordType::BYTES, N, PATIENCE);
                 write!(record.map_err(refusal)?, number, fill);
-            } else {
-                write!(self.reserve(RecordType::BYTES, N).map_err(refusal)?, number, fill);
             }
         }
         Ok(())

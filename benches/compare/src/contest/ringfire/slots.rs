@@ -1,6 +1,6 @@
 //! Fixed slots, one producer.
 
-use super::super::common::{Erased, failed, slots, until};
+use super::super::common::{Erased, Room, failed, slots, until};
 use super::super::{About, Can, Contestant, Home, Sender, Setup};
 use super::reader::{SlotReceiver, batch};
 use super::{VERSION, waits};
@@ -35,8 +35,14 @@ impl Contestant for Slots {
     fn about(setup: &Setup) -> About {
         let mode = if setup.overwrite { "LossyLatestWins" } else { "LosslessBackpressure" };
         let (count, many) = (slots(setup.data_size, setup.payload), batch(setup.payload));
+        let gate = if setup.overwrite {
+            ""
+        } else {
+            ", a registry for its readers alone, which a sender without room looks at until an eighth \
+             is free"
+        };
         let settings = format!(
-            "{count} slots of 8 + {} bytes, {mode}, push_batch and recv_batch of up to {many}",
+            "{count} slots of 8 + {} bytes, {mode}, push_batch and recv_batch of up to {many}{gate}",
             setup.payload
         );
         let (version, waits) = (VERSION.to_owned(), waits(setup));
@@ -67,10 +73,12 @@ fn make<const N: usize>(path: &Path, setup: &Setup) -> Result<Erased, CompareErr
     } else {
         FlowControl::LosslessBackpressure
     };
-    let ring: RingProducer<[u8; N]> = RingProducerBuilder::new(slots(setup.data_size, N))
-        .flow_control(flow)
-        .build(path)
-        .map_err(failed(NAME))?;
+    let mut builder = RingProducerBuilder::new(slots(setup.data_size, N)).flow_control(flow);
+    if !setup.overwrite {
+        // It walks over all places of its registry at each look: no more than there are readers.
+        builder = builder.max_readers(setup.receivers);
+    }
+    let ring: RingProducer<[u8; N]> = builder.build(path).map_err(failed(NAME))?;
     if !setup.overwrite {
         // It waits only for readers that it knows of.
         until(NAME, "its readers did not come", || {
@@ -78,14 +86,51 @@ fn make<const N: usize>(path: &Path, setup: &Setup) -> Result<Erased, CompareErr
             Ok((known >= setup.receivers).then_some(()))
         })?;
     }
-    let lossless = !setup.overwrite;
-    Ok(Erased::new(Writer { ring, batch: vec![[0; N]; batch(N)], lossless }))
+    let gate = (!setup.overwrite).then(|| Gate { limit: 0, room: Room::default() });
+    Ok(Erased::new(Writer { ring, batch: vec![[0; N]; batch(N)], gate }))
 }
 
 struct Writer<const N: usize> {
     ring: RingProducer<[u8; N]>,
     batch: Vec<[u8; N]>,
-    lossless: bool,
+    /// Of a ring that loses nothing.
+    gate: Option<Gate>,
+}
+
+/// Up to where there is known to be room. Its own gate goes on as soon as one record fits, and looks
+/// at its readers again for each batch that one of them has read: so a sender of a full ring takes
+/// their line each time. Ours waits for more.
+struct Gate {
+    limit: u64,
+    room: Room,
+}
+
+/// The part of a ring that is to be free before a sender that found it full goes on.
+const PART: u64 = 8;
+
+impl Gate {
+    /// Waits until so many fit.
+    #[inline(always)]
+    fn pass<const N: usize>(&mut self, ring: &RingProducer<[u8; N]>, count: u64) {
+        if ring.next_sequence() + count > self.limit {
+            self.look(ring, count);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look<const N: usize>(&mut self, ring: &RingProducer<[u8; N]>, count: u64) {
+        let wanted = count.max(ring.capacity() / PART);
+        loop {
+            let read = ring.registry().and_then(|registry| registry.min_cursor());
+            // Without a reader there is nothing to wait for.
+            self.limit = read.map_or(u64::MAX, |read| read + ring.capacity());
+            if self.limit - ring.next_sequence() >= wanted {
+                return;
+            }
+            self.room.wait();
+        }
+    }
 }
 
 /// Its writing end.
@@ -104,6 +149,9 @@ impl Sender for SlotSender {
         if batch(N) == 1 || numbers.end - numbers.start == 1 {
             for number in numbers {
                 fill(&mut end.batch[0], number);
+                if let Some(gate) = &mut end.gate {
+                    gate.pass(&end.ring, 1);
+                }
                 end.ring.push(&end.batch[0]);
             }
             return Ok(());
@@ -114,6 +162,9 @@ impl Sender for SlotSender {
             for slot in &mut end.batch[..count] {
                 fill(slot, number);
                 number += 1;
+            }
+            if let Some(gate) = &mut end.gate {
+                gate.pass(&end.ring, count as u64);
             }
             end.ring.push_batch(&end.batch[..count]);
         }
@@ -128,7 +179,7 @@ impl Sender for SlotSender {
     ) -> Result<bool, CompareError> {
         let end = self.end.get::<Writer<N>>()?;
         fill(&mut end.batch[0], number);
-        if end.lossless {
+        if end.gate.is_some() {
             return Ok(end.ring.try_push(&end.batch[0]).is_ok());
         }
         end.ring.push(&end.batch[0]);

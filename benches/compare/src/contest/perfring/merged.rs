@@ -1,0 +1,125 @@
+//! A ring for each producer, whose records are stamped, and one reader that has all of them in the
+//! order of time: what a shared ring has and rings of their own have not.
+
+use super::rings::{FromSet, Set, consumers, make, ring, rings_can, waits};
+use super::{about, error};
+use crate::CompareError;
+use crate::contest::{About, Can, Contestant, Setup, failed};
+use crate::options::Workload;
+use perfring_consumer::{Item, Mark};
+use perfring_producer::Producer;
+use perfring_set::{Merge, Merged, SourceId};
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a record may be held back for one that was stamped before it.
+const DELAY: Duration = Duration::from_millis(1);
+/// Looks that found nothing after which it is asked whether something is left.
+const LOOKS: u32 = 64;
+
+/// Read in the order of time, by `perfring_set::Merge`.
+pub struct InOrder;
+
+impl Contestant for InOrder {
+    type Sender = Producer;
+    type Receiver = FromSet<Ordered>;
+    type Held = ();
+
+    fn can() -> Can {
+        rings_can()
+    }
+
+    fn about(setup: &Setup) -> About {
+        let (rings, delay) = (setup.senders, DELAY.as_millis());
+        let how = format!(
+            "{rings} rings of one producer each, each record stamped, merged in the order of time, \
+             held back for at most {delay} ms"
+        );
+        About { waits: waits(setup), ..about("perfring rings merged", setup, &how) }
+    }
+
+    fn remark(workload: Workload) -> Option<&'static str> {
+        const REMARK: &str = "a record is held back until no ring can have an older one, for half of the \
+                              delay where the other rings are empty";
+        matches!(workload, Workload::Latency | Workload::Cold).then_some(REMARK)
+    }
+
+    fn own_channels() -> bool {
+        true
+    }
+
+    fn create(path: &Path, setup: &Setup) -> Result<(), CompareError> {
+        make(path, setup, true)
+    }
+
+    fn sender(path: &Path, _setup: &Setup, index: usize) -> Result<Producer, CompareError> {
+        Producer::attach(ring(path, index)).map_err(error)
+    }
+
+    fn receiver(
+        path: &Path,
+        setup: &Setup,
+        _index: usize,
+    ) -> Result<FromSet<Ordered>, CompareError> {
+        let mut merge = Merge::new(DELAY).map_err(error)?;
+        let consumers = consumers(path, setup)?.into_iter();
+        let sources = consumers.map(|consumer| merge.add(Box::new(consumer))).collect();
+        Ok(FromSet::new(Ordered { merge, sources, time: 0, empty: 0 }, setup))
+    }
+}
+
+/// The rings, merged, and whether they are.
+pub struct Ordered {
+    merge: Merge,
+    sources: Vec<SourceId>,
+    /// Of the newest record so far.
+    time: u64,
+    /// Looks in turn that found nothing.
+    empty: u32,
+}
+
+impl Set for Ordered {
+    #[inline(always)]
+    fn next(&mut self) -> Result<Option<Merged<'_>>, CompareError> {
+        let Some(merged) = self.merge.next().map_err(|(_, failure)| error(failure))? else {
+            return Ok(None);
+        };
+        self.empty = 0;
+        if matches!(merged.item, Item::Record(_)) {
+            if merged.time >= self.time {
+                self.time = merged.time;
+            } else if merged.late == 0 {
+                return Err(disorder());
+            }
+        }
+        Ok(Some(merged))
+    }
+
+    fn mark(&self, source: SourceId) -> Option<Mark> {
+        self.merge.mark(source)
+    }
+
+    fn release(&mut self, source: SourceId, mark: &Mark) {
+        self.merge.release(source, mark);
+    }
+
+    /// To ask is to look at all rings, so that it is not done each time.
+    fn holds_back(&mut self) -> bool {
+        self.empty += 1;
+        if self.empty < LOOKS {
+            return true;
+        }
+        self.empty = 0;
+        let merge = &mut self.merge;
+        !self.sources.iter().all(|source| merge.is_drained(*source))
+    }
+
+    fn late(&self) -> Option<u64> {
+        Some(self.merge.figures().late)
+    }
+}
+
+#[cold]
+fn disorder() -> CompareError {
+    failed("perfring")(std::io::Error::other("a record before its time that nobody called late"))
+}

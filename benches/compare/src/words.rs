@@ -1,0 +1,121 @@
+//! Who and what, in words.
+
+use crate::CompareError;
+use crate::case::Case;
+use crate::contest::all::{ALL, Entry, Kind as Entrant, Role};
+use crate::contest::{About, Home};
+use crate::options::{Options, Workload};
+use crate::part::Audience;
+use crate::player::SMALL;
+use crate::rows::{Kind, Row};
+use std::io::Write;
+
+/// Who it is, as it is set up for this.
+pub fn about(case: &Case, options: &Options) -> About {
+    let bare = |settings: &str| About {
+        name: case.entry.name,
+        version: "-".to_owned(),
+        home: Home::Processes,
+        settings: settings.to_owned(),
+        waits: "-".to_owned(),
+    };
+    match case.entry.kind {
+        Entrant::Ends(player) => player.about(&case.setup(options)),
+        Entrant::Memcpy => bare("one process copies the payload into a buffer of the ring's size"),
+        Entrant::Line => bare("one cache line goes back and forth"),
+        Entrant::NotBuilt(how) => bare(how),
+    }
+}
+
+/// Its lossless stream of records of 64 bytes, or whatever else it can.
+pub fn usual(entry: &'static Entry) -> Case {
+    let can = match entry.kind {
+        Entrant::Ends(player) => Some(player.can()),
+        _ => None,
+    };
+    let lossy = can.is_some_and(|can| can.lossless.is_err());
+    let kind = Kind {
+        workload: if lossy { Workload::Overwrite } else { Workload::Throughput },
+        payload: SMALL,
+        senders: 1,
+        receivers: 1,
+        audience: Audience::Keen,
+        lossy,
+    };
+    Case { kind, entry, can }
+}
+
+/// A kind in words.
+pub fn describe(kind: &Kind) -> String {
+    let Kind { workload, payload, senders, receivers, audience, lossy } = kind;
+    match workload {
+        Workload::Throughput => format!("throughput of {payload} bytes"),
+        Workload::Producers => {
+            let many = if *senders == 1 { "" } else { "s" };
+            let reader = if *lossy { ", nobody reads" } else { "" };
+            format!("{senders} producer{many}{reader}")
+        }
+        Workload::Overwrite => format!("overwrite, reader {}", audience.name()),
+        Workload::Fanout if *lossy => format!("fanout to {receivers}, lossy"),
+        Workload::Fanout => format!("fanout to {receivers}, lossless"),
+        other => other.name().to_owned(),
+    }
+}
+
+/// What was lost where nothing may be, damaged, or told wrongly: sentences.
+pub fn faults(rows: &[Row]) -> Vec<String> {
+    let mut faults = Vec::new();
+    for row in rows {
+        match row {
+            Row::Sample(sample) => {
+                let (figures, lossless) = (&sample.figures, sample.lossless);
+                let mut fault = |what: String| {
+                    let kind = describe(&figures.kind);
+                    faults.push(format!("{}, {kind}: {what}", figures.contestant));
+                };
+                if figures.bad > 0 {
+                    fault(format!("{} records damaged or wrongly counted", figures.bad));
+                }
+                if lossless && figures.lost > 0 {
+                    fault(format!("{} records lost where none may be", figures.lost));
+                }
+                // A refused record is told as lost by who counts those, and was not sent here.
+                let told = figures.told_lost.filter(|_| figures.kind.workload != Workload::Full);
+                if let Some(told) = told.filter(|told| *told != figures.lost) {
+                    fault(format!("told of {told} losses, and {} were seen", figures.lost));
+                }
+            }
+            Row::Absent(absent) if absent.failed => {
+                faults.push(format!("{}: {}", absent.name, absent.reason));
+            }
+            _ => {}
+        }
+    }
+    faults
+}
+
+/// Names, roles, and whether they can run here.
+///
+/// # Errors
+/// If `out` fails.
+pub fn list(options: &Options, out: &mut dyn Write) -> Result<(), CompareError> {
+    for entry in ALL {
+        let role = match entry.role {
+            Role::Limit => "limit",
+            Role::Ours => "ours",
+            Role::Rival => "rival",
+            Role::Reference => "reference, threads",
+        };
+        let about = about(&usual(entry), options);
+        let absent = match entry.kind {
+            Entrant::Ends(player) => player.check().err(),
+            Entrant::NotBuilt(how) => Some(how.to_owned()),
+            _ => None,
+        };
+        match absent {
+            Some(reason) => writeln!(out, "{} ({role}): absent: {reason}", entry.name)?,
+            None => writeln!(out, "{} ({role}): {}", entry.name, about.settings)?,
+        }
+    }
+    Ok(())
+}

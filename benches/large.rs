@@ -1,0 +1,192 @@
+//! Large payloads between two processes, beside `memcpy` of the same bytes on the same core.
+//!
+//! The producer copies each payload into the AUX area, once; the consumer borrows it there. It looks
+//! at each in one of two ways: at 16 words (`words`), which leaves the copy alone with the memory, or
+//! at every byte (`whole`), which moves each line to the other core and back. `memcpy` goes
+//! round an anonymous mapping of the same size. All take turns within a repetition.
+//!
+//! `cargo bench -p perfring-bench --bench large`; `-- --json` writes one line for each row. `cargo
+//! test` runs it with few payloads, to see that it works.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use perfring_bench::cores::{Pinned, two_cores};
+use perfring_bench::stats::{median, range};
+use perfring_consumer::{Consumer, Item};
+use perfring_producer::{Options, Producer, RecordType};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const KIND: RecordType = RecordType::new(6000).unwrap();
+const MIB: usize = 1 << 20;
+/// Words of a payload that say its number.
+const MARKS: usize = 16;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What each word of a payload holds, but for those that say its number.
+fn pattern(len: usize) -> Vec<u64> {
+    (0..len as u64 / 8).map(|at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bd1_e995).collect()
+}
+
+fn number(words: &mut [u64], nth: u64) {
+    let step = words.len() / MARKS;
+    words.iter_mut().step_by(step).for_each(|word| *word = nth);
+}
+
+fn as_bytes(words: &[u64]) -> &[u8] {
+    bytemuck::cast_slice(words)
+}
+
+fn right(bytes: &[u8], pattern: &[u64], nth: u64, whole: bool) -> bool {
+    let (first, step) = (nth.to_ne_bytes(), pattern.len() / MARKS);
+    bytes.len() == pattern.len() * 8
+        && bytes.chunks(step * 8).zip(pattern.chunks(step)).all(|(part, words)| {
+            part[..8] == first && (!whole || part[8..] == as_bytes(words)[8..])
+        })
+}
+
+/// The other process: answers a line when it has seen so many payloads, all as they must be.
+fn consume(path: &Path, len: usize, whole: bool, cpu: Option<usize>) {
+    let _pinned = cpu.map(|cpu| Pinned::to(cpu).unwrap());
+    let mut consumer = Consumer::attach(path).unwrap();
+    let pattern = pattern(len);
+    let mut nth = 0;
+    for line in std::io::stdin().lines() {
+        let until: u64 = line.unwrap().parse().unwrap();
+        let mut bad = 0;
+        while nth < until {
+            match consumer.read().unwrap() {
+                Some(Item::Record(record)) => {
+                    bad += u64::from(!right(record.bytes, &pattern, nth, whole));
+                    nth += 1;
+                }
+                Some(Item::Lost(lost)) => panic!("{lost:?}"),
+                None => assert!(consumer.spin(PATIENCE), "nothing comes"),
+            }
+        }
+        consumer.release();
+        println!("{bad}");
+    }
+}
+
+struct Way {
+    name: &'static str,
+    producer: Producer,
+    child: std::process::Child,
+    answers: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    sent: u64,
+    rates: Vec<f64>,
+}
+
+impl Way {
+    fn new(dir: &Path, name: &'static str, len: usize, area: usize, cpu: Option<usize>) -> Self {
+        let path = dir.join(format!("{name}-{len}"));
+        let options = Options { size: 64 << 10, aux_size: area as u64, ..Options::default() };
+        let producer = Producer::create(&path, &options).unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--consumer", path.to_str().unwrap(), name, &len.to_string()])
+            .args(cpu.map(|cpu| cpu.to_string()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let answers = BufReader::new(child.stdout.take().unwrap()).lines();
+        let rates = Vec::new();
+        let mut way = Way { name, producer, child, answers, sent: 0, rates };
+        way.sample(&mut pattern(len), 4); // pages faulted in on both sides
+        way.rates.clear();
+        way
+    }
+
+    fn sample(&mut self, words: &mut [u64], count: u64) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{}", self.sent + count).unwrap();
+        let start = Instant::now();
+        for _ in 0..count {
+            number(words, self.sent);
+            self.producer.publish_timeout(KIND, as_bytes(words), PATIENCE).unwrap();
+            self.sent += 1;
+        }
+        let bad = self.answers.next().unwrap().unwrap();
+        let seconds = start.elapsed().as_secs_f64();
+        assert_eq!(bad, "0", "payloads that are not as they were sent");
+        self.rates.push((count as usize * words.len() * 8) as f64 / seconds / 1e9);
+    }
+}
+
+impl Drop for Way {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+/// Copies as the producer does, to nobody.
+fn copy(words: &mut [u64], area: &mut [u8], count: u64) -> f64 {
+    let len = words.len() * 8;
+    let start = Instant::now();
+    for (nth, at) in (0..count).zip((0..).step_by(len)) {
+        number(words, nth);
+        let at = at % (area.len() - len + 1) / 64 * 64;
+        area[at..at + len].copy_from_slice(as_bytes(words));
+        std::hint::black_box(&mut *area);
+    }
+    (count as usize * len) as f64 / start.elapsed().as_secs_f64() / 1e9
+}
+
+fn main() {
+    let args: Vec<_> = std::env::args().skip(1).collect();
+    if args.first().is_some_and(|arg| arg == "--consumer") {
+        let cpu = args.get(4).map(|cpu| cpu.parse().unwrap());
+        let len = args[3].parse().unwrap();
+        return consume(Path::new(&args[1]), len, args[2] == "whole", cpu);
+    }
+    // What `cargo test` asks for, which passes no `--bench`.
+    let short = !args.iter().any(|arg| arg == "--bench");
+    let json = args.iter().any(|arg| arg == "--json");
+    let (repetitions, bytes) = if short { (1, 4 * MIB) } else { (5, 1 << 30) };
+    let lens = [64 << 10, 256 << 10, MIB, 4 * MIB, 64 * MIB];
+    let lens = if short { &lens[..3] } else { &lens };
+    let cores = two_cores().unwrap();
+    let _pinned = cores.map(|[first, _]| Pinned::to(first).unwrap());
+    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    if !json {
+        println!("payload    GB/s memcpy        way    GB/s ring          ring / memcpy");
+    }
+    for len in lens {
+        // The first payload of more than the data area takes.
+        let len = (*len).max(68 << 10);
+        let area = (4 * len).next_power_of_two().clamp(16 * MIB, 128 * MIB);
+        let count = (bytes / len).max(4) as u64;
+        let mut ways = ["words", "whole"]
+            .map(|name| Way::new(dir.path(), name, len, area, cores.map(|[_, second]| second)));
+        let (mut words, mut room, mut alone) = (pattern(len), vec![1; area], Vec::new());
+        for _ in 0..repetitions {
+            alone.push(copy(&mut words, &mut room, count));
+            for way in &mut ways {
+                way.sample(&mut words, count);
+            }
+        }
+        for way in &ways {
+            let of = |rates: &[f64]| {
+                let (low, high) = range(rates.iter().copied()).unwrap();
+                (median(rates.iter().copied()).unwrap(), low, high)
+            };
+            let ((copied, c_low, c_high), (rate, low, high)) = (of(&alone), of(&way.rates));
+            let ratio = rate / copied;
+            if json {
+                println!(
+                    "{{\"payload\":{len},\"way\":\"{}\",\"gb_per_s\":{rate:.3},\"memcpy_gb_per_s\":\
+                     {copied:.3},\"ratio\":{ratio:.3},\"repetitions\":{repetitions}}}",
+                    way.name
+                );
+            } else {
+                println!(
+                    "{len:>9} {copied:>6.2} ({c_low:.2}-{c_high:.2}) {:>9} {rate:>6.2} \
+                     ({low:.2}-{high:.2}) {ratio:>6.2}",
+                    way.name
+                );
+            }
+        }
+    }
+}

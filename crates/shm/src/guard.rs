@@ -1,0 +1,358 @@
+//! Files that are cut short under a mapping. A page beyond the end of its file is SIGBUS for whoever
+//! touches it, and SIGBUS is the end of a process. No look at the file's size helps: it can be cut
+//! between the look and the touch. (A seal would, but only a memfd can have one, and rings have
+//! names.)
+//!
+//! So a handler looks whether the address is of one of our mappings. Then that ring is over: private
+//! pages take the place of all of its mapping, with positions in the header that no reader and no
+//! producer believes, the access is repeated, and the next look at the ring is an error. Nothing is
+//! asked on the way of a record. Any other SIGBUS goes to whoever had it before.
+
+use crate::file::host_page_size;
+use nix::libc;
+use perfring_abi::Header;
+use perfring_ring::Corrupt;
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr::{NonNull, null, null_mut};
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence,
+};
+use std::sync::{Mutex, PoisonError};
+
+/// `si_code` of an address beyond the end of a file, and of memory that has failed. The `libc` crate
+/// does not have them for every Linux.
+const BUS_ADRERR: i32 = 2;
+const BUS_MCEERR_AR: i32 = 4;
+
+/// Mappings in one block of the table. More blocks come as they are needed, and never go: there are
+/// as many as were ever in use at a time.
+const ENTRIES: usize = 256;
+
+static ON: AtomicBool = AtomicBool::new(false);
+static INSTALL: Mutex<()> = Mutex::new(());
+/// Who had the signal before us. Never freed: a handler may be running by it.
+static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(null_mut());
+/// The thread in which the one before us runs, which may call us in turn.
+static PASSING: AtomicI64 = AtomicI64::new(0);
+/// Bytes of a page.
+static PAGE: AtomicUsize = AtomicUsize::new(0);
+static TABLE: Block = Block::new();
+
+/// A stretch of whole pages.
+struct Range {
+    base: AtomicUsize,
+    len: AtomicUsize,
+}
+
+impl Range {
+    const fn new() -> Self {
+        Range { base: AtomicUsize::new(0), len: AtomicUsize::new(0) }
+    }
+
+    fn set(&self, (base, len): (NonNull<u8>, usize)) {
+        self.base.store(base.as_ptr().expose_provenance(), Ordering::Relaxed);
+        self.len.store(len, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> (usize, usize) {
+        (self.base.load(Ordering::Relaxed), self.len.load(Ordering::Relaxed))
+    }
+}
+
+/// A ring's mapping: one that begins with its header, and perhaps others of its control pages and its
+/// AUX area.
+struct Entry {
+    /// A multiple of four: free; one more: being filled; two more: in use. It only rises.
+    state: AtomicU64,
+    main: Range,
+    others: [Range; 2],
+    writable: AtomicBool,
+    cut: AtomicBool,
+}
+
+impl Entry {
+    const fn new() -> Self {
+        Entry {
+            state: AtomicU64::new(0),
+            main: Range::new(),
+            others: [const { Range::new() }; 2],
+            writable: AtomicBool::new(false),
+            cut: AtomicBool::new(false),
+        }
+    }
+}
+
+struct Block {
+    entries: [Entry; ENTRIES],
+    next: AtomicPtr<Block>,
+}
+
+impl Block {
+    const fn new() -> Self {
+        Block { entries: [const { Entry::new() }; ENTRIES], next: AtomicPtr::new(null_mut()) }
+    }
+
+    fn next(&self) -> Option<&'static Block> {
+        // SAFETY: a block is leaked before it is stored here, so it is whole and stays.
+        unsafe { self.next.load(Ordering::Acquire).as_ref() }
+    }
+}
+
+/// From now on a ring whose file is cut short is an error for that ring, and not the end of this
+/// process: of rings that are mapped from now on, by producers and readers alike.
+///
+/// A file that is truncated under a mapping raises SIGBUS in whoever touches what is gone. This
+/// installs a handler for it, for the whole process, which hands on what is not a ring's to the
+/// handler before it. It costs nothing for a record. Any number of calls is as good as one; a handler
+/// of somebody else's that was installed meanwhile stays, behind this one.
+///
+/// What happens to a ring that is cut: readers get [`Corrupt::CUT`](perfring_ring::Corrupt::CUT), at
+/// the next look for more at the latest. A record that a consumer has borrowed in place may turn into
+/// zeros in its hands; one that was copied is whole. A producer writes into memory of its own, and
+/// gets [`ReserveError::Corrupt`](crate::ReserveError::Corrupt) before it has written a ring's worth.
+///
+/// # Errors
+/// What the system says, if it takes no handler.
+pub fn install_guard() -> io::Result<()> {
+    let _one_at_a_time = INSTALL.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut now = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: asks for the handler as it is, into memory that is large enough for it.
+    if unsafe { libc::sigaction(libc::SIGBUS, null(), now.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: zeros are a `sigaction`, and the call above has filled it in.
+    let now = unsafe { now.assume_init() };
+    let handler = on_sigbus as *const () as usize;
+    if now.sa_sigaction != handler {
+        // SAFETY: zeros are a `sigaction`, with an empty mask.
+        let mut ours: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
+        ours.sa_sigaction = handler;
+        // Not deferred: who is called in our place may raise the signal again, to end by it.
+        ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+        BEFORE.store(Box::into_raw(Box::new(now)), Ordering::Release);
+        // SAFETY: the handler is a function of this program, which is never unloaded, and does
+        // nothing that is not async-signal-safe: loads, stores and system calls.
+        if unsafe { libc::sigaction(libc::SIGBUS, &raw const ours, null_mut()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    PAGE.store(host_page_size() as usize, Ordering::Relaxed);
+    ON.store(true, Ordering::Release);
+    Ok(())
+}
+
+/// A registered mapping. To be dropped before the mapping goes.
+#[derive(Debug)]
+pub(crate) struct Guarded {
+    entry: &'static Entry,
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (base, len) = self.main.get();
+        f.debug_struct("Entry").field("base", &base).field("len", &len).finish_non_exhaustive()
+    }
+}
+
+impl Guarded {
+    /// Registers a ring's mapping, if this process asked for it: the first part begins with the header,
+    /// and the others may be empty.
+    pub(crate) fn new(
+        [main, others @ ..]: [(NonNull<u8>, usize); 3],
+        writable: bool,
+    ) -> Option<Self> {
+        if !ON.load(Ordering::Acquire) {
+            return None;
+        }
+        // Whoever took the signal since is put behind us; if that fails, it is as it was.
+        let _ = install_guard();
+        let entry = free();
+        let state = entry.state.load(Ordering::Relaxed);
+        entry.main.set(main);
+        entry.others.iter().zip(others).for_each(|(range, other)| range.set(other));
+        entry.writable.store(writable, Ordering::Relaxed);
+        entry.cut.store(false, Ordering::Relaxed);
+        entry.state.store(state + 1, Ordering::Release);
+        Some(Guarded { entry })
+    }
+
+    /// What to say of a ring that cannot be read, whose mapping may be registered.
+    #[cold]
+    pub(crate) fn tell(guard: Option<&Self>, corrupt: Corrupt) -> Corrupt {
+        match guard {
+            Some(guard) if guard.is_cut() => Corrupt::CUT,
+            // Somebody wrote such a position: it was not cut for that.
+            _ if corrupt == Corrupt::CUT => Corrupt { pos: u64::MAX - 7 },
+            _ => corrupt,
+        }
+    }
+
+    /// Whether its file was found to be cut short. Of what was loaded from the mapping before,
+    /// everything was the file's if it was not.
+    #[inline]
+    pub(crate) fn is_cut(&self) -> bool {
+        // After all loads from the mapping: the handler says so before it replaces a page.
+        fence(Ordering::Acquire);
+        self.entry.cut.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        self.entry.state.fetch_add(2, Ordering::Release);
+    }
+}
+
+/// An entry of the table that is now being filled.
+fn free() -> &'static Entry {
+    let mut block = &TABLE;
+    loop {
+        let free = block.entries.iter().find(|entry| {
+            let state = entry.state.load(Ordering::Relaxed);
+            let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
+            state & 3 == 0
+                && entry.state.compare_exchange(state, state + 1, acquire, relaxed).is_ok()
+        });
+        if let Some(entry) = free {
+            return entry;
+        }
+        block = block.next().unwrap_or_else(|| more(block));
+    }
+}
+
+/// A block after this one, which had none.
+fn more(block: &'static Block) -> &'static Block {
+    let new = Box::into_raw(Box::new(Block::new()));
+    let (release, acquire) = (Ordering::AcqRel, Ordering::Acquire);
+    match block.next.compare_exchange(null_mut(), new, release, acquire) {
+        // SAFETY: just made, and never freed from now on.
+        Ok(_) => unsafe { &*new },
+        Err(other) => {
+            // SAFETY: just made, and seen by nobody.
+            drop(unsafe { Box::from_raw(new) });
+            // SAFETY: another thread's, see `Block::next`.
+            unsafe { &*other }
+        }
+    }
+}
+
+extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel passes a `siginfo_t`, as SA_SIGINFO asks for.
+    let code = unsafe { (*info).si_code };
+    if code == BUS_ADRERR || code == BUS_MCEERR_AR {
+        // SAFETY: of these codes it has an address.
+        let at = unsafe { (*info).si_addr() } as usize;
+        // SAFETY: the place of this thread's `errno`, which the interrupted code may be about to read.
+        let errno = unsafe { *libc::__errno_location() };
+        let covered = cover(at);
+        // SAFETY: as above.
+        unsafe { *libc::__errno_location() = errno };
+        if covered {
+            return;
+        }
+    }
+    pass_on(signal, info, context, code);
+}
+
+/// Puts private memory in the place of the mapping that has this address, if it is one of ours.
+fn cover(at: usize) -> bool {
+    let mut block = Some(&TABLE);
+    while let Some(this) = block {
+        for entry in &this.entries {
+            let state = entry.state.load(Ordering::Acquire);
+            if state & 3 != 2 {
+                continue;
+            }
+            let (main, others) = (entry.main.get(), entry.others.each_ref().map(Range::get));
+            let has = |(base, len): (usize, usize)| at.wrapping_sub(base) < len;
+            if !has(main) && !others.into_iter().any(has) {
+                continue;
+            }
+            // Both words of a range are of one mapping: the entry was not freed in between. From here
+            // on it cannot be, if it has the address: somebody is just touching it.
+            fence(Ordering::Acquire);
+            if entry.state.load(Ordering::Relaxed) != state {
+                continue;
+            }
+            return cut(entry, main, others);
+        }
+        block = this.next();
+    }
+    false
+}
+
+fn cut(entry: &Entry, (base, len): (usize, usize), others: [(usize, usize); 2]) -> bool {
+    // Before any page is another: whoever has read zeros and looks afterwards sees it.
+    entry.cut.store(true, Ordering::SeqCst);
+    let writable = entry.writable.load(Ordering::Relaxed);
+    // The header first, and its positions before any data are zeros: readers take nothing that they
+    // copied while the tail was already where it cannot be.
+    let page = PAGE.load(Ordering::Relaxed).max(size_of::<Header>());
+    if !replace(base, page.min(len), true) {
+        return false;
+    }
+    // SAFETY: a page of our own since the line above, of zeros, which is a `Header`; and whoever else
+    // has a reference to it has one to atomics.
+    perfring_ring::spoil(unsafe { &*std::ptr::with_exposed_provenance::<Header>(base) });
+    replace(base + page, len.saturating_sub(page), writable)
+        && others.into_iter().all(|(base, len)| replace(base, len, writable))
+}
+
+/// Puts zeros of our own in the place of a part of a registered mapping.
+fn replace(base: usize, len: usize, writable: bool) -> bool {
+    if len == 0 {
+        return true;
+    }
+    let write = if writable { libc::PROT_WRITE } else { 0 };
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+    // SAFETY: the range is a mapping of ours that is registered and in use: some thread is just
+    // touching it. What it holds is other processes' to change, so all code that reads it takes any
+    // content; the addresses stay valid, and as writable as they were.
+    let new = unsafe {
+        libc::mmap(base as *mut libc::c_void, len, libc::PROT_READ | write, flags, -1, 0)
+    };
+    new != libc::MAP_FAILED
+}
+
+/// Not ours: whoever had the signal before.
+fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void, code: i32) {
+    // SAFETY: a system call without arguments.
+    let me = unsafe { libc::syscall(libc::SYS_gettid) };
+    // SAFETY: leaked when it was stored.
+    let before = unsafe { BEFORE.load(Ordering::Acquire).as_ref() };
+    let handler = before.map_or(libc::SIG_DFL, |before| before.sa_sigaction);
+    // One that calls us in turn has had it.
+    let again = PASSING.load(Ordering::Relaxed) == me;
+    if handler == libc::SIG_IGN && code <= 0 && !again {
+        return; // sent by somebody; a fault cannot be ignored
+    }
+    if handler == libc::SIG_DFL || handler == libc::SIG_IGN || again {
+        // SAFETY: zeros are a `sigaction` with SIG_DFL.
+        let default: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
+        // SAFETY: gives the signal back; the fault comes again, or the raise, and ends the process.
+        unsafe {
+            libc::sigaction(signal, &raw const default, null_mut());
+            if code <= 0 {
+                libc::raise(signal);
+            }
+        }
+        return;
+    }
+    PASSING.store(me, Ordering::Relaxed);
+    if before.is_some_and(|before| before.sa_flags & libc::SA_SIGINFO != 0) {
+        // SAFETY: installed as a handler that takes three arguments, by whoever had the signal.
+        let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) =
+            unsafe { std::mem::transmute(handler) };
+        handler(signal, info, context);
+    } else {
+        // SAFETY: installed as a handler that takes one.
+        let handler: extern "C" fn(i32) = unsafe { std::mem::transmute(handler) };
+        handler(signal);
+    }
+    PASSING.store(0, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+#[path = "guard_tests.rs"]
+mod tests;

@@ -1,0 +1,169 @@
+//! What is not a ring's goes to whoever had the signal before: each case in a process of its own,
+//! which ends by it.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use super::*;
+use crate::{Home, MappedObserver, RingOptions, create};
+use memmap2::{MmapOptions, MmapRaw};
+use perfring_ring::Start;
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+const CHILD: &str = "PERFRING_GUARD_CHILD";
+
+/// Runs one of the cases of `child`.
+fn ended(case: &str) -> ExitStatus {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "guard::tests::child"]).env(CHILD, case);
+    child.output().unwrap().status
+}
+
+fn ring() -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    create(&path, &RingOptions { size: 4096, types_size: 0, ..RingOptions::default() }).unwrap();
+    (dir, path)
+}
+
+fn cut(path: &Path) {
+    File::options().write(true).open(path).unwrap().set_len(0).unwrap();
+}
+
+/// Touches a page of a file that is cut and no ring's.
+fn touch_foreign(dir: &Path) {
+    let file = File::create_new(dir.join("foreign")).unwrap();
+    file.set_len(4096).unwrap();
+    let file = File::options().read(true).write(true).open(dir.join("foreign")).unwrap();
+    let map: MmapRaw = MmapOptions::new().map_raw(&file).unwrap();
+    file.set_len(0).unwrap();
+    // SAFETY: inside the mapping; the signal that it raises is what is tried.
+    let _ = unsafe { map.as_ptr().read_volatile() };
+}
+
+fn install(handler: usize) {
+    // SAFETY: zeros are a `sigaction`.
+    let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
+    (action.sa_sigaction, action.sa_flags) = (handler, libc::SA_SIGINFO);
+    // SAFETY: the handlers below, which call nothing but `_exit`, or the one before them.
+    assert_eq!(unsafe { libc::sigaction(libc::SIGBUS, &raw const action, null_mut()) }, 0);
+}
+
+extern "C" fn ends_with_77(_: i32, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: async-signal-safe.
+    unsafe { libc::_exit(77) };
+}
+
+/// As one that chains to whoever had it before: us.
+extern "C" fn passes_back(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    on_sigbus(signal, info, context);
+}
+
+/// As Python's `faulthandler`: gives the signal back, and raises it.
+extern "C" fn restores_and_raises(_: i32, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    install(on_sigbus as *const () as usize);
+    // SAFETY: async-signal-safe.
+    unsafe { libc::raise(libc::SIGBUS) };
+}
+
+/// Not a test by itself: each case ends this process.
+#[test]
+fn child() {
+    let Some(case) = std::env::var_os(CHILD) else { return };
+    let (dir, path) = ring();
+    let handler = |case: &str| match case {
+        "exit" => ends_with_77 as *const () as usize,
+        "passes back" => passes_back as *const () as usize,
+        _ => restores_and_raises as *const () as usize,
+    };
+    match case.to_str().unwrap().split_once(", ").unwrap() {
+        ("default", "foreign") => install_guard().unwrap(),
+        ("default", _) => {
+            install_guard().unwrap();
+            // SAFETY: no memory of ours.
+            unsafe { libc::raise(libc::SIGBUS) };
+        }
+        (before, "before") => {
+            install(handler(before));
+            install_guard().unwrap();
+        }
+        (after, _) => {
+            install_guard().unwrap();
+            install(handler(after));
+        }
+    }
+    // A ring that is mapped now is guarded, whoever took the signal meanwhile.
+    let observer = MappedObserver::open(&path, Start::Oldest).unwrap();
+    cut(&path);
+    assert!(observer.snapshot().is_err());
+    touch_foreign(dir.path());
+}
+
+#[test]
+fn what_is_no_rings_goes_to_whoever_had_the_signal() {
+    for when in ["before", "after"] {
+        assert_eq!(ended(&format!("exit, {when}")).code(), Some(77), "{when}");
+        // And comes to an end where the two call each other.
+        for other in ["passes back", "raises"] {
+            let status = ended(&format!("{other}, {when}"));
+            assert_eq!(status.signal(), Some(libc::SIGBUS), "{other}, {when}: {status}");
+        }
+    }
+    assert_eq!(ended("default, foreign").signal(), Some(libc::SIGBUS));
+    assert_eq!(ended("default, sent").signal(), Some(libc::SIGBUS));
+}
+
+#[test]
+fn any_number_of_rings_is_guarded_while_others_come_and_go() {
+    install_guard().unwrap();
+    // More than a block of the table has.
+    let rings: Vec<_> = (0..ENTRIES + 40).map(|_| ring()).collect();
+    let observers: Vec<_> = rings
+        .iter()
+        .map(|(_, path)| MappedObserver::open(Home::from(path), Start::Oldest).unwrap())
+        .collect();
+    let (stop, whole) = (AtomicBool::new(false), ring());
+    std::thread::scope(|scope| {
+        let come_and_go = || {
+            let mut count = 0u64;
+            while !stop.load(Ordering::Relaxed) {
+                let observer = MappedObserver::open(&whole.1, Start::Oldest).unwrap();
+                assert!(observer.snapshot().is_ok(), "it is not cut");
+                count += 1;
+            }
+            count
+        };
+        let others = scope.spawn(come_and_go);
+        let cutters: Vec<_> = [0, 1]
+            .map(|half| {
+                let (rings, observers) = (&rings, &observers);
+                scope.spawn(move || {
+                    for (at, observer) in observers.iter().enumerate().skip(half).step_by(2) {
+                        assert!(observer.snapshot().is_ok(), "ring {at} is whole");
+                        cut(&rings[at].1);
+                        assert_eq!(observer.snapshot().err(), Some(Corrupt::CUT), "ring {at}");
+                    }
+                })
+            })
+            .into();
+        cutters.into_iter().for_each(|cutter| cutter.join().unwrap());
+        stop.store(true, Ordering::Relaxed);
+        println!("{} rings cut beside {} others", rings.len(), others.join().unwrap());
+    });
+}
+
+#[test]
+fn two_threads_may_find_the_same_ring_cut() {
+    install_guard().unwrap();
+    for _ in 0..200 {
+        let (_dir, path) = ring();
+        let observer = MappedObserver::open(&path, Start::Oldest).unwrap();
+        cut(&path);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| assert_eq!(observer.snapshot().err(), Some(Corrupt::CUT)));
+            }
+        });
+    }
+}

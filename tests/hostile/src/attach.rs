@@ -1,0 +1,399 @@
+//! Any bytes as a ring file, and everybody at its doors: the layout check, consumer, observer,
+//! snapshot, producers, recovery. Words change while they are attached, as by a live peer.
+
+use crate::file::{self, RingFile, place};
+use crate::input::Input;
+use perfring_abi::{HeaderPage, Layout};
+use perfring_consumer::types::read::TypeTable;
+use perfring_consumer::{
+    Consumer, Item, Lines, Mark, Observer, Pace, Place, RingFile as Look, Saved, Snapshot, Start,
+    Stat, WakeAt, recover,
+};
+use perfring_producer::{Each, Producer, RecordType, SharedProducer, Wake};
+use std::time::Duration;
+
+#[derive(Default)]
+struct Sides {
+    consumer: Option<Consumer>,
+    observer: Option<Observer>,
+    producer: Option<Producer>,
+    shared: Vec<SharedProducer>,
+    marks: Vec<Mark>,
+}
+
+pub(crate) fn run(data: &[u8]) {
+    let mut input = Input::new(data);
+    let (bytes, len) = file::image(&mut input);
+    check(&bytes, len);
+    file::with(&bytes, len, |ring| {
+        let mut sides = Sides::default();
+        sides.open_all(ring, &mut input);
+        while !input.is_empty() {
+            if input.u8() % 3 == 0 {
+                let at = place(&mut input, &bytes);
+                ring.store(at, input.number(ring.load(at), 4096));
+            } else {
+                sides.step(ring, &mut input);
+            }
+        }
+        sides.end();
+    });
+}
+
+/// What a header says agrees with itself, and with the file.
+fn check(bytes: &[u8], len: u64) {
+    let Ok(page) = HeaderPage::from_bytes(bytes) else { return };
+    match Layout::check(&page, len) {
+        Ok(layout) => {
+            assert!(layout.file_size() <= len && layout.data_size.is_power_of_two());
+            assert!(layout.data_offset() + layout.data_size <= layout.control_offset());
+            let again = Layout::check(
+                &{
+                    let mut page = layout.to_page();
+                    page.set_magic(perfring_abi::MAGIC);
+                    page
+                },
+                len,
+            );
+            assert_eq!(again, Ok(layout));
+        }
+        Err(bad) => assert!(!bad.to_string().is_empty()),
+    }
+}
+
+/// Looks at all bytes of an item: they are mapped.
+fn touch(item: &Item<'_>) -> u64 {
+    match item {
+        Item::Record(record) => {
+            assert!(record.bytes.len() <= 65_520);
+            record.bytes.iter().map(|byte| u64::from(*byte)).sum()
+        }
+        Item::Lost(lost) => lost.records,
+    }
+}
+
+fn sentence<T, E: std::fmt::Display>(result: Result<T, E>) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            None
+        }
+    }
+}
+
+impl Sides {
+    /// At first everybody tries the doors that the input names.
+    fn open_all(&mut self, ring: &RingFile, input: &mut Input<'_>) {
+        let doors = input.u8();
+        for door in 0..8 {
+            if doors >> door & 1 == 1 {
+                self.open(door, ring, input);
+            }
+        }
+    }
+
+    fn open(&mut self, door: u8, ring: &RingFile, input: &mut Input<'_>) {
+        let path = ring.path();
+        match door % 8 {
+            0 => {
+                self.consumer = None;
+                let lines = if input.u8() % 2 == 0 { Lines::Leave } else { Lines::default() };
+                self.consumer = sentence(Consumer::attach_with(path, Some("fuzz"), lines));
+                if let Some(consumer) = &mut self.consumer {
+                    consumer.set_pace(Pace::Latency);
+                }
+                self.marks.clear();
+            }
+            1 => {
+                let saved = Saved { pos: input.number(0, 4096), ..Saved::default() };
+                let start = input.one(&[Start::Oldest, Start::Latest, Start::At(saved)]);
+                self.observer = sentence(Observer::open(path, start));
+                if let Some(observer) = &mut self.observer {
+                    observer.set_pace(Pace::Latency);
+                }
+            }
+            2 => {
+                self.producer = None;
+                self.producer = sentence(Producer::attach_as(path, "fuzz"));
+            }
+            3 => {
+                if self.shared.len() < 3 {
+                    self.shared.extend(sentence(SharedProducer::attach_as(path, "fuzz")));
+                } else {
+                    self.shared.clear();
+                }
+            }
+            4 => {
+                if let Some(snapshot) = sentence(Snapshot::take(path)) {
+                    all_of(&snapshot);
+                }
+            }
+            5 => {
+                if let Some(stat) = sentence(Stat::read(path)) {
+                    let _ = (stat.epoch(), stat.totals.map(|totals| totals.untold()));
+                }
+            }
+            6 => {
+                let _ = sentence(recover(path));
+            }
+            _ => {
+                let Some(look) = sentence(Look::look(path)) else { return };
+                let _ = (sentence(look.is_in_use()), sentence(look.totals()), look.identity());
+                let _ = sentence(look.holder(Place::Consumer)).map(|who| who.name.len());
+                let _ = sentence(look.holder(Place::Producer(0)));
+            }
+        }
+    }
+
+    fn step(&mut self, ring: &RingFile, input: &mut Input<'_>) {
+        let what = input.u8();
+        match what % 8 {
+            0 => self.open(what >> 3, ring, input),
+            1 | 2 => self.consume(what >> 3, input),
+            3 | 4 => self.observe(what >> 3),
+            5 => self.produce(what >> 3, input),
+            6 => self.share(what >> 3, input),
+            _ => match what >> 3 & 3 {
+                0 => self.consumer = None,
+                1 => self.producer = None,
+                2 => self.shared.truncate(usize::from(what >> 5) % 3),
+                _ => self.observer = None,
+            },
+        }
+    }
+
+    fn consume(&mut self, how: u8, input: &mut Input<'_>) {
+        let Some(consumer) = &mut self.consumer else { return };
+        match how % 16 {
+            0..3 => {
+                if let Ok(Some(item)) = consumer.read() {
+                    touch(&item);
+                }
+            }
+            3 => {
+                let (mut sum, mut most) = (0_u64, 1_u64 << 20);
+                let _ = consumer.drain(|item| {
+                    sum = sum.wrapping_add(touch(&item));
+                    most -= 1;
+                });
+            }
+            4 => {
+                if let Some(run) = consumer.read_run(u64::from(input.u8()) + 1) {
+                    assert!(run.bytes().iter().map(|byte| u64::from(*byte)).sum::<u64>() < 1 << 40);
+                    for record in run.records() {
+                        touch(&Item::Record(record));
+                    }
+                }
+            }
+            5 => consumer.hold(),
+            6 => self.marks.push(consumer.mark()),
+            7 => {
+                if let Some(mark) = self.marks.get(input.of(self.marks.len())) {
+                    consumer.release_to(mark);
+                }
+            }
+            8 => {
+                let _ = consumer.look();
+            }
+            9 => {
+                if let Ok(Some((item, _))) = consumer.take() {
+                    touch(&item);
+                }
+            }
+            10 => consumer.release(),
+            11 => {
+                if let Some(mut raw) = consumer.raw() {
+                    let mut words = [0; 8];
+                    let to = input.number(raw.cursor(), raw.ring().data_size());
+                    raw.ring().copy(to, &mut words);
+                    let _ = (raw.ring().word(to), raw.ring().head(), raw.ring().tail());
+                    let _ = raw.advance(to);
+                }
+            }
+            12 => {
+                if let Ok(Some(pinned)) = consumer.pinned() {
+                    if let Ok(Some(item)) = pinned.read() {
+                        touch(&item);
+                    }
+                    let _ = pinned.count();
+                    if input.u8() % 2 == 0 {
+                        pinned.put_back();
+                    }
+                }
+            }
+            13 => {
+                let types = consumer.types();
+                let table = TypeTable::from_entries(types.entries());
+                let _ = (table.len(), table.damage().len(), consumer.has_more_types(&types));
+                let _ = consumer.anchors().wall(consumer.position(), input.u64());
+            }
+            14 => {
+                consumer.set_wake_at(input.one(&[
+                    WakeAt::Record,
+                    WakeAt::Records(u64::MAX),
+                    WakeAt::Bytes(u64::MAX),
+                ]));
+                if consumer.prepare_sleep().is_some() {
+                    consumer.end_sleep();
+                }
+                let _ = consumer.wait(Duration::ZERO);
+            }
+            _ => {
+                let _ = (consumer.tend(), consumer.fill(), consumer.has_producer());
+                let _ = (consumer.read_count(), consumer.lapped());
+            }
+        }
+    }
+
+    fn observe(&mut self, how: u8) {
+        let Some(observer) = &mut self.observer else { return };
+        match how % 8 {
+            0..3 => {
+                if let Ok(Some(item)) = observer.read() {
+                    touch(&item);
+                }
+            }
+            3 => {
+                let _ = (observer.look(), observer.mark(), observer.saved(), observer.lapped());
+            }
+            4 => {
+                if let Ok(Some((item, _))) = observer.take() {
+                    touch(&item);
+                }
+            }
+            5 => {
+                if let Some(snapshot) = sentence(observer.snapshot()) {
+                    all_of(&snapshot);
+                }
+            }
+            6 => {
+                let types = observer.types();
+                let _ = (types.entries().count(), observer.has_more_types(&types));
+                let _ = (observer.anchors(), observer.fill());
+            }
+            _ => {
+                let _ = sentence(observer.stat());
+            }
+        }
+    }
+
+    fn produce(&mut self, how: u8, input: &mut Input<'_>) {
+        let Some(producer) = &mut self.producer else { return };
+        let len = usize::from(input.u16()) >> (how >> 3 & 3);
+        let payload = &[0x5a; 1 << 16][..len];
+        match how % 8 {
+            0..3 => {
+                let _ = sentence(producer.publish_with(RecordType::BYTES, payload, Wake::Auto));
+            }
+            3 => {
+                if let Some(mut reserved) = sentence(producer.reserve(RecordType::BYTES, len)) {
+                    reserved.fill(7);
+                    if input.u8() % 2 == 0 {
+                        reserved.commit_len(len / 2);
+                    } else {
+                        reserved.discard();
+                    }
+                }
+            }
+            4 => {
+                let mut batch = producer.batch();
+                for _ in 0..input.u8() % 8 {
+                    let _ = batch.push(RecordType::BYTES, payload);
+                }
+                batch.publish();
+            }
+            5 => {
+                let each = Each {
+                    batch: u32::from(input.u8() % 5),
+                    ..Each::new(RecordType::BYTES, len % 64)
+                };
+                let _ = producer.publish_each(each, 0..input.u8() % 32, |at, to| to.fill(at));
+            }
+            6 => register(input, |entry| sentence(producer.register_entry(entry))),
+            _ => {
+                let _ = (producer.book(), producer.overwritten());
+                let _ = sentence(producer.wait_for_room(len, Duration::ZERO));
+            }
+        }
+    }
+
+    fn share(&mut self, how: u8, input: &mut Input<'_>) {
+        let which = input.of(self.shared.len());
+        let Some(producer) = self.shared.get(which) else { return };
+        let len = usize::from(input.u16()) >> (how >> 3 & 3);
+        let payload = &[0x5a; 1 << 16][..len];
+        match how % 8 {
+            0..3 => {
+                let _ = sentence(producer.publish(RecordType::BYTES, payload));
+            }
+            3 => {
+                if let Some(mut reserved) = sentence(producer.reserve(RecordType::BYTES, len)) {
+                    reserved.fill(7);
+                    if input.u8() % 2 == 0 {
+                        reserved.commit_len(len / 2);
+                    } else {
+                        reserved.discard();
+                    }
+                }
+            }
+            4 => {
+                if let Some(mut batch) = sentence(producer.batch(len)) {
+                    for _ in 0..input.u8() % 8 {
+                        let _ = batch.push(RecordType::BYTES, &payload[..len % 64]);
+                    }
+                    batch.publish();
+                }
+            }
+            5 => register(input, |entry| sentence(producer.register_entry(entry))),
+            _ => {
+                let _ = (producer.written(), producer.refused(), producer.slot());
+            }
+        }
+    }
+
+    /// All that is left, which has an end.
+    fn end(&mut self) {
+        let most = 1_u64 << 22;
+        for at in 0.. {
+            assert!(at < most, "an endless stream");
+            let Some(consumer) = &mut self.consumer else { break };
+            let Ok(Some(item)) = consumer.read() else { break };
+            touch(&item);
+        }
+        for at in 0.. {
+            assert!(at < most, "an endless stream");
+            let Some(observer) = &mut self.observer else { break };
+            let Ok(Some(item)) = observer.read() else { break };
+            touch(&item);
+        }
+    }
+}
+
+fn register(
+    input: &mut Input<'_>,
+    with: impl FnOnce(&perfring_consumer::types::Entry<'_>) -> Option<()>,
+) {
+    let text = format!(r#"{{"name":"t{}","encoding":"json"}}"#, input.u8());
+    if let Some(id) = RecordType::new(5000 + u32::from(input.u8() % 4)) {
+        let _ =
+            with(&perfring_consumer::types::Entry { id, layout: input.u8().into(), text: &text });
+    }
+}
+
+fn all_of(snapshot: &Snapshot) {
+    let span = snapshot.span();
+    assert!(span.end - span.start < snapshot.layout().data_size);
+    for item in snapshot {
+        match item {
+            Ok(item) => {
+                touch(&item);
+                if let Item::Record(record) = item {
+                    let _ = record.wall(snapshot.anchors());
+                }
+            }
+            Err(corrupt) => assert!(!corrupt.to_string().is_empty()),
+        }
+    }
+    let _ = (snapshot.totals().untold(), snapshot.types().entries().count());
+}

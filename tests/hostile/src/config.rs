@@ -1,0 +1,30 @@
+//! The sidecar's configuration: TOML, and outputs on the command line.
+
+use perfring_sidecar::Config;
+
+pub(crate) fn run(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    match Config::parse(&text, "fuzz.toml") {
+        Ok(config) => {
+            let _ = config.check().map_err(|error| assert!(!error.to_string().is_empty()));
+            let lines = config.describe().len();
+            let outputs = config.outputs.len() + config.inputs.len() + config.rules.len();
+            assert_eq!(lines, outputs);
+            for output in &config.outputs {
+                assert!(output.is_as(output) && !output.name.is_empty());
+            }
+            // The same text is the same configuration: a reload changes nothing.
+            let again = Config::parse(&text, "fuzz.toml").expect("the same text");
+            assert_eq!(again.settings, config.settings);
+            assert_eq!((&again.inputs, &again.rules), (&config.inputs, &config.rules));
+            assert!(again.outputs.iter().zip(&config.outputs).all(|(one, two)| one.is_as(two)));
+        }
+        Err(error) => assert!(error.to_string().starts_with("fuzz.toml"), "{error}"),
+    }
+    let mut config = Config::default();
+    for line in text.lines().take(16) {
+        if let Err(error) = config.add_output(line) {
+            assert!(!error.to_string().is_empty());
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Outputs that are files: JSON, recordings, Perfetto, CTF, `perf.data`, Parquet.
+
+use crate::events::Script;
+use crate::input::Input;
+use perfring_export::recording::{Options, Reader, Recording};
+use perfring_export::{
+    Ctf, CtfOptions, Event, Output, OutputError, Parquet, ParquetOptions, PerfData,
+    PerfDataOptions, Perfetto, PerfettoOptions, Took, What, json,
+};
+use std::cell::RefCell;
+use std::path::Path;
+use std::time::Instant;
+
+pub(crate) fn run(data: &[u8]) {
+    let mut input = Input::new(data);
+    let which = input.u8();
+    let script = Script::of(&mut input);
+    script.each(as_json);
+    // Files take time: some at a time.
+    let outputs: [fn(&Path) -> Result<Box<dyn Output>, OutputError>; 5] =
+        [perfetto, ctf, perf_data, parquet, recording];
+    for (at, open) in outputs.into_iter().enumerate() {
+        if which >> at & 1 == 1 {
+            with_dir(|dir| file(&script, dir, open));
+        }
+    }
+}
+
+/// A line is one object, whatever stands in a payload or a name.
+fn as_json(event: &Event<'_>) {
+    let mut line = Vec::new();
+    let said = json::encode(event, &mut line);
+    assert_eq!(said, matches!(event.what, What::Record(_) | What::Lost(_)));
+    if said {
+        assert!(!line.contains(&b'\n') && line.starts_with(b"{") && line.ends_with(b"}"));
+        let read: Result<serde_json::Value, _> = serde_json::from_slice(&line);
+        // Its reader gives up on deep nesting, which is no fault of the line.
+        assert!(read.is_ok() || line.windows(4).any(|part| part == b"[[[[" || part == b"{\"\":"));
+    }
+    let _ = event.key().map(|key| key.to_string());
+}
+
+fn with_dir(run: impl FnOnce(&Path)) {
+    thread_local! {
+        static DIR: RefCell<Option<tempfile::TempDir>> = const { RefCell::new(None) };
+    }
+    DIR.with_borrow_mut(|dir| {
+        let dir = dir.get_or_insert_with(|| tempfile::tempdir().expect("a directory"));
+        run(dir.path());
+    });
+}
+
+fn perfetto(path: &Path) -> Result<Box<dyn Output>, OutputError> {
+    let path = path.join("out.pftrace");
+    Ok(Box::new(Perfetto::open("fuzz", &PerfettoOptions { path, overwrite: true })?))
+}
+
+fn ctf(path: &Path) -> Result<Box<dyn Output>, OutputError> {
+    Ok(Box::new(Ctf::open("fuzz", &CtfOptions { path: path.join("ctf"), overwrite: true })?))
+}
+
+fn perf_data(path: &Path) -> Result<Box<dyn Output>, OutputError> {
+    let path = path.join("perf.data");
+    Ok(Box::new(PerfData::open("fuzz", &PerfDataOptions { path, overwrite: true })?))
+}
+
+fn parquet(path: &Path) -> Result<Box<dyn Output>, OutputError> {
+    let options = ParquetOptions { overwrite: true, ..ParquetOptions::new(path.join("parquet")) };
+    Ok(Box::new(Parquet::open("fuzz", &options)?))
+}
+
+fn recording(path: &Path) -> Result<Box<dyn Output>, OutputError> {
+    let path = path.join("recording");
+    let existing = perfring_export::recording::Existing::Replace;
+    let options = Options { path, existing, block_bytes: 512, ..Options::default() };
+    Ok(Box::new(Recording::open("fuzz", &options)?))
+}
+
+/// Whatever it is given, an output takes it, and finishes its file.
+fn file(script: &Script, dir: &Path, open: fn(&Path) -> Result<Box<dyn Output>, OutputError>) {
+    let mut output = open(dir).unwrap_or_else(|error| panic!("{error}"));
+    let mut records = 0;
+    script.each(|event| {
+        let took = output.take(event).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(took, Took::Yes);
+        records += u64::from(matches!(event.what, What::Record(_)));
+        if event.seq % 16 == 9 {
+            output.flush().unwrap_or_else(|error| panic!("{error}"));
+            output.hurry();
+        }
+    });
+    output.close(Instant::now()).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(output.undelivered(), None);
+    let figures = output.figures();
+    assert_eq!(figures.taken, records);
+    assert_eq!(figures.delivered + figures.refused, records);
+    drop(output);
+    // What a recording was told is what it tells.
+    let recording = dir.join("recording");
+    if recording.exists() {
+        let mut reader = Reader::open(&recording).unwrap_or_else(|error| panic!("{error}"));
+        let mut again = 0;
+        while let Some(event) = reader.next().unwrap_or_else(|error| panic!("{error}")) {
+            again += u64::from(matches!(event.what, What::Record(_)));
+        }
+        assert_eq!(again, records);
+        std::fs::remove_file(&recording).expect("it is ours");
+    }
+}

@@ -1,0 +1,213 @@
+//! Ring files: one of the golden ones, changed as the input says, on a file system in memory.
+
+use crate::input::Input;
+use perfring_abi::{DATA_SIZE_MAX, FIELDS, Field, HeaderPage, Layout, MAGIC};
+use std::cell::RefCell;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+macro_rules! golden {
+    ($name:literal) => {
+        (
+            $name,
+            include_bytes!(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/../../proto/golden/",
+                $name,
+                ".perfring"
+            )) as &[u8],
+        )
+    };
+}
+/// The golden files, whose places in this list are in inputs: add at the end alone.
+pub(crate) const GOLDEN: &[(&str, &[u8])] = &[
+    golden!("drop_counters_only"),
+    golden!("drop_few"),
+    golden!("drop_foreign_reader"),
+    golden!("drop_wrapped_with_losses"),
+    golden!("empty"),
+    golden!("killed_before_head"),
+    golden!("killed_between_consumer_book_and_tail"),
+    golden!("killed_between_mark_and_tail"),
+    golden!("killed_in_book"),
+    golden!("killed_in_payload"),
+    golden!("killed_in_register"),
+    golden!("killed_long_after_book"),
+    golden!("overwrite_half"),
+    golden!("overwrite_lapped_consumer"),
+    golden!("overwrite_wrapped"),
+    golden!("shared_drop"),
+    golden!("shared_killed_before_head"),
+    golden!("shared_killed_in_commit"),
+    golden!("shared_killed_under_lock"),
+    golden!("shared_killed_with_open"),
+    golden!("shared_overwrite_lapped"),
+    golden!("timed_drop"),
+    golden!("timed_shared"),
+    golden!("typed"),
+    golden!("drop_max_record"),
+];
+
+/// A file that is used again and again.
+pub(crate) struct RingFile {
+    path: PathBuf,
+    file: File,
+    /// Bytes of it that hold something, and how long it is.
+    filled: usize,
+    len: u64,
+    _dir: tempfile::TempDir,
+}
+
+thread_local! {
+    static FILE: RefCell<RingFile> = RefCell::new(RingFile::new());
+}
+
+/// Lends the file, with these bytes and then holes up to `len`.
+pub(crate) fn with(bytes: &[u8], len: u64, then: impl FnOnce(&RingFile)) {
+    FILE.with_borrow_mut(|file| {
+        file.fill(bytes, len);
+        then(file);
+    });
+}
+
+impl RingFile {
+    fn new() -> Self {
+        let shm = Path::new("/dev/shm");
+        let dir = match std::env::var_os("TMPDIR") {
+            None if shm.is_dir() => tempfile::tempdir_in(shm),
+            _ => tempfile::tempdir(),
+        };
+        let dir = dir.expect("a directory");
+        let path = dir.path().join("ring");
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create_new(true).open(&path).expect("a file");
+        RingFile { path, file, filled: 0, len: 0, _dir: dir }
+    }
+
+    fn fill(&mut self, bytes: &[u8], len: u64) {
+        let len = len.max(bytes.len() as u64);
+        // Holes have to be holes again.
+        if self.len != len || self.filled > bytes.len() || len > bytes.len() as u64 {
+            self.file.set_len(0).expect("a shorter file");
+            self.file.set_len(len).expect("a longer file");
+        }
+        self.file.write_all_at(bytes, 0).expect("room for a ring");
+        (self.filled, self.len) = (bytes.len(), len);
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.filled as u64
+    }
+
+    pub(crate) fn load(&self, at: u64) -> u64 {
+        let mut word = [0; 8];
+        let _ = self.file.read_at(&mut word, at);
+        u64::from_le_bytes(word)
+    }
+
+    pub(crate) fn store(&self, at: u64, word: u64) {
+        // Never longer, nor in a hole far out.
+        if at + 8 <= self.bytes() {
+            self.file.write_all_at(&word.to_le_bytes(), at).expect("room for a word");
+        }
+    }
+}
+
+/// A place of a ring file that is worth changing: rather the live fields than the zeros between.
+pub(crate) fn place(input: &mut Input<'_>, bytes: &[u8]) -> u64 {
+    let how = input.u8();
+    let number = |name: &str| {
+        let field = FIELDS.iter().find(|field| field.name == name).expect("a field");
+        let at = bytes.get(field.offset..field.offset + 8).unwrap_or(&[0; 8]);
+        u64::from_le_bytes(at.try_into().expect("8 bytes"))
+    };
+    let (size, control) = (number("data_size"), number("control_offset"));
+    match how % 5 {
+        0 | 1 => {
+            let Field { offset, size, .. } = FIELDS[input.of(FIELDS.len())];
+            let words = size.div_ceil(8).max(1);
+            (offset & !7) as u64 + 8 * (usize::from(how / 5) % words) as u64
+        }
+        2 => {
+            number("data_offset") + (number("data_tail") + 8 * u64::from(input.u8())) % size.max(1)
+        }
+        3 => number("data_offset") + 8 * u64::from(input.u16()) % size.max(1),
+        _ => control.wrapping_add(8 * u64::from(input.u16() % 4096)) & !7,
+    }
+}
+
+/// A file of this input: a golden one, perhaps stretched, with words changed; or the bytes as they
+/// are. The second number is how long it is.
+pub(crate) fn image(input: &mut Input<'_>) -> (Vec<u8>, u64) {
+    let how = input.u8();
+    if how == b'p' {
+        let mut bytes = b"p".to_vec();
+        bytes.extend_from_slice(input.rest());
+        let len = bytes.len() as u64;
+        return (bytes, len);
+    }
+    let mut bytes = GOLDEN[input.of(GOLDEN.len())].1.to_vec();
+    let mut len = bytes.len() as u64;
+    if how & 1 == 1 {
+        len = stretch(&mut bytes, input);
+    }
+    for _ in 0..how >> 2 & 15 {
+        let at = place(input, &bytes) as usize;
+        if let Some(word) = bytes.get_mut(at..at + 8) {
+            let old = u64::from_le_bytes((&*word).try_into().expect("8 bytes"));
+            word.copy_from_slice(&input.number(old, 4096).to_le_bytes());
+        }
+    }
+    if how & 2 == 2 {
+        // Shorter or longer than it says.
+        len = input.number(len, 4096).min(1 << 41);
+        bytes.truncate(usize::try_from(len).unwrap_or(usize::MAX));
+    }
+    (bytes, len)
+}
+
+/// Gives a file another shape that agrees with itself: other sizes and slots, with the data where
+/// they were and holes for what is new.
+fn stretch(bytes: &mut Vec<u8>, input: &mut Input<'_>) -> u64 {
+    let Ok(page) = HeaderPage::from_bytes(bytes) else { return bytes.len() as u64 };
+    let Ok(mut layout) = Layout::check(&page, bytes.len() as u64) else {
+        return bytes.len() as u64;
+    };
+    let old = layout;
+    // Mostly sizes that can be filled.
+    let shift = if input.u8() % 8 == 0 { input.u8() % 41 } else { 12 + input.u8() % 6 };
+    layout.data_size = (1_u64 << shift).clamp(4096, DATA_SIZE_MAX);
+    layout.page_size = input.one(&[4096, 4096, 4096, 16_384]);
+    layout.data_size = layout.data_size.max(layout.page_size.into());
+    if layout.producers == perfring_abi::Producers::Many {
+        layout.slots = 1 + u32::from(input.u16() % 4096);
+    }
+    layout.types_size = u64::from(layout.page_size) * u64::from(input.u8() % 5);
+    let mut fresh = layout.to_page();
+    fresh.set_magic(MAGIC);
+    let mut made = fresh.as_bytes().to_vec();
+    // What lives in the header stays, identity aside.
+    made[1408..].copy_from_slice(&bytes[1408..4096]);
+    made[1024..1040].copy_from_slice(&bytes[1024..1040]);
+    // Only what is near the beginning has bytes of its own; the rest are holes.
+    const MOST: u64 = 1 << 20;
+    let parts = [
+        (old.data_offset(), layout.data_offset(), old.data_size),
+        (old.control_offset(), layout.control_offset(), old.control_size()),
+        (old.types_offset(), layout.types_offset(), old.types_size.min(layout.types_size)),
+    ];
+    for (from, to, len) in parts {
+        let (from, to, len) = (from as usize, to as usize, len as usize);
+        if (to + len) as u64 <= MOST && len > 0 {
+            made.resize(made.len().max(to + len), 0);
+            made[to..to + len].copy_from_slice(&bytes[from..from + len]);
+        }
+    }
+    *bytes = made;
+    layout.file_size()
+}

@@ -1,0 +1,119 @@
+//! Rings on the heap, and the words of them that anybody who may write a file can change.
+
+use crate::input::Input;
+use perfring_abi::atomic::{AtomicU32, AtomicU64, Ordering};
+use perfring_abi::{Evict, Policy, Tell};
+use perfring_ring::heap::HeapRing;
+use perfring_ring::{Found, Frame, Reading, Scale, Seen};
+
+/// Slots of a shared ring, at most.
+pub(crate) const MEMBERS: u32 = 4;
+
+/// A ring of some shape; shared if it is to be.
+pub(crate) fn ring(input: &mut Input<'_>, shared: bool) -> HeapRing {
+    let (size, shape) = (32 << (input.u8() % 8), input.u8());
+    let policy = if shape & 1 == 0 { Policy::Drop } else { Policy::Overwrite };
+    let evict = if shape & 2 == 0 { Evict::Exact } else { Evict::Half };
+    let tell = if shape & 4 == 0 { Tell::InStream } else { Tell::CountersOnly };
+    let ring = HeapRing::new(size, policy).expect("a power of two");
+    let ring = ring.evict(evict).tell(tell);
+    let ring = if shape & 8 == 0 { ring } else { ring.timed() };
+    if shared { ring.many(u32::from(shape >> 4) % MEMBERS + 1) } else { ring }
+}
+
+enum Word<'a> {
+    Long(&'a AtomicU64),
+    Short(&'a AtomicU32),
+}
+
+/// Changes a word of the header, of a slot or of the data area.
+pub(crate) fn lie(heap: &HeapRing, input: &mut Input<'_>) {
+    let which = input.u8();
+    let word = match which % 4 {
+        // What everybody looks at first.
+        0 => {
+            let header = heap.header();
+            let keys = [
+                &header.data_head,
+                &header.data_tail,
+                &header.shared.producer_pos,
+                &header.shared.lock,
+            ];
+            Word::Long(keys[usize::from(which / 4) % 4])
+        }
+        1 => {
+            let words = words(heap);
+            let at = input.of(words.len());
+            words.into_iter().nth(at).expect("one of them")
+        }
+        _ => Word::Long(&heap.data()[input.of(heap.data().len())]),
+    };
+    let size = heap.layout().data_size;
+    match word {
+        Word::Long(word) => {
+            let old = word.load(Ordering::Relaxed);
+            word.store(input.number(old, size), Ordering::Relaxed);
+        }
+        Word::Short(word) => {
+            let old = word.load(Ordering::Relaxed);
+            word.store(input.number(old.into(), size) as u32, Ordering::Relaxed);
+        }
+    }
+}
+
+fn words(heap: &HeapRing) -> Vec<Word<'_>> {
+    let header = heap.header();
+    let mut long = vec![&header.perf_time.scale, &header.perf_time.zero];
+    long.extend(header.tail_mark.copies.iter().flatten());
+    long.extend(header.producer.copies.iter().flatten());
+    long.extend([&header.wait.wake_pos, &header.wait.wake_records, &header.space.wake_pos]);
+    long.extend(header.consumer.copies.iter().flatten());
+    long.push(&header.consumer_holder.epoch);
+    long.extend(&header.consumer_holder.name);
+    let line = &header.shared;
+    long.extend([&line.ledger_written, &line.ledger_stale, &line.newest_stamp, &line.ledger_more]);
+    long.extend(&line.ledger);
+    long.extend([&line.stuck_pos, &line.stuck_since_ns]);
+    long.extend([&header.time.boot, &header.time.anchors_written]);
+    long.extend(header.time.anchors.iter().flatten());
+    for slot in heap.shared().slots() {
+        long.push(&slot.holder.epoch);
+        long.extend(slot.written.copies.iter().flatten());
+        long.extend(slot.losses.copies.iter().flatten());
+        long.extend(&slot.base);
+    }
+    let short = [&header.wait.armed, &header.wait.seq, &header.space.armed, &header.space.seq];
+    let short = short.into_iter().chain([&header.perf_time.lock]);
+    long.into_iter().map(Word::Long).chain(short.map(Word::Short)).collect()
+}
+
+/// What clocks say, rather at random.
+pub(crate) fn reading(input: &mut Input<'_>) -> Reading {
+    let clock_ns = u64::from(input.u32()) << (input.u8() % 33);
+    let scale = (input.u8() % 2 == 1).then(|| Scale {
+        mult: input.u32(),
+        shift: u16::from(input.u8() % 33),
+        zero: input.u64(),
+    });
+    Reading { boot: input.u8().into(), clock_ns, realtime_ns: input.u64(), error_ns: 0, scale }
+}
+
+/// What a reader of a ring of `size` bytes may be given.
+pub(crate) fn found(found: &Found, size: u64) {
+    if let Found::Record(frame) = found {
+        fits(frame, size);
+    }
+}
+
+pub(crate) fn fits(frame: &Frame, size: u64) {
+    assert!(frame.size < size.max(8), "{frame:?}");
+    assert!(frame.len as u64 + 8 <= frame.size, "{frame:?}");
+    assert!(frame.pos.is_multiple_of(8));
+}
+
+pub(crate) fn seen(seen: &Seen<'_>, size: u64) {
+    if let Seen::Record(frame, words) = seen {
+        fits(frame, size);
+        assert!(frame.len <= 8 * words.len() && 8 * words.len() as u64 <= frame.size - 8);
+    }
+}

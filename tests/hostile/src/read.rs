@@ -1,0 +1,316 @@
+//! Whoever reads or writes an exclusive ring, while its words are changed under them: consumer,
+//! observer, snapshot, books, producer.
+
+use crate::heap::{self, found, lie, reading, seen};
+use crate::input::Input;
+use perfring_abi::{Policy, RecordType};
+use perfring_ring::heap::HeapRing;
+use perfring_ring::{
+    Anchors, Fences, Front, Hot, Mark, Observer, Reader, Saved, Snapshot, Start, Totals, Wake,
+    WakeAt, Writer, full_fence, newest_stamp,
+};
+
+/// Whoever is attached.
+#[derive(Default)]
+struct Sides {
+    writer: Option<Writer>,
+    hot: Option<Hot>,
+    reader: Option<Reader>,
+    observer: Option<Observer>,
+    marks: Vec<Mark>,
+}
+
+pub(crate) fn run(data: &[u8]) {
+    let mut input = Input::new(data);
+    let heap = heap::ring(&mut input, false);
+    let mut sides = Sides::default();
+    // Something honest to begin with.
+    sides.attach_writer(&heap);
+    for _ in 0..input.u8() % 64 {
+        sides.write(&heap, &mut input);
+    }
+    while !input.is_empty() {
+        sides.step(&heap, &mut input);
+    }
+    sides.end(&heap);
+}
+
+impl Sides {
+    fn step(&mut self, heap: &HeapRing, input: &mut Input<'_>) {
+        match input.u8() % 16 {
+            0..5 => lie(heap, input),
+            5 => self.attach_writer(heap),
+            6 | 7 => self.write(heap, input),
+            8 => {
+                let layout = heap.layout();
+                self.reader = Reader::attach(heap.ring(), Fences::Full).ok().map(|reader| {
+                    let reader = reader.with_time(layout.time).with_hands(input.u8() % 2 == 1);
+                    check_reader(&reader, heap);
+                    reader
+                });
+                self.marks.clear();
+            }
+            9 | 10 => self.read(heap, input),
+            11 => {
+                let saved =
+                    Saved { pos: input.number(0, heap.layout().data_size), ..Saved::default() };
+                let start = input.one(&[Start::Oldest, Start::Latest, Start::At(saved)]);
+                let observer = match input.u8() % 3 {
+                    0 => Observer::resume(heap.ring()),
+                    _ => Observer::new(heap.ring(), heap.layout().policy, start),
+                };
+                self.observer = observer.ok().map(|o| o.with_time(heap.layout().time));
+            }
+            12 | 13 => self.observe(heap, input),
+            14 => snapshot(heap, input),
+            _ => sleep(heap, input),
+        }
+    }
+
+    fn attach_writer(&mut self, heap: &HeapRing) {
+        self.hot = None;
+        self.writer = Writer::attach(heap.ring(), heap.layout(), Fences::Full).ok();
+    }
+
+    fn write(&mut self, heap: &HeapRing, input: &mut Input<'_>) {
+        let ring = heap.ring();
+        let Some(writer) = &mut self.writer else { return };
+        let what = input.u8();
+        let len = usize::from(input.u8()) >> (what >> 4 & 3);
+        // What was lent goes back first, or is lost.
+        if let Some(hot) = self.hot.take() {
+            if what & 8 == 0 {
+                writer.take_back(hot.changed());
+            } else {
+                writer.find_again(ring);
+            }
+        }
+        match what % 8 {
+            0..3 => match writer.try_reserve_at(ring, RecordType::BYTES, len, input.u16().into()) {
+                Ok(reserved) => {
+                    writer.fill(ring, &reserved, &[7; 256][..len]);
+                    writer.commit(ring, reserved, len / (usize::from(what >> 6) + 1));
+                }
+                Err(refusal) => {
+                    let _ = writer.tail_for(ring, len);
+                    let _ = writer.refuse(ring, refusal, len);
+                }
+            },
+            3 => {
+                if let Ok(reserved) = writer.try_reserve(ring, RecordType::BYTES, len) {
+                    writer.discard(ring, reserved);
+                }
+            }
+            4 => {
+                let mut hot = writer.lend();
+                for _ in 0..4 {
+                    if hot.fits(len) || writer.evict_for(ring, &hot, len) {
+                        let reserved = hot.reserve(ring, RecordType::BYTES, len);
+                        writer.fill(ring, &reserved, &[8; 256][..len]);
+                        hot.commit(reserved);
+                    }
+                }
+                if hot.publish(ring, writer) {
+                    writer.take_back(hot.changed());
+                    let _ = writer.publish(ring, Wake::Auto);
+                } else {
+                    self.hot = Some(hot);
+                    return;
+                }
+            }
+            5 => {
+                let _ = writer.detach(ring);
+                self.writer = None;
+                return;
+            }
+            6 => {
+                let reading = reading(input);
+                if heap.layout().time {
+                    writer.begin_time(ring, &reading);
+                    writer.keep_time(ring, &reading);
+                }
+            }
+            _ => writer.begin_batch(ring),
+        }
+        if what & 128 == 0 {
+            let _ = writer.publish(ring, Wake::Auto);
+            assert_eq!(writer.pos(), ring.head());
+        }
+        let _ = (writer.book(), writer.overwritten(ring));
+    }
+
+    fn read(&mut self, heap: &HeapRing, input: &mut Input<'_>) {
+        let (ring, size) = (heap.ring(), heap.layout().data_size);
+        let Some(reader) = &mut self.reader else { return };
+        let what = input.u8();
+        match what % 12 {
+            0 | 1 => {
+                if let Ok((Some(next), _)) = reader.next(ring) {
+                    found(&next, size);
+                }
+            }
+            2 => {
+                let next = if heap.layout().time {
+                    reader.next_any(ring)
+                } else {
+                    reader.next_record(ring)
+                };
+                if let Some(frame) = next {
+                    heap::fits(&frame, size);
+                }
+            }
+            3 => {
+                let before = reader.cursor();
+                if let Some((frame, count)) = reader.next_run(ring, 1 + u64::from(what >> 4)) {
+                    heap::fits(&frame, size);
+                    // They lie in a row, and no longer than the ring: a mapping shows them so.
+                    assert_eq!(reader.cursor(), frame.pos + count * frame.size);
+                    assert!(reader.cursor() - before < size);
+                }
+            }
+            4 => {
+                let visit = |frame: &perfring_ring::Frame| heap::fits(frame, size);
+                let _ = if heap.layout().time {
+                    reader.visit_known::<true>(ring, visit)
+                } else {
+                    reader.visit_known::<false>(ring, visit)
+                };
+            }
+            5 => {
+                let _ = (reader.look_ahead(ring), reader.known());
+            }
+            6 => {
+                let _ = reader.release(ring);
+            }
+            7 => reader.hold(),
+            8 => {
+                if let Ok((Front::Stamped(_), _)) = reader.look_held(ring) {
+                    assert!(heap.layout().time);
+                }
+                self.marks.push(reader.mark());
+            }
+            9 => {
+                if let Some(mark) = self.marks.get(input.of(self.marks.len())) {
+                    let _ = reader.release_to(ring, mark);
+                }
+            }
+            10 => {
+                let to = input.number(reader.cursor(), size);
+                let _ = reader.pass_to(ring, to);
+            }
+            _ => {
+                let cursor = input.number(reader.cursor(), size);
+                if let Ok(Some((next, after))) = reader.peek(ring, cursor) {
+                    // Where no record begins, anything may be found.
+                    if cursor.is_multiple_of(8) {
+                        found(&next, size);
+                    }
+                    assert!(after > cursor);
+                    if what & 16 == 0 {
+                        reader.pass(after, perfring_ring::Count::default());
+                    }
+                }
+            }
+        }
+        check_reader(reader, heap);
+    }
+
+    fn observe(&mut self, heap: &HeapRing, input: &mut Input<'_>) {
+        let (ring, size) = (heap.ring(), heap.layout().data_size);
+        let Some(observer) = &mut self.observer else { return };
+        match input.u8() % 6 {
+            0 | 1 => {
+                let before = observer.saved().pos;
+                if let Ok(Some(next)) = observer.next(ring) {
+                    seen(&next, size);
+                    assert!(observer.saved().pos > before, "no progress");
+                }
+            }
+            2 => {
+                let _ = (observer.look(ring), observer.mark(), observer.must_look());
+            }
+            3 => {
+                if let Ok(Some((next, _))) = observer.take(ring) {
+                    seen(&next, size);
+                }
+            }
+            4 => observer.save(ring),
+            _ => {
+                let mark = observer.mark();
+                observer.save_mark(ring, &mark);
+                let _ = (mark.saved(), observer.lapped());
+            }
+        }
+    }
+
+    /// All read what there still is: it has an end.
+    fn end(&mut self, heap: &HeapRing) {
+        let (ring, size) = (heap.ring(), heap.layout().data_size);
+        // A word of the ring is a record at the least, and may stand before and after a look.
+        let most = 4 * size + 64;
+        for at in 0.. {
+            assert!(at < most, "an endless stream");
+            let Some(reader) = &mut self.reader else { break };
+            let Ok((Some(next), _)) = reader.next(ring) else { break };
+            found(&next, size);
+        }
+        for at in 0.. {
+            assert!(at < most, "an endless stream");
+            let Some(observer) = &mut self.observer else { break };
+            let Ok(Some(next)) = observer.next(ring) else { break };
+            seen(&next, size);
+        }
+        if let Some(mut writer) = self.writer.take().filter(|_| self.hot.is_none()) {
+            let _ = writer.detach(ring);
+        }
+    }
+}
+
+fn check_reader(reader: &Reader, heap: &HeapRing) {
+    assert!(reader.cursor().is_multiple_of(8));
+    assert!(reader.known() < heap.layout().data_size);
+    let _ = reader.passed();
+}
+
+fn snapshot(heap: &HeapRing, input: &mut Input<'_>) {
+    let (ring, layout) = (heap.ring(), heap.layout());
+    let policy = if input.u8() % 4 == 0 { Policy::Overwrite } else { layout.policy };
+    let _ = Totals::read(ring, policy).map(|totals| totals.untold());
+    let _ = newest_stamp(ring);
+    let anchors = Anchors::read(ring);
+    assert!(anchors.all().len() <= 16);
+    let _ = anchors.wall(input.number(0, layout.data_size), input.u64());
+    if let Ok(snapshot) = Snapshot::take(ring, policy) {
+        all_of(&snapshot.with_time(layout.time), layout.data_size);
+    }
+}
+
+pub(crate) fn all_of(snapshot: &Snapshot, size: u64) {
+    assert!(snapshot.end() - snapshot.start() < size);
+    let mut cursor = snapshot.start();
+    while let Ok(Some((next, words, after))) = snapshot.step(cursor) {
+        found(&next, size);
+        if let perfring_ring::Found::Record(frame) = next {
+            assert!(frame.len <= 8 * words.len());
+        }
+        assert!(after > cursor && after <= snapshot.end());
+        cursor = after;
+    }
+    for odd in [0, 4, u64::MAX, snapshot.end(), snapshot.end().wrapping_sub(4)] {
+        let _ = snapshot.step(odd);
+    }
+}
+
+fn sleep(heap: &HeapRing, input: &mut Input<'_>) {
+    let ring = heap.ring();
+    let (cursor, passed) = (input.number(ring.head(), heap.layout().data_size), input.u64());
+    let at = match input.u8() % 3 {
+        0 => WakeAt::Record,
+        1 => WakeAt::Records(input.u64()),
+        _ => WakeAt::Bytes(input.u64()),
+    };
+    let _ = ring.prepare_sleep(cursor, passed, at, full_fence);
+    let _ = ring.prepare_space_sleep(input.number(0, heap.layout().data_size), full_fence);
+    ring.end_sleep();
+    let _ = ring.force_wake();
+}

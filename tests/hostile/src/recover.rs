@@ -1,0 +1,217 @@
+//! Shared rings, with producers that live and die as the input says: attaching, publishing, sweeping,
+//! recovery, and whoever looks on, while words are changed under them.
+
+use crate::heap::{self, MEMBERS, lie, reading, seen};
+use crate::input::Input;
+use crate::read::all_of;
+use perfring_abi::RecordType;
+use perfring_ring::heap::HeapRing;
+use perfring_ring::{
+    Fences, Group, Observer, Peers, Reader, Reserved, SharedWriter, SlotFigures, Snapshot, Start,
+    Totals, Wake, Who, recover,
+};
+use std::cell::Cell;
+
+/// The system as the algorithm sees it. Whoever asks it without end is found out.
+struct MadeUp {
+    alive: Cell<u8>,
+    asked: Cell<u64>,
+}
+
+impl MadeUp {
+    fn count(&self) {
+        self.asked.set(self.asked.get() + 1);
+        assert!(self.asked.get() < 1_000_000, "it asks without end");
+    }
+}
+
+impl Peers for MadeUp {
+    fn is_alive(&self, slot: u32) -> bool {
+        self.count();
+        // As the kernel's answer is: a slot that there is none of is nobody's to rob.
+        slot > MEMBERS || self.alive.get() >> slot & 1 == 1
+    }
+
+    fn relax(&self, _round: u32) {
+        self.count();
+    }
+
+    fn now_ns(&self) -> u64 {
+        1_700_000_000_000_000_000
+    }
+}
+
+struct Member {
+    writer: SharedWriter,
+    open: Vec<Reserved>,
+    groups: Vec<Group>,
+}
+
+pub(crate) fn run(data: &[u8]) {
+    let mut input = Input::new(data);
+    let heap = heap::ring(&mut input, true);
+    let peers = MadeUp { alive: Cell::new(0xff), asked: Cell::new(0) };
+    let mut members: [Option<Member>; MEMBERS as usize] = Default::default();
+    join(&heap, &peers, &mut members, 0);
+    while !input.is_empty() {
+        peers.asked.set(0);
+        let what = input.u8();
+        let slot = usize::from(what >> 4) % heap.shared().slots().len();
+        match what % 16 {
+            0..4 => lie(&heap, &mut input),
+            4 => join(&heap, &peers, &mut members, slot),
+            5..10 => {
+                if let Some(member) = &mut members[slot] {
+                    member.act(&heap, &peers, &mut input);
+                }
+            }
+            10 => {
+                // It dies, with what it has open.
+                members[slot] = None;
+                peers.alive.set(peers.alive.get() & !(1 << slot));
+            }
+            11 => {
+                if let Some(mut member) = members[slot].take() {
+                    let _ = member.writer.detach(heap.shared(), &peers);
+                }
+            }
+            12 => {
+                let epoch = input.u8().into();
+                let _ = recover(heap.shared(), epoch, &peers);
+            }
+            13 => look(&heap, &peers),
+            14 => read(&heap, &mut input),
+            _ => peers.alive.set(input.u8()),
+        }
+    }
+    peers.asked.set(0);
+    look(&heap, &peers);
+    peers.alive.set(0);
+    let _ = recover(heap.shared(), 99, &peers);
+    look(&heap, &peers);
+}
+
+fn join(
+    heap: &HeapRing,
+    peers: &MadeUp,
+    members: &mut [Option<Member>; MEMBERS as usize],
+    slot: usize,
+) {
+    peers.alive.set(peers.alive.get() | 1 << slot);
+    let (at, who) = (heap.shared(), Who::default());
+    let writer = SharedWriter::attach(at, heap.layout(), Fences::Full, slot as u32, &who, peers);
+    members[slot] =
+        writer.ok().map(|writer| Member { writer, open: Vec::new(), groups: Vec::new() });
+}
+
+impl Member {
+    fn act(&mut self, heap: &HeapRing, peers: &MadeUp, input: &mut Input<'_>) {
+        let (at, size) = (heap.shared(), heap.layout().data_size);
+        let what = input.u8();
+        let len = usize::from(input.u8()) >> (what >> 4 & 3);
+        let writer = &mut self.writer;
+        let inside = |reserved: &Reserved| {
+            // A mapping writes whole words there.
+            assert!(reserved.payload_pos().is_multiple_of(8));
+            assert!((reserved.len() as u64) < size);
+        };
+        let refused = match what % 10 {
+            0 | 1 => {
+                let (now, kind) = (input.u16().into(), RecordType::BYTES);
+                writer.publish_at(at, peers, kind, len, now, Wake::Auto, inside).err()
+            }
+            2 => writer.publish(at, peers, RecordType::BYTES, len, Wake::Force, inside).err(),
+            3 | 4 => match writer.try_reserve(at, peers, RecordType::BYTES, len, 0) {
+                Ok(reserved) => {
+                    inside(&reserved);
+                    writer.fill(at, &reserved, &[7; 256][..len]);
+                    self.open.push(reserved);
+                    None
+                }
+                Err(refusal) => Some(refusal),
+            },
+            5 => {
+                if !self.open.is_empty() {
+                    let reserved = self.open.swap_remove(input.of(self.open.len()));
+                    let _ = if what & 128 == 0 {
+                        let len = reserved.len() / (usize::from(what >> 5 & 3) + 1);
+                        writer.commit(at, peers, reserved, len, Wake::Auto)
+                    } else {
+                        writer.discard(at, peers, reserved)
+                    };
+                }
+                None
+            }
+            6 => match writer.try_reserve_group(at, peers, len as u64, 0) {
+                Ok(group) => {
+                    self.groups.push(group);
+                    None
+                }
+                Err(refusal) => Some(refusal),
+            },
+            7 => {
+                if let Some(group) = self.groups.last_mut()
+                    && let Some(reserved) = writer.next_in_group(at, group, RecordType::BYTES, len)
+                {
+                    inside(&reserved);
+                    writer.fill(at, &reserved, &[8; 256][..len]);
+                }
+                None
+            }
+            8 => {
+                if let Some(group) = self.groups.pop() {
+                    let _ = writer.commit_group(at, peers, group, Wake::Force);
+                }
+                None
+            }
+            _ => {
+                let reading = reading(input);
+                if heap.layout().time {
+                    let _ = writer.begin_time(at, peers, || reading);
+                    let _ = writer.keep_time(at, peers, || reading);
+                }
+                None
+            }
+        };
+        if let Some(refusal) = refused {
+            let _ = (writer.tail_for(at, len), writer.refuse(at, refusal, len));
+        }
+        let _ = (writer.written(), writer.refused(), writer.discarded());
+    }
+}
+
+/// Whoever looks at it from outside.
+fn look(heap: &HeapRing, peers: &MadeUp) {
+    let (at, layout) = (heap.shared(), heap.layout());
+    let is_dead = |slot| !peers.is_alive(slot);
+    let _ = Totals::of(at, layout.policy, is_dead).map(|totals| totals.untold());
+    if let Ok(snapshot) = Snapshot::of(at, layout.policy, is_dead) {
+        all_of(&snapshot.with_time(layout.time), layout.data_size);
+    }
+    assert!(SlotFigures::all(at).len() <= at.slots().len());
+    let _ = (at.held_up(), at.locked_by(), at.lags());
+}
+
+/// Its readers, to the end of what there is.
+fn read(heap: &HeapRing, input: &mut Input<'_>) {
+    let (ring, layout) = (heap.ring(), heap.layout());
+    let most = 4 * layout.data_size + 64;
+    if input.u8() % 2 == 0 {
+        let Ok(reader) = Reader::attach(ring, Fences::Full) else { return };
+        let mut reader = reader.with_time(layout.time);
+        for at in 0.. {
+            assert!(at < most, "an endless stream");
+            let Ok((Some(next), _)) = reader.next(ring) else { break };
+            heap::found(&next, layout.data_size);
+        }
+        let _ = reader.release(ring);
+    } else {
+        let Ok(observer) = Observer::new(ring, layout.policy, Start::Oldest) else { return };
+        let mut observer = observer.with_time(layout.time);
+        for at in 0.. {
+            assert!(at < most, "an endless stream");
+            let Ok(Some(next)) = observer.next(ring) else { break };
+            seen(&next, layout.data_size);
+        }
+    }
+}

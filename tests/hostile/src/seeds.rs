@@ -1,0 +1,114 @@
+//! Inputs to begin with, made of the golden files.
+
+use crate::events::golden_types;
+use crate::file::GOLDEN;
+use perfring_types::Entries;
+use std::path::Path;
+
+/// Writes those of a target into the directory that `PERFRING_FUZZ_SEEDS` names, if it does: libFuzzer's
+/// programs call this before they look there.
+///
+/// # Panics
+/// If they cannot be written.
+pub fn write(target: &str) {
+    let Some(dir) = std::env::var_os("PERFRING_FUZZ_SEEDS") else { return };
+    for (name, bytes) in of(target) {
+        let path = Path::new(&dir).join(format!("seed-{name}"));
+        std::fs::write(path, bytes).expect("room for an input");
+    }
+}
+
+/// Those of a target, each with a name.
+#[must_use]
+pub fn of(target: &str) -> Vec<(String, Vec<u8>)> {
+    let mut seeds = Vec::new();
+    let mut add = |name: &str, parts: &[&[u8]]| seeds.push((name.to_owned(), parts.concat()));
+    let text = |text: &str| [&(text.len() as u16).to_le_bytes(), text.as_bytes()].concat();
+    match target {
+        // Each file as it is, with everybody at its doors; and as bytes, where it is short.
+        "attach" => {
+            for (at, (name, _)) in GOLDEN.iter().enumerate() {
+                for (doors, shape) in [(0b1110_0011, 0), (0b1000_1100, 0), (0b0111_1111, 1)] {
+                    let at = [shape, at as u8];
+                    let stretch: &[u8] = if shape == 1 { &[1, 1, 0, 2, 0, 1] } else { &[] };
+                    let turns: Vec<u8> =
+                        (0..48_u8).flat_map(|turn| [1, turn.wrapping_mul(37), 40]).collect();
+                    add(&format!("{name}-{doors:02x}"), &[&at, stretch, &[doors, 0, 0], &turns]);
+                }
+            }
+            add("bytes", &[GOLDEN[4].1]);
+        }
+        "read" | "recover" | "kernel" => {
+            for shape in 0..=255_u8 {
+                if shape % 5 == 0 {
+                    let turns: Vec<u8> = (0..160_u8)
+                        .flat_map(|turn| [5 + turn % 11, turn.wrapping_mul(29) ^ shape, 24, 3])
+                        .collect();
+                    add(&format!("{shape:02x}"), &[&[shape % 7, shape, 40], &turns]);
+                }
+            }
+        }
+        "types" => {
+            let words = golden_types();
+            add("table", &[&[0], bytemuck::cast_slice(&words)]);
+            for entry in Entries::new(&words).map_while(Result::ok) {
+                let id = entry.id.get();
+                add(&format!("{id:x}"), &[&[2], &text(entry.text), &[0; 64]]);
+                add(&format!("{id:x}-entry"), &[&[1, 0xff, 0xff, 0], &text(entry.text)]);
+            }
+            add("archive", &[&[4], &[1; 8], &[0xff; 80]]);
+            add("tagged", &[&[5, 200, 0, 9], &[0x80, 1, 4, 0], b"name", &[7; 64]]);
+        }
+        "where" => {
+            for condition in ["level>=High", "at.x<7", "list.1=two", "maybe!=no", "a~b", "x==0x1f"]
+            {
+                let json = br#"{"level":3,"at":{"x":9},"list":[1,2.5e3,"two"],"a":"abc","x":null}"#;
+                add(
+                    condition.split('.').next().unwrap_or_default(),
+                    &[&text(condition), &31_u64.to_le_bytes(), json],
+                );
+            }
+        }
+        "config" => {
+            add("all", &[CONFIG.as_bytes()]);
+            for (at, table) in CONFIG.split("\n\n").enumerate() {
+                add(&format!("part-{at}"), &[table.as_bytes()]);
+            }
+            add(
+                "flags",
+                &[b"json:-\nnull\notlp:http://localhost:4318\nnats:a:1\nperfetto:x\nfax:1"],
+            );
+        }
+        "recording" => {
+            for what in 0..12_u8 {
+                let frame = |what: u8, flags: u8, body: &[u8]| {
+                    let len = (body.len() as u16).to_le_bytes();
+                    [&[what, flags], &len[..], body, &[1]].concat()
+                };
+                let (ring, body) = (frame(2, 8, &[0; 64]), [[0; 4], [7; 4]].concat().repeat(6));
+                add(
+                    &format!("frame-{what}"),
+                    &[&[129, 2], &ring, &frame(7, 0, &[0; 4]), &frame(what, 8, &body)],
+                );
+            }
+        }
+        "export" | "engines" => {
+            for which in 0..48_u8 {
+                let bits = if target == "export" { 1 << (which % 6) } else { which << 4 };
+                let turns: Vec<u8> = (0..24_u8)
+                    .flat_map(|turn| {
+                        let kind = turn.wrapping_mul(7).wrapping_add(which);
+                        let tagged = [6, turn, 3, 1, 0x80, 5, 0, 9, 0xc4, 3, 0, b'a', b'b', b'c'];
+                        [&[0, turn.wrapping_mul(3), kind][..], &tagged, &[9, 8, 7, 6, 5, 4, 3]]
+                            .concat()
+                    })
+                    .collect();
+                add(&format!("{which:02x}"), &[&[bits, which % 3], &[which & 0xe0, 1], &turns]);
+            }
+        }
+        _ => {}
+    }
+    seeds
+}
+
+const CONFIG: &str = include_str!("../../../tools/sidecar.toml");

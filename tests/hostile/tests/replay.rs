@@ -1,0 +1,60 @@
+//! What was found stays found: every input in `crashes/`, and every one to begin with, without libFuzzer.
+
+use std::path::Path;
+
+#[test]
+fn what_was_found_is_survived() {
+    let crashes = Path::new(env!("CARGO_MANIFEST_DIR")).join("crashes");
+    let (mut found, mut seeds) = (0, 0);
+    for (target, run) in perfring_hostile::TARGETS {
+        for (name, bytes) in perfring_hostile::seeds::of(target) {
+            println!("{target}: seed {name}");
+            run(&bytes);
+            seeds += 1;
+        }
+        let Ok(files) = crashes.join(target).read_dir() else { continue };
+        for file in files {
+            let path = file.expect("a file").path();
+            println!("{target}: {}", path.display());
+            run(&std::fs::read(path).expect("it can be read"));
+            found += 1;
+        }
+    }
+    println!("{found} inputs that were found, {seeds} seeds");
+    assert!(seeds > 300);
+}
+
+/// Inputs that nobody thought of, the same every time.
+#[test]
+fn bytes_at_random_are_survived() {
+    let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut roll = || {
+        dice ^= dice >> 12;
+        dice ^= dice << 25;
+        dice ^= dice >> 27;
+        dice.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    };
+    for (target, run) in perfring_hostile::TARGETS {
+        for _ in 0..200 {
+            let len = roll() as usize % 600;
+            let bytes: Vec<u8> = (0..len).map(|_| (roll() >> 32) as u8).collect();
+            run(&bytes);
+        }
+        println!("{target}: 200 inputs");
+    }
+}
+
+/// Each target has its program, and the script knows it.
+#[test]
+fn the_list_of_targets_is_one() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let script = std::fs::read_to_string(here.join("../../tools/fuzz")).expect("the script");
+    let manifest = std::fs::read_to_string(here.join("../fuzz/Cargo.toml")).expect("the manifest");
+    let names: Vec<&str> = perfring_hostile::TARGETS.iter().map(|(name, _)| *name).collect();
+    assert!(script.contains(&format!("targets=({})", names.join(" "))));
+    for name in names {
+        assert!(manifest.contains(&format!("fuzz_targets/{name}.rs")), "{name}");
+        let program = std::fs::read_to_string(here.join(format!("../fuzz/fuzz_targets/{name}.rs")));
+        assert!(program.expect("the program").contains(&format!("\"{name}\"")), "{name}");
+    }
+}

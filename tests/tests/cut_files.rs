@@ -1,0 +1,289 @@
+//! A file that is cut short while it is mapped raises SIGBUS in whoever touches what is gone. With
+//! `install_guard` it is an error for that ring, at every door, and the process goes on. (Where one
+//! of these tests fails by that, the whole program dies.)
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use perfring_consumer::{
+    AttachError, Consumer, Corrupt, Guard, Item, Observer, Policy, Producers, Start, Stat,
+    install_guard, recover,
+};
+use perfring_producer::{Options, Producer, ReserveError, SharedProducer};
+use perfring_tests::{NUMBERED, NUMBERED_TYPE, number_of, numbered, ring_dir};
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+const RECORDS: u64 = 300;
+/// More records than any of these rings holds.
+const LAP: u64 = 2000;
+/// Bytes of a record: all of them are more than a reader copies at a time.
+const LEN: usize = 600;
+
+/// Publishes a record of this number, and says what became of it, and whether the file is known to be cut.
+type Publish = Box<dyn FnMut(u64) -> (Result<(), ReserveError>, bool)>;
+
+/// Kinds of rings: every reader and writer has a way of its own in one of them.
+fn kinds() -> [(&'static str, Options); 5] {
+    let plain = Options { size: 256 << 10, types_size: 4096, slots: 4, ..Options::default() };
+    let (overwrite, many) = (Policy::Overwrite, Producers::Many);
+    [
+        ("drop", plain),
+        ("drop, timed", Options { time: true, ..plain }),
+        ("overwrite", Options { policy: overwrite, ..plain }),
+        ("shared", Options { producers: many, ..plain }),
+        ("shared, overwrite", Options { producers: many, policy: overwrite, ..plain }),
+    ]
+}
+
+/// What is left of a file: nothing, the header alone, data up to the middle of a page, some of the
+/// data, all but the control pages, all but the type table.
+const LEFT: [(&str, u64); 6] = [
+    ("nothing", 0),
+    ("the header", 4096),
+    ("half a page", 9000),
+    ("some data", 84 << 10),
+    ("the data", 260 << 10),
+    ("all but the types", 264 << 10),
+];
+
+/// A ring with records, and its producer.
+fn filled(path: &Path, options: &Options) -> Publish {
+    let _ = std::fs::remove_file(path);
+    let mut publish: Publish = if options.producers == Producers::One {
+        let mut producer = Producer::create(path, options).unwrap();
+        producer.register(&NUMBERED_TYPE).unwrap();
+        Box::new(move |number| {
+            (producer.publish(NUMBERED, &numbered(number, LEN)), producer.is_cut())
+        })
+    } else {
+        let producer = SharedProducer::create(path, options).unwrap();
+        producer.register(&NUMBERED_TYPE).unwrap();
+        Box::new(move |number| {
+            (producer.publish(NUMBERED, &numbered(number, LEN)), producer.is_cut())
+        })
+    };
+    (0..RECORDS).for_each(|number| publish(number).0.unwrap());
+    publish
+}
+
+/// A ring that is to be cut.
+struct Case<'a> {
+    what: String,
+    path: &'a Path,
+    left: u64,
+    /// Nobody who reads records, or publishes them, needs what was cut.
+    harmless: bool,
+    publish: Publish,
+}
+
+impl Case<'_> {
+    fn cut(&self) {
+        File::options().write(true).open(self.path).unwrap().set_len(self.left).unwrap();
+    }
+
+    /// Reads on until the error that must come. Returns whether it did.
+    fn read_on(&self, mut read: impl FnMut() -> Result<bool, Corrupt>) -> bool {
+        for _ in 0..2 * RECORDS {
+            if let Err(error) = read() {
+                // What is left of a page has zeros after it: damage, and no SIGBUS.
+                let cut = error == Corrupt::CUT || self.left % 4096 != 0;
+                assert!(cut, "{}: {error}", self.what);
+                assert!(read().is_err(), "{}: the error comes again", self.what);
+                return true;
+            }
+        }
+        assert!(self.harmless, "{}: and nobody was told", self.what);
+        false
+    }
+}
+
+/// Every kind of ring, cut to every length, in every one of these ways.
+fn each(ways: &[&str], mut door: impl FnMut(&str, &mut Case<'_>) -> bool) {
+    install_guard().unwrap();
+    let dir = ring_dir();
+    let path = dir.path().join("ring");
+    let (mut rings, mut errors) = (0, 0);
+    for (kind, options) in kinds() {
+        for (name, left) in LEFT {
+            for way in ways {
+                let what = format!("{way}: a ring of kind {kind} of which {name} is left");
+                let harmless = left >= 260 << 10;
+                let publish = filled(&path, &options);
+                let mut case = Case { what, path: &path, left, harmless, publish };
+                rings += 1;
+                errors += u32::from(door(way, &mut case));
+                let again = Observer::open(&path, Start::Oldest);
+                let refused = matches!(again, Err(AttachError::Bad { .. }));
+                assert!(refused, "{}: whoever comes is refused", case.what);
+            }
+        }
+    }
+    println!("{rings} rings were cut, {errors} of them told it");
+}
+
+/// A copy: whole, or an error. But of half a page, which has zeros after it and no SIGBUS.
+fn whole(item: Item<'_>) {
+    if let Item::Record(record) = item
+        && record.bytes.last() != Some(&0)
+    {
+        let _ = number_of(record.bytes);
+    }
+}
+
+/// A record that is borrowed: its page may be zeros by now.
+fn touched(item: Item<'_>) {
+    if let Item::Record(record) = item {
+        std::hint::black_box(record.bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>());
+    }
+}
+
+fn read(way: &str, consumer: &mut Consumer, see: fn(Item<'_>)) -> Result<bool, Corrupt> {
+    match way {
+        "read" => Ok(consumer.read()?.map(see).is_some()),
+        "take" => {
+            consumer.look()?;
+            Ok(consumer.take()?.map(|(item, _)| see(item)).is_some())
+        }
+        "pinned" => {
+            let Some(pinned) = consumer.pinned()? else { return Ok(consumer.read()?.is_some()) };
+            while let Some(item) = pinned.read()? {
+                see(item);
+            }
+            Ok(true)
+        }
+        "run" => {
+            while let Some(run) = consumer.read_run(100) {
+                run.records().for_each(|record| see(Item::Record(record)));
+            }
+            Ok(consumer.read()?.map(see).is_some())
+        }
+        _ => Ok(consumer.drain(see)? > 0),
+    }
+}
+
+/// What else a consumer is asked.
+fn ask(consumer: &mut Consumer) {
+    let _ = (consumer.types(), consumer.fill(), consumer.anchors(), consumer.lapped());
+    let _ = (consumer.tend(), consumer.has_producer(), consumer.raw().map(|raw| raw.cursor()));
+    let (sleeper, ticket) = (consumer.sleeper(), consumer.prepare_sleep());
+    if let (Ok(sleeper), Some(ticket)) = (sleeper, ticket) {
+        sleeper.sleep(ticket, Duration::from_millis(1));
+        sleeper.wake();
+    }
+    consumer.end_sleep();
+    consumer.wait(Duration::from_millis(1));
+    consumer.release();
+}
+
+#[test]
+fn a_cut_file_is_an_error_for_a_consumer_that_copies() {
+    each(&["read", "take", "drain"], |way, case| {
+        let mut consumer = Consumer::attach_guarded(case.path, None, Guard::Always).unwrap();
+        consumer.read().unwrap().map(whole).unwrap();
+        case.cut();
+        let told = case.read_on(|| read(way, &mut consumer, whole));
+        ask(&mut consumer);
+        told
+    });
+}
+
+#[test]
+fn a_cut_file_is_an_error_for_a_consumer_that_borrows() {
+    each(&["read", "take", "drain", "pinned", "run"], |way, case| {
+        let mut consumer = Consumer::attach(case.path).unwrap();
+        consumer.read().unwrap().map(whole).unwrap();
+        case.cut();
+        let told = case.read_on(|| read(way, &mut consumer, touched));
+        ask(&mut consumer);
+        told
+    });
+}
+
+#[test]
+fn a_cut_file_is_an_error_for_an_observer() {
+    each(&["read", "take", "snapshot", "wait"], |way, case| {
+        let mut observer = Observer::open(case.path, Start::Oldest).unwrap();
+        if way != "wait" {
+            observer.read().unwrap().map(whole).unwrap();
+        }
+        case.cut();
+        let told = case.read_on(|| match way {
+            "take" => {
+                observer.look()?;
+                Ok(observer.take()?.map(|(item, _)| whole(item)).is_some())
+            }
+            "snapshot" => {
+                let snapshot = observer.snapshot()?;
+                snapshot.iter().try_for_each(|item| item.map(whole))?;
+                Ok(true)
+            }
+            way => {
+                if way == "wait" {
+                    observer.wait(Duration::ZERO);
+                }
+                Ok(observer.read()?.map(whole).is_some())
+            }
+        });
+        let refused = matches!(observer.stat(), Err(AttachError::Cut { .. }));
+        assert!(refused || case.left > 0, "{}: {:?}", case.what, observer.stat());
+        let _ = (observer.types(), observer.fill(), observer.anchors(), observer.has_producer());
+        told
+    });
+}
+
+#[test]
+fn a_cut_file_is_an_error_for_a_producer_within_a_lap() {
+    each(&["publish"], |_, case| {
+        case.cut();
+        let mut published = RECORDS..RECORDS + LAP;
+        // Of a full ring that nobody reads, or one that overwrites, there is no end by itself.
+        let told = published.any(|number| match (case.publish)(number) {
+            (Err(ReserveError::Corrupt { .. }), _) | (_, true) => true,
+            (Ok(()) | Err(ReserveError::Full), false) => false,
+            (Err(error), false) => panic!("{}: {error}", case.what),
+        });
+        // Of half a page the other half is zeros, and written anew.
+        assert!(told || case.harmless, "{}: nobody was told", case.what);
+        told
+    });
+}
+
+#[test]
+fn a_ring_that_is_cut_between_two_looks_is_refused_by_name() {
+    each(&["stat"], |_, case| {
+        let file = perfring_consumer::RingFile::look(case.path).unwrap();
+        case.cut();
+        let asked = [
+            file.totals().map(drop),
+            file.holder(perfring_consumer::Place::Consumer).map(drop),
+            file.last_sign_of_life().map(drop),
+        ];
+        let cut = asked.iter().filter(|told| matches!(told, Err(AttachError::Cut { .. }))).count();
+        assert!(cut > 0 || case.harmless || case.left > 0, "{}: {asked:?}", case.what);
+        assert!(Stat::read(case.path).is_err() && recover(case.path).is_err());
+        cut > 0
+    });
+}
+
+/// What the guard is for: this program without it. Not a test by itself.
+#[test]
+fn without_the_guard() {
+    let Some(path) = std::env::var_os("PERFRING_CUT_FILES_CHILD") else { return };
+    let path = Path::new(&path);
+    let _publish = filled(path, &Options::default());
+    let mut consumer = Consumer::attach(path).unwrap();
+    File::options().write(true).open(path).unwrap().set_len(0).unwrap();
+    let _ = consumer.read();
+}
+
+#[test]
+fn without_the_guard_it_is_the_end_of_the_process() {
+    let dir = ring_dir();
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "without_the_guard"]);
+    child.env("PERFRING_CUT_FILES_CHILD", dir.path().join("ring"));
+    let ended = child.output().unwrap();
+    assert_eq!(ended.status.signal(), Some(nix::libc::SIGBUS), "{ended:?}");
+}

@@ -1,0 +1,268 @@
+//! Rings that a malicious peer spoils while the sidecar and the command read them: the sidecar goes on
+//! and loses nothing of its other rings, and no command ends by a signal.
+//!
+//! `PERFRING_STORM_SECONDS` for longer than the few seconds, `PERFRING_STORM_SEED` for another course.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+#[allow(dead_code)]
+mod command;
+#[path = "../../../tests/src/spoiler.rs"]
+#[allow(dead_code)]
+mod spoiler;
+
+use command::{Place, json_lines, perfring, run, until};
+use nix::sys::signal::Signal;
+use perfring_consumer::{Producers, Stat};
+use perfring_producer::{Options, Policy, Producer, RecordType, SharedProducer};
+use serde_json::Value;
+use spoiler::Spoiler;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const NUMBERED: RecordType = RecordType::new(7001).unwrap();
+/// More than a sidecar of ten small rings needs.
+const MEMORY: u64 = 400 << 20;
+/// Longer than any command may take, on the slowest machine.
+const TOO_LONG: Duration = Duration::from_secs(60);
+
+fn number_of(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+fn bad_rings(dir: &Path) -> Vec<PathBuf> {
+    let plain = Options { size: 16 << 10, types_size: 4096, slots: 4, ..Options::default() };
+    let (overwrite, many) = (Policy::Overwrite, Producers::Many);
+    let kinds = [
+        ("bad-drop", Options { time: true, ..plain }),
+        ("bad-overwrite", Options { policy: overwrite, time: true, ..plain }),
+        ("bad-shared", Options { producers: many, ..plain }),
+    ];
+    let made = kinds.map(|(name, options)| {
+        let path = dir.join(name);
+        if options.producers == Producers::One {
+            let mut producer = Producer::create(&path, &options).unwrap();
+            (0..100).for_each(|_| producer.publish(NUMBERED, &[b'b'; 60]).unwrap());
+        } else {
+            let producer = SharedProducer::create(&path, &options).unwrap();
+            (0..100).for_each(|_| producer.publish(NUMBERED, &[b'b'; 60]).unwrap());
+        }
+        path
+    });
+    made.into()
+}
+
+/// Stops the others, also when a test fails.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn spoil(path: &Path, seed: u64, stop: &AtomicBool) -> (u64, u64) {
+    let mut spoiler = Spoiler::new(path, seed).unwrap();
+    while !stop.load(Ordering::Relaxed) {
+        spoiler.step().unwrap();
+        // A sidecar that does nothing but attach is not what is tried.
+        if spoiler.steps.is_multiple_of(8) {
+            thread::sleep(Duration::from_micros(500));
+        }
+    }
+    (spoiler.steps, spoiler.rings)
+}
+
+/// Publishes numbers until it is told to stop. How many.
+fn produce(path: &Path, stop: &AtomicBool) -> u64 {
+    let options = Options { size: 64 << 10, time: true, ..Options::default() };
+    let mut producer = Producer::create(path, &options).unwrap();
+    let mut number = 0u64;
+    while !stop.load(Ordering::Relaxed) {
+        // Waits for the sidecar, so that nothing is lost.
+        let text = format!("{number:020}");
+        match producer.publish_timeout(NUMBERED, text.as_bytes(), TOO_LONG) {
+            Ok(()) => number += 1,
+            Err(error) => panic!("{}: {error}", path.display()),
+        }
+        if number.is_multiple_of(64) {
+            thread::sleep(Duration::from_micros(500));
+        }
+    }
+    number
+}
+
+fn resident(child: &Child) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+}
+
+#[test]
+fn a_sidecar_loses_nothing_of_its_other_rings() {
+    let time = Duration::from_secs(number_of("PERFRING_STORM_SECONDS", 4));
+    let seed = number_of("PERFRING_STORM_SEED", 1);
+    let place = Place::new();
+    let rings = place.path("rings");
+    fs::create_dir(&rings).unwrap();
+    let bad = bad_rings(&rings);
+    let path = |name: &str| place.path(name).to_str().unwrap().to_owned();
+    let mut sidecar = Command::new(env!("CARGO_BIN_EXE_perfring"));
+    sidecar.args(["sidecar", rings.to_str().unwrap(), "--guard", "always", "--output", "json:-"]);
+    sidecar.args(["--status", &path("status")]).stdin(Stdio::null());
+    sidecar.stdout(File::create(path("lines")).unwrap());
+    sidecar.stderr(File::create(path("said")).unwrap());
+    let mut sidecar = sidecar.spawn().unwrap();
+    let good: Vec<PathBuf> = (0..3).map(|n| rings.join(format!("good-{n}"))).collect();
+    let (stop, bad_stop) = (AtomicBool::new(false), AtomicBool::new(false));
+    let begun = Instant::now();
+    let published: Vec<u64> = thread::scope(|scope| {
+        let _stop = (StopOnDrop(&stop), StopOnDrop(&bad_stop));
+        let producers: Vec<_> =
+            good.iter().map(|path| scope.spawn(|| produce(path, &stop))).collect();
+        let spoilers: Vec<_> = (seed..)
+            .zip(&bad)
+            .map(|(seed, path)| {
+                scope.spawn({
+                    let stop = &bad_stop;
+                    move || spoil(path, seed, stop)
+                })
+            })
+            .collect();
+        while begun.elapsed() < time {
+            thread::sleep(Duration::from_millis(20));
+            let ended = sidecar.try_wait().unwrap();
+            assert!(ended.is_none(), "the sidecar ended: {ended:?}");
+        }
+        stop.store(true, Ordering::Relaxed);
+        let published = producers.into_iter().map(|one| one.join().unwrap()).collect();
+        // The storm goes on until all of theirs is delivered.
+        until("all good rings to be read", || {
+            good.iter().all(|path| {
+                let totals = Stat::read(path).unwrap().totals.unwrap();
+                totals.tail == totals.head
+            })
+        });
+        bad_stop.store(true, Ordering::Relaxed);
+        for (path, spoiler) in bad.iter().zip(spoilers) {
+            let (steps, rings) = spoiler.join().unwrap();
+            let name = path.file_name().unwrap().display();
+            println!("{name}: {steps} things done to {rings} rings");
+        }
+        published
+    });
+    let most = resident(&sidecar);
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(sidecar.id()).unwrap());
+    nix::sys::signal::kill(pid, Signal::SIGTERM).unwrap();
+    let status = sidecar.wait().unwrap();
+    let said = fs::read_to_string(path("said")).unwrap();
+    assert_eq!(status.code(), Some(143), "{said}");
+
+    let mut read: BTreeMap<String, u64> = BTreeMap::new();
+    let mut others = 0u64;
+    for line in fs::read_to_string(path("lines")).unwrap().lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let ring = line["ring"].as_str().unwrap();
+        if !ring.starts_with("good-") {
+            others += 1;
+            continue;
+        }
+        let next = read.entry(ring.to_owned()).or_default();
+        assert_eq!(line["text"].as_str(), Some(&*format!("{next:020}")), "{ring}: {line}");
+        *next += 1;
+    }
+    for (n, published) in published.iter().enumerate() {
+        assert_eq!(read.get(&format!("good-{n}")), Some(published), "good-{n}");
+    }
+    let status: Value = serde_json::from_slice(&fs::read(path("status")).unwrap()).unwrap();
+    let damaged = status["damaged_rings"].as_u64().unwrap();
+    assert!(damaged > 0 && said.contains("it is set aside, and the others go on"), "{said}");
+    println!(
+        "{} records of three good rings, all there; {others} of bad ones, {damaged} of which were set \
+         aside; {} MiB at most",
+        published.iter().sum::<u64>(),
+        most >> 20
+    );
+    assert!(most < MEMORY, "{most} bytes");
+}
+
+#[test]
+fn no_command_ends_by_a_signal() {
+    let time = Duration::from_secs(number_of("PERFRING_STORM_SECONDS", 4));
+    let seed = number_of("PERFRING_STORM_SEED", 1);
+    let place = Place::new();
+    let rings = place.path("rings");
+    fs::create_dir(&rings).unwrap();
+    let bad = bad_rings(&rings);
+    let dir = rings.to_str().unwrap();
+    let commands: &[&[&str]] = &[
+        &["tail", "RING"],
+        &["consume", "RING", "--format", "json"],
+        &["dump", "RING", "--format", "json"],
+        &["stat", "RING", "--format", "json"],
+        &["types", "RING"],
+        &["recover", "RING"],
+        &["ls", dir],
+        &["doctor", dir],
+    ];
+    let stop = AtomicBool::new(false);
+    let mut codes: BTreeMap<(&str, i32), u64> = BTreeMap::new();
+    thread::scope(|scope| {
+        let _stop = StopOnDrop(&stop);
+        for (seed, path) in (seed..).zip(&bad) {
+            scope.spawn({
+                let stop = &stop;
+                move || spoil(path, seed, stop)
+            });
+        }
+        let begun = Instant::now();
+        for round in 0.. {
+            let ring = bad[round % bad.len()].to_str().unwrap();
+            for args in commands {
+                let args: Vec<&str> =
+                    args.iter().map(|arg| if *arg == "RING" { ring } else { arg }).collect();
+                let done = run(&args, b"");
+                let code = done.code();
+                let said = String::from_utf8_lossy(&done.0.stderr);
+                assert!((0..=5).contains(&code), "{args:?}: {:?}: {said}", done.0.status);
+                assert!(code == 0 || !said.is_empty() || args[0] == "doctor", "{args:?}: {code}");
+                assert!(!said.contains("panicked"), "{args:?}: {said}");
+                *codes.entry((args[0], code)).or_default() += 1;
+            }
+            if begun.elapsed() > time {
+                break;
+            }
+        }
+    });
+    for ((name, code), count) in codes {
+        println!("{name} ended {count} times with {code}");
+    }
+}
+
+/// One ring after the other that is cut while a command has it.
+#[test]
+fn a_ring_that_is_cut_is_a_sentence_and_exit_code_4() {
+    let place = Place::new();
+    for args in [&["tail", "-f"][..], &["consume", "-f"]] {
+        let ring = place.path(args[0]);
+        let options = Options { size: 16 << 10, ..Options::default() };
+        let mut producer = Producer::create(&ring, &options).unwrap();
+        producer.publish(NUMBERED, b"first").unwrap();
+        let mut command = perfring(args);
+        let mut child = command.arg(&ring).spawn().unwrap();
+        // Once it has shown the first, it has the ring.
+        let mut first = [0; 1];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut first).unwrap();
+        File::options().write(true).open(&ring).unwrap().set_len(0).unwrap();
+        let done = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(4), "{args:?}: {:?}: {said}", done.status);
+        assert!(said.contains("cut short"), "{args:?}: {said}");
+        std::mem::forget(producer); // it would touch what is cut
+    }
+    let _ = json_lines;
+}

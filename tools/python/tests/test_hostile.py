@@ -1,0 +1,159 @@
+"""A ring that is spoiled while it is read: records or an exception, and never the end of Python."""
+
+import os
+import random
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import perfring
+import pytest
+
+SECONDS = float(os.environ.get("PERFRING_STORM_SECONDS", "2"))
+
+
+def make(ring: str, policy: str) -> bytes:
+    """A ring with records; what its file holds."""
+    with perfring.Producer.create(ring, size=16384, policy=policy) as producer:  # type: ignore[arg-type]
+        for number in range(100):
+            assert producer.publish(number.to_bytes(60, "little"))
+    return Path(ring).read_bytes()
+
+
+def consume(ring: str, guarded: bool) -> int:
+    with perfring.Consumer(ring, guarded=guarded) as consumer:
+        return sum(1 for item in consumer.items(timeout=0) if item is not None)
+
+
+def pin(ring: str) -> int:
+    with perfring.Consumer(ring, guarded=False) as consumer:
+        batch = consumer.pin()
+        return sum(len(bytes(record)) for record in batch)
+
+
+def observe(ring: str) -> int:
+    with perfring.Observer(ring) as observer:
+        return len(observer.drain())
+
+
+READS: list[Callable[[str], object]] = [
+    lambda ring: consume(ring, guarded=True),
+    lambda ring: consume(ring, guarded=False),
+    pin,
+    observe,
+    lambda ring: len(perfring.Snapshot(ring).drain()),
+    perfring.stat,
+]
+
+
+@pytest.mark.parametrize("policy", ["drop", "overwrite"])
+def test_a_ring_that_is_spoiled_while_it_is_read(ring: str, policy: str) -> None:
+    image = make(ring, policy)
+    stop = threading.Event()
+    done = 0
+
+    def spoil() -> None:
+        nonlocal done
+        rng = random.Random(1)
+        while not stop.is_set():
+            done += 1
+            if done % 40 == 0:
+                # A whole ring takes the name; who has the old one sees it cut.
+                old = os.open(ring, os.O_RDWR)
+                Path(ring + ".draft").write_bytes(image)
+                os.replace(ring + ".draft", ring)
+                os.truncate(old, rng.randrange(len(image)))
+                os.close(old)
+                continue
+            at = rng.choice([1024, 1032, rng.randrange(1408, len(image) - 8) & ~7])
+            word = rng.choice([0, 8, 4096, 2**62, 2**64 - 1, rng.getrandbits(64), rng.randrange(2000) * 8])
+            file = os.open(ring, os.O_RDWR)
+            os.pwrite(file, word.to_bytes(8, "little"), at)
+            os.close(file)
+
+    spoiler = threading.Thread(target=spoil)
+    spoiler.start()
+    ended: dict[str, int] = {}
+    try:
+        until = time.monotonic() + SECONDS / 2
+        while time.monotonic() < until:
+            for read in READS:
+                try:
+                    read(ring)
+                    how = "well"
+                except (perfring.PerfringError, OSError) as error:
+                    assert len(str(error)) > 10
+                    how = type(error).__name__
+                ended[how] = ended.get(how, 0) + 1
+    finally:
+        stop.set()
+        spoiler.join()
+    assert ended.get("well") and ended.get("Corrupt"), (done, ended)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_ring_that_is_cut_is_an_exception(ring: str, guarded: bool) -> None:
+    make(ring, "drop")
+    consumer, observer = perfring.Consumer(ring, guarded=guarded), perfring.Observer(ring)
+    first = consumer.read()
+    assert isinstance(first, perfring.Record)
+    os.truncate(ring, 0)
+    with pytest.raises(perfring.Corrupt, match="cut short"):
+        while consumer.read():
+            pass
+    with pytest.raises(perfring.Corrupt, match="cut short"):
+        observer.snapshot()
+    with pytest.raises(perfring.BadRing):
+        perfring.Consumer(ring)
+    consumer.close()
+
+
+def test_a_guarded_consumer_has_copies(ring: str) -> None:
+    make(ring, "drop")
+    with perfring.Consumer(ring, guarded=True) as consumer:
+        first = consumer.read()
+        assert isinstance(first, perfring.Record)
+        before = bytes(first)
+        file = os.open(ring, os.O_RDWR)
+        os.pwrite(file, b"\xff" * 8192, 4096)
+        os.close(file)
+        assert bytes(first) == before
+        with pytest.raises(perfring.PerfringError, match="guarded"):
+            consumer.pin()
+
+
+def test_python_s_own_handler_stays(ring: str) -> None:
+    """Whoever has it dump its stack on SIGBUS before or after, is guarded, and has its dump."""
+    make(ring, "drop")
+    program = textwrap.dedent("""
+        import faulthandler, mmap, os, sys
+        if sys.argv[2] == "before":
+            faulthandler.enable()
+        import perfring
+        if sys.argv[2] == "after":
+            faulthandler.enable()
+        observer = perfring.Observer(sys.argv[1])
+        os.truncate(sys.argv[1], 0)
+        try:
+            observer.snapshot()
+        except perfring.Corrupt:
+            print("an exception", flush=True)
+        with open(sys.argv[1] + ".other", "w+b") as file:
+            file.truncate(4096)
+            other = mmap.mmap(file.fileno(), 4096)
+            file.truncate(0)
+        other[0]
+    """)
+    image = Path(ring).read_bytes()
+    for when in ["before", "after"]:
+        Path(ring).write_bytes(image)
+        told = subprocess.run(
+            [sys.executable, "-c", program, ring, when], capture_output=True, text=True, check=False
+        )
+        assert told.stdout == "an exception\n", told
+        assert told.returncode < 0, told
+        assert "Bus error" in told.stderr, told
