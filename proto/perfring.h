@@ -87,7 +87,8 @@
 #define PERFRING_ABI_COMPAT 1
 #define PERFRING_ENDIAN_MARK 0x01020304
 #define PERFRING_FEATURE_TIME 1 /* each record that an application publishes has a stamp */
-#define PERFRING_FEATURES_REQUIRED_KNOWN 1
+#define PERFRING_FEATURE_AUX 2 /* there is an AUX area, and records whose payloads stand in it */
+#define PERFRING_FEATURES_REQUIRED_KNOWN 3
 #define PERFRING_TIME_CLOCK 7 /* `time_clock` of a ring with time: CLOCK_BOOTTIME */
 #define PERFRING_PERF_CAPABILITIES 2
 #define PERFRING_PERF_CAP_TIME_ZERO 16 /* time_shift, time_mult and time_zero can be used */
@@ -97,6 +98,9 @@
 #define PERFRING_HEADER_PAGE_LEN 4096
 #define PERFRING_DATA_SIZE_MIN 4096
 #define PERFRING_DATA_SIZE_MAX 1099511627776 /* 1 TiB */
+#define PERFRING_AUX_SIZE_MIN 65536
+#define PERFRING_AUX_SIZE_MAX 1099511627776 /* 1 TiB */
+#define PERFRING_RANGE_ALIGN 64 /* a range of the AUX area begins and ends at a multiple of it */
 #define PERFRING_SLOT_SIZE 1024
 #define PERFRING_TYPES_FIRST 64
 #define PERFRING_TYPES_SIZE_MAX 16777216
@@ -141,10 +145,12 @@
 #define PERFRING_MISC_PAD 0x7
 #define PERFRING_LOST_SIZE 32
 #define PERFRING_STAMP_LEN 8
+#define PERFRING_AUX_SIZE 48 /* of a PERFRING_TYPE_AUX, header and body */
 
 /* Record types: those below 64 are the kernel's, 0x50460000 to 0x5046ffff perfring's own. */
 #define PERFRING_TYPE_LOST 2
 #define PERFRING_TYPE_SAMPLE 9
+#define PERFRING_TYPE_AUX 11 /* in a ring with an AUX area: its payload stands there */
 #define PERFRING_TYPE_BYTES 4096
 #define PERFRING_TYPE_NOP 0x50460001
 #define PERFRING_TYPE_BUSY 0x50460002 /* never before data_head */
@@ -153,8 +159,19 @@
 #define PERFRING_HOLE_RECLAIMED 0x8 /* its producer died */
 #define PERFRING_HOLE_REST 0x10     /* left over by a record that was committed shorter */
 
-/* `misc` of a PERFRING_TYPE_BUSY, shifted right by this: the slot whose reservation is open. */
+/* `misc` of a PERFRING_TYPE_BUSY without its bit 15, shifted right by this: the slot whose
+ * reservation is open. */
 #define PERFRING_BUSY_SLOT_SHIFT 3
+#define PERFRING_BUSY_AUX 0x8000 /* a bit of it: the reservation has a range of the AUX area */
+
+/* Words of a PERFRING_TYPE_AUX's body, after its header. */
+#define PERFRING_AUX_RECORD_OFFSET 0 /* where the payload begins: a position of the AUX area */
+#define PERFRING_AUX_RECORD_LEN 1    /* bytes of the payload */
+#define PERFRING_AUX_RECORD_FLAGS 2  /* PERFRING_AUX_OVERWRITE, or 0 */
+#define PERFRING_AUX_RECORD_TIME 3   /* the stamp, or 0 */
+#define PERFRING_AUX_RECORD_ID 4     /* the type of the record */
+#define PERFRING_AUX_RECORD_WORDS 5
+#define PERFRING_AUX_OVERWRITE 2 /* the area overwrites its oldest */
 
 /* `shared_lock`: 0, or slot + 1 in so many low bits and the slot's epoch in the others. */
 #define PERFRING_LOCK_SLOT_BITS 16

@@ -2,14 +2,16 @@
 //!
 //! What must be found is reckoned from what the script did, never by asking a reader.
 
+#[path = "golden/aux.rs"]
+mod aux;
 #[path = "golden/shared.rs"]
 mod shared;
 #[path = "golden/types.rs"]
 mod types;
 
 use perfring_abi::{
-    ANCHOR, Cause, Evict, FEATURE_TIME, FIELDS, Field, PERF_CAPABILITIES, Policy, Producers,
-    RecordType, RecordWord, SLOT_SIZE, STAMP_LEN, Slot, Tell, record_size,
+    ANCHOR, AUX_SIZE, Cause, Evict, FEATURE_TIME, FIELDS, Field, PERF_CAPABILITIES, Policy,
+    Producers, RecordType, RecordWord, SLOT_SIZE, STAMP_LEN, Slot, Tell, range_size, record_size,
 };
 use perfring_consumer::Consumer;
 use perfring_producer::{
@@ -69,6 +71,8 @@ enum Kind {
         cause: &'static str,
         count: Count,
     },
+    /// A record of which the range in the AUX area was overwritten.
+    Gone,
     /// Given back.
     Hole,
     /// Left by a shorter commit, in a shared ring.
@@ -107,6 +111,7 @@ struct Script {
     /// The consumer's book.
     consumed: u64,
     read: Count,
+    aux: aux::Area,
 }
 
 impl Script {
@@ -132,6 +137,7 @@ impl Script {
             lost_markers: 0,
             consumed: 0,
             read: Count::default(),
+            aux: aux::Area::default(),
         }
     }
 
@@ -183,6 +189,7 @@ impl Script {
         self.tell();
         let size = size_of(&self.options, payload.len());
         self.stands(size, Kind::Record { kind, payload: payload.to_vec() });
+        self.aux.reserved(&self.options, &mut self.items, payload.len());
     }
 
     /// Publishes until `head` is at or beyond `pos`, with payloads of lengths that vary.
@@ -206,8 +213,8 @@ impl Script {
         let refused = self.producer().publish(RecordType::BYTES, &payload);
         assert_eq!(refused, Err(error), "{}", self.what);
         match error {
-            ReserveError::Full => self.full.add(size_of(&self.options, len)),
-            _ => self.too_large.add(size_of(&self.options, len)),
+            ReserveError::Full => self.full.add(refused_size(&self.options, len)),
+            _ => self.too_large.add(refused_size(&self.options, len)),
         }
     }
 
@@ -229,6 +236,7 @@ impl Script {
         consumer.release();
         if self.options.policy == Policy::Drop {
             self.tail = self.consumed;
+            self.aux.released(self.tail);
         }
     }
 
@@ -251,6 +259,7 @@ impl Script {
         assert_eq!(word(&file, "data_tail"), self.tail, "{name}: data_tail");
         anonymise(&mut file, name);
         let mut expect = self.expect(&file);
+        self.aux.add_to(&mut expect, &self.options, &file);
         if self.options.time {
             add_times(&mut expect);
         }
@@ -261,7 +270,7 @@ impl Script {
     fn before(&self, pos: u64) -> Count {
         let mut count = Count::default();
         for item in self.items.iter().filter(|item| item.pos < pos) {
-            if matches!(item.kind, Kind::Record { .. }) {
+            if matches!(item.kind, Kind::Record { .. } | Kind::Gone) {
                 count.add(item.size);
             }
         }
@@ -371,13 +380,28 @@ fn shown(item: &Item) -> Option<Value> {
             "lost_records": count.records,
             "lost_bytes": count.bytes,
         })),
+        Kind::Gone => Some(json!({
+            "pos": item.pos,
+            "cause": "lapped",
+            "lost_records": 1,
+            "lost_bytes": item.size,
+        })),
         Kind::Record { kind, payload } => Some(record(item.pos, *kind, payload)),
     }
 }
 
-/// Bytes that a payload takes in such a ring.
+/// Bytes that a payload takes in such a ring's data area.
 fn size_of(options: &Options, len: usize) -> u64 {
+    if aux::is_large(options, len) {
+        return AUX_SIZE.into();
+    }
     record_size(if options.time { len + STAMP_LEN as usize } else { len })
+}
+
+/// Bytes that a refused payload would have taken, in both areas.
+fn refused_size(options: &Options, len: usize) -> u64 {
+    let range = if aux::is_large(options, len) { range_size(len) } else { 0 };
+    size_of(options, len) + range
 }
 
 /// What stands in place of a record's stamp.
@@ -568,6 +592,7 @@ pub(crate) fn all() -> Vec<Golden> {
     .into_iter()
     .chain(shared::all())
     .chain(types::all())
+    .chain(aux::all())
     .collect()
 }
 

@@ -11,6 +11,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 pub mod foreign;
+pub mod large;
 pub mod shapes;
 pub mod shared;
 pub mod spoiler;

@@ -195,6 +195,10 @@ impl Raw {
     #[must_use]
     pub fn part(&self, offset: usize) -> &'static str {
         let (data, size) = (self.field("data_offset") as usize, self.field("data_size") as usize);
+        let control = self.field("control_offset") as usize;
+        if offset >= control + self.field("control_size") as usize {
+            return if self.field("aux_size") > 0 { "aux" } else { "types" };
+        }
         if offset >= data + size {
             return match (offset - data - size) % 1024 {
                 0..128 => "slot holder",

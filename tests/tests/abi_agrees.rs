@@ -4,7 +4,8 @@
 
 use perfring_abi::{
     Cause, Evict, FIELDS, Hole, Policy, Producers, RecordType, RecordWord, Slot, Tell, anchor,
-    consumer_book as consumer, ledger, producer_book as producer, slot_losses as losses,
+    aux_record, consumer_book as consumer, ledger, producer_book as producer,
+    slot_losses as losses,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -253,6 +254,20 @@ fn constants() -> BTreeMap<String, u64> {
         ("ENDIAN_MARK", perfring_abi::ENDIAN_MARK.into()),
         ("FEATURES_REQUIRED_KNOWN", perfring_abi::FEATURES_REQUIRED_KNOWN),
         ("FEATURE_TIME", perfring_abi::FEATURE_TIME),
+        ("FEATURE_AUX", perfring_abi::FEATURE_AUX),
+        ("AUX_SIZE_MIN", perfring_abi::AUX_SIZE_MIN),
+        ("AUX_SIZE_MAX", perfring_abi::AUX_SIZE_MAX),
+        ("RANGE_ALIGN", perfring_abi::RANGE_ALIGN),
+        ("AUX_SIZE", perfring_abi::AUX_SIZE.into()),
+        ("AUX_RECORD_OFFSET", aux_record::OFFSET as u64),
+        ("AUX_RECORD_LEN", aux_record::LEN as u64),
+        ("AUX_RECORD_FLAGS", aux_record::FLAGS as u64),
+        ("AUX_RECORD_TIME", aux_record::TIME as u64),
+        ("AUX_RECORD_ID", aux_record::ID as u64),
+        ("AUX_RECORD_WORDS", aux_record::WORDS as u64),
+        ("AUX_OVERWRITE", aux_record::OVERWRITE),
+        ("BUSY_AUX", RecordWord::busy_aux(0).misc().into()),
+        ("TYPE_AUX", RecordType::AUX.into()),
         ("TIME_CLOCK", perfring_abi::TIME_CLOCK.into()),
         ("PERF_CAPABILITIES", perfring_abi::PERF_CAPABILITIES),
         ("PERF_CAP_TIME_ZERO", perfring_abi::PERF_CAP_TIME_ZERO),
@@ -449,7 +464,8 @@ fn the_first_1088_bytes_are_the_kernels() {
          printf(\"capabilities %llu\\n\", (unsigned long long)page.capabilities);\n\
          page.cap_bit0_is_deprecated = 0, page.cap_user_time_zero = 1;\n\
          printf(\"time_zero %llu\\n\", (unsigned long long)page.capabilities);\n\
-         printf(\"lost %d\\nsample %d\\n\", PERF_RECORD_LOST, PERF_RECORD_SAMPLE);\n",
+         printf(\"lost %d\\nsample %d\\n\", PERF_RECORD_LOST, PERF_RECORD_SAMPLE);\n\
+         printf(\"aux %d\\noverwrite %d\\n\", PERF_RECORD_AUX, PERF_AUX_FLAG_OVERWRITE);\n",
     );
     for member in ["type", "misc", "size"] {
         source += &format!(
@@ -464,6 +480,8 @@ fn the_first_1088_bytes_are_the_kernels() {
     assert_eq!(said["capabilities"], [perfring_abi::PERF_CAPABILITIES]);
     assert_eq!(said["time_zero"], [perfring_abi::PERF_CAP_TIME_ZERO]);
     assert_eq!(said["lost"], [u64::from(RecordType::LOST)]);
+    assert_eq!(said["aux"], [u64::from(RecordType::AUX)]);
+    assert_eq!(said["overwrite"], [aux_record::OVERWRITE]);
     assert_eq!(said["sample"], [u64::from(RecordType::SAMPLE.get())]);
     let wanted = [("type", "type"), ("misc", "misc"), ("size", "size")].map(|(a, b)| (a, b.into()));
     let record = offsets_of("\"perfring.h\"", "perfring_record", &wanted);

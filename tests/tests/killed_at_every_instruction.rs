@@ -11,11 +11,11 @@ use nix::sys::ptrace;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
-use perfring_consumer::{Consumer, Item, Observer, Policy, Saved, Snapshot, Start};
+use perfring_consumer::{Cause, Consumer, Item, Observer, Policy, Saved, Snapshot, Start, Stat};
 use perfring_producer::{Evict, Options, Producer, ReserveError};
 use perfring_tests::foreign::{Build, c_peer};
 use perfring_tests::{
-    NUMBERED, NUMBERED_TYPE, OTHER_TYPE, actor, number_of, numbered, numbers, ring_dir, types_in,
+    NUMBERED, NUMBERED_TYPE, OTHER_TYPE, actor, number_of, numbered, ring_dir, types_in,
 };
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -114,6 +114,36 @@ fn prepare_lapped(ring: &Path) {
     producer.reserve(NUMBERED, 50).unwrap().discard();
 }
 
+/// As many as the AUX area takes, and a loss of one more that is counted and not told.
+fn prepare_ranges(ring: &Path) {
+    let mut producer = Producer::attach(ring).unwrap();
+    for number in 0..12 {
+        producer.publish(NUMBERED, &numbered(number, 5000)).unwrap();
+    }
+    assert!(producer.publish(NUMBERED, &numbered(12, 10_000)).is_err());
+    std::mem::forget(producer);
+}
+
+/// Of short payloads, some of which stand in the AUX area: nobody steps long over those.
+fn prepare_shorter(ring: &Path) {
+    let mut producer = Producer::attach(ring).unwrap();
+    for number in 0..14 {
+        let mut record =
+            producer.reserve(NUMBERED, if number % 3 == 0 { 100 } else { 9000 }).unwrap();
+        record[..100].copy_from_slice(&numbered(number, 100));
+        record.commit_len(100);
+    }
+}
+
+/// The AUX area has gone round, and the data area has not: the oldest records have no ranges.
+fn prepare_rounds(ring: &Path) {
+    let mut producer = Producer::attach(ring).unwrap();
+    for number in 0..40 {
+        let len = if number % 2 == 0 { 40 } else { 5000 };
+        producer.publish(NUMBERED, &numbered(number, len)).unwrap();
+    }
+}
+
 fn scene(
     name: &'static str,
     scenario: &'static str,
@@ -141,6 +171,29 @@ fn drop_scenes() -> Vec<Scene> {
         scene("drop with time, batch telling a loss", "batch", timed, prepare_lossy),
         scene("drop with time, attach", "attach", timed, prepare_lossy),
         scene("drop, consume", "consume", drop, prepare_full),
+    ]
+}
+
+/// Of the AUX area.
+fn large_scenes() -> Vec<Scene> {
+    let drop = Options { size: 4096, aux_size: 64 << 10, ..Options::default() };
+    let timed = Options { time: true, ..drop };
+    let over = Options { policy: Policy::Overwrite, ..drop };
+    let timed_over = Options { time: true, ..over };
+    vec![
+        scene("drop, publish a large one", "large", drop, prepare_few),
+        scene("drop, a large one shorter", "large shorter", drop, prepare_few),
+        scene("drop with time, a large one shorter", "large shorter", timed, prepare_few),
+        scene("drop, discard a large one", "large discard", drop, prepare_few),
+        scene("drop, large ones in a batch", "large batch", drop, prepare_few),
+        scene("drop, refused by a full AUX area", "large", drop, prepare_ranges),
+        scene("drop with ranges, attach", "attach", drop, prepare_ranges),
+        scene("drop with ranges, consume", "consume", drop, prepare_shorter),
+        scene("overwrite, a large one shorter", "large shorter", over, prepare_rounds),
+        scene("overwrite with time, a large one", "large shorter", timed_over, prepare_rounds),
+        scene("overwrite, large ones in a batch", "large batch", over, prepare_rounds),
+        scene("overwrite with ranges, attach", "attach", over, prepare_rounds),
+        scene("overwrite with ranges, consume", "consume", over, prepare_rounds),
     ]
 }
 
@@ -174,12 +227,25 @@ struct Told {
 /// Reads a dead ring in every way and checks that all agree. Returns what it tells.
 fn inspect(ring: &Path) -> Told {
     let snapshot = Snapshot::take(ring).expect("a dead ring can be opened");
-    let (found, _) = numbers(&snapshot);
+    // A record whose range was overwritten stands still, and has no number.
+    let mut found = Vec::new();
+    for item in &snapshot {
+        match item.unwrap() {
+            Item::Record(record) => found.push(Some(number_of(record.bytes))),
+            Item::Lost(lost) if lost.cause == Cause::Lapped => found.push(None),
+            Item::Lost(_) => {}
+        }
+    }
     let totals = *snapshot.totals();
     let written = totals.producer.written;
     // Everything from the oldest to the newest, nothing missing, nothing twice.
     let gone = written.records - found.len() as u64;
-    assert!(found.iter().copied().eq(gone..written.records), "{found:?} of {written:?}");
+    let all = (gone..written.records).zip(&found);
+    assert!(
+        all.clone().all(|(number, found)| found.is_none_or(|found| found == number)),
+        "{found:?}"
+    );
+    assert_ranges(ring, &found);
     // written = read (or overwritten) + still there.
     assert_eq!(totals.present.records, found.len() as u64);
     match snapshot.layout().policy {
@@ -196,13 +262,18 @@ fn inspect(ring: &Path) -> Told {
     let mut observer = Observer::open(ring, Start::Oldest).unwrap();
     let (mut seen, mut times) = (Vec::new(), Vec::new());
     while let Some(item) = observer.read().unwrap() {
-        if let Item::Record(record) = item {
-            seen.push(number_of(record.bytes));
-            times.extend(record.time);
+        match item {
+            Item::Record(record) => {
+                seen.push(Some(number_of(record.bytes)));
+                times.extend(record.time);
+            }
+            Item::Lost(lost) if lost.cause == Cause::Lapped => seen.push(None),
+            Item::Lost(_) => {}
         }
     }
     assert!(times.is_sorted(), "{times:?}");
-    assert_eq!(times.len(), if snapshot.layout().time { seen.len() } else { 0 });
+    let whole = seen.iter().flatten().count();
+    assert_eq!(times.len(), if snapshot.layout().time { whole } else { 0 });
     assert_eq!(seen, found);
     assert_eq!(observer.saved().before, written);
     let types = types_in(&snapshot);
@@ -212,6 +283,28 @@ fn inspect(ring: &Path) -> Told {
         full: p.refused.full.records,
         discarded: p.discarded.records,
         types: types.len(),
+    }
+}
+
+/// What is whole is what is newest; and a death makes no room of the AUX area's vanish, nor any range
+/// go that is not overwritten.
+fn assert_ranges(ring: &Path, found: &[Option<u64>]) {
+    let stat = Stat::read(ring).unwrap();
+    let totals = stat.totals.unwrap();
+    assert!(totals.aux_tail <= totals.aux_head.max(stat.layout.aux_size));
+    let gone = found.iter().filter(|number| number.is_none()).count();
+    match stat.layout.policy {
+        // The oldest alone, where a consumer died that had stored `aux_tail`, and not `data_tail`.
+        Policy::Drop => {
+            let last = found.iter().rposition(Option::is_none).map_or(0, |last| last + 1);
+            assert!(gone == 0 || last <= 14 && totals.aux_tail > 0, "{found:?}");
+        }
+        // Of 5000 bytes, or less.
+        Policy::Overwrite if stat.layout.aux_size > 0 => {
+            let whole = found.iter().flatten().count();
+            assert!(whole >= 12, "{found:?}");
+        }
+        Policy::Overwrite => assert_eq!(gone, 0),
     }
 }
 
@@ -239,8 +332,10 @@ fn go_on(ring: &Path, told: Told, start: Saved) {
         consumer.release();
     };
     drain(&mut consumer);
+    let has_ranges = producer.layout().aux_size > 0;
     for number in told.written..told.written + 100 {
-        producer.publish(NUMBERED, &numbered(number, 60)).unwrap();
+        let len = if has_ranges && number % 9 == 0 { 6000 } else { 60 };
+        producer.publish(NUMBERED, &numbered(number, len)).unwrap();
         if policy == Policy::Drop {
             drain(&mut consumer);
         }
@@ -285,6 +380,11 @@ fn a_death_at_any_instruction_costs_no_committed_record_of_a_drop_ring() {
 #[test]
 fn a_death_at_any_instruction_costs_no_committed_record_of_an_overwrite_ring() {
     play(env!("CARGO_BIN_EXE_actor"), &overwrite_scenes(), STEPS_ALL);
+}
+
+#[test]
+fn a_death_at_any_instruction_costs_no_committed_payload_of_an_aux_area() {
+    play(env!("CARGO_BIN_EXE_actor"), &large_scenes(), STEPS_ALL);
 }
 
 /// A producer and a consumer by the C headers, which know no batches, types or time.

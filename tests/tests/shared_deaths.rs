@@ -255,6 +255,15 @@ fn lapped(ring: &Path) {
     producer.reserve(NUMBERED, 50).unwrap().discard();
 }
 
+/// The AUX area has gone round; of its ranges no record stands any more.
+fn rounds(ring: &Path) {
+    let producer = SharedProducer::attach(ring).unwrap();
+    for seq in 0..500 {
+        let len = if seq < 10 { 9000 } else { 8 + seq as usize % 90 };
+        producer.publish(NUMBERED, &said(0, seq, len)).unwrap();
+    }
+}
+
 fn nothing(_: &mut Others<'_>) {}
 
 /// To the brim.
@@ -300,7 +309,7 @@ fn scene(
 ) -> Scene {
     let records = match scenario {
         "batch" => 3,
-        "discard" | "attach" | "detach" => 0,
+        "discard" | "range discard" | "attach" | "detach" => 0,
         _ => 1,
     };
     Scene {
@@ -373,6 +382,18 @@ fn overwrite_scenes() -> Vec<Scene> {
         ..held("refused behind an open one", "publish")
     });
     scenes
+}
+
+/// Of reservations in the AUX area.
+fn large_scenes() -> Vec<Scene> {
+    let o = Options { size: 8192, aux_size: 64 << 10, slots: 8, ..Options::many() };
+    let over = Options { policy: Policy::Overwrite, ..o };
+    with_and_without(vec![
+        scene("reserve a range and commit", "range", o, few),
+        scene("discard a range", "range discard", o, few),
+        scene("overwrite, reserve a range and commit", "range", over, rounds),
+        scene("overwrite, discard a range", "range discard", over, rounds),
+    ])
 }
 
 fn with_and_without(plain: Vec<Scene>) -> Vec<Scene> {
@@ -716,7 +737,10 @@ impl Stage<'_> {
         let drop_ring = scene.options.policy == Policy::Drop;
         others.drain();
         for who in 0..3 {
-            for len in [100, 1000] {
+            // The last in the AUX area, where there is one.
+            let lens =
+                if scene.options.aux_size > 0 { &[100, 1000, 9000][..] } else { &[100, 1000] };
+            for &len in lens {
                 // At the first call.
                 others.publish(who, len).unwrap();
             }
@@ -806,6 +830,25 @@ fn others_untold(stat: &Stat, slot: u32) -> u64 {
 }
 
 fn run(scenes: &[Scene], fate: Fate) {
+    let refusals = run_of(scenes, fate, &PARTS);
+    assert!(refusals.contains_key("Contended"), "nobody ever met the lock: {refusals:?}");
+}
+
+/// What a walk through all of a scene's steps changes, some of them at least.
+const PARTS: [&str; 9] = [
+    "shared_lock",
+    "producer_pos",
+    "data_head",
+    "slot written",
+    "slot losses",
+    "slot holder",
+    "data",
+    "ledger_written",
+    "ledger",
+];
+
+/// Returns what was refused, by the first word of the reason.
+fn run_of(scenes: &[Scene], fate: Fate, wanted: &[&str]) -> BTreeMap<String, u64> {
     let _cpu = OneCpu::take();
     let dir = ring_dir();
     let mut plays = 0;
@@ -825,7 +868,9 @@ fn run(scenes: &[Scene], fate: Fate) {
         }
         let changes = walk.changes.len();
         // Payload bytes are nobody's before the record ends: of a run of them the first and last.
-        let is_data = |at: usize| walk.changes.get(at).is_none_or(|(_, part)| *part == "data");
+        let is_data = |at: usize| {
+            walk.changes.get(at).is_none_or(|(_, part)| matches!(*part, "data" | "aux"))
+        };
         let inside = |at: usize| is_data(at - 2) && is_data(at - 1) && is_data(at);
         let distinct = (1..=changes).filter(|at| *at < 2 || *at == changes || !inside(*at));
         let finders = if fate == Fate::Death && all { 0..3 } else { 0..1 };
@@ -875,21 +920,11 @@ fn run(scenes: &[Scene], fate: Fate) {
     println!("refused, with what was to be told: {refusals:?}");
     // The machine may be busy; the library is not to blame for one in a hundred.
     assert!(late <= plays / 50, "{late} of {plays}");
-    for part in [
-        "shared_lock",
-        "producer_pos",
-        "data_head",
-        "slot written",
-        "slot losses",
-        "slot holder",
-        "data",
-        "ledger_written",
-        "ledger",
-    ] {
+    for part in wanted {
         assert!(parts.contains_key(part), "no step changes {part}: {parts:?}");
     }
-    assert!(refusals.contains_key("Contended"), "nobody ever met the lock: {refusals:?}");
     assert_eq!(reclaimed_all > 0, fate == Fate::Death);
+    refusals
 }
 
 /// Another has published behind the victim's reservation before it ends it and dies of it, and
@@ -957,6 +992,17 @@ fn a_death_anywhere_in_a_drop_ring_costs_one_open_reservation_at_most() {
 #[test]
 fn a_death_anywhere_in_an_overwrite_ring_costs_one_open_reservation_at_most() {
     run(&overwrite_scenes(), Fate::Death);
+}
+
+#[test]
+fn a_death_anywhere_in_a_reservation_of_the_aux_area_costs_that_one_at_most() {
+    run_of(&large_scenes(), Fate::Death, &["aux_head", "aux_tail", "aux", "data_head"]);
+}
+
+#[test]
+fn who_stands_still_with_a_range_is_not_robbed() {
+    let stopped = with_one_before(large_scenes());
+    run_of(&stopped, Fate::Stop, &["aux_head", "aux_tail", "aux", "producer_pos"]);
 }
 
 #[test]

@@ -147,7 +147,7 @@ struct Toll {
 
 fn seconds() -> Duration {
     let text = std::env::var("PERFRING_STORM_SECONDS").ok();
-    Duration::from_secs(text.and_then(|text| text.parse().ok()).unwrap_or(8))
+    Duration::from_secs(text.and_then(|text| text.parse().ok()).unwrap_or(6))
 }
 
 fn seed() -> u64 {
@@ -182,11 +182,11 @@ fn read_all(
     }
 }
 
-fn storm(policy: Policy) {
+fn storm(policy: Policy, aux_size: u64) {
     let dir = ring_dir();
     let ring = dir.path().join("ring");
     let size = if policy == Policy::Drop { 64 << 10 } else { 1 << 20 };
-    create(&ring, &Options { size, policy, ..Options::many() }).unwrap();
+    create(&ring, &Options { size, policy, aux_size, ..Options::many() }).unwrap();
     let (seed, limit) = (seed(), seconds());
     println!("{}: seed {seed}", policy.name());
     let mut random = Random(seed);
@@ -348,10 +348,20 @@ fn storm(policy: Policy) {
 
 #[test]
 fn nothing_that_was_committed_is_lost_in_a_storm_on_a_drop_ring() {
-    storm(Policy::Drop);
+    storm(Policy::Drop, 0);
 }
 
 #[test]
 fn nothing_that_was_committed_is_lost_in_a_storm_on_an_overwrite_ring() {
-    storm(Policy::Overwrite);
+    storm(Policy::Overwrite, 0);
+}
+
+#[test]
+fn nothing_that_was_committed_is_lost_in_a_storm_of_large_payloads_on_a_drop_ring() {
+    storm(Policy::Drop, 1 << 20);
+}
+
+#[test]
+fn nothing_that_was_committed_is_lost_in_a_storm_of_large_payloads_on_an_overwrite_ring() {
+    storm(Policy::Overwrite, 1 << 20);
 }

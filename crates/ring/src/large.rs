@@ -9,9 +9,10 @@
 //! in bytes and not in ranges, so that nobody looks for boundaries; a record whose range begins before
 //! it has lost its payload.
 
-use crate::reader::Frame;
+use crate::book::Count;
+use crate::reader::{Found, Frame, step};
 use crate::wait::claim_space_wake;
-use crate::{Corrupt, Lost, POS_MAX, Reader, Refusal, Reserved, Ring, Wake, Writer};
+use crate::{Corrupt, Lost, POS_MAX, Reader, Refusal, Reserved, Ring, Wake, Writer, sane};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{
     AUX_SIZE, Cause, HEADER_LEN, Header, Layout, Policy, RANGE_ALIGN, RECORD_ALIGN, RecordType,
@@ -248,10 +249,11 @@ pub(crate) fn write_body(ring: Ring<'_>, start: u64, body: [u64; aux_record::WOR
     }
 }
 
-/// What a refused payload would have taken in a ring with an AUX area of `size`.
-pub(crate) fn refused_size(area: u64, len: usize) -> u64 {
+/// What a refused payload would have taken in a ring with an AUX area of `area` bytes and stamps of
+/// `stamp`.
+pub(crate) fn refused_size(area: u64, len: usize, stamp: usize) -> u64 {
     match area {
-        0 => record_size(len),
+        0 => record_size(len.saturating_add(stamp)),
         _ => range_size(len).saturating_add(AUX_SIZE.into()),
     }
 }
@@ -377,6 +379,38 @@ impl Reader {
         self.area.end = self.area.end.max(range.end());
     }
 
+    /// The last consumer may have died after it stored `aux_tail` and before it stored `data_tail`.
+    /// It had read all up to the last record whose range it gave up, and those ranges may be
+    /// another payload's by now: they do not come again.
+    pub(crate) fn pass_handed_back(&mut self, ring: Ring<'_>) {
+        let Passed { size, released, .. } = self.area;
+        let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
+        if size == 0 || released == 0 || !sane(ring, head, self.cursor()) {
+            return;
+        }
+        // Where a record is and what it takes: without time, whose stamp nobody asks for.
+        let shape = Shape { timed: false, aux: Bounds { size, floor: None } };
+        let (mut pos, mut count, mut handed) = (self.cursor(), Count::default(), None);
+        // What is no record is damage to who reads it.
+        while let Ok(Some((found, after))) = step(ring, shape, pos, head) {
+            match found {
+                Found::Record(frame) => count.add(frame.size),
+                // Not by its end: one without a byte may begin, and end, at `aux_tail`.
+                Found::Large(_, range) if range.at >= released => break,
+                Found::Large(frame, _) => {
+                    count.add(frame.size);
+                    handed = Some((after, count));
+                }
+                Found::Lost(_) => {}
+            }
+            pos = after;
+        }
+        if let Some((after, count)) = handed {
+            self.know(after);
+            self.pass(after, count);
+        }
+    }
+
     /// Whether so much of the AUX area was read that it goes back to the producer.
     #[inline]
     pub(crate) fn area_is_due(&self) -> bool {
@@ -395,8 +429,9 @@ impl Reader {
 
     /// In a shared ring with everything read and nothing open, what dead producers and shortened
     /// commits left of the AUX area is nobody's.
-    #[cold]
+    ///
     /// Returns whether a waiting producer is to be woken.
+    #[cold]
     pub fn free_ranges(&mut self, ring: Ring<'_>) -> bool {
         if self.area.size == 0 || self.holds() || self.held() != 0 {
             return false;

@@ -230,8 +230,14 @@ impl Reader {
     #[must_use]
     pub fn with_aux(self, ring: Ring<'_>, size: u64) -> Self {
         let mut reader = Reader { area: Passed::attach(ring, size), ..self };
+        reader.pass_handed_back(ring);
         reader.set_stop();
         reader
+    }
+
+    /// A head, or a place before it, that was loaded.
+    pub(crate) fn know(&mut self, head: u64) {
+        self.head = self.head.max(head);
     }
 
     /// The shape of the records before the head.

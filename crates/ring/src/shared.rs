@@ -588,7 +588,7 @@ impl SharedWriter {
             Refusal::Full | Refusal::Corrupt { .. } => Cause::Full,
         };
         self.losses.refused.of_mut(cause).add(if len > self.max_len {
-            crate::large::refused_size(self.aux_size, len)
+            crate::large::refused_size(self.aux_size, len, self.stamp)
         } else {
             record_size(len + self.stamp)
         });

@@ -19,6 +19,11 @@ pub struct Totals {
     pub head: u64,
     /// `data_tail`.
     pub tail: u64,
+    /// `aux_head`: end of the newest range of the AUX area; 0 in a ring without one. Not checked, as
+    /// `aux_tail`.
+    pub aux_head: u64,
+    /// `aux_tail`: what the consumer has released of it, or before which no range is whole.
+    pub aux_tail: u64,
     /// The producers' figures, true at `head`.
     pub producer: ProducerBook,
     /// The consumer's figures.
@@ -67,6 +72,9 @@ impl Totals {
         Some(Totals {
             head: producer.pos,
             tail: place.pos,
+            // Relaxed: figures for people.
+            aux_head: ring.header.aux.head.load(Ordering::Relaxed),
+            aux_tail: ring.header.aux.tail.load(Ordering::Relaxed),
             producer,
             consumer,
             overwritten,

@@ -501,7 +501,7 @@ impl Writer {
             _ => &mut self.book.refused.full,
         };
         cause.add(if len > self.max_len {
-            crate::large::refused_size(self.area.size(), len)
+            crate::large::refused_size(self.area.size(), len, self.stamp)
         } else {
             record_size(len + self.stamp)
         });

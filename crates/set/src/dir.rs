@@ -403,6 +403,7 @@ fn has_shape(layout: &Layout, options: &Options) -> bool {
         && layout.slots == slots
         && layout.time == options.time
         && layout.types_size == options.types_size.next_multiple_of(layout.page_size.into())
+        && layout.aux_size == options.aux_size
 }
 
 /// Names that begin with a dot are drafts, and what others keep beside the rings.

@@ -350,7 +350,8 @@ impl MappedReader {
         let ring = self.map.ring();
         match &mut self.cursor {
             Cursor::Pinned(reader) | Cursor::Guarded { reader, .. } => {
-                if reader.release(ring) {
+                // Then nothing is held any more, and nobody may read again before there is something.
+                if reader.release(ring) | reader.free_ranges(ring) {
                     futex::wake(ring.space_word());
                 }
             }

@@ -78,6 +78,7 @@ fn kill(scenario: &str, ring: &str) -> Outcome {
     let next = producer.book().written.records;
     // Made before the first stop: only the ring's own steps count.
     let payloads: Vec<Vec<u8>> = (next..next + 3).map(|number| numbered(number, 100)).collect();
+    let large = numbered(next, 5000);
     raise(Signal::SIGSTOP)?;
     match scenario {
         "publish" => {
@@ -88,6 +89,32 @@ fn kill(scenario: &str, ring: &str) -> Outcome {
                 record[..100].copy_from_slice(&payloads[0]);
                 record.commit_len(100);
             }
+        }
+        // Of a range of the AUX area, where there is one; all of it written, or its beginning.
+        "large" => {
+            let _ = std::hint::black_box(producer.publish(NUMBERED, &large));
+        }
+        "large shorter" => {
+            if let Ok(mut record) = producer.reserve(NUMBERED, 5000) {
+                record[..100].copy_from_slice(&payloads[0]);
+                record.commit_len(100);
+            }
+        }
+        "large discard" => {
+            if let Ok(mut record) = producer.reserve(NUMBERED, 5000) {
+                record[..100].copy_from_slice(&payloads[0]);
+                record.discard();
+            }
+        }
+        "large batch" => {
+            let mut batch: Batch<'_> = producer.batch();
+            let _ = std::hint::black_box(batch.push(NUMBERED, &payloads[0]));
+            if let Ok(mut record) = batch.reserve(NUMBERED, 5000) {
+                record[..100].copy_from_slice(&payloads[1]);
+                record.commit_len(100);
+            }
+            let _ = std::hint::black_box(batch.push(NUMBERED, &payloads[2]));
+            batch.publish();
         }
         "discard" => {
             if let Ok(mut record) = producer.reserve(NUMBERED, 100) {

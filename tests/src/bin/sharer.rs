@@ -137,6 +137,19 @@ fn step(scenario: &str, ring: &str) -> Outcome {
         "large" => {
             let _ = std::hint::black_box(producer.publish(NUMBERED, &large));
         }
+        // A range of the AUX area.
+        "range" => {
+            if let Ok(mut record) = producer.reserve(NUMBERED, 9000) {
+                record[..100].copy_from_slice(&payloads[0]);
+                record.commit_len(100);
+            }
+        }
+        "range discard" => {
+            if let Ok(mut record) = producer.reserve(NUMBERED, 9000) {
+                record[..100].copy_from_slice(&payloads[0]);
+                record.discard();
+            }
+        }
         "commit" => {
             if let Ok(mut record) = producer.reserve(NUMBERED, 100) {
                 record.copy_from_slice(&payloads[0]);
@@ -336,8 +349,11 @@ fn storm(who: u64, seed: u64, log: &str, ring: &str) -> Outcome {
     let producer = SharedProducer::attach_as(ring, "storm")?;
     let mut random = Random(seed);
     let (mut seq, mut round) = (0, 0u64);
+    let long = producer.layout().aux_size / 16;
     loop {
         let len = match random.below(4) {
+            // In the AUX area.
+            0 if long > 0 && random.below(2) == 0 => 65_521 + random.below(long),
             0 => 513 + random.below(1500),
             _ => 8 + random.below(400),
         } as usize;

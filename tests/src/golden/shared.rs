@@ -26,7 +26,7 @@ struct SlotAccount {
 }
 
 /// A shared ring in the making. The producers are the caller's, who keeps their reservations.
-struct Members {
+pub(super) struct Members {
     what: &'static str,
     _dir: tempfile::TempDir,
     path: PathBuf,
@@ -38,14 +38,15 @@ struct Members {
     slots: Vec<SlotAccount>,
     consumed: u64,
     read: Count,
+    aux: aux::Area,
 }
 
 impl Members {
-    fn new(what: &'static str, policy: Policy) -> Self {
+    pub(super) fn new(what: &'static str, policy: Policy) -> Self {
         Self::with(what, options(policy))
     }
 
-    fn with(what: &'static str, options: Options) -> Self {
+    pub(super) fn with(what: &'static str, options: Options) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ring");
         let options = Options { slots: 4, ..options };
@@ -54,10 +55,23 @@ impl Members {
         let slots = vec![SlotAccount::default(); options.slots as usize];
         let (items, consumer) = (Vec::new(), None);
         let (tail, consumed, read) = (0, 0, Count::default());
-        Members { what, _dir: dir, path, options, consumer, items, tail, slots, consumed, read }
+        let aux = aux::Area::default();
+        Members {
+            what,
+            _dir: dir,
+            path,
+            options,
+            consumer,
+            items,
+            tail,
+            slots,
+            consumed,
+            read,
+            aux,
+        }
     }
 
-    fn attach<const N: usize>(&self) -> [SharedProducer; N] {
+    pub(super) fn attach<const N: usize>(&self) -> [SharedProducer; N] {
         std::array::from_fn(|index| {
             let name = format!("golden producer {index}");
             let producer = SharedProducer::attach_as(&self.path, &name).unwrap();
@@ -67,7 +81,7 @@ impl Members {
     }
 
     /// `producer_pos`.
-    fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.items.last().map_or(0, |item| item.pos + item.size)
     }
 
@@ -103,21 +117,27 @@ impl Members {
         }
     }
 
-    fn publish(&mut self, producer: &SharedProducer, kind: u32, payload: &[u8]) {
+    pub(super) fn publish(&mut self, producer: &SharedProducer, kind: u32, payload: &[u8]) {
         producer.publish(RecordType::new(kind).unwrap(), payload).unwrap();
         let size = size_of(&self.options, payload.len());
         self.stands(producer, size, Kind::Record { kind, payload: payload.to_vec() });
+        self.aux.reserved(&self.options, &mut self.items, payload.len());
         self.account(producer).written.add(size);
     }
 
-    fn reserve<'a>(&mut self, producer: &'a SharedProducer, len: usize) -> SharedReservation<'a> {
+    pub(super) fn reserve<'a>(
+        &mut self,
+        producer: &'a SharedProducer,
+        len: usize,
+    ) -> SharedReservation<'a> {
         let reserved = producer.reserve(RecordType::BYTES, len).unwrap();
         self.stands(producer, size_of(&self.options, len), Kind::Open(producer.slot()));
+        self.aux.reserved(&self.options, &mut self.items, len);
         assert_eq!(reserved.pos(), self.items.last().unwrap().pos, "{}", self.what);
         reserved
     }
 
-    fn commit(
+    pub(super) fn commit(
         &mut self,
         producer: &SharedProducer,
         mut open: SharedReservation<'_>,
@@ -127,7 +147,11 @@ impl Members {
         let (pos, all) = (open.pos(), self.items[at].size);
         open[..payload.len()].copy_from_slice(payload);
         open.commit_len(payload.len());
-        let size = size_of(&self.options, payload.len());
+        // One that was reserved in the AUX area stands there, however short it is committed.
+        let size = match self.aux.has(pos) {
+            true => all,
+            false => size_of(&self.options, payload.len()),
+        };
         let kind = Kind::Record { kind: 4096, payload: payload.to_vec() };
         self.items[at] = Item { pos, size, kind };
         if size < all {
@@ -137,7 +161,7 @@ impl Members {
         self.account(producer).written.add(size);
     }
 
-    fn discard(&mut self, producer: &SharedProducer, open: SharedReservation<'_>) {
+    pub(super) fn discard(&mut self, producer: &SharedProducer, open: SharedReservation<'_>) {
         let item = self.items.iter_mut().find(|item| item.pos == open.pos()).unwrap();
         item.kind = Kind::Hole;
         let size = item.size;
@@ -161,7 +185,7 @@ impl Members {
         }
     }
 
-    fn refused(&mut self, producer: &SharedProducer, len: usize, error: ReserveError) {
+    pub(super) fn refused(&mut self, producer: &SharedProducer, len: usize, error: ReserveError) {
         let refused = producer.publish(RecordType::BYTES, &vec![0; len]);
         assert_eq!(refused, Err(error), "{}", self.what);
         let cause = match error {
@@ -172,12 +196,12 @@ impl Members {
             other => panic!("{other}"),
         };
         let cause = Cause::REFUSED.iter().position(|known| *known == cause).unwrap();
-        let size = size_of(&self.options, len);
+        let size = refused_size(&self.options, len);
         self.account(producer).refused[cause].add(size);
     }
 
     /// The consumer reads so many items and releases them.
-    fn consume(&mut self, count: usize) {
+    pub(super) fn consume(&mut self, count: usize) {
         let path = &self.path;
         let consumer = self
             .consumer
@@ -194,10 +218,11 @@ impl Members {
         consumer.release();
         if self.options.policy == Policy::Drop {
             self.tail = self.consumed;
+            self.aux.released(self.tail);
         }
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    pub(super) fn bytes(&self) -> Vec<u8> {
         fs::read(&self.path).unwrap()
     }
 
@@ -209,7 +234,7 @@ impl Members {
 
     /// The file as given, with what must be found by this account, as it is and once it is
     /// recovered.
-    fn take(&self, name: &'static str, mut file: Vec<u8>) -> Golden {
+    pub(super) fn take(&self, name: &'static str, mut file: Vec<u8>) -> Golden {
         assert_eq!(word(&file, "data_head"), self.head(), "{name}: data_head");
         assert_eq!(word(&file, "data_tail"), self.tail, "{name}: data_tail");
         anonymise(&mut file, name);
@@ -223,6 +248,7 @@ impl Members {
             .or(open)
             .map(|slot| json!({ "slot": slot, "alive": false, "locked": locked_by == Some(slot) }));
         let mut expect = self.expect(&self.items, &self.slots, &file);
+        self.aux.add_to(&mut expect, &self.options, &file);
         expect["held_up"] = json!(held_up);
 
         let (mut items, mut slots) = (self.items.clone(), self.slots.clone());
@@ -245,7 +271,7 @@ impl Members {
 
     fn expect(&self, items: &[Item], slots: &[SlotAccount], file: &[u8]) -> Value {
         let open = |item: &Item| matches!(item.kind, Kind::Open(_));
-        let is_record = |item: &Item| matches!(item.kind, Kind::Record { .. });
+        let is_record = |item: &Item| matches!(item.kind, Kind::Record { .. } | Kind::Gone);
         let head = items.iter().find(|item| open(item)).map_or(self.end(), |item| item.pos);
         let count = |from: u64, upto: u64, wanted: &dyn Fn(&Item) -> bool| {
             let mut count = Count::default();

@@ -157,6 +157,7 @@ impl From<CreateError> for Failure {
             | CreateError::Slots { .. }
             | CreateError::Mode { .. }
             | CreateError::Types { .. }
+            | CreateError::Aux { .. }
             | CreateError::Name { .. } => Failure::Usage(error.to_string()),
             _ => Failure::General(error.to_string()),
         }

@@ -44,6 +44,10 @@ pub(crate) struct CreateArgs {
     /// without one. A type takes some hundred bytes
     #[arg(long, value_name = "BYTES", default_value = "64K", value_parser = args::size)]
     types_size: u64,
+    /// Bytes for payloads that are too long for the records' area, up to as many each: a power of
+    /// two from 64K, or 0 for none
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = args::size)]
+    aux_size: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -102,6 +106,7 @@ pub(crate) fn create(args: &CreateArgs) -> Result<(), Failure> {
         time: args.time,
         mode: args.mode,
         types_size: args.types_size,
+        aux_size: args.aux_size,
     };
     perfring_producer::create(&args.ring, &options)?;
     Ok(())

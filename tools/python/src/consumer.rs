@@ -228,7 +228,8 @@ impl Consumer {
     /// As `drain`, without a copy; only of a drop ring.
     ///
     /// The records stay in the ring, and keep their space, until the batch and all that was made of it
-    /// are gone.
+    /// are gone. One that is too long for the data area (`aux_size` of `Producer.create`) stands
+    /// elsewhere: it comes as a copy, in a batch of its own.
     ///
     /// Example:
     ///     >>> producer = perfring.Producer.create(tmp / "pin")

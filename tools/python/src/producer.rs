@@ -49,7 +49,7 @@ impl Producer {
 
     /// Makes a ring.
     #[staticmethod]
-    #[pyo3(signature = (path, *, size, policy, shared, slots, time, evict, mode, types_size))]
+    #[pyo3(signature = (path, *, size, policy, shared, slots, time, evict, mode, types_size, aux_size))]
     #[expect(clippy::too_many_arguments, reason = "keywords, with names, in Python")]
     fn _make(
         py: Python<'_>,
@@ -62,6 +62,7 @@ impl Producer {
         evict: &str,
         mode: u32,
         types_size: Size,
+        aux_size: Size,
     ) -> PyResult<()> {
         let (policy, evict) = (policy_of(policy)?, evict_of(evict)?);
         let options = Options {
@@ -71,6 +72,7 @@ impl Producer {
             producers: if shared { Producers::Many } else { Producers::One },
             slots,
             types_size: types_size.0,
+            aux_size: aux_size.0,
             time,
             mode,
             ..Options::default()

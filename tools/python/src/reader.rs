@@ -26,6 +26,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 mod waiting;
 
+/// Bytes that a record whose payload stands in the AUX area takes in the data area.
+const LARGE: u64 = 48;
+/// Its type in the stream, where raw words are looked at; and those of losses and holes.
+const LARGE_TYPE: u32 = 11;
+const NO_RECORDS: [u32; 2] = [2, 0x5046_0001];
+
 /// The most bytes that a batch is made for before it is known how many come: a ring may lie.
 const GUESS: u64 = 1 << 20;
 
@@ -437,12 +443,23 @@ impl Reader {
         }
         let (max, until) = (max.unwrap_or(usize::MAX), timeout.begin());
         loop {
-            let (batch, bytes, cell) = self.with_source(py, |source| {
+            let copies = Arc::clone(self) as Arc<dyn Origin>;
+            let got = self.with_source(py, |source| {
                 let start = source.mark().pos;
                 let end = start.saturating_add(source.fill().unread);
+                // Those of the AUX area stand elsewhere: the batch ends before one, or is a copy of
+                // one.
+                let plain = before_large(source, self.layout.aux_size, start, end);
+                if plain == 0 && max > 0 {
+                    let mut batch = Builder::copies(0, self.layout.time);
+                    let done = collect(source, &mut batch, 1, end);
+                    self.passed(source, &batch);
+                    good(done, batch.is_empty())?;
+                    return Ok(Err(batch.finish(copies)));
+                }
                 let header = self.layout.record_size(0) as usize;
                 let mut batch = Builder::in_place(start, header, self.layout.time);
-                let done = collect(source, &mut batch, max, end);
+                let done = collect(source, &mut batch, max.min(plain), end);
                 let bytes = memory::pinned_span(source, start, self);
                 let cell = Arc::new(Cell::of_batch(Arc::clone(self)));
                 self.pass(source, Arc::downgrade(&cell));
@@ -450,8 +467,12 @@ impl Reader {
                     self.make_room(source);
                 }
                 good(done, batch.is_empty())?;
-                Ok((batch, bytes, cell))
+                Ok(Ok((batch, bytes, cell)))
             })?;
+            let (batch, bytes, cell) = match got {
+                Ok(in_place) => in_place,
+                Err(copy) => return Ok(copy),
+            };
             if !batch.is_empty() || max == 0 || until.is_over() || !self.wait(py, until)? {
                 let origin = Arc::clone(self) as Arc<dyn Origin>;
                 return Ok(batch.finish_in_place(origin, bytes, cell));
@@ -508,6 +529,27 @@ fn good(done: Result<(), Corrupt>, nothing: bool) -> Result<(), Corrupt> {
     if nothing { done } else { Ok(()) }
 }
 
+/// Records before the first that stands in the AUX area; `usize::MAX` if there is no such.
+fn before_large(source: &mut Source, aux_size: u64, start: u64, end: u64) -> usize {
+    let Source::Consumer(consumer) = source else { return usize::MAX };
+    let Some(raw) = consumer.raw().filter(|_| aux_size > 0) else { return usize::MAX };
+    let (mut pos, mut before) = (start, 0);
+    while pos < end {
+        let header = raw.ring().word(pos).to_ne_bytes();
+        let kind = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
+        let size = u16::from_ne_bytes([header[6], header[7]]);
+        if kind == LARGE_TYPE {
+            return before;
+        }
+        if size < 8 {
+            break; // damage, which whoever reads it tells
+        }
+        pos += u64::from(size);
+        before += usize::from(!NO_RECORDS.contains(&kind));
+    }
+    usize::MAX
+}
+
 /// Items that are there, up to `max` records; not for ever, of a producer that is faster: what comes
 /// at `end` or later is for the next time.
 fn collect(source: &mut Source, batch: &mut Builder, max: usize, end: u64) -> Result<(), Corrupt> {
@@ -538,8 +580,9 @@ fn put(item: Option<Item<'_>>, batch: &mut Builder, end: u64) -> bool {
     match item {
         Some(Item::Record(record)) => {
             batch.push(record.kind, record.pos, record.time, record.bytes);
-            // Its size is not known here, but what follows it is no nearer than this.
-            record.pos + record.bytes.len() as u64 + 8 < end
+            // Its size is not known here, but what follows it is no nearer than this: a long one may
+            // stand in the AUX area.
+            record.pos + (record.bytes.len() as u64 + 8).min(LARGE) < end
         }
         Some(Item::Lost(lost)) => {
             batch.lost(Lost::new(&lost));

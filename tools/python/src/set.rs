@@ -91,7 +91,7 @@ impl RingSet {
 
     /// The path of a ring of this name and shape.
     #[expect(clippy::too_many_arguments, reason = "keywords, with names, in Python")]
-    #[pyo3(signature = (name, *, size, policy, shared, slots, time, evict, mode, types_size))]
+    #[pyo3(signature = (name, *, size, policy, shared, slots, time, evict, mode, types_size, aux_size))]
     fn _ready(
         &self,
         py: Python<'_>,
@@ -104,6 +104,7 @@ impl RingSet {
         evict: &str,
         mode: u32,
         types_size: Size,
+        aux_size: Size,
     ) -> PyResult<PathBuf> {
         let options = Options {
             size: size.0,
@@ -112,6 +113,7 @@ impl RingSet {
             producers: if shared { Producers::Many } else { Producers::One },
             slots,
             types_size: types_size.0,
+            aux_size: aux_size.0,
             time,
             mode,
             ..Options::default()

@@ -34,6 +34,7 @@ pub(crate) fn stat<'py>(py: Python<'py>, path: At) -> PyResult<Bound<'py, PyDict
     let dict = PyDict::new(py);
     dict.set_item("ring", shown(&home))?;
     dict.set_item("data_size", layout.data_size)?;
+    dict.set_item("aux_size", layout.aux_size)?;
     dict.set_item("policy", layout.policy.name())?;
     let evict = match layout.evict {
         Evict::Exact => "exact",
@@ -96,6 +97,8 @@ pub(crate) fn put_totals(dict: &Bound<'_, PyDict>, totals: &Totals) -> PyResult<
     let producer = &totals.producer;
     dict.set_item("data_head", totals.head)?;
     dict.set_item("data_tail", totals.tail)?;
+    dict.set_item("aux_head", totals.aux_head)?;
+    dict.set_item("aux_tail", totals.aux_tail)?;
     dict.set_item("consumer_pos", totals.consumer.pos)?;
     dict.set_item("lost_markers", producer.lost_markers)?;
     put_refused(dict, "", &producer.refused)?;

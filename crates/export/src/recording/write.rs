@@ -4,8 +4,8 @@ use super::block::{BLOCK_HEAD, BLOCK_MAX, BlockHead};
 use super::frame::{self, FRAME_MAX};
 use super::open::{Opened, Refused, open};
 use super::{COMPATIBLE, HEAD, MAGIC, Machine, VERSION};
-use crate::{Event, Figures, Origin, Output, OutputError, Took, Totals, What};
-use perfring_consumer::Anchors;
+use crate::{Event, Figures, Loss, LossCause, Origin, Output, OutputError, Took, Totals, What};
+use perfring_consumer::{Anchors, Cause};
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::fmt;
@@ -298,6 +298,15 @@ impl Output for Recording {
                     event.origin.name,
                     FRAME_MAX - RECORD_MOST
                 ));
+                // Whoever reads the recording is told, too.
+                let bytes = record.bytes.len() as u64;
+                let cause = LossCause::Ring(Cause::TooLarge);
+                let (pos, time) = (record.pos, record.time);
+                let loss = Loss { pos, records: 1, bytes, cause, time, wall: None };
+                frame::put_loss(&mut self.block, id, &loss);
+                self.totals.lose(&loss);
+                self.oldest = self.oldest.or(Some(event.seq));
+                self.write_if_full()?;
                 return Ok(Took::Yes);
             }
             What::Record(record) => {

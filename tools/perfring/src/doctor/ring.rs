@@ -43,7 +43,10 @@ fn layout<W: Write>(report: &mut Report<W>, home: &Home, layout: &Layout) -> Res
         Producers::One => "one producer at a time".to_owned(),
         Producers::Many => format!("up to {}", count(layout.slots.into(), "producer")),
     };
-    let (policy, size) = (layout.policy.name(), show_size(layout.data_size));
+    let (policy, mut size) = (layout.policy.name(), show_size(layout.data_size));
+    if layout.aux_size != 0 {
+        size += &format!(" and {} for large payloads", show_size(layout.aux_size));
+    }
     let shape = format!("{policy}, {size}, {kind}");
     let known = perfring_abi::ABI_VERSION;
     match files::layout_version(&home.path()) {

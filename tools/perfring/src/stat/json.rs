@@ -24,6 +24,7 @@ pub(crate) fn object(home: &Home, stat: &Stat, types: Option<&TypesUse>) -> Valu
     let mut object = json!({
         "ring": home.to_string(),
         "data_size": layout.data_size,
+        "aux_size": layout.aux_size,
         "policy": layout.policy.name(),
         "evict": match layout.evict { Evict::Exact => "exact", Evict::Half => "half" },
         "tell": match layout.tell {
@@ -57,6 +58,8 @@ pub(crate) fn object(home: &Home, stat: &Stat, types: Option<&TypesUse>) -> Valu
         let producer = &totals.producer;
         object.insert("data_head".to_owned(), totals.head.into());
         object.insert("data_tail".to_owned(), totals.tail.into());
+        object.insert("aux_head".to_owned(), totals.aux_head.into());
+        object.insert("aux_tail".to_owned(), totals.aux_tail.into());
         object.insert("consumer_pos".to_owned(), totals.consumer.pos.into());
         object.insert("lost_markers".to_owned(), producer.lost_markers.into());
         let balanced = Balance::of(layout.policy, totals).holds();

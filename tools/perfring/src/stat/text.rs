@@ -37,6 +37,9 @@ impl<'a, W: Write> Page<'a, W> {
         self.line("policy", &policy(layout))?;
         self.line("kind", &kind(stat))?;
         self.line("size", &size(layout, stat.totals.as_ref()))?;
+        if layout.aux_size != 0 {
+            self.line("aux area", &aux(layout, stat.totals.as_ref()))?;
+        }
         self.line("types", &types_line(types))?;
         let stamps = if layout.time { "each record is stamped" } else { "no stamps" };
         self.line("time", stamps)?;
@@ -53,6 +56,10 @@ impl<'a, W: Write> Page<'a, W> {
         if let Some(totals) = &stat.totals {
             self.line("data_head", &totals.head.to_string())?;
             self.line("data_tail", &totals.tail.to_string())?;
+            if layout.aux_size != 0 {
+                self.line("aux_head", &totals.aux_head.to_string())?;
+                self.line("aux_tail", &totals.aux_tail.to_string())?;
+            }
             writeln!(self.out)?;
             writeln!(self.out, "  {:<12} {:>14} {:>18}", "", "records", "bytes")?;
             for (name, count) in counts(layout, totals) {
@@ -106,15 +113,21 @@ fn policy(layout: &Layout) -> String {
 }
 
 fn size(layout: &Layout, totals: Option<&Totals>) -> String {
-    let size = show_size(layout.data_size);
-    match totals {
-        Some(totals) => {
-            let used = totals.head.saturating_sub(totals.tail);
-            let percent = used as f64 * 100.0 / layout.data_size as f64;
-            format!("{size}, {percent:.1}% full ({used} of {} bytes)", layout.data_size)
-        }
-        None => size,
-    }
+    full(layout.data_size, totals.map(|totals| (totals.tail, totals.head)))
+}
+
+/// The AUX area, and how much of it large payloads take.
+fn aux(layout: &Layout, totals: Option<&Totals>) -> String {
+    let positions = totals.map(|totals| (totals.aux_tail, totals.aux_head));
+    let longest = format!("payloads of up to {} bytes", layout.max_len());
+    format!("{}; {longest}", full(layout.aux_size, positions))
+}
+
+fn full(size: u64, positions: Option<(u64, u64)>) -> String {
+    let Some((tail, head)) = positions else { return show_size(size) };
+    let used = head.saturating_sub(tail);
+    let percent = used as f64 * 100.0 / size as f64;
+    format!("{}, {percent:.1}% full ({used} of {size} bytes)", show_size(size))
 }
 
 fn types_line(types: &TypesUse) -> String {

@@ -53,6 +53,7 @@ class Producer:
         evict: str,
         mode: int,
         types_size: int | str,
+        aux_size: int | str,
     ) -> None: ...
     # A `Buffer`, or an object of a record's class, which no type checker can tell.
     def publish(self, data: object, type: _Type = 4096, *, timeout: float | None = 0.0) -> bool: ...
@@ -429,6 +430,7 @@ class RingSet:
         evict: str,
         mode: int,
         types_size: int | str,
+        aux_size: int | str,
     ) -> Path: ...
     def _list(
         self,

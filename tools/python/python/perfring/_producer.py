@@ -46,6 +46,7 @@ class Producer(_native.Producer):
         evict: Literal["exact", "half"] = "exact",
         mode: int = 0o600,
         types_size: int | str = "64K",
+        aux_size: int | str = 0,
         name: str | None = None,
     ) -> Self:
         """Make a ring and attach to it.
@@ -63,6 +64,8 @@ class Producer(_native.Producer):
             evict: How an overwrite ring makes room: record by record, or by halves (cheaper).
             mode: The file's mode bits, whatever the umask; ``0o600`` is its owner alone.
             types_size: Bytes of the table of record types.
+            aux_size: Bytes for payloads that are too long for the data area, up to as many each: a
+                power of two from ``"64K"``, or 0 for none.
             name: Who attaches, as ``perfring stat`` shows it; the script's name without it.
 
         Raises:
@@ -80,6 +83,7 @@ class Producer(_native.Producer):
             evict=evict,
             mode=mode,
             types_size=types_size,
+            aux_size=aux_size,
         )
         return cls(path, name=name)
 

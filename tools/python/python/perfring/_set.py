@@ -163,6 +163,7 @@ class RingSet(_native.RingSet):
         evict: Literal["exact", "half"] = "exact",
         mode: int = 0o600,
         types_size: int | str = "64K",
+        aux_size: int | str = 0,
     ) -> Producer:
         """Make or go on with the ring of this name.
 
@@ -182,6 +183,8 @@ class RingSet(_native.RingSet):
             evict: How an overwrite ring makes room.
             mode: The file's mode bits; ``0o600`` is its owner alone.
             types_size: Bytes of the table of record types.
+            aux_size: Bytes for payloads that are too long for the data area, up to as many each: a
+                power of two from ``"64K"``, or 0 for none.
 
         Raises:
             Busy: A live producer has this name: the text says who.
@@ -203,6 +206,7 @@ class RingSet(_native.RingSet):
                 evict=evict,
                 mode=mode,
                 types_size=types_size,
+                aux_size=aux_size,
             )
             try:
                 return Producer(path)

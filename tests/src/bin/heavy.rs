@@ -1,0 +1,234 @@
+//! Producers and consumers of payloads of every length, those of the AUX area among them.
+//!
+//! `heavy produce one|many WHO SEED COUNT RING`, `heavy consume RING`,
+//! `heavy wait one|many COUNT LEN RING`, `heavy fork one|many RING`: see their functions.
+
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, fork};
+use perfring_consumer::{Consumer, Item};
+use perfring_producer::{Producer, ReserveError, SharedProducer};
+use perfring_tests::NUMBERED;
+use perfring_tests::large::{END, LARGE, heavy, len_of, weigh};
+use perfring_tests::shared::Random;
+use std::io::Write;
+use std::time::Duration;
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+/// Longer than any test waits.
+const LONG: Duration = Duration::from_secs(100);
+
+fn main() -> Outcome {
+    // It does not outlive a test that is killed.
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[..] {
+        ["produce", "one", who, seed, count, ring] => {
+            one(ring, who.parse()?, Random(seed.parse()?), count.parse()?)
+        }
+        ["produce", "many", who, seed, count, ring] => {
+            many(ring, who.parse()?, Random(seed.parse()?), count.parse()?)
+        }
+        ["consume", ring] => consume(ring),
+        ["wait", kind, count, len, ring] => wait(kind, count.parse()?, len.parse()?, ring),
+        ["fork", "one", ring] => fork_one(ring),
+        ["fork", "many", ring] => fork_many(ring),
+        _ => Err(format!("unknown arguments: {args:?}").into()),
+    }
+}
+
+/// What was refused is tried again, under the same number: readers find no gap in the numbers.
+fn goes_on(outcome: Result<u64, ReserveError>) -> Result<u64, ReserveError> {
+    match outcome {
+        Err(ReserveError::Full | ReserveError::Pending { .. } | ReserveError::Contended { .. }) => {
+            std::thread::yield_now();
+            Ok(0)
+        }
+        other => other,
+    }
+}
+
+/// Publishes so many records in every way, large and small, and says where its numbers end.
+fn one(ring: &str, who: u64, mut random: Random, count: u64) -> Outcome {
+    let mut producer = Producer::attach(ring)?;
+    let mut seq = 0;
+    while seq < count {
+        let payload = heavy(who, seq, len_of(&mut random));
+        let len = payload.len();
+        let outcome = match random.below(6) {
+            0 | 1 => producer.publish(NUMBERED, &payload).map(|()| 1),
+            2 => producer.publish_timeout(NUMBERED, &payload, LONG).map(|()| 1),
+            3 => producer.reserve(NUMBERED, len + random.below(500) as usize).map(|mut space| {
+                space[..len].copy_from_slice(&payload);
+                space.commit_len(len);
+                1
+            }),
+            4 => producer.reserve(NUMBERED, len).map(|mut space| {
+                space.fill(0xdd);
+                space.discard();
+                0
+            }),
+            _ => {
+                let next = heavy(who, seq + 1, len_of(&mut random));
+                let mut batch = producer.batch();
+                let both = batch.push(NUMBERED, &payload).and_then(|()| {
+                    // A batch of which the second is refused has the first.
+                    goes_on(batch.push(NUMBERED, &next).map(|()| 1)).map(|second| 1 + second)
+                });
+                batch.publish();
+                both
+            }
+        };
+        seq += goes_on(outcome)?;
+    }
+    Ok(writeln!(std::io::stdout(), "{seq}")?)
+}
+
+/// As [`one`], of a shared ring.
+fn many(ring: &str, who: u64, mut random: Random, count: u64) -> Outcome {
+    let producer = SharedProducer::attach(ring)?;
+    let mut seq = 0;
+    while seq < count {
+        let payload = heavy(who, seq, len_of(&mut random));
+        let len = payload.len();
+        let outcome = match random.below(6) {
+            0 | 1 => producer.publish(NUMBERED, &payload).map(|()| 1),
+            2 => producer.publish_timeout(NUMBERED, &payload, LONG).map(|()| 1),
+            3 => producer.reserve(NUMBERED, len + random.below(500) as usize).map(|mut space| {
+                space[..len].copy_from_slice(&payload);
+                space.commit_len(len);
+                1
+            }),
+            4 => producer.reserve(NUMBERED, len).map(|mut space| {
+                space.fill(0xdd);
+                space.discard();
+                0
+            }),
+            // Two at a time, the younger first.
+            _ => producer.reserve(NUMBERED, len).map(|mut elder| {
+                let next = heavy(who, seq + 1, len_of(&mut random));
+                let younger = producer.reserve(NUMBERED, next.len()).map(|mut younger| {
+                    younger.copy_from_slice(&next);
+                    younger.commit();
+                });
+                elder.copy_from_slice(&payload);
+                elder.commit();
+                1 + u64::from(younger.is_ok())
+            }),
+        };
+        seq += goes_on(outcome)?;
+    }
+    Ok(writeln!(std::io::stdout(), "{seq}")?)
+}
+
+/// Reads, and says what, a line each; releases now and then, and ends after the record of [`END`].
+fn consume(ring: &str) -> Outcome {
+    let mut consumer = Consumer::attach(ring)?;
+    let mut out = std::io::stdout().lock();
+    for turn in 1u64.. {
+        let (who, seq) = match consumer.read()? {
+            None => {
+                // What is held is waited for by the producer.
+                consumer.release();
+                consumer.wait(Duration::MAX);
+                continue;
+            }
+            Some(Item::Record(record)) => weigh(record.bytes),
+            Some(Item::Lost(lost)) => {
+                writeln!(out, "lost {}", lost.records)?;
+                continue;
+            }
+        };
+        writeln!(out, "{who} {seq}")?;
+        if turn.is_multiple_of(5) {
+            consumer.release();
+        }
+        if who == END {
+            break;
+        }
+    }
+    consumer.release();
+    Ok(())
+}
+
+/// Publishes so many records of one length, waiting for the room of each.
+fn wait(kind: &str, count: u64, len: usize, ring: &str) -> Outcome {
+    match kind {
+        "one" => {
+            let mut producer = Producer::attach(ring)?;
+            for seq in 0..count {
+                producer.publish_timeout(NUMBERED, &heavy(1, seq, len), LONG)?;
+            }
+        }
+        _ => {
+            let producer = SharedProducer::attach(ring)?;
+            for seq in 0..count {
+                producer.publish_timeout(NUMBERED, &heavy(1, seq, len), LONG)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the child of a fork was refused everything, as it is told by its end.
+fn judge(answers: [Option<ReserveError>; 3]) -> ! {
+    let refused = answers.iter().all(|answer| *answer == Some(ReserveError::Forked));
+    std::process::exit(i32::from(!refused))
+}
+
+fn ended_well(status: WaitStatus) -> Outcome {
+    match status {
+        WaitStatus::Exited(_, 0) => Ok(()),
+        other => Err(format!("the child: {other:?}").into()),
+    }
+}
+
+/// Forks while a large reservation is open: what the child does with it is nothing to the ring.
+fn fork_one(ring: &str) -> Outcome {
+    let mut producer = Producer::attach(ring)?;
+    let payload = heavy(1, 0, LARGE);
+    let mut open = producer.reserve(NUMBERED, LARGE)?;
+    open.copy_from_slice(&payload);
+    // SAFETY: this process has one thread.
+    match unsafe { fork() }? {
+        ForkResult::Child => {
+            open.fill(0xaa);
+            open.commit();
+            judge([
+                producer.publish(NUMBERED, &payload).err(),
+                producer.reserve(NUMBERED, LARGE).err(),
+                producer.reserve_timeout(NUMBERED, LARGE, LONG).err(),
+            ])
+        }
+        ForkResult::Parent { child } => ended_well(waitpid(child, None)?)?,
+    }
+    open.commit();
+    producer.publish(NUMBERED, &heavy(1, 1, LARGE))?;
+    Ok(())
+}
+
+/// As [`fork_one`], of a shared ring.
+fn fork_many(ring: &str) -> Outcome {
+    let producer = SharedProducer::attach(ring)?;
+    let payload = heavy(1, 0, LARGE);
+    let mut open = producer.reserve(NUMBERED, LARGE)?;
+    open.copy_from_slice(&payload);
+    // SAFETY: this process has one thread.
+    match unsafe { fork() }? {
+        ForkResult::Child => {
+            open.fill(0xaa);
+            open.commit();
+            judge([
+                producer.publish(NUMBERED, &payload).err(),
+                producer.reserve(NUMBERED, LARGE).err(),
+                producer.reserve_timeout(NUMBERED, LARGE, LONG).err(),
+            ])
+        }
+        ForkResult::Parent { child } => ended_well(waitpid(child, None)?)?,
+    }
+    open.commit();
+    producer.publish(NUMBERED, &heavy(1, 1, LARGE))?;
+    Ok(())
+}
