@@ -29,7 +29,7 @@ pub(crate) fn run(data: &[u8]) {
         let mut sides = Sides::default();
         sides.open_all(ring, &mut input);
         while !input.is_empty() {
-            if input.u8() % 3 == 0 {
+            if input.u8().is_multiple_of(3) {
                 let at = place(&mut input, &bytes);
                 ring.store(at, input.number(ring.load(at), 4096));
             } else {
@@ -98,7 +98,8 @@ impl Sides {
         match door % 8 {
             0 => {
                 self.consumer = None;
-                let lines = if input.u8() % 2 == 0 { Lines::Leave } else { Lines::default() };
+                let lines =
+                    if input.u8().is_multiple_of(2) { Lines::Leave } else { Lines::default() };
                 self.consumer = sentence(Consumer::attach_with(path, Some("fuzz"), lines));
                 if let Some(consumer) = &mut self.consumer {
                     consumer.set_pace(Pace::Latency);
@@ -217,7 +218,7 @@ impl Sides {
                         touch(&item);
                     }
                     let _ = pinned.count();
-                    if input.u8() % 2 == 0 {
+                    if input.u8().is_multiple_of(2) {
                         pinned.put_back();
                     }
                 }
@@ -289,7 +290,7 @@ impl Sides {
             3 => {
                 if let Some(mut reserved) = sentence(producer.reserve(RecordType::BYTES, len)) {
                     reserved.fill(7);
-                    if input.u8() % 2 == 0 {
+                    if input.u8().is_multiple_of(2) {
                         reserved.commit_len(len / 2);
                     } else {
                         reserved.discard();
@@ -330,7 +331,7 @@ impl Sides {
             3 => {
                 if let Some(mut reserved) = sentence(producer.reserve(RecordType::BYTES, len)) {
                     reserved.fill(7);
-                    if input.u8() % 2 == 0 {
+                    if input.u8().is_multiple_of(2) {
                         reserved.commit_len(len / 2);
                     } else {
                         reserved.discard();

@@ -11,14 +11,16 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::time::Instant;
 
+/// What opens an output in a directory.
+type Open = fn(&Path) -> Result<Box<dyn Output>, OutputError>;
+
 pub(crate) fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let which = input.u8();
     let script = Script::of(&mut input);
     script.each(as_json);
     // Files take time: some at a time.
-    let outputs: [fn(&Path) -> Result<Box<dyn Output>, OutputError>; 5] =
-        [perfetto, ctf, perf_data, parquet, recording];
+    let outputs: [Open; 5] = [perfetto, ctf, perf_data, parquet, recording];
     for (at, open) in outputs.into_iter().enumerate() {
         if which >> at & 1 == 1 {
             with_dir(|dir| file(&script, dir, open));
@@ -77,7 +79,7 @@ fn recording(path: &Path) -> Result<Box<dyn Output>, OutputError> {
 }
 
 /// Whatever it is given, an output takes it, and finishes its file.
-fn file(script: &Script, dir: &Path, open: fn(&Path) -> Result<Box<dyn Output>, OutputError>) {
+fn file(script: &Script, dir: &Path, open: Open) {
     let mut output = open(dir).unwrap_or_else(|error| panic!("{error}"));
     let mut records = 0;
     script.each(|event| {

@@ -180,7 +180,7 @@ fn stretch(bytes: &mut Vec<u8>, input: &mut Input<'_>) -> u64 {
     };
     let old = layout;
     // Mostly sizes that can be filled.
-    let shift = if input.u8() % 8 == 0 { input.u8() % 41 } else { 12 + input.u8() % 6 };
+    let shift = if input.u8().is_multiple_of(8) { input.u8() % 41 } else { 12 + input.u8() % 6 };
     layout.data_size = (1_u64 << shift).clamp(4096, DATA_SIZE_MAX);
     layout.page_size = input.one(&[4096, 4096, 4096, 16_384]);
     layout.data_size = layout.data_size.max(layout.page_size.into());

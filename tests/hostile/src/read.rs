@@ -274,7 +274,7 @@ fn check_reader(reader: &Reader, heap: &HeapRing) {
 
 fn snapshot(heap: &HeapRing, input: &mut Input<'_>) {
     let (ring, layout) = (heap.ring(), heap.layout());
-    let policy = if input.u8() % 4 == 0 { Policy::Overwrite } else { layout.policy };
+    let policy = if input.u8().is_multiple_of(4) { Policy::Overwrite } else { layout.policy };
     let _ = Totals::read(ring, policy).map(|totals| totals.untold());
     let _ = newest_stamp(ring);
     let anchors = Anchors::read(ring);

@@ -11,7 +11,7 @@ use std::time::Instant;
 pub(crate) fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let how = input.u8();
-    let bytes = if how % 4 == 0 { input.rest().to_vec() } else { built(&mut input) };
+    let bytes = if how.is_multiple_of(4) { input.rest().to_vec() } else { built(&mut input) };
     read(&*bytes);
     if how & 128 != 0 {
         append(&bytes);

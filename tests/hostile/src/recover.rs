@@ -196,7 +196,7 @@ fn look(heap: &HeapRing, peers: &MadeUp) {
 fn read(heap: &HeapRing, input: &mut Input<'_>) {
     let (ring, layout) = (heap.ring(), heap.layout());
     let most = 4 * layout.data_size + 64;
-    if input.u8() % 2 == 0 {
+    if input.u8().is_multiple_of(2) {
         let Ok(reader) = Reader::attach(ring, Fences::Full) else { return };
         let mut reader = reader.with_time(layout.time);
         for at in 0.. {
