@@ -95,7 +95,8 @@ impl MappedReader {
     /// Attaches as the consumer and signs with `name`. Goes on where the last consumer released,
     /// or saved itself.
     ///
-    /// With [`Lines::HandBack`] the data area of a drop ring is mapped writable.
+    /// With [`Lines::HandBack`] the data area of a drop ring is mapped writable, but not with
+    /// [`Guard::Always`].
     ///
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Busy`] while another process is attached.
@@ -110,7 +111,9 @@ impl MappedReader {
         if guard == Guard::Always {
             install_guard().map_err(|source| ring.io("taking SIGBUS for it", source))?;
         }
-        let hands = lines == Lines::HandBack && ring.layout.policy == Policy::Drop;
+        // Whoever copies has no business writing where others may.
+        let hands =
+            lines == Lines::HandBack && ring.layout.policy == Policy::Drop && guard == Guard::Never;
         let access = if hands { DataAccess::Write } else { DataAccess::Read };
         let map = Mirror::map(&ring, access)?;
         // Before the lock is taken: a child forked in between would keep it.

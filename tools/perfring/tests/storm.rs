@@ -4,13 +4,12 @@
 //! `PERFRING_STORM_SECONDS` for longer than the few seconds, `PERFRING_STORM_SEED` for another course.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[allow(dead_code)]
 mod command;
 #[path = "../../../tests/src/spoiler.rs"]
-#[allow(dead_code)]
+#[allow(unreachable_pub, dead_code, reason = "it is a module of a library as well")]
 mod spoiler;
 
-use command::{Place, json_lines, perfring, run, until};
+use command::{Place, perfring, run, until};
 use nix::sys::signal::Signal;
 use perfring_consumer::{Producers, Stat};
 use perfring_producer::{Options, Policy, Producer, RecordType, SharedProducer};
@@ -203,7 +202,7 @@ fn no_command_ends_by_a_signal() {
         &["tail", "RING"],
         &["consume", "RING", "--format", "json"],
         &["dump", "RING", "--format", "json"],
-        &["stat", "RING", "--format", "json"],
+        &["stat", "RING", "--json"],
         &["types", "RING"],
         &["recover", "RING"],
         &["ls", dir],
@@ -228,7 +227,7 @@ fn no_command_ends_by_a_signal() {
                 let done = run(&args, b"");
                 let code = done.code();
                 let said = String::from_utf8_lossy(&done.0.stderr);
-                assert!((0..=5).contains(&code), "{args:?}: {:?}: {said}", done.0.status);
+                assert!([0, 1, 3, 4].contains(&code), "{args:?}: {:?}: {said}", done.0.status);
                 assert!(code == 0 || !said.is_empty() || args[0] == "doctor", "{args:?}: {code}");
                 assert!(!said.contains("panicked"), "{args:?}: {said}");
                 *codes.entry((args[0], code)).or_default() += 1;
@@ -262,7 +261,6 @@ fn a_ring_that_is_cut_is_a_sentence_and_exit_code_4() {
         let said = String::from_utf8_lossy(&done.stderr);
         assert_eq!(done.status.code(), Some(4), "{args:?}: {:?}: {said}", done.status);
         assert!(said.contains("cut short"), "{args:?}: {said}");
-        std::mem::forget(producer); // it would touch what is cut
+        std::mem::forget(producer); // it would touch what is cut, and has no guard
     }
-    let _ = json_lines;
 }
