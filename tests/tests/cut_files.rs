@@ -81,7 +81,7 @@ struct Case<'a> {
 impl Case<'_> {
     /// What a copy is looked at with. What is left of half a page has zeros after it, and no SIGBUS.
     fn see(&self) -> fn(Item<'_>) {
-        if self.left % 4096 == 0 { whole } else { touched }
+        if self.left.is_multiple_of(4096) { whole } else { touched }
     }
 
     fn cut(&self) {
@@ -93,7 +93,7 @@ impl Case<'_> {
         for _ in 0..2 * RECORDS {
             if let Err(error) = read() {
                 // What is left of a page has zeros after it: damage, and no SIGBUS.
-                let cut = error == Corrupt::CUT || self.left % 4096 != 0;
+                let cut = error == Corrupt::CUT || !self.left.is_multiple_of(4096);
                 assert!(cut, "{}: {error}", self.what);
                 assert!(read().is_err(), "{}: the error comes again", self.what);
                 return true;

@@ -241,13 +241,17 @@ extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut l
     // SAFETY: the kernel passes a `siginfo_t`, as SA_SIGINFO asks for.
     let code = unsafe { (*info).si_code };
     if code == BUS_ADRERR || code == BUS_MCEERR_AR {
+        // SAFETY: the kernel passes a `siginfo_t`, as above.
+        let info = unsafe { &*info };
         // SAFETY: of these codes it has an address.
-        let at = unsafe { (*info).si_addr() } as usize;
+        let at = unsafe { info.si_addr() } as usize;
+        // SAFETY: a call without arguments.
+        let errno_at = unsafe { libc::__errno_location() };
         // SAFETY: the place of this thread's `errno`, which the interrupted code may be about to read.
-        let errno = unsafe { *libc::__errno_location() };
+        let errno = unsafe { *errno_at };
         let covered = cover(at);
         // SAFETY: as above.
-        unsafe { *libc::__errno_location() = errno };
+        unsafe { *errno_at = errno };
         if covered {
             return;
         }
@@ -331,11 +335,10 @@ fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void, 
         // SAFETY: zeros are a `sigaction` with SIG_DFL.
         let default: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
         // SAFETY: gives the signal back; the fault comes again, or the raise, and ends the process.
-        unsafe {
-            libc::sigaction(signal, &raw const default, null_mut());
-            if code <= 0 {
-                libc::raise(signal);
-            }
+        unsafe { libc::sigaction(signal, &raw const default, null_mut()) };
+        if code <= 0 {
+            // SAFETY: a call with a number.
+            unsafe { libc::raise(signal) };
         }
         return;
     }

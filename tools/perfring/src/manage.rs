@@ -101,7 +101,6 @@ pub(crate) fn create(args: &CreateArgs) -> Result<(), Failure> {
             ProducersArg::One => Producers::One,
             ProducersArg::Many => Producers::Many,
         },
-        aux_size: 0,
         slots: args.slots.unwrap_or(SLOTS_DEFAULT),
         time: args.time,
         mode: args.mode,
