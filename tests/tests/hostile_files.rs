@@ -68,6 +68,8 @@ fn bases() -> Vec<(&'static str, Vec<u8>)> {
         "overwrite_half",
         "killed_between_mark_and_tail",
         "timed_drop",
+        "aux_drop",
+        "aux_overwrite",
     ]
     .map(|name| (name, golden_file(name)))
     .into()
@@ -75,9 +77,15 @@ fn bases() -> Vec<(&'static str, Vec<u8>)> {
 
 /// Shared rings to start from: the last has something open, which everybody looks after.
 fn shared_bases() -> Vec<(&'static str, Vec<u8>)> {
-    ["shared_drop", "shared_overwrite_lapped", "timed_shared", "shared_killed_with_open"]
-        .map(|name| (name, golden_file(name)))
-        .into()
+    [
+        "shared_drop",
+        "shared_overwrite_lapped",
+        "timed_shared",
+        "aux_shared",
+        "shared_killed_with_open",
+    ]
+    .map(|name| (name, golden_file(name)))
+    .into()
 }
 
 /// What is being tried, for the message of whoever finds that it takes too long.

@@ -135,6 +135,14 @@ fn prepare_shorter(ring: &Path) {
     }
 }
 
+/// So little that nothing is released before all is.
+fn prepare_two(ring: &Path) {
+    let mut producer = Producer::attach(ring).unwrap();
+    for (number, len) in [(0, 40), (1, 5000), (2, 40)] {
+        producer.publish(NUMBERED, &numbered(number, len)).unwrap();
+    }
+}
+
 /// The AUX area has gone round, and the data area has not: the oldest records have no ranges.
 fn prepare_rounds(ring: &Path) {
     let mut producer = Producer::attach(ring).unwrap();
@@ -189,6 +197,8 @@ fn large_scenes() -> Vec<Scene> {
         scene("drop, refused by a full AUX area", "large", drop, prepare_ranges),
         scene("drop with ranges, attach", "attach", drop, prepare_ranges),
         scene("drop with ranges, consume", "consume", drop, prepare_shorter),
+        // Between the two tails, too.
+        scene("drop with ranges, release", "release", drop, prepare_two),
         scene("overwrite, a large one shorter", "large shorter", over, prepare_rounds),
         scene("overwrite with time, a large one", "large shorter", timed_over, prepare_rounds),
         scene("overwrite, large ones in a batch", "large batch", over, prepare_rounds),
@@ -334,7 +344,12 @@ fn go_on(ring: &Path, told: Told, start: Saved) {
     drain(&mut consumer);
     let has_ranges = producer.layout().aux_size > 0;
     for number in told.written..told.written + 100 {
-        let len = if has_ranges && number % 9 == 0 { 6000 } else { 60 };
+        let len = match number - told.written {
+            // All that was read has gone back: there is room for as much as there can be.
+            0 if has_ranges && policy == Policy::Drop => producer.max_len(),
+            nth if has_ranges && nth % 9 == 1 => 6000,
+            _ => 60,
+        };
         producer.publish(NUMBERED, &numbered(number, len)).unwrap();
         if policy == Policy::Drop {
             drain(&mut consumer);

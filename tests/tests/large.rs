@@ -89,7 +89,7 @@ fn full_speed(policy: Policy, producers: Producers, time: bool) {
         while let Some(item) = observer.read().unwrap() {
             seen.note(item);
         }
-        if snapshots < 200 {
+        if snapshots < 200 || done {
             let snapshot = Snapshot::take(&ring).unwrap();
             for item in &snapshot {
                 if let Item::Record(record) = item.unwrap() {
@@ -120,7 +120,8 @@ fn full_speed(policy: Policy, producers: Producers, time: bool) {
     let told = met.told + totals.untold().records;
     let refused = p.refused.total().records;
     assert!(told == refused || policy == Policy::Overwrite && told < refused, "{met:?} {p:?}");
-    assert!(met.large > 0 && whole > 0);
+    // The last snapshot is of what an overwrite ring holds at rest.
+    assert!(if policy == Policy::Drop { met.large > 0 } else { whole > 0 });
     match policy {
         Policy::Drop => {
             assert_eq!((met.lapped, totals.consumer.read), (0, p.written));

@@ -47,6 +47,9 @@ pub(crate) const GOLDEN: &[(&str, &[u8])] = &[
     golden!("timed_shared"),
     golden!("typed"),
     golden!("drop_max_record"),
+    golden!("aux_drop"),
+    golden!("aux_overwrite"),
+    golden!("aux_shared"),
 ];
 
 /// A file that is used again and again.

@@ -63,6 +63,17 @@ fn kill(scenario: &str, ring: &str) -> Outcome {
         std::mem::forget(producer);
         return Ok(());
     }
+    if scenario == "release" {
+        let mut consumer = Consumer::attach(ring)?;
+        while let Some(item) = consumer.read()? {
+            std::hint::black_box(item);
+        }
+        raise(Signal::SIGSTOP)?;
+        consumer.release();
+        raise(Signal::SIGSTOP)?;
+        std::mem::forget(consumer);
+        return Ok(());
+    }
     if scenario == "consume" {
         let mut consumer = Consumer::attach(ring)?;
         raise(Signal::SIGSTOP)?;
