@@ -24,6 +24,8 @@ const STEPS_MAX: usize = 500_000;
 /// Steps that one scene may take for all its deaths together: one of too many instructions is
 /// killed at every n-th.
 const STEPS_ALL: usize = 600_000;
+/// Deaths of a scene with an AUX area, at most.
+const DEATHS_LARGE: usize = 400;
 
 struct Stepped {
     child: Child,
@@ -427,7 +429,11 @@ fn play(scenes: &[Scene]) {
 
         let mut changes = Vec::new();
         let mut last = before;
-        let stride = steps * steps / 2 / STEPS_ALL + 1;
+        let mut stride = steps * steps / 2 / STEPS_ALL + 1;
+        if scene.options.aux_size > 0 {
+            // Its files are larger, and what is not the AUX area's is stepped through elsewhere.
+            stride = stride.max(steps / DEATHS_LARGE + 1);
+        }
         // The last step is always among them.
         for steps in (0..=steps).rev().step_by(stride).collect::<Vec<_>>().into_iter().rev() {
             fresh();
