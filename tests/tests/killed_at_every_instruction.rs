@@ -27,6 +27,8 @@ const STEPS_MAX: usize = 500_000;
 const STEPS_ALL: usize = 600_000;
 /// Of a program in C, where most scenes are then killed at every second one.
 const STEPS_ALL_C: usize = 40_000;
+/// Deaths of a scene with an AUX area, at most.
+const DEATHS_LARGE: usize = 400;
 
 struct Stepped {
     child: Child,
@@ -441,7 +443,11 @@ fn play(exe: &str, scenes: &[Scene], steps_all: usize) {
 
         let mut changes = Vec::new();
         let mut last = before;
-        let stride = steps * steps / 2 / steps_all + 1;
+        let mut stride = steps * steps / 2 / steps_all + 1;
+        if scene.options.aux_size > 0 {
+            // Its files are larger, and what is not the AUX area's is stepped through elsewhere.
+            stride = stride.max(steps / DEATHS_LARGE + 1);
+        }
         // The last step is always among them.
         for steps in (0..=steps).rev().step_by(stride).collect::<Vec<_>>().into_iter().rev() {
             fresh();
