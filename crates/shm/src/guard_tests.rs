@@ -12,12 +12,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 const CHILD: &str = "PERFRING_GUARD_CHILD";
+/// What the child says once a ring was cut under it.
+const GUARDED: &str = "the ring was guarded";
+/// After so many seconds a child that goes round in circles is ended.
+const SECONDS: u32 = 30;
 
 /// Runs one of the cases of `child`.
 fn ended(case: &str) -> ExitStatus {
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "guard::tests::child"]).env(CHILD, case);
-    child.output().unwrap().status
+    child.args(["--exact", "guard::tests::child", "--nocapture"]).env(CHILD, case);
+    let ended = child.output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stdout);
+    assert!(said.contains(GUARDED), "{case}: {}, and a ring was not guarded", ended.status);
+    ended.status
 }
 
 fn ring() -> (tempfile::TempDir, PathBuf) {
@@ -71,6 +78,8 @@ extern "C" fn restores_and_raises(_: i32, _: *mut libc::siginfo_t, _: *mut libc:
 #[test]
 fn child() {
     let Some(case) = std::env::var_os(CHILD) else { return };
+    // SAFETY: no memory of ours.
+    unsafe { libc::alarm(SECONDS) };
     let (dir, path) = ring();
     let handler = |case: &str| match case {
         "exit" => ends_with_77 as *const () as usize,
@@ -78,12 +87,7 @@ fn child() {
         _ => restores_and_raises as *const () as usize,
     };
     match case.to_str().unwrap().split_once(", ").unwrap() {
-        ("default", "foreign") => install_guard().unwrap(),
-        ("default", _) => {
-            install_guard().unwrap();
-            // SAFETY: no memory of ours.
-            unsafe { libc::raise(libc::SIGBUS) };
-        }
+        ("default", _) => install_guard().unwrap(),
         (before, "before") => {
             install(handler(before));
             install_guard().unwrap();
@@ -96,7 +100,12 @@ fn child() {
     // A ring that is mapped now is guarded, whoever took the signal meanwhile.
     let observer = MappedObserver::open(&path, Start::Oldest).unwrap();
     cut(&path);
-    assert!(observer.snapshot().is_err());
+    assert_eq!(observer.snapshot().err(), Some(Corrupt::CUT));
+    println!("{GUARDED}");
+    if case == "default, sent" {
+        // SAFETY: no memory of ours.
+        unsafe { libc::raise(libc::SIGBUS) };
+    }
     touch_foreign(dir.path());
 }
 
