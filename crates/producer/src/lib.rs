@@ -363,7 +363,7 @@ impl Producer {
 
     /// Whether the ring's file was cut short under this producer, as far as was found out: its records
     /// go into memory of its own since then, and nobody reads them. Always false without
-    /// [`install_guard`](crate::install_guard), as that is the end of the process then. A drop ring is
+    /// [`install_guard`], as that is the end of the process then. A drop ring is
     /// [`ReserveError::Corrupt`] by itself, before a ring's worth is written; an overwrite ring asks
     /// nobody for space, and never is.
     #[must_use]

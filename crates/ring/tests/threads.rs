@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Instant;
 
-const RECORDS: u64 = if cfg!(miri) { 300 } else { 300_000 };
+const RECORDS: u64 = if cfg!(miri) { 120 } else { 300_000 };
 const KIND: RecordType = RecordType::new(5000).unwrap();
 
 /// A record of id n has a length and a content that follow from n.
