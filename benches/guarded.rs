@@ -1,0 +1,151 @@
+//! What it costs a consumer not to trust who may write the ring: `Guard::Always`, which copies each
+//! record before it is looked at, beside `Guard::Never`, which borrows it where it stands.
+//!
+//! Both compare every byte of every record. `alone` reads what waits already, on the core that wrote
+//! it: nothing is left but the reading. `beside` reads what a producer on the other core publishes
+//! meanwhile, as fast as both can. All take turns within a repetition.
+//!
+//! `cargo bench -p perfring-bench --bench guarded`; `cargo test` runs it with few records.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use perfring_bench::cores::{Pinned, two_cores};
+use perfring_bench::stats::{median, range};
+use perfring_consumer::{Consumer, Guard, Item};
+use perfring_producer::{Options, Producer, RecordType};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const KIND: RecordType = RecordType::new(6000).unwrap();
+const LENS: [usize; 5] = [8, 64, 256, 1024, 4096];
+const RING: u64 = 256 << 10;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Way {
+    name: &'static str,
+    producer: Producer,
+    consumer: Consumer,
+    drains: bool,
+    alone: Vec<f64>,
+    beside: Vec<f64>,
+}
+
+impl Way {
+    fn new(dir: &Path, name: &'static str, guard: Guard, drains: bool) -> Self {
+        let path = dir.join(name);
+        let options = Options { size: RING, ..Options::default() };
+        let producer = Producer::create(&path, &options).unwrap();
+        let consumer = Consumer::attach_guarded(&path, None, guard).unwrap();
+        Way { name, producer, consumer, drains, alone: Vec::new(), beside: Vec::new() }
+    }
+}
+
+/// Reads until there is nothing, and counts; every record is this one.
+#[inline(never)]
+fn read(consumer: &mut Consumer, drains: bool, expected: &[u8]) -> u64 {
+    let check = |item: Item<'_>| match item {
+        Item::Record(record) => assert!(record.bytes == expected, "a record as nobody wrote it"),
+        Item::Lost(lost) => panic!("{lost:?}"),
+    };
+    let mut count = 0;
+    if drains {
+        consumer.drain(check).unwrap()
+    } else {
+        while let Some(item) = consumer.read().unwrap() {
+            check(item);
+            count += 1;
+        }
+        count
+    }
+}
+
+/// ns a record, of what waits already.
+fn alone(way: &mut Way, payload: &[u8], rounds: u64) -> f64 {
+    let (mut count, mut time) = (0, Duration::ZERO);
+    for _ in 0..rounds {
+        // As many as fit for sure, with their headers.
+        let sent = RING / (payload.len() as u64 + 24);
+        for _ in 0..sent {
+            way.producer.publish(KIND, payload).unwrap();
+        }
+        let start = Instant::now();
+        let seen = read(&mut way.consumer, way.drains, payload);
+        time += start.elapsed();
+        assert_eq!(seen, sent);
+        count += seen;
+        way.consumer.release();
+    }
+    time.as_secs_f64() * 1e9 / count as f64
+}
+
+/// ns a record, of a producer that never rests.
+fn beside(way: &mut Way, payload: &[u8], count: u64, core: Option<usize>) -> f64 {
+    let (producer, consumer) = (&mut way.producer, &mut way.consumer);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _pinned = core.map(|core| Pinned::to(core).unwrap());
+            for _ in 0..count {
+                producer.publish_timeout(KIND, payload, PATIENCE).unwrap();
+            }
+        });
+        assert!(consumer.wait(PATIENCE), "nothing comes");
+        let start = Instant::now();
+        let mut seen = 0;
+        while seen < count {
+            match read(consumer, way.drains, payload) {
+                0 => assert!(consumer.spin(PATIENCE), "nothing comes"),
+                some => seen += some,
+            }
+        }
+        consumer.release();
+        start.elapsed().as_secs_f64() * 1e9 / count as f64
+    })
+}
+
+fn main() {
+    // What `cargo test` asks for, which passes no `--bench`.
+    let short = !std::env::args().any(|arg| arg == "--bench");
+    let (repetitions, bytes) = if short { (1, 1 << 18) } else { (5, 512 << 20) };
+    let cores = two_cores().unwrap();
+    let _pinned = cores.map(|[first, _]| Pinned::to(first).unwrap());
+    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    println!("payload way       alone, ns a record   of plain   beside, ns a record   of plain");
+    for len in LENS {
+        let mut ways = [
+            Way::new(dir.path(), "read", Guard::Never, false),
+            Way::new(dir.path(), "read copied", Guard::Always, false),
+            Way::new(dir.path(), "drain", Guard::Never, true),
+            Way::new(dir.path(), "drain copied", Guard::Always, true),
+        ];
+        let payload: Vec<u8> = (0..len).map(|at| at as u8 ^ 0x5a).collect();
+        let count = (bytes / (len + 8)).clamp(100, 4_000_000) as u64;
+        for _ in 0..repetitions {
+            for way in &mut ways {
+                let rounds = (count * len as u64 / RING).clamp(2, 200);
+                let ns = alone(way, &payload, rounds);
+                way.alone.push(ns);
+                let ns = beside(way, &payload, count, cores.map(|[_, second]| second));
+                way.beside.push(ns);
+            }
+        }
+        for pair in ways.chunks(2) {
+            let of = |values: &[f64]| {
+                let (low, high) = range(values.iter().copied()).unwrap();
+                (median(values.iter().copied()).unwrap(), low, high)
+            };
+            let (alone_plain, beside_plain) = (of(&pair[0].alone).0, of(&pair[0].beside).0);
+            for way in pair {
+                let ((a, a_low, a_high), (b, b_low, b_high)) = (of(&way.alone), of(&way.beside));
+                println!(
+                    "{len:>7} {:<13} {a:>6.1} ({a_low:.1}-{a_high:.1}) {:>6.2} {b:>9.1} \
+                     ({b_low:.1}-{b_high:.1}) {:>6.2}",
+                    way.name,
+                    a / alone_plain,
+                    b / beside_plain
+                );
+            }
+        }
+        for way in &ways {
+            std::fs::remove_file(dir.path().join(way.name)).unwrap();
+        }
+    }
+}
