@@ -11,7 +11,6 @@
 
 use crate::book::Count;
 use crate::reader::{Found, Frame, step};
-use crate::wait::claim_space_wake;
 use crate::{Corrupt, Lost, POS_MAX, Reader, Refusal, Reserved, Ring, Wake, Writer, sane};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{
@@ -338,7 +337,7 @@ impl Writer {
 
     /// As [`Writer::tail_for`], of such a payload.
     pub(crate) fn tail_for_large(&self, ring: Ring<'_>, len: usize) -> u64 {
-        let small = self.tail_for(ring, BODY_LEN);
+        let small = self.tail_for_record(ring, record_size(BODY_LEN));
         tail_for(ring, self.area.size, self.area.pos, len).max(small)
     }
 }
@@ -361,6 +360,8 @@ pub(crate) struct Passed {
     pub(crate) end: u64,
     /// What `aux_tail` holds.
     pub(crate) released: u64,
+    /// Of a shared ring, seen at a release: `aux_head`, and where what was reserved by then ends.
+    seen: (u64, u64),
 }
 
 impl Passed {
@@ -369,7 +370,7 @@ impl Passed {
         let tail = if size == 0 { 0 } else { ring.header.aux.tail.load(Ordering::Relaxed) };
         // What no consumer leaves is damage to the first range that is read.
         let tail = if tail.is_multiple_of(RANGE_ALIGN) { tail.min(POS_MAX) } else { POS_MAX };
-        Passed { size, end: tail, released: tail }
+        Passed { size, end: tail, released: tail, seen: (0, 0) }
     }
 }
 
@@ -391,21 +392,25 @@ impl Reader {
         // Where a record is and what it takes: without time, whose stamp nobody asks for.
         let shape = Shape { timed: false, aux: Bounds { size, floor: None } };
         let (mut pos, mut count, mut handed) = (self.cursor(), Count::default(), None);
+        // A producer may have died before it stored this.
+        let mut aux_head = ring.header.aux.head.load(Ordering::Acquire);
         // What is no record is damage to who reads it.
         while let Ok(Some((found, after))) = step(ring, shape, pos, head) {
             match found {
                 Found::Record(frame) => count.add(frame.size),
                 // Not by its end: one without a byte may begin, and end, at `aux_tail`.
                 Found::Large(_, range) if range.at >= released => break,
-                Found::Large(frame, _) => {
+                Found::Large(frame, range) => {
                     count.add(frame.size);
                     handed = Some((after, count));
+                    aux_head = aux_head.max(range.end());
                 }
                 Found::Lost(_) => {}
             }
             pos = after;
         }
-        if let Some((after, count)) = handed {
+        // What was never written nobody has handed back: that `aux_tail` is damage, and they come.
+        if let Some((after, count)) = handed.filter(|_| released <= aux_head) {
             self.know(after);
             self.pass(after, count);
         }
@@ -414,7 +419,7 @@ impl Reader {
     /// Whether so much of the AUX area was read that it goes back to the producer.
     #[inline]
     pub(crate) fn area_is_due(&self) -> bool {
-        let Passed { size, end, released } = self.area;
+        let Passed { size, end, released, .. } = self.area;
         end - released > size / 8 && !self.holds()
     }
 
@@ -427,31 +432,31 @@ impl Reader {
         }
     }
 
-    /// In a shared ring with everything read and nothing open, what dead producers and shortened
-    /// commits left of the AUX area is nobody's.
+    /// Where the ranges end that go back with everything before `pos`: those that were read before
+    /// it, up to `range_end`, and those that dead producers and shortened commits of a shared ring
+    /// left, which no record tells of.
     ///
-    /// Returns whether a waiting producer is to be woken.
+    /// A range is stored in `aux_head` after its reservation is in `producer_pos`. So of an
+    /// `aux_head` that was seen before some `producer_pos`, everything is nobody's once the consumer
+    /// has passed that. To be looked at before each store of `data_tail`, and nowhere else: who waits
+    /// for a range waits for that.
     #[cold]
-    pub fn free_ranges(&mut self, ring: Ring<'_>) -> bool {
-        if self.area.size == 0 || self.holds() || self.held() != 0 {
-            return false;
-        }
-        // A range is seen only together with its reservation, which is stored before.
+    pub(crate) fn ranges_before(&mut self, ring: Ring<'_>, pos: u64, range_end: u64) -> u64 {
         let head = ring.header.aux.head.load(Ordering::Acquire);
-        let end = ring.header.shared.producer_pos.load(Ordering::Acquire);
-        if end != self.cursor()
-            || end == 0
-            || !head.is_multiple_of(RANGE_ALIGN)
-            || head <= self.area.released
-            || head - self.area.released > self.area.size
-        {
-            return false;
+        let upto = ring.header.shared.producer_pos.load(Ordering::Acquire);
+        let Passed { size, released, seen, .. } = self.area;
+        // The exclusive producer leaves nothing, and does not say where it is. Nor is nonsense asked.
+        let sane = upto != 0
+            && head.is_multiple_of(RANGE_ALIGN)
+            && head >= released
+            && head - released <= size;
+        let now = if sane { (head, upto) } else { (0, 0) };
+        let passed = |(head, upto): (u64, u64)| if pos >= upto { head } else { 0 };
+        let end = range_end.max(passed(seen)).max(passed(now));
+        if pos >= seen.1 {
+            self.area.seen = now;
         }
-        self.area.end = head;
-        self.release_ranges(ring, head);
-        self.light_fence(); // K, pairs with L
-        // Relaxed: K orders it. Whoever waits for a range waits for any change.
-        ring.header.space.armed.load(Ordering::Relaxed) != 0
-            && claim_space_wake(&ring.header.space, u64::MAX)
+        self.area.end = self.area.end.max(end);
+        end
     }
 }

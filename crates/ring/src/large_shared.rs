@@ -3,7 +3,9 @@
 use crate::large::{self, BODY_LEN};
 use crate::{Peers, Refusal, Reserved, Ring, Shared, SharedWriter, Wake};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
-use perfring_abi::{Header, Policy, RecordType, RecordWord, Slot, aux_record, range_size};
+use perfring_abi::{
+    Header, Policy, RecordType, RecordWord, Slot, aux_record, range_size, record_size,
+};
 
 impl SharedWriter {
     /// As [`SharedWriter::try_reserve`], of a payload that is too long for the data area: its record's
@@ -93,22 +95,24 @@ impl SharedWriter {
         need: u64,
     ) -> Result<u64, Refusal> {
         let size = self.aux_size;
+        // What this producer has reserved it may have open: the page is not believed in that.
         let (head, tail) = large::positions(at.ring, size)
+            .filter(|(head, _)| *head >= self.range_floor)
             .ok_or(Refusal::Corrupt { tail: at.ring.header.aux.tail.load(Ordering::Relaxed) })?;
-        if head + need - tail <= size {
-            return Ok(head);
-        }
-        match self.policy {
-            Policy::Drop => Err(Refusal::Full),
-            Policy::Overwrite => {
-                let to = head + need - size;
-                self.close_ranges(at, peers, start, to)?;
-                // Relaxed: the fence orders it before what is written over the old.
-                at.ring.header.aux.tail.store(to, Ordering::Relaxed);
-                fence(Ordering::Release); // E, pairs with F
-                Ok(head)
+        if head + need - tail > size {
+            if self.policy == Policy::Drop {
+                return Err(Refusal::Full);
             }
+            let to = head + need - size;
+            self.close_ranges(at, peers, start, to)?;
+            // Relaxed: the fence orders it before what is written over the old.
+            at.ring.header.aux.tail.store(to, Ordering::Relaxed);
         }
+        // E, pairs with F: who moved `aux_tail` over what is written over now, D or M has it seen
+        // here, and this passes it on.
+        fence(Ordering::Release);
+        self.range_floor = head + need;
+        Ok(head)
     }
 
     /// Sees to it that no reservation is open whose range begins before `to`: those of the dead are
@@ -150,7 +154,7 @@ impl SharedWriter {
 
     /// As [`SharedWriter::tail_for`], of such a payload.
     pub(crate) fn tail_for_large(&self, at: Shared<'_>, len: usize) -> u64 {
-        let small = self.tail_for(at, BODY_LEN);
+        let small = self.tail_for_record(at, record_size(BODY_LEN));
         // Relaxed: who waits looks again.
         let head = at.ring.header.aux.head.load(Ordering::Relaxed);
         large::tail_for(at.ring, self.aux_size, head, len).max(small)

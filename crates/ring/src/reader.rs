@@ -524,7 +524,10 @@ impl Reader {
         book: &ConsumerBook,
         range_end: u64,
     ) -> bool {
-        self.release_ranges(ring, range_end);
+        if self.area.size != 0 {
+            let range_end = self.ranges_before(ring, book.pos, range_end);
+            self.release_ranges(ring, range_end);
+        }
         if self.hands {
             if self.holds() {
                 self.hand_at = self.first_line();
@@ -541,11 +544,6 @@ impl Reader {
         // Relaxed: K orders it.
         ring.header.space.armed.load(Ordering::Relaxed) != 0
             && claim_space_wake(&ring.header.space, book.pos)
-    }
-
-    /// K, pairs with L.
-    pub(crate) fn light_fence(&self) {
-        self.fences.light();
     }
 
     /// A fresh look at how far the producer is.

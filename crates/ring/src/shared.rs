@@ -49,6 +49,8 @@ pub struct SharedWriter {
     /// Bytes of each record's stamp.
     stamp: usize,
     pub(crate) aux_size: u64,
+    /// End of this producer's last range: none begins before it.
+    pub(crate) range_floor: u64,
     pub(crate) fences: Fences,
     pub(crate) policy: Policy,
     pub(crate) evict: Evict,
@@ -149,6 +151,7 @@ impl SharedWriter {
         Ok(SharedWriter {
             owner,
             floor: 0,
+            range_floor: 0,
             limit: 0,
             evict_limit: 0,
             max_len,
@@ -638,7 +641,10 @@ impl SharedWriter {
         if len > self.max_len {
             return self.tail_for_large(at, len);
         }
-        let size = record_size(len + self.stamp);
+        self.tail_for_record(at, record_size(len + self.stamp))
+    }
+
+    pub(crate) fn tail_for_record(&self, at: Shared<'_>, size: u64) -> u64 {
         let need = size + self.marker_bytes(at.ring, size);
         (at.producer_pos().saturating_add(need + 8)).saturating_sub(at.ring.data_size())
     }

@@ -518,7 +518,10 @@ impl Writer {
         if len > self.max_len {
             return self.tail_for_large(ring, len);
         }
-        let size = record_size(len + self.stamp);
+        self.tail_for_record(ring, record_size(len + self.stamp))
+    }
+
+    pub(crate) fn tail_for_record(&self, ring: Ring<'_>, size: u64) -> u64 {
         let need = size + self.marker_bytes(ring, size);
         (self.pos() + need + 8).saturating_sub(ring.data_size())
     }

@@ -5,8 +5,8 @@
 use perfring_abi::{Policy, RecordType, RecordWord};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Fences, Found, Observer, Peers, Range, Reader, Refusal, Reserved, Seen, SharedWriter, Snapshot,
-    Start, Wake, Who, Writer,
+    Fences, Found, Front, Observer, Peers, Range, Reader, Refusal, Reserved, Seen, SharedWriter,
+    Snapshot, Start, Wake, Who, Writer,
 };
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -154,14 +154,138 @@ fn what_the_dead_had_reserved_is_free_again() {
         perfring_ring::recover(at, 1, &peers).unwrap();
         assert_eq!(read(&heap, &mut reader), None);
         let _ = reader.release(heap.ring());
-        let _ = reader.free_ranges(heap.ring());
         let reserved = a.try_reserve(at, &peers, KIND, 1024, 0).unwrap();
         put(&heap, &reserved, turn);
         let _ = a.commit(at, &peers, reserved, 1000, Wake::Auto);
         assert_eq!(read(&heap, &mut reader), Some((1000, turn)));
         let _ = reader.release(heap.ring());
-        let _ = reader.free_ranges(heap.ring());
     }
+}
+
+/// What a consumer takes that releases by marks: all that there is.
+fn take_held(heap: &HeapRing, reader: &mut Reader) {
+    let ring = heap.ring();
+    while reader.look_held(ring).unwrap().0 != Front::Empty {
+        let _ = reader.next(ring).unwrap();
+    }
+    let _ = reader.release_to(ring, &reader.mark());
+    let _ = reader.look_held(ring).unwrap();
+}
+
+#[test]
+fn what_a_commit_left_goes_back_to_who_releases_by_marks_too() {
+    let heap = heap(Policy::Drop).many(2);
+    let (at, peers) = (heap.shared(), Told::default());
+    let mut a = attach(&heap, &peers, 0);
+    let mut reader = reader(&heap);
+    reader.hold();
+    for turn in 0..20u8 {
+        let reserved = a.try_reserve(at, &peers, KIND, 1024, 0).unwrap();
+        put(&heap, &reserved, turn);
+        match turn % 3 {
+            0 => drop(a.commit(at, &peers, reserved, 300, Wake::Auto)),
+            1 => drop(a.discard(at, &peers, reserved)),
+            _ => {
+                // Something small is open behind it, and read later.
+                let small = a.try_reserve(at, &peers, KIND, 8, 0).unwrap();
+                let _ = a.commit(at, &peers, reserved, 300, Wake::Auto);
+                take_held(&heap, &mut reader);
+                a.fill(at, &small, &[1; 8]);
+                let _ = a.commit(at, &peers, small, 8, Wake::Auto);
+            }
+        }
+        take_held(&heap, &mut reader);
+    }
+}
+
+#[test]
+fn what_is_open_or_unread_is_not_given_back_with_what_was_read() {
+    let heap = heap(Policy::Drop).many(2);
+    let (at, peers) = (heap.shared(), Told::default());
+    let mut a = attach(&heap, &peers, 0);
+    let mut reader = reader(&heap);
+    for _ in 0..20 {
+        let small = a.try_reserve(at, &peers, KIND, 8, 0).unwrap();
+        let _ = a.commit(at, &peers, small, 8, Wake::Auto);
+        let open = a.try_reserve(at, &peers, KIND, 500, 0).unwrap();
+        for _ in 0..2 {
+            while reader.next(heap.ring()).unwrap().0.is_some() {}
+            let _ = reader.release(heap.ring());
+            assert_eq!(a.try_reserve(at, &peers, KIND, 1024, 0).err(), Some(Refusal::Full));
+        }
+        put(&heap, &open, 1);
+        let _ = a.commit(at, &peers, open, 500, Wake::Auto);
+        assert_eq!(read(&heap, &mut reader), Some((500, 1)));
+        let _ = reader.release(heap.ring());
+    }
+}
+
+#[test]
+fn what_was_given_back_is_free_although_others_publish_all_the_time() {
+    let heap = heap(Policy::Drop).many(2);
+    let (at, peers) = (heap.shared(), Told::default());
+    let (mut a, mut b) = (attach(&heap, &peers, 0), attach(&heap, &peers, 1));
+    let mut reader = reader(&heap);
+    for _ in 0..20 {
+        let mut turns = 0u64;
+        let reserved = loop {
+            match a.try_reserve(at, &peers, KIND, 1024, 0) {
+                Ok(reserved) => break reserved,
+                Err(refusal) => assert_eq!(refusal, Refusal::Full),
+            }
+            // One small record after the other, of which the last is never released at once.
+            let small = b.try_reserve(at, &peers, KIND, 8, 0).unwrap();
+            b.fill(at, &small, &[1; 8]);
+            let _ = b.commit(at, &peers, small, 8, Wake::Auto);
+            while reader.next(heap.ring()).unwrap().0.is_some() {}
+            turns += 1;
+            assert!(turns * 16 <= DATA, "a turn of the ring, and it is not free");
+        };
+        let _ = a.discard(at, &peers, reserved);
+    }
+}
+
+#[test]
+fn an_aux_tail_that_nobody_left_is_damage_and_not_a_reason_to_skip_records() {
+    for lie in [7, 64 * 100, u64::MAX, u64::MAX - 63] {
+        let heap = heap(Policy::Drop);
+        let mut writer = writer(&heap);
+        for _ in 0..3 {
+            let reserved = writer.try_reserve(heap.ring(), KIND, 8).unwrap();
+            writer.fill(heap.ring(), &reserved, &[1; 8]);
+            let _ = writer.commit_and_publish(heap.ring(), reserved, 8, Wake::Auto);
+        }
+        publish(&heap, &mut writer, 300, 9).unwrap();
+        heap.header().aux.tail.store(lie, Ordering::Relaxed);
+        let mut reader = reader(&heap);
+        assert_eq!(reader.passed().records, 0, "{lie}");
+        for _ in 0..3 {
+            assert!(matches!(reader.next(heap.ring()), Ok((Some(Found::Record(_)), _))), "{lie}");
+        }
+        assert!(reader.next(heap.ring()).is_err(), "{lie}");
+        assert_eq!(reader.passed().records, 3, "{lie}");
+    }
+}
+
+#[test]
+fn no_producer_is_given_its_own_range_again() {
+    let heap = heap(Policy::Drop).many(1);
+    let (at, peers) = (heap.shared(), Told::default());
+    let mut a = attach(&heap, &peers, 0);
+    let open = a.try_reserve(at, &peers, KIND, 300, 0).unwrap();
+    heap.header().aux.head.store(0, Ordering::Relaxed);
+    let again = a.try_reserve(at, &peers, KIND, 300, 0);
+    assert!(matches!(again, Err(Refusal::Corrupt { .. })), "{again:?} beside {open:?}");
+}
+
+#[test]
+fn in_the_smallest_ring_whoever_waits_for_a_range_waits_for_something() {
+    // Not even the record of a range fits there.
+    let heap = HeapRing::new(32, Policy::Drop).unwrap().with_aux(AUX);
+    assert!(writer(&heap).tail_for(heap.ring(), 300) < 1 << 20);
+    let heap = HeapRing::new(32, Policy::Drop).unwrap().with_aux(AUX).many(1);
+    let (at, peers) = (heap.shared(), Told::default());
+    assert!(attach(&heap, &peers, 0).tail_for(at, 300) < 1 << 20);
 }
 
 #[test]
@@ -292,7 +416,6 @@ fn meet(heap: &HeapRing) {
             let _ = reader.front(ring);
         }
         let _ = reader.release(ring);
-        let _ = reader.free_ranges(ring);
     }
     if let Ok(observer) = Observer::new(ring, layout.policy, Start::Oldest) {
         let mut observer = observer.with_aux(AUX).with_time(layout.time);

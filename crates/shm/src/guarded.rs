@@ -115,9 +115,6 @@ fn next(reader: &mut Reader, map: &Mirror) -> Result<Option<Found>, Corrupt> {
     if owed {
         futex::wake(ring.space_word());
     }
-    if found.is_none() && reader.free_ranges(ring) {
-        futex::wake(ring.space_word());
-    }
     Ok(found)
 }
 

@@ -319,13 +319,7 @@ impl MappedReader {
                         Some(record(&frame, bytes))
                     }
                     Some(Found::Lost(lost)) => Some(Item::Lost(lost)),
-                    None => {
-                        // In a shared ring what was never published has to be freed at some time.
-                        if reader.free_ranges(self.map.ring()) {
-                            futex::wake(self.map.ring().space_word());
-                        }
-                        None
-                    }
+                    None => None,
                 })
             }
             Cursor::Guarded { reader, body } => guarded::read(reader, body, &self.map),
@@ -353,8 +347,7 @@ impl MappedReader {
         let ring = self.map.ring();
         match &mut self.cursor {
             Cursor::Pinned(reader) | Cursor::Guarded { reader, .. } => {
-                // Then nothing is held any more, and nobody may read again before there is something.
-                if reader.release(ring) | reader.free_ranges(ring) {
+                if reader.release(ring) {
                     futex::wake(ring.space_word());
                 }
             }

@@ -4,20 +4,23 @@ use crate::input::Input;
 use perfring_abi::atomic::{AtomicU32, AtomicU64, Ordering};
 use perfring_abi::{Evict, Policy, Tell};
 use perfring_ring::heap::HeapRing;
-use perfring_ring::{Found, Frame, Reading, Scale, Seen};
+use perfring_ring::{Found, Frame, Range, Reading, Reserved, Scale, Seen};
 
 /// Slots of a shared ring, at most.
 pub(crate) const MEMBERS: u32 = 4;
 
 /// A ring of some shape; shared if it is to be.
 pub(crate) fn ring(input: &mut Input<'_>, shared: bool) -> HeapRing {
-    let (size, shape) = (32 << (input.u8() % 8), input.u8());
+    let (sizes, shape) = (input.u8(), input.u8());
+    let size = 32 << (sizes % 8);
     let policy = if shape & 1 == 0 { Policy::Drop } else { Policy::Overwrite };
     let evict = if shape & 2 == 0 { Evict::Exact } else { Evict::Half };
     let tell = if shape & 4 == 0 { Tell::InStream } else { Tell::CountersOnly };
     let ring = HeapRing::new(size, policy).expect("a power of two");
     let ring = ring.evict(evict).tell(tell);
     let ring = if shape & 8 == 0 { ring } else { ring.timed() };
+    // Of at most 512 bytes: what is written fills some of them.
+    let ring = if sizes < 128 { ring } else { ring.with_aux(64 << (sizes / 8 % 4)) };
     if shared { ring.many(u32::from(shape >> 4) % MEMBERS + 1) } else { ring }
 }
 
@@ -39,7 +42,9 @@ pub(crate) fn lie(heap: &HeapRing, input: &mut Input<'_>) {
                 &header.shared.producer_pos,
                 &header.shared.lock,
             ];
-            Word::Long(keys[usize::from(which / 4) % 4])
+            let area = [&header.aux.head, &header.aux.tail];
+            let keys = if which < 128 { &keys[..] } else { &area };
+            Word::Long(keys[usize::from(which / 4) % keys.len()])
         }
         1 => {
             let words = words(heap);
@@ -98,10 +103,35 @@ pub(crate) fn reading(input: &mut Input<'_>) -> Reading {
     Reading { boot: input.u8().into(), clock_ns, realtime_ns: input.u64(), error_ns: 0, scale }
 }
 
-/// What a reader of a ring of `size` bytes may be given.
-pub(crate) fn found(found: &Found, size: u64) {
-    if let Found::Record(frame) = found {
-        fits(frame, size);
+/// Writes what was reserved, where it stands.
+pub(crate) fn fill(heap: &HeapRing, reserved: &Reserved, write: impl FnOnce(&[u8])) {
+    let bytes = [7; 256];
+    match reserved.range() {
+        Some(range) => {
+            in_area(heap, &range);
+            heap.fill_range(range, &bytes[..reserved.len()]);
+        }
+        None => write(&bytes[..reserved.len()]),
+    }
+}
+
+/// Such a range lies in a mapping that shows the area twice.
+fn in_area(heap: &HeapRing, range: &Range) {
+    let size = heap.layout().aux_size;
+    assert!(range.len as u64 <= size && range.end().wrapping_sub(range.at) <= size, "{range:?}");
+    assert!(range.at.is_multiple_of(64), "{range:?}");
+}
+
+/// What a reader of this ring may be given.
+pub(crate) fn found(found: &Found, heap: &HeapRing) {
+    match found {
+        Found::Record(frame) => fits(frame, heap.layout().data_size),
+        Found::Large(frame, range) => {
+            // The frame's length is the payload's.
+            assert!(frame.size < heap.layout().data_size && frame.len == range.len, "{frame:?}");
+            in_area(heap, range);
+        }
+        Found::Lost(_) => {}
     }
 }
 
@@ -111,9 +141,17 @@ pub(crate) fn fits(frame: &Frame, size: u64) {
     assert!(frame.pos.is_multiple_of(8));
 }
 
-pub(crate) fn seen(seen: &Seen<'_>, size: u64) {
+pub(crate) fn seen(seen: &Seen<'_>, heap: &HeapRing) {
     if let Seen::Record(frame, words) = seen {
-        fits(frame, size);
-        assert!(frame.len <= 8 * words.len() && 8 * words.len() as u64 <= frame.size - 8);
+        copied(frame, words, heap);
     }
+}
+
+/// What a reader that copies may be given, wherever the payload stood.
+pub(crate) fn copied(frame: &Frame, words: &[u64], heap: &HeapRing) {
+    let (size, area) = (heap.layout().data_size, heap.layout().aux_size);
+    let bytes = 8 * words.len() as u64;
+    assert!(frame.len <= 8 * words.len(), "{frame:?}");
+    assert!(bytes <= frame.size - 8 || bytes <= area, "{frame:?}");
+    assert!(frame.size < size && frame.pos.is_multiple_of(8), "{frame:?}");
 }

@@ -45,6 +45,10 @@ impl Sides {
                 let layout = heap.layout();
                 self.reader = Reader::attach(heap.ring(), Fences::Full).ok().map(|reader| {
                     let reader = reader.with_time(layout.time).with_hands(input.u8() % 2 == 1);
+                    let reader = match layout.aux_size {
+                        0 => reader,
+                        size => reader.with_aux(heap.ring(), size),
+                    };
                     check_reader(&reader, heap);
                     reader
                 });
@@ -59,7 +63,9 @@ impl Sides {
                     0 => Observer::resume(heap.ring()),
                     _ => Observer::new(heap.ring(), heap.layout().policy, start),
                 };
-                self.observer = observer.ok().map(|o| o.with_time(heap.layout().time));
+                let layout = heap.layout();
+                self.observer =
+                    observer.ok().map(|o| o.with_time(layout.time).with_aux(layout.aux_size));
             }
             12 | 13 => self.observe(heap, input),
             14 => snapshot(heap, input),
@@ -88,7 +94,7 @@ impl Sides {
         match what % 8 {
             0..3 => match writer.try_reserve_at(ring, RecordType::BYTES, len, input.u16().into()) {
                 Ok(reserved) => {
-                    writer.fill(ring, &reserved, &[7; 256][..len]);
+                    heap::fill(heap, &reserved, |bytes| writer.fill(ring, &reserved, bytes));
                     writer.commit(ring, reserved, len / (usize::from(what >> 6) + 1));
                 }
                 Err(refusal) => {
@@ -146,14 +152,13 @@ impl Sides {
         match what % 12 {
             0 | 1 => {
                 if let Ok((Some(next), _)) = reader.next(ring) {
-                    found(&next, size);
+                    found(&next, heap);
                 }
             }
             2 => {
-                let next = if heap.layout().time {
-                    reader.next_any(ring)
-                } else {
-                    reader.next_record(ring)
+                let next = match reader.is_plain() {
+                    true => reader.next_record(ring),
+                    false => reader.next_any(ring),
                 };
                 if let Some(frame) = next {
                     heap::fits(&frame, size);
@@ -170,7 +175,7 @@ impl Sides {
             }
             4 => {
                 let visit = |frame: &perfring_ring::Frame| heap::fits(frame, size);
-                let _ = if heap.layout().time {
+                let _ = if reader.is_plain() {
                     reader.visit_known::<true>(ring, visit)
                 } else {
                     reader.visit_known::<false>(ring, visit)
@@ -203,7 +208,7 @@ impl Sides {
                 if let Ok(Some((next, after))) = reader.peek(ring, cursor) {
                     // Where no record begins, anything may be found.
                     if cursor.is_multiple_of(8) {
-                        found(&next, size);
+                        found(&next, heap);
                     }
                     assert!(after > cursor);
                     if what & 16 == 0 {
@@ -216,13 +221,13 @@ impl Sides {
     }
 
     fn observe(&mut self, heap: &HeapRing, input: &mut Input<'_>) {
-        let (ring, size) = (heap.ring(), heap.layout().data_size);
+        let ring = heap.ring();
         let Some(observer) = &mut self.observer else { return };
         match input.u8() % 6 {
             0 | 1 => {
                 let before = observer.saved().pos;
-                if let Ok(Some(next)) = observer.next(ring) {
-                    seen(&next, size);
+                if let Ok(Some(next)) = observer.next_in(ring, heap.aux()) {
+                    seen(&next, heap);
                     assert!(observer.saved().pos > before, "no progress");
                 }
             }
@@ -230,8 +235,8 @@ impl Sides {
                 let _ = (observer.look(ring), observer.mark(), observer.must_look());
             }
             3 => {
-                if let Ok(Some((next, _))) = observer.take(ring, &[]) {
-                    seen(&next, size);
+                if let Ok(Some((next, _))) = observer.take(ring, heap.aux()) {
+                    seen(&next, heap);
                 }
             }
             4 => observer.save(ring),
@@ -252,13 +257,13 @@ impl Sides {
             assert!(at < most, "an endless stream");
             let Some(reader) = &mut self.reader else { break };
             let Ok((Some(next), _)) = reader.next(ring) else { break };
-            found(&next, size);
+            found(&next, heap);
         }
         for at in 0.. {
             assert!(at < most, "an endless stream");
             let Some(observer) = &mut self.observer else { break };
-            let Ok(Some(next)) = observer.next(ring) else { break };
-            seen(&next, size);
+            let Ok(Some(next)) = observer.next_in(ring, heap.aux()) else { break };
+            seen(&next, heap);
         }
         if let Some(mut writer) = self.writer.take().filter(|_| self.hot.is_none()) {
             let _ = writer.detach(ring);
@@ -281,17 +286,23 @@ fn snapshot(heap: &HeapRing, input: &mut Input<'_>) {
     assert!(anchors.all().len() <= 16);
     let _ = anchors.wall(input.number(0, layout.data_size), input.u64());
     if let Ok(snapshot) = Snapshot::take(ring, policy) {
-        all_of(&snapshot.with_time(layout.time), layout.data_size);
+        all_of(snapshot.with_time(layout.time), heap);
     }
 }
 
-pub(crate) fn all_of(snapshot: &Snapshot, size: u64) {
-    assert!(snapshot.end() - snapshot.start() < size);
+pub(crate) fn all_of(snapshot: Snapshot, heap: &HeapRing) {
+    assert!(snapshot.end() - snapshot.start() < heap.layout().data_size);
+    let snapshot = match heap.aux() {
+        [] => snapshot,
+        aux => match snapshot.with_aux(heap.ring(), aux) {
+            Ok(snapshot) => snapshot,
+            Err(_) => return,
+        },
+    };
     let mut cursor = snapshot.start();
     while let Ok(Some((next, words, after))) = snapshot.step(cursor) {
-        found(&next, size);
-        if let perfring_ring::Found::Record(frame) = next {
-            assert!(frame.len <= 8 * words.len());
+        if let perfring_ring::Found::Record(frame) = &next {
+            heap::copied(frame, words, heap);
         }
         assert!(after > cursor && after <= snapshot.end());
         cursor = after;

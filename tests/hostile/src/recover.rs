@@ -113,7 +113,10 @@ impl Member {
         let inside = |reserved: &Reserved| {
             // A mapping writes whole words there.
             assert!(reserved.payload_pos().is_multiple_of(8));
-            assert!((reserved.len() as u64) < size);
+            match reserved.range() {
+                Some(_) => heap::fill(heap, reserved, |_| unreachable!("of the area")),
+                None => assert!((reserved.len() as u64) < size),
+            }
         };
         let refused = match what % 10 {
             0 | 1 => {
@@ -124,7 +127,7 @@ impl Member {
             3 | 4 => match writer.try_reserve(at, peers, RecordType::BYTES, len, 0) {
                 Ok(reserved) => {
                     inside(&reserved);
-                    writer.fill(at, &reserved, &[7; 256][..len]);
+                    heap::fill(heap, &reserved, |bytes| writer.fill(at, &reserved, bytes));
                     self.open.push(reserved);
                     None
                 }
@@ -186,7 +189,7 @@ fn look(heap: &HeapRing, peers: &MadeUp) {
     let is_dead = |slot| !peers.is_alive(slot);
     let _ = Totals::of(at, layout.policy, is_dead).map(|totals| totals.untold());
     if let Ok(snapshot) = Snapshot::of(at, layout.policy, is_dead) {
-        all_of(&snapshot.with_time(layout.time), layout.data_size);
+        all_of(snapshot.with_time(layout.time), heap);
     }
     assert!(SlotFigures::all(at).len() <= at.slots().len());
     let _ = (at.held_up(), at.locked_by(), at.lags());
@@ -198,20 +201,24 @@ fn read(heap: &HeapRing, input: &mut Input<'_>) {
     let most = 4 * layout.data_size + 64;
     if input.u8().is_multiple_of(2) {
         let Ok(reader) = Reader::attach(ring, Fences::Full) else { return };
-        let mut reader = reader.with_time(layout.time);
+        let reader = reader.with_time(layout.time);
+        let mut reader = match layout.aux_size {
+            0 => reader,
+            size => reader.with_aux(ring, size),
+        };
         for at in 0.. {
             assert!(at < most, "an endless stream");
             let Ok((Some(next), _)) = reader.next(ring) else { break };
-            heap::found(&next, layout.data_size);
+            heap::found(&next, heap);
         }
         let _ = reader.release(ring);
     } else {
         let Ok(observer) = Observer::new(ring, layout.policy, Start::Oldest) else { return };
-        let mut observer = observer.with_time(layout.time);
+        let mut observer = observer.with_time(layout.time).with_aux(layout.aux_size);
         for at in 0.. {
             assert!(at < most, "an endless stream");
-            let Ok(Some(next)) = observer.next(ring) else { break };
-            seen(&next, layout.data_size);
+            let Ok(Some(next)) = observer.next_in(ring, heap.aux()) else { break };
+            seen(&next, heap);
         }
     }
 }
