@@ -5,13 +5,16 @@
 //! producers at random in `shared_storm`.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use perfring_consumer::{Cause, Consumer, Corrupt, Item, Observer, Policy, Snapshot, Start, Stat};
+use perfring_consumer::{
+    AttachError, Cause, Consumer, Corrupt, Guard, Item, Observer, Policy, Snapshot, Start, Stat,
+};
 use perfring_producer::{Options, Producer, Producers, SharedProducer, create};
 use perfring_tests::large::{END, LARGE, heavy, weigh};
 use perfring_tests::shared::{Driven, Random, balance};
 use perfring_tests::{NUMBERED, actor, ring_dir};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
 use std::time::Duration;
@@ -399,4 +402,25 @@ fn a_payload_of_64_mib_is_handed_over() {
         consumer.release();
     }
     assert!(child.wait().unwrap().success());
+}
+
+/// A file can claim any length, and take no space for it.
+#[test]
+fn a_guarded_reader_takes_no_more_memory_than_it_says() {
+    let dir = ring_dir();
+    let ring = dir.path().join("ring");
+    create(&ring, &Options { aux_size: MIB, ..Options::default() }).unwrap();
+    Consumer::attach_guarded(&ring, None, Guard::Always).unwrap();
+    // The header's `aux_size` and `file_size`, as proto/ABI.md has them.
+    let file = std::fs::File::options().write(true).open(&ring).unwrap();
+    let (size, len) = (2 * Guard::MAX_AUX, file.metadata().unwrap().len() - MIB);
+    file.set_len(len + size).unwrap();
+    file.write_all_at(&size.to_ne_bytes(), 1080).unwrap();
+    file.write_all_at(&(len + size).to_ne_bytes(), 1232).unwrap();
+    let refused = Consumer::attach_guarded(&ring, None, Guard::Always).unwrap_err();
+    assert!(matches!(refused, AttachError::Unguarded { size: of, .. } if of == size), "{refused}");
+    assert!(refused.to_string().contains("without a guard"), "{refused}");
+    let refused = Observer::open_guarded(&ring, Start::Oldest, Guard::Always).unwrap_err();
+    assert!(matches!(refused, AttachError::Unguarded { size: of, .. } if of == size), "{refused}");
+    Consumer::attach(&ring).unwrap();
 }

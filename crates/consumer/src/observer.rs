@@ -6,7 +6,7 @@ use crate::pace::{Distance, Pace, SPIN};
 use crate::stat::Stat;
 use perfring_abi::Layout;
 use perfring_ring::{Anchors, Corrupt, Count, Saved, Start};
-use perfring_shm::{AttachError, Home, Item, MappedObserver};
+use perfring_shm::{AttachError, Guard, Home, Item, MappedObserver};
 use std::time::{Duration, Instant};
 
 /// The longest pause between two looks of a waiting observer.
@@ -35,7 +35,21 @@ impl Observer {
     /// # Errors
     /// See [`AttachError`].
     pub fn open(home: impl Into<Home>, start: Start) -> Result<Self, AttachError> {
-        let inner = MappedObserver::open(home, start)?;
+        Self::open_guarded(home, start, Guard::Never)
+    }
+
+    /// As [`Observer::open`], of a ring whose producers need not be trusted. An observer copies in any
+    /// case; with [`Guard::Always`] it also takes no more memory than that says, and survives a file
+    /// that is cut short.
+    ///
+    /// # Errors
+    /// See [`AttachError`]; [`AttachError::Unguarded`].
+    pub fn open_guarded(
+        home: impl Into<Home>,
+        start: Start,
+        guard: Guard,
+    ) -> Result<Self, AttachError> {
+        let inner = MappedObserver::open_guarded(home, start, guard)?;
         let distance = Distance::of_observer(inner.layout().data_size);
         Ok(Observer { inner, pace: Pace::default(), distance })
     }

@@ -146,7 +146,8 @@ impl Observer {
         Observer { shape: Shape { aux, ..self.shape }, ..self }
     }
 
-    /// The payload of a record that was passed, copied: or its loss, if it has been overwritten.
+    /// Passes a record whose payload is in the AUX area: a copy, or its loss, if it has been
+    /// overwritten. Without memory for it, the record is not passed, and comes again.
     #[cold]
     fn fetch(
         &mut self,
@@ -160,6 +161,9 @@ impl Observer {
         if whole {
             large::space_for(range, &mut self.large).ok_or(Corrupt { pos: frame.pos })?;
         }
+        self.cursor += frame.size;
+        self.laps_in_a_row = 0;
+        self.passed.add(frame.size);
         if whole && large::copy(ring, aux, range, &mut self.large) {
             self.is_large = true;
             return Ok(Seen::Record(frame, &self.large));
@@ -212,9 +216,6 @@ impl Observer {
             if self.shape.is_large(word) {
                 let body = large::body_of(&self.copy[body]).ok_or(Corrupt { pos })?;
                 let (frame, range) = self.shape.large(pos, body).ok_or(Corrupt { pos })?;
-                self.cursor += size;
-                self.laps_in_a_row = 0;
-                self.passed.add(size);
                 return self.fetch(ring, aux, frame, range).map(Some);
             }
             if word.is_data() {

@@ -23,6 +23,8 @@ pub struct Snapshot {
     /// Payloads of the AUX area, and where their records stand; those are missing that were
     /// overwritten.
     large: Vec<(u64, Vec<u64>)>,
+    /// The first record whose range no producer wrote, if there is one.
+    damage: Option<u64>,
     anchors: Anchors,
 }
 
@@ -63,8 +65,8 @@ impl Snapshot {
         }
         // After the copy: what a record needs was written before it was published.
         let anchors = Anchors::read(ring);
-        let (shape, large) = (Shape::default(), Vec::new());
-        Ok(Snapshot { start, words, totals, shape, large, anchors })
+        let (shape, large, damage) = (Shape::default(), Vec::new(), None);
+        Ok(Snapshot { start, words, totals, shape, large, damage, anchors })
     }
 
     /// The same snapshot, of a ring with a stamp in each record or without.
@@ -77,15 +79,20 @@ impl Snapshot {
     /// as [`Snapshot::step`] shows the others as lost. To be called at once.
     ///
     /// # Errors
-    /// [`Corrupt`] if the records' ranges overlap, or there is no memory for them.
+    /// [`Corrupt`] at a record if there is no memory for its payload. Damage is found by
+    /// [`Snapshot::step`], when it comes to it.
     pub fn with_aux(self, ring: Ring<'_>, aux: &[AtomicU64]) -> Result<Self, Corrupt> {
+        if aux.is_empty() {
+            return Ok(self);
+        }
         let bounds = Bounds { size: aux.len() as u64 * 8, floor: None };
         let mut snapshot = Snapshot { shape: Shape { aux: bounds, ..self.shape }, ..self };
         let (mut cursor, mut end, mut ranges) = (snapshot.start, 0, Vec::new());
-        while let Some((found, _, after)) = snapshot.step_to(cursor)? {
+        while let Ok(Some((found, _, after))) = snapshot.step_to(cursor) {
             if let Found::Large(frame, range) = found {
                 if range.at < end {
-                    return Err(Corrupt { pos: frame.pos });
+                    snapshot.damage = Some(frame.pos);
+                    break;
                 }
                 end = range.end();
                 ranges.push((frame.pos, range));
@@ -143,6 +150,9 @@ impl Snapshot {
         let Found::Large(frame, _) = found else {
             return Ok(Some((found, words, after)));
         };
+        if self.damage.is_some_and(|damage| frame.pos >= damage) {
+            return Err(Corrupt { pos: frame.pos });
+        }
         // The newest first.
         let at = self.large.binary_search_by(|(pos, _)| frame.pos.cmp(pos)).ok();
         Ok(Some(match at.and_then(|at| self.large.get(at)) {

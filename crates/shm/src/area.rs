@@ -21,11 +21,12 @@ pub(crate) struct Area {
 impl Area {
     pub(crate) fn map(ring: &RingFile, access: DataAccess) -> Result<Option<Self>, AttachError> {
         let layout = &ring.layout;
-        let Some(size) = NonZeroUsize::new(layout.aux_size as usize) else {
-            return Ok(None);
-        };
         let failed = |errno: nix::errno::Errno| ring.io("mapping its AUX area", errno.into());
         let too_big = || failed(nix::errno::Errno::ENOMEM);
+        let size = usize::try_from(layout.aux_size).map_err(|_| too_big())?;
+        let Some(size) = NonZeroUsize::new(size) else {
+            return Ok(None);
+        };
         let len = size.get().checked_mul(2).ok_or_else(too_big)?;
         let reserved = Reservation::new(len).map_err(failed)?;
         let prot = match access {

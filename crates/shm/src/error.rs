@@ -213,6 +213,18 @@ pub enum AttachError {
         /// Who it is.
         holder: Who,
     },
+    /// A guarded reader copies payloads, and this ring's may be longer than it has memory for.
+    #[error(
+        "{home} has an AUX area of {size} bytes, and a reader that guards itself copies from no more than \
+         {}: read it without a guard if all who may write the file are trusted",
+        crate::Guard::MAX_AUX
+    )]
+    Unguarded {
+        /// The name.
+        home: Home,
+        /// The AUX area's size.
+        size: u64,
+    },
     /// The ring stamps its records, and the clock cannot be told from here.
     #[error("{home} stamps its records, and this process cannot: {source}")]
     Clock {

@@ -10,14 +10,13 @@
 
 use crate::file::host_page_size;
 use nix::libc;
+use passing::pass_on;
 use perfring_abi::Header;
 use perfring_ring::Corrupt;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null, null_mut};
-use std::sync::atomic::{
-    AtomicBool, AtomicI64, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence,
-};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, PoisonError};
 
 /// `si_code` of an address beyond the end of a file, and of memory that has failed. The `libc` crate
@@ -31,10 +30,6 @@ const ENTRIES: usize = 256;
 
 static ON: AtomicBool = AtomicBool::new(false);
 static INSTALL: Mutex<()> = Mutex::new(());
-/// Who had the signal before us. Never freed: a handler may be running by it.
-static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(null_mut());
-/// The thread in which the one before us runs, which may call us in turn.
-static PASSING: AtomicI64 = AtomicI64::new(0);
 /// Bytes of a page.
 static PAGE: AtomicUsize = AtomicUsize::new(0);
 static TABLE: Block = Block::new();
@@ -109,7 +104,8 @@ impl Block {
 ///
 /// What happens to a ring that is cut: readers get [`Corrupt::CUT`](perfring_ring::Corrupt::CUT), at
 /// the next look for more at the latest. A record that a consumer has borrowed in place may turn into
-/// zeros in its hands; one that was copied is whole. A producer writes into memory of its own, and
+/// zeros in its hands; one that was copied is whole. A payload of the AUX area that was being copied
+/// may be told as lapped before that. A producer writes into memory of its own, and
 /// gets [`ReserveError::Corrupt`](crate::ReserveError::Corrupt) before it has written a ring's worth.
 ///
 /// # Errors
@@ -130,7 +126,7 @@ pub fn install_guard() -> io::Result<()> {
         ours.sa_sigaction = handler;
         // Not deferred: who is called in our place may raise the signal again, to end by it.
         ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
-        BEFORE.store(Box::into_raw(Box::new(now)), Ordering::Release);
+        passing::remember(now);
         // SAFETY: the handler is a function of this program, which is never unloaded, and does
         // nothing that is not async-signal-safe: loads, stores and system calls.
         if unsafe { libc::sigaction(libc::SIGBUS, &raw const ours, null_mut()) } != 0 {
@@ -293,14 +289,30 @@ fn cut(entry: &Entry, (base, len): (usize, usize), others: [(usize, usize); 2]) 
     // The header first, and its positions before any data are zeros: readers take nothing that they
     // copied while the tail was already where it cannot be.
     let page = PAGE.load(Ordering::Relaxed).max(size_of::<Header>());
-    if !replace(base, page.min(len), true) {
+    if !spoil(base, page.min(len)) {
         return false;
     }
-    // SAFETY: a page of our own since the line above, of zeros, which is a `Header`; and whoever else
-    // has a reference to it has one to atomics.
-    perfring_ring::spoil(unsafe { &*std::ptr::with_exposed_provenance::<Header>(base) });
     replace(base + page, len.saturating_sub(page), writable)
         && others.into_iter().all(|(base, len)| replace(base, len, writable))
+}
+
+/// Puts a header that nobody believes in the place of a registered mapping's, in one step: nobody
+/// sees positions that are zero, not even if two threads come here for one mapping.
+fn spoil(base: usize, len: usize) -> bool {
+    let (access, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: new memory, where there was none.
+    let page = unsafe { libc::mmap(null_mut(), len, access, flags, -1, 0) };
+    if page == libc::MAP_FAILED {
+        return false;
+    }
+    // SAFETY: pages of our own, of zeros, which are a `Header`; aligned, and long enough: a
+    // mapping begins with a page, and that is as long as a header.
+    perfring_ring::spoil(unsafe { &*page.cast::<Header>() });
+    let (how, to) = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, base as *mut libc::c_void);
+    // SAFETY: from pages that nobody else knows of to a mapping of ours that is registered and in
+    // use, as in `replace`; whoever has a reference to it has one to atomics.
+    unsafe { libc::mremap(page, len, len, how, to) != libc::MAP_FAILED }
 }
 
 /// Puts zeros of our own in the place of a part of a registered mapping.
@@ -319,43 +331,8 @@ fn replace(base: usize, len: usize, writable: bool) -> bool {
     new != libc::MAP_FAILED
 }
 
-/// Not ours: whoever had the signal before.
-fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void, code: i32) {
-    // SAFETY: a system call without arguments.
-    let me = unsafe { libc::syscall(libc::SYS_gettid) };
-    // SAFETY: leaked when it was stored.
-    let before = unsafe { BEFORE.load(Ordering::Acquire).as_ref() };
-    let handler = before.map_or(libc::SIG_DFL, |before| before.sa_sigaction);
-    // One that calls us in turn has had it.
-    let again = PASSING.load(Ordering::Relaxed) == me;
-    if handler == libc::SIG_IGN && code <= 0 && !again {
-        return; // sent by somebody; a fault cannot be ignored
-    }
-    if handler == libc::SIG_DFL || handler == libc::SIG_IGN || again {
-        // SAFETY: zeros are a `sigaction` with SIG_DFL.
-        let default: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
-        // SAFETY: gives the signal back; the fault comes again, or the raise, and ends the process.
-        unsafe { libc::sigaction(signal, &raw const default, null_mut()) };
-        if code <= 0 {
-            // SAFETY: a call with a number.
-            unsafe { libc::raise(signal) };
-        }
-        return;
-    }
-    PASSING.store(me, Ordering::Relaxed);
-    if before.is_some_and(|before| before.sa_flags & libc::SA_SIGINFO != 0) {
-        // SAFETY: installed as a handler that takes three arguments, by whoever had the signal.
-        let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) =
-            unsafe { std::mem::transmute(handler) };
-        handler(signal, info, context);
-    } else {
-        // SAFETY: installed as a handler that takes one.
-        let handler: extern "C" fn(i32) = unsafe { std::mem::transmute(handler) };
-        handler(signal);
-    }
-    PASSING.store(0, Ordering::Relaxed);
-}
-
+#[path = "guard_passing.rs"]
+mod passing;
 #[cfg(test)]
 #[path = "guard_tests.rs"]
 mod tests;

@@ -88,6 +88,12 @@ fn child() {
     };
     match case.to_str().unwrap().split_once(", ").unwrap() {
         ("default", _) => install_guard().unwrap(),
+        ("exit behind another", _) => {
+            // Ours is between the two, and then in front of them.
+            install(handler("exit"));
+            install_guard().unwrap();
+            install(handler("passes back"));
+        }
         (before, "before") => {
             install(handler(before));
             install_guard().unwrap();
@@ -119,6 +125,7 @@ fn what_is_no_rings_goes_to_whoever_had_the_signal() {
             assert_eq!(status.signal(), Some(libc::SIGBUS), "{other}, {when}: {status}");
         }
     }
+    assert_eq!(ended("exit behind another, which passes back").code(), Some(77));
     assert_eq!(ended("default, foreign").signal(), Some(libc::SIGBUS));
     assert_eq!(ended("default, sent").signal(), Some(libc::SIGBUS));
 }

@@ -4,7 +4,7 @@ use crate::futex;
 use crate::map::Mirror;
 use crate::observer::bytes_of;
 use crate::reader::{Item, record};
-use crate::{AttachError, RingFile};
+use crate::{AttachError, RingFile, install_guard};
 use perfring_abi::SIZE_MAX;
 use perfring_ring::{Corrupt, Found, Frame, Front, Range, Reader, Ring};
 
@@ -23,13 +23,29 @@ pub enum Guard {
     /// [`Guard::Always`].
     Auto,
     /// Each record is copied before anybody sees it, so nobody rewrites it while it is read; and
-    /// [`install_guard`](crate::install_guard) is called.
+    /// [`install_guard`](crate::install_guard) is called. Not of rings with an AUX area of more than
+    /// [`Guard::MAX_AUX`], of which a single payload could take that much memory.
     Always,
 }
 
 impl Guard {
-    /// What it comes to for this file: one of the other two.
-    pub(crate) fn of(self, ring: &RingFile) -> Result<Self, AttachError> {
+    /// The largest AUX area that [`Guard::Always`] reads: 256 MiB.
+    pub const MAX_AUX: u64 = 256 << 20;
+
+    /// What it comes to for this file, which is mapped next: one of the other two.
+    pub(crate) fn prepare(self, ring: &RingFile) -> Result<Self, AttachError> {
+        let guard = self.of(ring)?;
+        if guard == Guard::Always {
+            let size = ring.layout.aux_size;
+            if size > Guard::MAX_AUX {
+                return Err(AttachError::Unguarded { home: ring.home.clone(), size });
+            }
+            install_guard().map_err(|source| ring.io("taking SIGBUS for it", source))?;
+        }
+        Ok(guard)
+    }
+
+    fn of(self, ring: &RingFile) -> Result<Self, AttachError> {
         if self != Guard::Auto {
             return Ok(self);
         }
@@ -50,6 +66,15 @@ impl Body {
         Body { words: vec![0; (SIZE_MAX / 8) as usize] }
     }
 
+    /// Room for a payload of the AUX area: its words.
+    fn space_for(&mut self, frame: &Frame, range: Range) -> Result<usize, Corrupt> {
+        let words = range.len.div_ceil(8);
+        let more = words.saturating_sub(self.words.len());
+        self.words.try_reserve_exact(more).map_err(|_| Corrupt { pos: frame.pos })?;
+        self.words.resize(words.max(self.words.len()), 0);
+        Ok(words)
+    }
+
     /// A copy of a record's payload. The frame's length was checked against the head, and is ours.
     #[inline]
     fn of(&mut self, ring: Ring<'_>, frame: &Frame) -> &[u8] {
@@ -65,10 +90,7 @@ impl Body {
     /// The same, of a payload in the AUX area: no longer than that.
     #[cold]
     fn of_range(&mut self, map: &Mirror, frame: &Frame, range: Range) -> Result<&[u8], Corrupt> {
-        let words = range.len.div_ceil(8);
-        let more = words.saturating_sub(self.words.len());
-        self.words.try_reserve_exact(more).map_err(|_| Corrupt { pos: frame.pos })?;
-        self.words.resize(words.max(self.words.len()), 0);
+        let words = self.space_for(frame, range)?;
         map.ring().copy_range(map.aux(), range, &mut self.words[..words]);
         Ok(bytes_of(&self.words[..words], range.len))
     }
@@ -82,7 +104,7 @@ pub(crate) fn read<'a>(
     map: &Mirror,
 ) -> Result<Option<Item<'a>>, Corrupt> {
     reader.hand_lines(map.ring());
-    let found = next(reader, map)?;
+    let found = next(reader, body, map)?;
     copied(found, body, map)
 }
 
@@ -94,7 +116,7 @@ pub(crate) fn take<'a>(
     body: &'a mut Body,
     map: &Mirror,
 ) -> Result<Option<(Item<'a>, Front)>, Corrupt> {
-    let found = next(reader, map)?;
+    let found = next(reader, body, map)?;
     // What is wrong with the next is told by the next look.
     let front = reader.front(map.ring()).unwrap_or(Front::More);
     let item = copied(found, body, map)?;
@@ -102,7 +124,7 @@ pub(crate) fn take<'a>(
 }
 
 #[inline]
-fn next(reader: &mut Reader, map: &Mirror) -> Result<Option<Found>, Corrupt> {
+fn next(reader: &mut Reader, body: &mut Body, map: &Mirror) -> Result<Option<Found>, Corrupt> {
     let ring = map.ring();
     let known = match reader.is_plain() {
         true => reader.next_record(ring),
@@ -110,6 +132,11 @@ fn next(reader: &mut Reader, map: &Mirror) -> Result<Option<Found>, Corrupt> {
     };
     if let Some(frame) = known {
         return Ok(Some(Found::Record(frame)));
+    }
+    // Before it is passed: without memory for it, it comes again.
+    let _ = reader.look_ahead(ring);
+    if let Ok(Some((Found::Large(frame, range), _))) = reader.peek(ring, reader.cursor()) {
+        body.space_for(&frame, range)?;
     }
     let (found, owed) = reader.next(ring).map_err(|corrupt| map.tell(corrupt))?;
     if owed {

@@ -517,9 +517,14 @@ impl Plain {
         Guarded::tell(self.guard.as_ref(), corrupt)
     }
 
+    /// As [`Mirror::is_cut`].
+    pub(crate) fn is_cut(&self) -> bool {
+        self.guard.as_ref().is_some_and(Guarded::is_cut)
+    }
+
     /// What was read is of a ring whose file was whole then.
     pub(crate) fn sure<T>(&self, ring: &RingFile, read: T) -> Result<T, AttachError> {
-        match self.guard.as_ref().is_some_and(Guarded::is_cut) {
+        match self.is_cut() {
             true => Err(ring.corrupt(Corrupt::CUT)),
             false => Ok(read),
         }

@@ -1,9 +1,9 @@
 //! Observers: the whole file mapped read-only, every record copied.
 
-use crate::file::{Place, RingFile};
+use crate::file::{Access, Place, RingFile};
 use crate::map::Plain;
 use crate::shared::is_dead;
-use crate::{AttachError, Home, Item, Record};
+use crate::{AttachError, Guard, Home, Item, Record};
 use bytemuck::cast_slice;
 use perfring_abi::{Layout, Producers};
 use perfring_ring::{
@@ -25,7 +25,23 @@ impl MappedObserver {
     /// # Errors
     /// See [`AttachError`].
     pub fn open(home: impl Into<Home>, start: Start) -> Result<Self, AttachError> {
-        let (ring, map) = Plain::open(home.into())?;
+        Self::open_guarded(home, start, Guard::Never)
+    }
+
+    /// The same, of a ring whose producers need not be trusted: an observer copies in any case; with
+    /// [`Guard::Always`] it takes no more memory than that says either, and survives a file that is
+    /// cut short.
+    ///
+    /// # Errors
+    /// See [`AttachError`]; [`AttachError::Unguarded`].
+    pub fn open_guarded(
+        home: impl Into<Home>,
+        start: Start,
+        guard: Guard,
+    ) -> Result<Self, AttachError> {
+        let ring = RingFile::open(home.into(), Access::Read)?;
+        guard.prepare(&ring)?;
+        let map = Plain::map(&ring)?;
         let observer = Observer::new(map.ring(), ring.layout.policy, start)
             .map_err(|source| ring.corrupt(map.tell(source)))?
             .with_time(ring.layout.time)
@@ -138,6 +154,8 @@ impl MappedObserver {
                 snapshot.with_aux(self.map.ring(), self.map.aux())
             })
             .map_err(|corrupt| self.map.tell(corrupt))
+            // What was cut short while it was copied may look whole.
+            .and_then(|snapshot| if self.map.is_cut() { Err(Corrupt::CUT) } else { Ok(snapshot) })
     }
 
     /// The ring's books.

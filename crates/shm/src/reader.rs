@@ -10,7 +10,7 @@ use crate::observer::item_of;
 use crate::recover::recover_file;
 use crate::shared::is_dead;
 use crate::sleeper::Ticket;
-use crate::{AttachError, Guard, Home, Role, futex, install_guard};
+use crate::{AttachError, Guard, Home, Role, futex};
 use perfring_abi::{Layout, Policy, Producers};
 use perfring_ring::{
     Anchors, Corrupt, Count, Found, Frame, Lost, Observer, Range, Reader, TypeTable, WakeAt, Who,
@@ -107,10 +107,7 @@ impl MappedReader {
         guard: Guard,
     ) -> Result<Self, AttachError> {
         let ring = RingFile::open(home.into(), Access::Write)?;
-        let guard = guard.of(&ring)?;
-        if guard == Guard::Always {
-            install_guard().map_err(|source| ring.io("taking SIGBUS for it", source))?;
-        }
+        let guard = guard.prepare(&ring)?;
         // Whoever copies has no business writing where others may.
         let hands =
             lines == Lines::HandBack && ring.layout.policy == Policy::Drop && guard == Guard::Never;

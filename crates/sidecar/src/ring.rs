@@ -129,7 +129,7 @@ impl Ring {
                 (None, From::Oldest) => Start::Oldest,
                 (None, From::Latest) => Start::Latest,
             };
-            let observer = Observer::open(home.clone(), start)?;
+            let observer = Observer::open_guarded(home.clone(), start, input.guard)?;
             let layout = *observer.layout();
             (Box::new(observer), layout)
         } else {
