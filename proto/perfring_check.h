@@ -126,6 +126,8 @@ static inline int perfring_check(const struct perfring_header *page, uint64_t fi
 					  page->types_size <= PERFRING_TYPES_SIZE_MAX);
 	PERFRING_MUST(time_clock, page->time_clock == (page->features_required & PERFRING_FEATURE_TIME
 							       ? (uint32_t)PERFRING_TIME_CLOCK : 0));
+	/* An AUX area is a required feature, which was refused above. */
+	PERFRING_MUST(aux_size, page->aux_size == 0);
 	control = page->page_size + page->data_size;
 	slots = (uint64_t)page->slot_count * PERFRING_SLOT_SIZE;
 	slots = (slots + page->page_size - 1) & ~(uint64_t)(page->page_size - 1);
@@ -134,6 +136,7 @@ static inline int perfring_check(const struct perfring_header *page, uint64_t fi
 	PERFRING_MUST(control_offset, page->control_offset == control);
 	PERFRING_MUST(control_size, page->control_size == slots);
 	PERFRING_MUST(types_offset, page->types_offset == types);
+	PERFRING_MUST(aux_offset, page->aux_offset == 0);
 	PERFRING_MUST(file_size, page->file_size == control + slots + page->types_size);
 #undef PERFRING_MUST
 	if (file_len < page->file_size) {

@@ -115,6 +115,18 @@ impl Peer {
     }
 }
 
+/// Runs it to its end, which must be a bad one, and returns what it said of that.
+///
+/// # Panics
+/// If it succeeds, or is killed.
+#[must_use]
+pub fn refused(exe: &Path, args: &[&str], ring: &Path) -> String {
+    let Output { status, stderr, .. } =
+        Command::new(exe).args(args).arg(ring).output().expect("the program");
+    assert_eq!(status.code(), Some(1), "{args:?} {ring:?}");
+    String::from_utf8_lossy(&stderr).into_owned()
+}
+
 /// Runs it to its end, which must be a good one, and returns the lines that it said.
 ///
 /// # Panics

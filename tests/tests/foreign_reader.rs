@@ -3,6 +3,7 @@
 //! `data_head`, wrap, skip what they do not know, and move `data_tail`.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use nix::sys::signal::Signal;
 use perfring_consumer::{Item, Observer, Start, Stat};
 use perfring_producer::{
     Options, Producer, RecordType, ReserveError, SharedProducer, SharedReservation,
@@ -109,6 +110,11 @@ impl Foreign {
         out.read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n");
         Foreign { child, out }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).unwrap();
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
     }
 
     /// Records, lost, markers, gaps, torn, once it has the last one.
@@ -224,8 +230,13 @@ fn libbcc_reads_what_many_producers_publish() {
     let (mut who, mut refused, mut open) = (0, 0, None::<SharedReservation<'_>>);
     for number in 0..RECORDS {
         let payload = sample(number, 1 + number as usize % 12);
+        // So that there is a loss on a machine where the reader keeps up.
+        let stands_still = number > RECORDS / 4 && refused == 0;
+        if number == RECORDS / 4 + 1 && stands_still {
+            foreign.signal(Signal::SIGSTOP);
+        }
         // Now and then the reader is let catch up; the last must arrive.
-        let waits = number % 64 == 63 || number + 1 == RECORDS;
+        let waits = (number % 64 == 63 && !stands_still) || number + 1 == RECORDS;
         if (waits || number % 5 == 2 || number == RECORDS / 2)
             && let Some(reservation) = open.take()
         {
@@ -254,7 +265,10 @@ fn libbcc_reads_what_many_producers_publish() {
         match outcome {
             Ok(()) => who = (who + 1) % 3,
             // Who was refused is the next to publish: the loss is told where the number is missing.
-            Err(ReserveError::Full | ReserveError::Pending { .. }) => refused += 1,
+            Err(ReserveError::Full | ReserveError::Pending { .. }) => {
+                refused += 1;
+                foreign.signal(Signal::SIGCONT);
+            }
             Err(error) => panic!("{error}"),
         }
     }

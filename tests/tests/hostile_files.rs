@@ -946,6 +946,7 @@ fn a_header_that_is_wrong_is_refused_for_what_is_wrong() {
         let name = format!("required feature {bit}");
         let refused = match bit {
             0 => field("time_clock", 0), // time, and no clock
+            1 => field("aux_size", 0),   // an AUX area, and none
             _ => Some(BadRing::Features { unknown }),
         };
         case(&name, &[("features_required", unknown)], refused);
