@@ -5,6 +5,8 @@
 //! `poller many BY COUNT DIR` waits for the rings 0 to COUNT of a directory at once.
 //! `poller forbidden WHAT RING` as `read any 10`, where the kernel refuses some system calls.
 //! `poller fork BY RING` uses a descriptor in a forked child.
+//! `poller survived HOW RING` forks a child that lives on with all that it inherited.
+//! `poller crowd COUNT DIR` so, with the rings 0 to COUNT of a directory.
 
 use nix::libc;
 use nix::sys::signal::{Signal, raise};
@@ -30,6 +32,8 @@ fn main() -> Outcome {
             read(PollBy::Any, 10, ring)
         }
         ["fork", how, ring] => forked(by(how)?, ring),
+        ["survived", how, ring] => survived(how, ring),
+        ["crowd", count, dir] => crowd(count.parse()?, Path::new(dir)),
         _ => Err(format!("unknown arguments: {args:?}").into()),
     }
 }
@@ -195,4 +199,37 @@ fn forked(by: PollBy, ring: &str) -> Outcome {
     consumer.disarm(&mut pollable)?;
     println!("{:?}", numbers(&mut consumer)?);
     Ok(())
+}
+
+/// Forks. The child says so, and lives until its input ends, with all that it has of its parent's; the
+/// parent until it is killed.
+fn fork_and_stay() -> Outcome {
+    // SAFETY: what the child does takes no lock of another thread's: it prints, as the parent has not,
+    // and reads.
+    if let ForkResult::Child = unsafe { fork() }? {
+        println!("child");
+        std::io::stdin().read_line(&mut String::new())?;
+        std::process::exit(0);
+    }
+    loop {
+        nix::unistd::pause();
+    }
+}
+
+/// Forks with a consumer, and what waits for it.
+fn survived(how: &str, ring: &str) -> Outcome {
+    let mut consumer = Consumer::attach(ring)?;
+    if how == "sleeper" {
+        let _sleeper = consumer.sleeper()?;
+        return fork_and_stay();
+    }
+    let mut pollable = consumer.pollable(by(how)?)?;
+    assert!(consumer.arm(&mut pollable, Duration::MAX)?);
+    fork_and_stay()
+}
+
+fn crowd(count: u64, dir: &Path) -> Outcome {
+    let attach = |number: u64| Consumer::attach(dir.join(number.to_string()));
+    let _consumers = (0..count).map(attach).collect::<Result<Vec<_>, _>>()?;
+    fork_and_stay()
 }
