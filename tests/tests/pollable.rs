@@ -323,6 +323,25 @@ fn where_the_kernel_refuses_there_is_another_way() {
 }
 
 #[test]
+fn who_was_refused_a_wait_is_told_each_time_and_waits_once_it_may() {
+    if !ways().iter().any(|(_, by)| *by == PollBy::IoUring) {
+        return;
+    }
+    let dir = ring_dir();
+    let path = dir.path().join("ring");
+    create(&path, &Options::default()).unwrap();
+    let (mut child, mut line) = start(&["refused"], &path);
+    for _ in 0..3 {
+        let told = line();
+        assert!(told.contains("arming its descriptor: Operation not permitted"), "{told}");
+    }
+    assert_eq!(line(), "true");
+    Producer::attach(&path).unwrap().publish(NUMBERED, &numbered(7, 8)).unwrap();
+    assert_eq!(line(), "[7]");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
 fn a_fork_has_no_part_in_its_parents_descriptor() {
     for (way, _) in ways() {
         let dir = ring_dir();

@@ -4,6 +4,7 @@
 //! `poller arm BY RING` stops itself, arms, stops itself again, then waits for the descriptor.
 //! `poller many BY COUNT DIR` waits for the rings 0 to COUNT of a directory at once.
 //! `poller forbidden WHAT RING` as `read any 10`, where the kernel refuses some system calls.
+//! `poller refused RING` arms where the kernel refuses what it begins to wait with, and then where not.
 //! `poller fork BY RING` uses a descriptor in a forked child.
 //! `poller survived HOW RING` forks a child that lives on with all that it inherited.
 //! `poller crowd COUNT DIR` so, with the rings 0 to COUNT of a directory.
@@ -31,6 +32,7 @@ fn main() -> Outcome {
             forbid(what)?;
             read(PollBy::Any, 10, ring)
         }
+        ["refused", ring] => refused(ring),
         ["fork", how, ring] => forked(by(how)?, ring),
         ["survived", how, ring] => survived(how, ring),
         ["crowd", count, dir] => crowd(count.parse()?, Path::new(dir)),
@@ -144,12 +146,15 @@ fn many(by: PollBy, count: u64, dir: &Path) -> Outcome {
     Ok(())
 }
 
-/// Has the kernel refuse what io_uring begins with, and if it says so what waits for several futexes.
+/// Has the kernel refuse this thread what io_uring begins with; or that, and what waits for several
+/// futexes; or what has an io_uring do something.
 fn forbid(what: &str) -> Outcome {
-    let mut calls = vec![libc::SYS_io_uring_setup];
-    if what == "both" {
-        calls.push(libc::SYS_futex_waitv);
-    }
+    let calls = match what {
+        "io_uring" => vec![libc::SYS_io_uring_setup],
+        "both" => vec![libc::SYS_io_uring_setup, libc::SYS_futex_waitv],
+        "enter" => vec![libc::SYS_io_uring_enter],
+        _ => return Err(format!("forbid {what}?").into()),
+    };
     let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
     // The number; then for each call: if it is that, refuse.
     let mut filter = vec![step(0x20, 0, 0, 0)];
@@ -167,6 +172,29 @@ fn forbid(what: &str) -> Outcome {
     let done =
         unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
     assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    Ok(())
+}
+
+/// A thread that is refused is told so each time, and another one, that is not, waits.
+fn refused(ring: &str) -> Outcome {
+    let mut consumer = Consumer::attach(ring)?;
+    let mut pollable = consumer.pollable(PollBy::IoUring)?;
+    let told = std::thread::scope(|scope| {
+        let (consumer, pollable) = (&mut consumer, &mut pollable);
+        let thread = scope.spawn(move || {
+            forbid("enter").map_err(|error| error.to_string())?;
+            let arm = |_| consumer.arm(pollable, Duration::MAX).map_err(|error| error.to_string());
+            Ok::<_, String>((0..3).map(arm).collect::<Vec<_>>())
+        });
+        thread.join()
+    });
+    for told in told.map_err(|_| "it panicked")?? {
+        println!("{told:?}");
+    }
+    println!("{:?}", consumer.arm(&mut pollable, Duration::MAX)?);
+    readable(&[&pollable])?;
+    consumer.disarm(&mut pollable)?;
+    println!("{:?}", numbers(&mut consumer)?);
     Ok(())
 }
 
