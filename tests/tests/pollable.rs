@@ -342,6 +342,26 @@ fn who_was_refused_a_wait_is_told_each_time_and_waits_once_it_may() {
 }
 
 #[test]
+fn a_thread_that_was_short_of_memory_waits_again() {
+    let dir = ring_dir();
+    for number in ["0", "1"] {
+        create(dir.path().join(number), &Options::default()).unwrap();
+    }
+    let (mut child, mut line) = start(&["short"], dir.path());
+    let publish = |ring| {
+        let mut producer = Producer::attach(dir.path().join(ring)).unwrap();
+        producer.publish(NUMBERED, &numbered(7, 8)).unwrap();
+    };
+    assert_eq!(line(), "armed");
+    publish("1");
+    assert_eq!(line(), "[7]");
+    assert_eq!(line(), "waiting");
+    publish("0");
+    assert_eq!(line(), "[7]");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
 fn a_fork_has_no_part_in_its_parents_descriptor() {
     for (way, _) in ways() {
         let dir = ring_dir();

@@ -5,6 +5,7 @@
 //! `poller many BY COUNT DIR` waits for the rings 0 to COUNT of a directory at once.
 //! `poller forbidden WHAT RING` as `read any 10`, where the kernel refuses some system calls.
 //! `poller refused RING` arms where the kernel refuses what it begins to wait with, and then where not.
+//! `poller short DIR` waits for the rings 0 and 1 where there is no memory to wait for both at once.
 //! `poller fork BY RING` uses a descriptor in a forked child.
 //! `poller survived HOW RING` forks a child that lives on with all that it inherited.
 //! `poller crowd COUNT DIR` so, with the rings 0 to COUNT of a directory.
@@ -17,7 +18,7 @@ use perfring_consumer::{Consumer, Item, PollBy, PollError, Pollable};
 use perfring_tests::number_of;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
@@ -33,6 +34,7 @@ fn main() -> Outcome {
             read(PollBy::Any, 10, ring)
         }
         ["refused", ring] => refused(ring),
+        ["short", dir] => short(Path::new(dir)),
         ["fork", how, ring] => forked(by(how)?, ring),
         ["survived", how, ring] => survived(how, ring),
         ["crowd", count, dir] => crowd(count.parse()?, Path::new(dir)),
@@ -155,7 +157,6 @@ fn forbid(what: &str) -> Outcome {
         "enter" => vec![libc::SYS_io_uring_enter],
         _ => return Err(format!("forbid {what}?").into()),
     };
-    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
     // The number; then for each call: if it is that, refuse.
     let mut filter = vec![step(0x20, 0, 0, 0)];
     for call in calls {
@@ -163,6 +164,15 @@ fn forbid(what: &str) -> Outcome {
         filter.push(step(0x06, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32));
     }
     filter.push(step(0x06, 0, 0, libc::SECCOMP_RET_ALLOW));
+    install(filter)
+}
+
+/// A step of a seccomp filter.
+fn step(code: u16, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code, jt, jf, k }
+}
+
+fn install(mut filter: Vec<libc::sock_filter>) -> Outcome {
     let program =
         libc::sock_fprog { len: u16::try_from(filter.len())?, filter: filter.as_mut_ptr() };
     // SAFETY: no pointers among the arguments.
@@ -173,6 +183,56 @@ fn forbid(what: &str) -> Outcome {
         unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
     assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
     Ok(())
+}
+
+/// The thread goes back to waiting once it can: it is not one that looks for ever.
+fn short(dir: &Path) -> Outcome {
+    // The thread's own word, and those of two rings.
+    let low_half = 24 + if cfg!(target_endian = "big") { 4 } else { 0 };
+    install(vec![
+        step(0x20, 0, 0, 0),
+        step(0x15, 0, 3, u32::try_from(libc::SYS_futex_waitv)?),
+        step(0x20, 0, 0, low_half),
+        step(0x15, 0, 1, 3),
+        step(0x06, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOMEM as u32),
+        step(0x06, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ])?;
+    let attach = |number| -> Result<_, Box<dyn std::error::Error>> {
+        let mut consumer = Consumer::attach(dir.join(number))?;
+        let mut pollable = consumer.pollable(PollBy::Thread)?;
+        assert!(consumer.arm(&mut pollable, Duration::MAX)?);
+        Ok((consumer, pollable))
+    };
+    let mut rings = [attach("0")?, attach("1")?];
+    println!("armed");
+    for (at, (consumer, pollable)) in rings.iter_mut().enumerate().rev() {
+        if at == 0 {
+            until_waiting()?;
+            println!("waiting");
+        }
+        readable(&[pollable])?;
+        consumer.disarm(pollable)?;
+        println!("{:?}", numbers(consumer)?);
+    }
+    Ok(())
+}
+
+/// Until the thread is in the system call that waits for several futexes, for no more than 30 s.
+fn until_waiting() -> Outcome {
+    let limit = Instant::now() + Duration::from_secs(30);
+    let waits = format!("{} ", libc::SYS_futex_waitv);
+    while Instant::now() < limit {
+        for task in std::fs::read_dir("/proc/self/task")? {
+            let task = task?.path();
+            if std::fs::read_to_string(task.join("comm"))?.trim() == "perfring-poll"
+                && std::fs::read_to_string(task.join("syscall"))?.starts_with(&waits)
+            {
+                return Ok(());
+            }
+        }
+        std::thread::yield_now();
+    }
+    Err("the thread looks, and does not wait".into())
 }
 
 /// A thread that is refused is told so each time, and another one, that is not, waits.
