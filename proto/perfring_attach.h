@@ -146,11 +146,19 @@ static inline void perfring_register(struct perfring *ring)
 	pthread_mutex_unlock(&perfring_handles_lock);
 }
 
-/* Unmaps and closes, which gives the lock back. */
+/* Gives the lock back, unmaps and closes. The lock first: a child that another thread forks once the
+ * handle is off the list has what is not closed yet, and would keep it. */
 static inline void perfring_close(struct perfring *ring)
 {
 	struct perfring **at;
+	struct flock all;
 
+	if (ring->fd >= 0 && !perfring_is_forked(ring)) {
+		memset(&all, 0, sizeof(all)); /* from 0 to the end */
+		all.l_type = F_UNLCK;
+		all.l_whence = SEEK_SET;
+		fcntl(ring->fd, F_OFD_SETLK, &all);
+	}
 	pthread_mutex_lock(&perfring_handles_lock);
 	for (at = &perfring_handles; *at; at = &(*at)->next) {
 		if (*at == ring) {

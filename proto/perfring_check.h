@@ -46,7 +46,7 @@ static inline const char *perfring_error(int code)
 	case PERFRING_E_DAMAGED: return "the ring's header is damaged: make the ring anew";
 	case PERFRING_E_TRUNCATED: return "the ring file is cut short: copy it again";
 	case PERFRING_E_PAGE_SIZE: return "the ring's pages are smaller than this machine's: copy its records with an observer";
-	case PERFRING_E_KIND: return "the ring is not of the kind that this code produces into: one producer, no time stamps, evict exact";
+	case PERFRING_E_KIND: return "the ring is not of the kind that this code produces into: one producer, no time stamps";
 	case PERFRING_E_BUSY: return "another process holds the place: wait until it has gone";
 	case PERFRING_E_REMOVED: return "the ring was removed as this process attached: make it anew";
 	case PERFRING_E_CORRUPT: return "the ring holds what no producer writes: read what is left with perfring dump";

@@ -10,12 +10,19 @@
  * c_peer script RING         does what the lines of its input say
  * c_peer endure ROUNDS RING  reads what somebody lies about meanwhile
  * c_peer kill SCENARIO RING  stops itself, does one thing, stops itself again
+ * c_peer close RING          says of each step of closing a producer and a consumer who could attach then
  *
  * A numbered record is as tests/src/lib.rs has it: the number, and bytes that follow from it. Whatever is
  * not as it must be ends the program.
  */
+#include <stddef.h>
+#include <sys/mman.h>
+
+static int unmap(void *at, size_t len);
+#define munmap unmap
 #include "perfring_producer.h"
 #include "perfring_reader.h"
+#undef munmap
 
 #include <inttypes.h>
 #include <signal.h>
@@ -452,6 +459,37 @@ static void fork_with_ring(const char *path)
 	raise(SIGKILL);
 }
 
+/* The file whose places are looked at before anything is unmapped. */
+static struct perfring looked_at;
+
+static int unmap(void *at, size_t len)
+{
+	if (looked_at.base)
+		printf("%d %d\n", perfring_is_held(&looked_at, looked_at.shape.control_offset),
+		       perfring_is_held(&looked_at, PERFRING_CONSUMER_LOCK_BYTE));
+	return munmap(at, len);
+}
+
+/* What is not unmapped yet, a child that another thread forks now has as well. */
+static void close_both(const char *path)
+{
+	struct perfring_producer producer;
+	struct perfring_consumer consumer;
+	struct perfring_observer observer;
+
+	if (perfring_producer_attach(&producer, path, "c_peer"))
+		fail("attach", producer.ring.why);
+	if (perfring_consumer_attach(&consumer, path, "c_peer"))
+		fail("attach", consumer.at.ring.why);
+	if (perfring_observer_open(&observer, path))
+		fail("open", observer.ring.why);
+	looked_at = observer.ring;
+	say("closing");
+	perfring_consumer_detach(&consumer);
+	perfring_producer_detach(&producer);
+	say("closed");
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "", *ring = argc > 2 ? argv[argc - 1] : "";
@@ -465,6 +503,8 @@ int main(int argc, char **argv)
 		script(ring);
 	else if (!strcmp(what, "fork") && argc == 3)
 		fork_with_ring(ring);
+	else if (!strcmp(what, "close") && argc == 3)
+		close_both(ring);
 	else if (!strcmp(what, "endure") && argc == 4)
 		endure(count, ring);
 	else if (!strcmp(what, "try"))

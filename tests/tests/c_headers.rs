@@ -450,3 +450,17 @@ fn a_child_of_a_c_producer_has_nothing_of_its_ring() {
     let totals = Stat::read(&ring).unwrap().totals.unwrap();
     assert_eq!(totals.producer.written.records, 1, "the parent's alone");
 }
+
+/// By then the handle is on no list, and a fork in another thread would not take the lock from the child.
+#[test]
+fn a_closing_c_handle_holds_no_lock_once_it_unmaps() {
+    let dir = ring_dir();
+    let exe = peer(dir.path());
+    let ring = dir.path().join("ring");
+    perfring_producer::create(&ring, &options(Policy::Drop)).unwrap();
+    let mut c = Peer::start(&exe, &["close"], &ring);
+    assert_eq!(c.line(), "closing");
+    // The consumer's header and data while there is the producer; then the producer's, and its slots.
+    assert_eq!([c.line(), c.line(), c.line()], ["1 0", "0 0", "0 0"]);
+    assert_eq!(c.end(), "closed");
+}

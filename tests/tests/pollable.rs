@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use nix::sys::ptrace;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
@@ -322,6 +323,45 @@ fn where_the_kernel_refuses_there_is_another_way() {
 }
 
 #[test]
+fn who_was_refused_a_wait_is_told_each_time_and_waits_once_it_may() {
+    if !ways().iter().any(|(_, by)| *by == PollBy::IoUring) {
+        return;
+    }
+    let dir = ring_dir();
+    let path = dir.path().join("ring");
+    create(&path, &Options::default()).unwrap();
+    let (mut child, mut line) = start(&["refused"], &path);
+    for _ in 0..3 {
+        let told = line();
+        assert!(told.contains("arming its descriptor: Operation not permitted"), "{told}");
+    }
+    assert_eq!(line(), "true");
+    Producer::attach(&path).unwrap().publish(NUMBERED, &numbered(7, 8)).unwrap();
+    assert_eq!(line(), "[7]");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_thread_that_was_short_of_memory_waits_again() {
+    let dir = ring_dir();
+    for number in ["0", "1"] {
+        create(dir.path().join(number), &Options::default()).unwrap();
+    }
+    let (mut child, mut line) = start(&["short"], dir.path());
+    let publish = |ring| {
+        let mut producer = Producer::attach(dir.path().join(ring)).unwrap();
+        producer.publish(NUMBERED, &numbered(7, 8)).unwrap();
+    };
+    assert_eq!(line(), "armed");
+    publish("1");
+    assert_eq!(line(), "[7]");
+    assert_eq!(line(), "waiting");
+    publish("0");
+    assert_eq!(line(), "[7]");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
 fn a_fork_has_no_part_in_its_parents_descriptor() {
     for (way, _) in ways() {
         let dir = ring_dir();
@@ -335,6 +375,59 @@ fn a_fork_has_no_part_in_its_parents_descriptor() {
         assert_eq!(line(), "[7]");
         assert!(child.wait().unwrap().success());
     }
+}
+
+/// A parent that is killed while its child lives, and the child's end.
+fn orphan(args: &[&str], ring: &Path) -> impl FnOnce() + use<> {
+    let mut parent = actor(POLLER, args, ring)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a poller");
+    let mut words = BufReader::new(parent.stdout.take().expect("its words"));
+    let input = parent.stdin.take();
+    let mut line = String::new();
+    words.read_line(&mut line).unwrap();
+    assert_eq!(line, "child\n");
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    move || {
+        drop(input);
+        // It had the pipe to itself, and is gone.
+        assert_eq!(words.read_line(&mut String::new()).unwrap(), 0);
+    }
+}
+
+#[test]
+fn a_child_that_lives_on_keeps_no_dead_consumer_alive() {
+    for way in ways().into_iter().map(|(way, _)| way).chain(["sleeper"]) {
+        let dir = ring_dir();
+        let path = dir.path().join("ring");
+        create(&path, &Options::default()).unwrap();
+        let end = orphan(&["survived", way], &path);
+        let mut consumer = Consumer::attach(&path).unwrap_or_else(|busy| panic!("{way}: {busy}"));
+        Producer::attach(&path).unwrap().publish(NUMBERED, &numbered(7, 8)).unwrap();
+        assert!(matches!(consumer.read().unwrap(), Some(Item::Record(_))), "{way}");
+        end();
+    }
+}
+
+/// However many there are: more than what is told of forks has room for from the start.
+#[test]
+fn a_child_keeps_none_of_many_dead_consumers_alive() {
+    const RINGS: u64 = 1100;
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
+    let dir = ring_dir();
+    let small = Options { size: 4096, types_size: 0, ..Options::default() };
+    for number in 0..RINGS {
+        create(dir.path().join(number.to_string()), &small).unwrap();
+    }
+    let end = orphan(&["crowd", &RINGS.to_string()], dir.path());
+    let attach = |number: u64| Consumer::attach(dir.path().join(number.to_string()));
+    let busy = (0..RINGS).filter(|number| attach(*number).is_err()).count();
+    assert_eq!(busy, 0, "of {RINGS} that nobody reads");
+    end();
 }
 
 #[test]

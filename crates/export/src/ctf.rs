@@ -100,11 +100,16 @@ impl Ctf {
         let path = options.path.clone();
         let ours = |name: &str| name.starts_with("metadata") || name.starts_with("ring-");
         directory(name, &path, options.overwrite, ours)?;
+        let metadata = Metadata::new().map_err(|error| {
+            let why =
+                "the system gives no random bytes: allow getrandom(2), or have a /dev/urandom";
+            OutputError::new(name, format!("cannot draw the trace's id: {why} ({error})"))
+        })?;
         let mut this = Ctf {
             name: name.into(),
             path,
             timeline: Timeline::default(),
-            metadata: Metadata::new(),
+            metadata,
             streams: HashMap::new(),
             waiting: 0,
             packet: Vec::new(),

@@ -222,7 +222,14 @@ pub fn open(options: &Options) -> Result<Vec<KernelRing>, OpenError> {
         };
         for (kind, specs) in &wanted {
             if let Some(mapped) = asked.ring(*kind, specs, &whose)? {
-                rings.push(KernelRing::new(mapped, *kind, cpu));
+                let mut id = [0; 16];
+                getrandom::fill(&mut id).map_err(|source| OpenError::Io {
+                    event: *kind,
+                    step: "drawing random bytes for its id",
+                    source: source.into(),
+                })?;
+                let id = uuid::Builder::from_random_bytes(id).into_uuid().into_bytes();
+                rings.push(KernelRing::new(mapped, *kind, cpu, id));
             }
         }
     }

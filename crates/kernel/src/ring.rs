@@ -120,8 +120,7 @@ struct Read {
 }
 
 impl KernelRing {
-    pub(crate) fn new(mapped: MappedKernel, event: EventKind, cpu: i32) -> Self {
-        let uuid = *uuid::Uuid::new_v4().as_bytes();
+    pub(crate) fn new(mapped: MappedKernel, event: EventKind, cpu: i32, uuid: [u8; 16]) -> Self {
         let pos = mapped.released();
         KernelRing {
             mapped,

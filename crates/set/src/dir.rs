@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
 /// The longest name of a ring: some room is left for what is put behind it.
@@ -289,7 +290,11 @@ impl RingSet {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         // Relaxed: only that no two are the same.
         let nth = NEXT.fetch_add(1, Ordering::Relaxed);
-        let random = uuid::Uuid::new_v4().as_u128() & 0xffff_ffff_ffff;
+        // Without random bytes, the time in ns, which two containers hardly share.
+        let random = getrandom::u64().unwrap_or_else(|_| {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            since.as_nanos() as u64
+        }) & 0xffff_ffff_ffff;
         format!("{}.{}.{nth}.{random:012x}", program(), std::process::id())
     }
 

@@ -123,7 +123,11 @@ pub fn create(home: impl Into<Home>, options: &RingOptions) -> Result<(), Create
         created_ns: now_ns(),
         creator_pid: std::process::id(),
         creator_uid: nix::unistd::Uid::current().as_raw(),
-        uuid: *uuid::Uuid::new_v4().as_bytes(),
+        uuid: draw_id(getrandom::fill).map_err(|source| CreateError::Io {
+            home: home.clone(),
+            step: "drawing its id",
+            source,
+        })?,
         boot_id: boot_id(),
         types_size: options.types_size.next_multiple_of(page_size),
         aux_size: options.aux_size,
@@ -260,6 +264,16 @@ impl Drop for Draft {
     }
 }
 
+/// A random id. (The `uuid` crate would panic where there are no random bytes.)
+fn draw_id(fill: impl FnOnce(&mut [u8]) -> Result<(), getrandom::Error>) -> io::Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    fill(&mut bytes).map_err(|error| {
+        let why = "the system gives no random bytes: allow getrandom(2), or have a /dev/urandom";
+        io::Error::other(format!("{why} ({error})"))
+    })?;
+    Ok(uuid::Builder::from_random_bytes(bytes).into_uuid().into_bytes())
+}
+
 /// `CLOCK_REALTIME` in ns.
 pub(crate) fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -272,4 +286,20 @@ pub(crate) fn boot_id() -> [u8; 16] {
         .ok()
         .and_then(|text| uuid::Uuid::try_parse(text.trim()).ok())
         .map_or([0; 16], |id| *id.as_bytes())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::draw_id;
+
+    #[test]
+    fn no_random_bytes_are_an_error_in_words() {
+        let refused = draw_id(|_| Err(getrandom::Error::UNEXPECTED)).unwrap_err().to_string();
+        assert!(refused.contains("allow getrandom(2), or have a /dev/urandom ("), "{refused}");
+        let ids: [_; 2] = std::array::from_fn(|_| draw_id(getrandom::fill).unwrap());
+        assert_ne!(ids[0], ids[1]);
+        // Version 4, of random bytes.
+        assert_eq!((ids[0][6] >> 4, ids[0][8] >> 6), (4, 2));
+    }
 }

@@ -53,6 +53,7 @@ pub struct RingFile {
     pub(crate) file: Arc<File>,
     pub(crate) home: Home,
     pub(crate) layout: Layout,
+    access: Access,
 }
 
 impl RingFile {
@@ -106,7 +107,7 @@ impl RingFile {
             }
         };
         match page.and_then(|page| Layout::check(&page, meta.len())) {
-            Ok(layout) => Ok(RingFile { file: Arc::new(file), home, layout }),
+            Ok(layout) => Ok(RingFile { file: Arc::new(file), home, layout, access }),
             Err(source) => Err(AttachError::Bad { home, source }),
         }
     }
@@ -150,6 +151,11 @@ impl RingFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(failed(error)),
         }
+    }
+
+    /// Whether it can hold a lock: an observer's cannot, and a child may go on with it.
+    pub(crate) fn may_lock(&self) -> bool {
+        self.access == Access::Write
     }
 
     fn lock_byte(&self, place: Place) -> u64 {

@@ -20,31 +20,91 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 /// `/dev`.
 static NULL: AtomicI32 = AtomicI32::new(-1);
 
-/// Ranges that can be cut off; handles beyond are only told apart.
-const ENTRIES: usize = 2048;
+/// Ranges in one part of the table.
+const ENTRIES: usize = 512;
 
+#[derive(Debug)]
 struct Entry {
     /// 0 free, 1 being filled, else in use.
     state: AtomicU32,
     base: AtomicPtr<u8>,
     len: AtomicUsize,
+    /// -1: none.
     fd: AtomicI32,
 }
 
-static TABLE: [Entry; ENTRIES] = [const {
-    Entry {
-        state: AtomicU32::new(0),
-        base: AtomicPtr::new(null_mut()),
-        len: AtomicUsize::new(0),
-        fd: AtomicI32::new(-1),
+/// The table is a list of such parts, that only grows: a child goes through it without a lock or an
+/// allocation.
+struct Part {
+    entries: [Entry; ENTRIES],
+    next: AtomicPtr<Part>,
+}
+
+impl Part {
+    const fn new() -> Self {
+        Part {
+            entries: [const {
+                Entry {
+                    state: AtomicU32::new(0),
+                    base: AtomicPtr::new(null_mut()),
+                    len: AtomicUsize::new(0),
+                    fd: AtomicI32::new(-1),
+                }
+            }; ENTRIES],
+            next: AtomicPtr::new(null_mut()),
+        }
     }
-}; ENTRIES];
+
+    fn next(&self) -> Option<&'static Part> {
+        // SAFETY: null, or a part that `next_or_new` leaked: never freed, and all atomics.
+        unsafe { self.next.load(Ordering::Acquire).as_ref() }
+    }
+
+    fn next_or_new(&self) -> &'static Part {
+        if let Some(next) = self.next() {
+            return next;
+        }
+        let new = Box::into_raw(Box::new(Part::new()));
+        match self.next.compare_exchange(null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
+            // SAFETY: made above, and never freed from here on.
+            Ok(_) => unsafe { &*new },
+            Err(others) => {
+                // SAFETY: made above, and known to nobody.
+                drop(unsafe { Box::from_raw(new) });
+                // SAFETY: as in `next`, and not null: that is why ours was refused.
+                unsafe { &*others }
+            }
+        }
+    }
+}
+
+static TABLE: Part = Part::new();
+
+fn parts() -> impl Iterator<Item = &'static Part> {
+    std::iter::successors(Some(&TABLE), |part| part.next())
+}
+
+/// A free entry, from now on the caller's to fill.
+fn claim() -> &'static Entry {
+    let mut part = &TABLE;
+    loop {
+        let mut entries = part.entries.iter();
+        let claimed = entries.find(|entry| {
+            entry.state.load(Ordering::Relaxed) == 0
+                && entry.state.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        });
+        match claimed {
+            Some(entry) => return entry,
+            None => part = part.next_or_new(),
+        }
+    }
+}
 
 extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
     // Everything here is async-signal-safe: system calls and loads.
     let null = NULL.load(Ordering::Relaxed);
-    for entry in &TABLE {
+    for entry in parts().flat_map(|part| &part.entries) {
         if entry.state.load(Ordering::Acquire) != 2 {
             continue;
         }
@@ -59,7 +119,7 @@ extern "C" fn in_child() {
         // it at this moment. What reads it afterwards sees zeros, which any ring code survives.
         unsafe { libc::mmap(base.cast(), len, prot, flags, -1, 0) };
         let fd = entry.fd.load(Ordering::Relaxed);
-        if null >= 0 {
+        if null >= 0 && fd >= 0 {
             // SAFETY: the number stays an open descriptor, so whoever owns it can close it.
             unsafe { libc::dup3(null, fd, libc::O_CLOEXEC) };
         }
@@ -85,26 +145,33 @@ pub(crate) fn generation() -> u32 {
 #[derive(Debug)]
 pub(crate) struct NotForChildren {
     generation: u32,
-    entries: [Option<usize>; 3],
+    entries: [Option<&'static Entry>; 3],
 }
 
 impl NotForChildren {
     /// Registers ranges of whole pages, and the descriptor. To be dropped before any of them goes.
     pub(crate) fn new(ranges: [(NonNull<u8>, usize); 3], fd: &impl AsRawFd) -> Self {
+        Self::register(ranges, fd.as_raw_fd())
+    }
+
+    /// Registers a mapping that may outlive the descriptor it was made by: while a child has it, the
+    /// open file description lives, and its locks. To be dropped before the mapping goes.
+    pub(crate) fn mapping(base: NonNull<u8>, len: usize) -> Self {
+        Self::register([(base, len), (base, 0), (base, 0)], -1)
+    }
+
+    fn register(ranges: [(NonNull<u8>, usize); 3], fd: RawFd) -> Self {
         let generation = generation();
-        let fd: RawFd = fd.as_raw_fd();
         let entries = ranges.map(|(base, len)| {
             if len == 0 {
                 return None;
             }
-            let at = TABLE.iter().position(|entry| {
-                entry.state.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
-            })?;
-            TABLE[at].base.store(base.as_ptr(), Ordering::Relaxed);
-            TABLE[at].len.store(len, Ordering::Relaxed);
-            TABLE[at].fd.store(fd, Ordering::Relaxed);
-            TABLE[at].state.store(2, Ordering::Release);
-            Some(at)
+            let entry = claim();
+            entry.base.store(base.as_ptr(), Ordering::Relaxed);
+            entry.len.store(len, Ordering::Relaxed);
+            entry.fd.store(fd, Ordering::Relaxed);
+            entry.state.store(2, Ordering::Release);
+            Some(entry)
         });
         NotForChildren { generation, entries }
     }
@@ -118,8 +185,8 @@ impl NotForChildren {
 
 impl Drop for NotForChildren {
     fn drop(&mut self) {
-        for at in self.entries.into_iter().flatten() {
-            TABLE[at].state.store(0, Ordering::Release);
+        for entry in self.entries.into_iter().flatten() {
+            entry.state.store(0, Ordering::Release);
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::area::Area;
 use crate::file::{Access, Place, RingFile, host_page_size};
+use crate::fork::NotForChildren;
 use crate::guard::Guarded;
 use crate::{AttachError, Home, pages};
 use memmap2::{MmapOptions, MmapRaw};
@@ -481,7 +482,9 @@ fn words_before(map: &MmapRaw, end: usize, size: usize) -> &[AtomicU64] {
 /// The whole file, read-only, each byte once.
 #[derive(Debug)]
 pub(crate) struct Plain {
-    // Dropped before the mapping.
+    // Both dropped before the mapping. The first if the file may hold a lock, which a forked child's
+    // mapping would keep.
+    _children: Option<NotForChildren>,
     guard: Option<Guarded>,
     map: MmapRaw,
     data_offset: usize,
@@ -501,6 +504,7 @@ impl Plain {
             .map_err(|source| ring.io("mapping it", source))?;
         let base = NonNull::new(map.as_mut_ptr()).unwrap_or(NonNull::dangling());
         Ok(Plain {
+            _children: ring.may_lock().then(|| NotForChildren::mapping(base, map.len())),
             guard: Guarded::new([(base, map.len()), (base, 0), (base, 0)], false),
             map,
             data_offset: layout.data_offset() as usize,

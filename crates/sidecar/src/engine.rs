@@ -13,7 +13,7 @@ use perfring_export::{Figures, Origin, Output, OutputError, Shapes};
 use perfring_kernel::KernelRing;
 use perfring_set::{Merge, MergeFigures, Source, SourceId};
 use perfring_types::read::TypeTable;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 use turn::Pending;
 
@@ -23,6 +23,8 @@ const OUTPUTS_MAX: usize = 64;
 const PENDING_PAUSE: Duration = Duration::from_millis(1);
 /// As many rings wait at most until an output that need not have everything is told of their end.
 const LEAVING_MAX: usize = 1024;
+/// As many damaged rings are told apart.
+const DAMAGED_MAX: usize = 65_536;
 
 /// What a turn came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +116,8 @@ pub struct Engine {
     notes: Vec<Note>,
     /// Rings that could not be read on.
     damaged: u64,
+    /// Those of them that have an id, to count each once.
+    damaged_ids: HashSet<[u8; 16]>,
     /// The rules that records asked for, a bit each.
     met: u64,
 }
@@ -180,6 +184,7 @@ impl Engine {
             id: 0,
             notes: Vec::new(),
             damaged: 0,
+            damaged_ids: HashSet::new(),
             met: 0,
         })
     }
@@ -452,7 +457,16 @@ impl Engine {
         })
     }
 
-    /// How many rings could not be read on, as they were damaged or cut short.
+    /// Counts a ring that is damaged, once; of one without an id, whoever calls sees to that.
+    pub(crate) fn count_damaged(&mut self, uuid: Option<[u8; 16]>) {
+        // Rather one twice than ever more memory.
+        if self.damaged_ids.len() >= DAMAGED_MAX {
+            self.damaged_ids.clear();
+        }
+        self.damaged += u64::from(uuid.is_none_or(|uuid| self.damaged_ids.insert(uuid)));
+    }
+
+    /// How many rings could not be read, or read on, as they were damaged or cut short.
     #[must_use]
     pub fn damaged(&self) -> u64 {
         self.damaged

@@ -1,13 +1,13 @@
 //! Inputs: directories that are followed, and single rings.
 
 use crate::config::{Input, Place};
+use crate::damaged::{Damaged, is_damage};
 use crate::engine::Engine;
 use crate::places::Places;
 use crate::ring::AttachFailure;
 use perfring_consumer::{AttachError, Home, Idle, RingFile, Totals};
 use perfring_kernel::Target;
 use perfring_set::{Change, Follower};
-use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 /// Changes of a directory that are looked at in one go: attaching takes time, too.
@@ -16,9 +16,6 @@ const CHANGES: usize = 64;
 const AGAIN: Duration = Duration::from_secs(1);
 /// How often rings are looked for that could go.
 const PRUNE: Duration = Duration::from_secs(1);
-/// As many damaged rings are remembered.
-const ASIDE_MAX: usize = 65_536;
-
 /// What is said, a sentence at a time.
 pub(crate) type Say<'a> = &'a mut dyn FnMut(&str);
 
@@ -30,8 +27,7 @@ pub(crate) struct Inputs {
     kernel: Vec<Kernel>,
     /// Rings that could not be attached to, and may be later.
     waiting: Vec<Waiting>,
-    /// Damaged ones.
-    aside: HashSet<[u8; 16]>,
+    damaged: Damaged,
     again: Option<Instant>,
     prune: Option<Instant>,
 }
@@ -69,8 +65,8 @@ enum Tried {
     Attached,
     /// It may be possible later.
     Later(String),
-    /// It will not be.
-    Never(String),
+    /// It will not be; and whether it is damage, or a ring that this code does not know.
+    Never(String, bool),
     Gone,
 }
 
@@ -110,9 +106,7 @@ impl Inputs {
 
     /// A ring that is damaged is not read again, while it is the same.
     pub(crate) fn set_aside(&mut self, uuid: [u8; 16]) {
-        if self.aside.len() < ASIDE_MAX {
-            self.aside.insert(uuid);
-        }
+        self.damaged.set_aside(uuid);
     }
 
     /// Whether all that there is to attach to was tried.
@@ -123,7 +117,15 @@ impl Inputs {
             while left > 0 {
                 let Some(change) = dir.follower.next() else { break };
                 left -= 1;
-                change_of(change, &dir.input, &mut self.waiting, &self.aside, engine, places, say);
+                change_of(
+                    change,
+                    &dir.input,
+                    &mut self.waiting,
+                    &mut self.damaged,
+                    engine,
+                    places,
+                    say,
+                );
             }
             all &= left > 0;
             if !dir.follower.is_there() && !dir.told_missing {
@@ -136,10 +138,11 @@ impl Inputs {
         if self.again.is_none_or(|again| now >= again) {
             self.again = now.checked_add(AGAIN);
             for single in &mut self.singles {
-                single.look(engine, places, &self.aside, say);
+                single.look(engine, places, &mut self.damaged, say);
             }
             self.kernel.iter_mut().for_each(|kernel| kernel.look(engine, say));
-            self.waiting.retain_mut(|waiting| waiting.retry(engine, places, say));
+            let damaged = &mut self.damaged;
+            self.waiting.retain_mut(|waiting| waiting.retry(engine, places, damaged, say));
         }
         all
     }
@@ -199,7 +202,7 @@ fn change_of(
     change: Change,
     input: &Input,
     waiting: &mut Vec<Waiting>,
-    aside: &HashSet<[u8; 16]>,
+    damaged: &mut Damaged,
     engine: &mut Engine,
     places: &Places,
     say: Say<'_>,
@@ -214,19 +217,29 @@ fn change_of(
             gone(before.identity.uuid, engine);
             now
         }
-        Change::Vanished(ring) => return gone(ring.identity.uuid, engine),
+        Change::Vanished(ring) => {
+            damaged.left(ring.path, ring.identity.uuid);
+            return gone(ring.identity.uuid, engine);
+        }
         Change::Refused(other) => {
+            if RingFile::look(other.path.as_path()).is_err_and(|error| is_damage(&error)) {
+                damaged.found(&other.path, engine);
+            }
             return say(&format!("{} is not read: {}", other.path.display(), other.why));
         }
         _ => return,
     };
+    damaged.is_ring(&ring.path);
     let (home, uuid) = (Home::from(ring.path), ring.identity.uuid);
-    if aside.contains(&uuid) || engine.reappear(&uuid, &home) {
+    if damaged.is_aside(&uuid) || engine.reappear(&uuid, &home) {
         return;
     }
     match attach(&home, input, Some(uuid), engine, places) {
         Tried::Attached | Tried::Gone => {}
-        Tried::Never(why) => say(&why),
+        Tried::Never(why, damage) => {
+            damaged.never(uuid, damage, engine);
+            say(&why);
+        }
         Tried::Later(why) => {
             say(&why);
             waiting.push(Waiting { input: input.clone(), home, uuid, told: why });
@@ -250,7 +263,7 @@ fn attach(
             error @ (AttachError::Bad { .. }
             | AttachError::Corrupt { .. }
             | AttachError::Cut { .. }),
-        )) => Tried::Never(format!("{error}; it is set aside")),
+        )) => Tried::Never(format!("{error}; it is set aside"), is_damage(&error)),
         Err(error) => Tried::Later(format!("{error}; it is tried again")),
     }
 }
@@ -282,14 +295,21 @@ impl Kernel {
 
 impl Waiting {
     /// Whether it goes on waiting.
-    fn retry(&mut self, engine: &mut Engine, places: &Places, say: Say<'_>) -> bool {
+    fn retry(
+        &mut self,
+        engine: &mut Engine,
+        places: &Places,
+        damaged: &mut Damaged,
+        say: Say<'_>,
+    ) -> bool {
         match attach(&self.home, &self.input, Some(self.uuid), engine, places) {
             Tried::Attached => {
                 say(&format!("{} is read now", self.home));
                 false
             }
             Tried::Gone => false,
-            Tried::Never(why) => {
+            Tried::Never(why, damage) => {
+                damaged.never(self.uuid, damage, engine);
                 say(&why);
                 false
             }
@@ -305,20 +325,18 @@ impl Waiting {
 }
 
 impl Single {
-    fn look(
-        &mut self,
-        engine: &mut Engine,
-        places: &Places,
-        aside: &HashSet<[u8; 16]>,
-        say: Say<'_>,
-    ) {
+    fn look(&mut self, engine: &mut Engine, places: &Places, damaged: &mut Damaged, say: Say<'_>) {
         let file = RingFile::look(self.home.clone());
         let there = file.and_then(|file| file.identity()).map(|identity| identity.uuid);
         let now = there.as_ref().ok().copied();
         if let Some(uuid) = self.uuid.take_if(|uuid| Some(*uuid) != now) {
+            damaged.left(self.home.path(), uuid);
             engine.vanish(&uuid);
         }
-        if self.uuid.is_some() || now.is_some_and(|uuid| aside.contains(&uuid)) {
+        if now.is_some() {
+            damaged.is_ring(&self.home.path());
+        }
+        if self.uuid.is_some() || now.is_some_and(|uuid| damaged.is_aside(&uuid)) {
             return;
         }
         let why = match there {
@@ -335,12 +353,21 @@ impl Single {
                     String::new()
                 }
                 Tried::Gone => return,
-                Tried::Later(why) | Tried::Never(why) => why,
+                Tried::Later(why) => why,
+                Tried::Never(why, damage) => {
+                    damaged.never(uuid, damage, engine);
+                    why
+                }
             },
             Err(AttachError::NotFound { .. }) => {
                 format!("{} is not there yet: it is looked for", self.home)
             }
-            Err(error) => error.to_string(),
+            Err(error) => {
+                if is_damage(&error) {
+                    damaged.found(&self.home.path(), engine);
+                }
+                error.to_string()
+            }
         };
         if !why.is_empty() && why != self.told {
             say(&why);

@@ -31,6 +31,7 @@
 
 mod checkpoint;
 pub mod config;
+mod damaged;
 mod engine;
 mod filter;
 mod inputs;

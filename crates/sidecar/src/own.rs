@@ -80,7 +80,7 @@ pub(crate) fn tell(own: &Own, engine: &Engine) {
     let merge = engine.merge_figures();
     let help = "The most that a record was late";
     own.gauge("perfring_merge_late_most_seconds", help, &[], merge.late_most as f64 / 1e9);
-    let help = "Rings that could not be read on, as they were damaged or cut short";
+    let help = "Rings that could not be read, or read on, as they were damaged or cut short";
     own.counter("perfring_rings_damaged", help, &[], engine.damaged() as f64);
     let help = "Rings that are read";
     own.gauge("perfring_rings", help, &[], engine.rings().count() as f64);

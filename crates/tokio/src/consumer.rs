@@ -99,7 +99,8 @@ impl Consumer {
     /// ```
     #[must_use]
     pub fn end_with_producer(self, look_every: Duration) -> Self {
-        Consumer { look_every: Some(look_every), ..self }
+        // What it may be armed for is a limit of before.
+        Consumer { look_every: Some(look_every), armed: false, ..self }
     }
 
     /// The next item, in place; it counts as read at the next call. `None` only at the end of a

@@ -72,6 +72,21 @@ async fn a_task_is_woken_for_every_record_and_sleeps_in_between() {
 }
 
 #[tokio::test]
+async fn one_that_waits_already_can_be_told_to_end_with_its_producer() {
+    let dir = ring_dir();
+    let path = dir.path().join("ring");
+    create(&path, &Options::default()).unwrap();
+    for by in consumers(&path) {
+        let consumer = perfring_consumer::Consumer::attach(&path).unwrap();
+        let mut consumer = Consumer::new(consumer, by).unwrap();
+        assert!(consumer.ready().now_or_never().is_none(), "it waits for a producer");
+        let mut consumer = consumer.end_with_producer(Duration::from_millis(1));
+        let end = tokio::time::timeout(Duration::from_secs(30), consumer.ready()).await;
+        assert!(!end.expect("it looks, and does not wait for a producer").unwrap(), "{by:?}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_done_with_the_consumer_itself_does_not_disarm_the_task() {
     let dir = ring_dir();
     let path = dir.path().join("ring");

@@ -4,7 +4,11 @@
 //! `poller arm BY RING` stops itself, arms, stops itself again, then waits for the descriptor.
 //! `poller many BY COUNT DIR` waits for the rings 0 to COUNT of a directory at once.
 //! `poller forbidden WHAT RING` as `read any 10`, where the kernel refuses some system calls.
+//! `poller refused RING` arms where the kernel refuses what it begins to wait with, and then where not.
+//! `poller short DIR` waits for the rings 0 and 1 where there is no memory to wait for both at once.
 //! `poller fork BY RING` uses a descriptor in a forked child.
+//! `poller survived HOW RING` forks a child that lives on with all that it inherited.
+//! `poller crowd COUNT DIR` so, with the rings 0 to COUNT of a directory.
 
 use nix::libc;
 use nix::sys::signal::{Signal, raise};
@@ -14,7 +18,7 @@ use perfring_consumer::{Consumer, Item, PollBy, PollError, Pollable};
 use perfring_tests::number_of;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
@@ -29,7 +33,11 @@ fn main() -> Outcome {
             forbid(what)?;
             read(PollBy::Any, 10, ring)
         }
+        ["refused", ring] => refused(ring),
+        ["short", dir] => short(Path::new(dir)),
         ["fork", how, ring] => forked(by(how)?, ring),
+        ["survived", how, ring] => survived(how, ring),
+        ["crowd", count, dir] => crowd(count.parse()?, Path::new(dir)),
         _ => Err(format!("unknown arguments: {args:?}").into()),
     }
 }
@@ -140,13 +148,15 @@ fn many(by: PollBy, count: u64, dir: &Path) -> Outcome {
     Ok(())
 }
 
-/// Has the kernel refuse what io_uring begins with, and if it says so what waits for several futexes.
+/// Has the kernel refuse this thread what io_uring begins with; or that, and what waits for several
+/// futexes; or what has an io_uring do something.
 fn forbid(what: &str) -> Outcome {
-    let mut calls = vec![libc::SYS_io_uring_setup];
-    if what == "both" {
-        calls.push(libc::SYS_futex_waitv);
-    }
-    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let calls = match what {
+        "io_uring" => vec![libc::SYS_io_uring_setup],
+        "both" => vec![libc::SYS_io_uring_setup, libc::SYS_futex_waitv],
+        "enter" => vec![libc::SYS_io_uring_enter],
+        _ => return Err(format!("forbid {what}?").into()),
+    };
     // The number; then for each call: if it is that, refuse.
     let mut filter = vec![step(0x20, 0, 0, 0)];
     for call in calls {
@@ -154,6 +164,15 @@ fn forbid(what: &str) -> Outcome {
         filter.push(step(0x06, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32));
     }
     filter.push(step(0x06, 0, 0, libc::SECCOMP_RET_ALLOW));
+    install(filter)
+}
+
+/// A step of a seccomp filter.
+fn step(code: u16, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code, jt, jf, k }
+}
+
+fn install(mut filter: Vec<libc::sock_filter>) -> Outcome {
     let program =
         libc::sock_fprog { len: u16::try_from(filter.len())?, filter: filter.as_mut_ptr() };
     // SAFETY: no pointers among the arguments.
@@ -163,6 +182,79 @@ fn forbid(what: &str) -> Outcome {
     let done =
         unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
     assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    Ok(())
+}
+
+/// The thread goes back to waiting once it can: it is not one that looks for ever.
+fn short(dir: &Path) -> Outcome {
+    // The thread's own word, and those of two rings.
+    let low_half = 24 + if cfg!(target_endian = "big") { 4 } else { 0 };
+    install(vec![
+        step(0x20, 0, 0, 0),
+        step(0x15, 0, 3, u32::try_from(libc::SYS_futex_waitv)?),
+        step(0x20, 0, 0, low_half),
+        step(0x15, 0, 1, 3),
+        step(0x06, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOMEM as u32),
+        step(0x06, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ])?;
+    let attach = |number| -> Result<_, Box<dyn std::error::Error>> {
+        let mut consumer = Consumer::attach(dir.join(number))?;
+        let mut pollable = consumer.pollable(PollBy::Thread)?;
+        assert!(consumer.arm(&mut pollable, Duration::MAX)?);
+        Ok((consumer, pollable))
+    };
+    let mut rings = [attach("0")?, attach("1")?];
+    println!("armed");
+    for (at, (consumer, pollable)) in rings.iter_mut().enumerate().rev() {
+        if at == 0 {
+            until_waiting()?;
+            println!("waiting");
+        }
+        readable(&[pollable])?;
+        consumer.disarm(pollable)?;
+        println!("{:?}", numbers(consumer)?);
+    }
+    Ok(())
+}
+
+/// Until the thread is in the system call that waits for several futexes, for no more than 30 s.
+fn until_waiting() -> Outcome {
+    let limit = Instant::now() + Duration::from_secs(30);
+    let waits = format!("{} ", libc::SYS_futex_waitv);
+    while Instant::now() < limit {
+        for task in std::fs::read_dir("/proc/self/task")? {
+            let task = task?.path();
+            if std::fs::read_to_string(task.join("comm"))?.trim() == "perfring-poll"
+                && std::fs::read_to_string(task.join("syscall"))?.starts_with(&waits)
+            {
+                return Ok(());
+            }
+        }
+        std::thread::yield_now();
+    }
+    Err("the thread looks, and does not wait".into())
+}
+
+/// A thread that is refused is told so each time, and another one, that is not, waits.
+fn refused(ring: &str) -> Outcome {
+    let mut consumer = Consumer::attach(ring)?;
+    let mut pollable = consumer.pollable(PollBy::IoUring)?;
+    let told = std::thread::scope(|scope| {
+        let (consumer, pollable) = (&mut consumer, &mut pollable);
+        let thread = scope.spawn(move || {
+            forbid("enter").map_err(|error| error.to_string())?;
+            let arm = |_| consumer.arm(pollable, Duration::MAX).map_err(|error| error.to_string());
+            Ok::<_, String>((0..3).map(arm).collect::<Vec<_>>())
+        });
+        thread.join()
+    });
+    for told in told.map_err(|_| "it panicked")?? {
+        println!("{told:?}");
+    }
+    println!("{:?}", consumer.arm(&mut pollable, Duration::MAX)?);
+    readable(&[&pollable])?;
+    consumer.disarm(&mut pollable)?;
+    println!("{:?}", numbers(&mut consumer)?);
     Ok(())
 }
 
@@ -195,4 +287,37 @@ fn forked(by: PollBy, ring: &str) -> Outcome {
     consumer.disarm(&mut pollable)?;
     println!("{:?}", numbers(&mut consumer)?);
     Ok(())
+}
+
+/// Forks. The child says so, and lives until its input ends, with all that it has of its parent's; the
+/// parent until it is killed.
+fn fork_and_stay() -> Outcome {
+    // SAFETY: what the child does takes no lock of another thread's: it prints, as the parent has not,
+    // and reads.
+    if let ForkResult::Child = unsafe { fork() }? {
+        println!("child");
+        std::io::stdin().read_line(&mut String::new())?;
+        std::process::exit(0);
+    }
+    loop {
+        nix::unistd::pause();
+    }
+}
+
+/// Forks with a consumer, and what waits for it.
+fn survived(how: &str, ring: &str) -> Outcome {
+    let mut consumer = Consumer::attach(ring)?;
+    if how == "sleeper" {
+        let _sleeper = consumer.sleeper()?;
+        return fork_and_stay();
+    }
+    let mut pollable = consumer.pollable(by(how)?)?;
+    assert!(consumer.arm(&mut pollable, Duration::MAX)?);
+    fork_and_stay()
+}
+
+fn crowd(count: u64, dir: &Path) -> Outcome {
+    let attach = |number: u64| Consumer::attach(dir.join(number.to_string()));
+    let _consumers = (0..count).map(attach).collect::<Result<Vec<_>, _>>()?;
+    fork_and_stay()
 }

@@ -17,8 +17,14 @@ fn blocks(page: &str) -> Vec<String> {
 
 #[test]
 fn what_is_said_for_the_night_can_be_typed() {
+    type_all(&["--time"]);
+    type_all(&[]);
+}
+
+/// Of a ring with stamps, and of one without.
+fn type_all(time: &[&str]) {
     let place = Place::new();
-    let ring = place.ring(&["--time", "--producers", "many", "--policy", "overwrite"]);
+    let ring = place.ring(&[&["--producers", "many", "--policy", "overwrite"], time].concat());
     publish(&ring, b"one\ntwo\nlast words\n");
     let saved = place.path("saved");
     let bin = Path::new(env!("CARGO_BIN_EXE_perfring")).parent().unwrap();

@@ -4,6 +4,7 @@ use super::field::{self, Field, Member, Members, quoted};
 use perfring_types::read::{Type, Value};
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::io;
 use uuid::Uuid;
 
 /// So many kinds of events are told apart: those after them are JSON.
@@ -39,10 +40,16 @@ pub(super) const LOST: u32 = 0;
 pub(super) const OTHER: u32 = 1;
 
 impl Metadata {
-    pub(super) fn new() -> Self {
+    /// An error where there are no random bytes for its ids.
+    pub(super) fn new() -> io::Result<Self> {
+        let id = || -> io::Result<Uuid> {
+            let mut bytes = [0; 16];
+            getrandom::fill(&mut bytes).map_err(io::Error::from)?;
+            Ok(uuid::Builder::from_random_bytes(bytes).into_uuid())
+        };
         let mut this = Metadata {
-            trace: Uuid::new_v4(),
-            clock: Uuid::new_v4(),
+            trace: id()?,
+            clock: id()?,
             offset: None,
             rings: Vec::new(),
             classes: Vec::new(),
@@ -59,7 +66,7 @@ impl Metadata {
         other.add("type", "", Field::Text);
         other.add("json", "", Field::Json);
         this.add("perfring.other", other.done());
-        this
+        Ok(this)
     }
 
     /// How far the wall clock is ahead of the stamps'. The first that is known counts.

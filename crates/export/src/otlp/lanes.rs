@@ -248,6 +248,6 @@ impl Lanes {
 
 /// So that many clients of one server do not come back all at once.
 fn jittered(pause: Duration) -> Duration {
-    let random = (uuid::Uuid::new_v4().as_u128() & 0xffff) as u32; // 0 to 65535
+    let random = getrandom::u32().unwrap_or(0) & 0xffff;
     pause / 2 + pause / 2 / 65_536 * random
 }

@@ -14,7 +14,7 @@ mod thread;
 mod uring;
 
 use crate::file::RingFile;
-use crate::fork;
+use crate::fork::{self, NotForChildren};
 use crate::{Home, MappedReader};
 use memmap2::{MmapOptions, MmapRaw};
 use perfring_abi::Header;
@@ -22,6 +22,7 @@ use perfring_abi::atomic::AtomicU32;
 use perfring_ring::WakeAt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -70,12 +71,18 @@ pub enum PollError {
 /// The header page once more, read-only, of which a waiter knows the futex: nobody has to ask
 /// whether the consumer still lives.
 #[derive(Debug)]
-pub(crate) struct FrontPage(MmapRaw);
+pub(crate) struct FrontPage {
+    // First, so that it is dropped first.
+    _children: NotForChildren,
+    map: MmapRaw,
+}
 
 impl FrontPage {
     fn map(ring: &RingFile) -> io::Result<Self> {
         let len = ring.layout.page_size as usize;
-        MmapOptions::new().len(len).map_raw_read_only(&ring.file).map(FrontPage)
+        let map = MmapOptions::new().len(len).map_raw_read_only(&ring.file)?;
+        let base = NonNull::new(map.as_mut_ptr()).unwrap_or(NonNull::dangling());
+        Ok(FrontPage { _children: NotForChildren::mapping(base, len), map })
     }
 
     /// What a consumer sleeps on. It is waited for, and never loaded: a file that somebody has cut
@@ -84,7 +91,7 @@ impl FrontPage {
         // SAFETY: a whole page is mapped for as long as `self`, aligned, and a `Header` is all
         // atomics, no larger than the smallest page: any content is valid. The reference is made
         // into an address, and nothing is loaded through it.
-        &unsafe { &*self.0.as_ptr().cast::<Header>() }.wait.seq
+        &unsafe { &*self.map.as_ptr().cast::<Header>() }.wait.seq
     }
 }
 

@@ -186,6 +186,12 @@ impl Shard {
         let _ = futex::wake(&self.news, futex::Flags::PRIVATE, 1);
     }
 
+    /// Until there are news, or it is time to look.
+    fn pause(&self, news: u32, look: bool) {
+        let pause = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
+        let _ = futex::wait(&self.news, futex::Flags::PRIVATE, news, look.then_some(&pause));
+    }
+
     fn serve(&self) {
         no_signals();
         let mut can_wait = true;
@@ -217,9 +223,7 @@ impl Shard {
                     ClockId::Monotonic,
                 )
             } else {
-                let pause = (!listening.is_empty())
-                    .then_some(Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() });
-                let _ = futex::wait(&self.news, futex::Flags::PRIVATE, news, pause.as_ref());
+                self.pause(news, !listening.is_empty());
                 Err(Errno::AGAIN)
             };
             match woken {
@@ -232,7 +236,12 @@ impl Shard {
                 }
                 Err(Errno::AGAIN | Errno::FAULT) => listening.iter().for_each(|line| line.look()),
                 // Before Linux 5.16, or forbidden.
-                Err(_) => can_wait = false,
+                Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => can_wait = false,
+                // For want of memory, which passes.
+                Err(_) => {
+                    self.pause(news, true);
+                    listening.iter().for_each(|line| line.look());
+                }
             }
             let now = Instant::now();
             listening.iter().for_each(|line| line.look_at_time(now));

@@ -47,6 +47,8 @@ pub(crate) struct Waiter {
     /// What the kernel is told by address, at a place that stays.
     limit: Box<Timespec>,
     listening: Option<Listening>,
+    /// A submit failed: there may be a wait in the queue, or in the kernel, that nobody asks for.
+    stale: bool,
     /// Even: of waits. Odd: of their limits, and of nothing that matters.
     next_id: u64,
 }
@@ -66,7 +68,7 @@ impl Waiter {
             ));
         }
         let (limit, listening) = (Box::new(Timespec::new()), None);
-        Ok(Waiter { ring: build()?, page, limit, listening, next_id: 0 })
+        Ok(Waiter { ring: build()?, page, limit, listening, stale: false, next_id: 0 })
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -86,9 +88,14 @@ impl Waiter {
             if no_longer {
                 return Ok(());
             }
+        }
+        if self.listening.is_some() || self.stale {
+            // The queue has room for one wait: what an earlier failure left there goes first.
+            self.submit()?;
             // What is not there any more cannot be cancelled; what is ends as a wake does.
             let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::any());
             self.listening = None;
+            self.stale = false;
             self.clear();
         }
         let id = self.next_id;
@@ -102,13 +109,20 @@ impl Waiter {
         let limit = opcode::LinkTimeout::new(&raw const *self.limit).build().user_data(id + 1);
         let mut queue = self.ring.submission();
         // SAFETY: the futex word is mapped as long as `page`, and the kernel takes its file and
-        // offset for it when the request is submitted, which is below; whoever unmaps, truncates or
-        // writes it meanwhile gets an error or a wake. The time is copied then, too, and stays where
-        // it is for as long as `self`.
+        // offset for it when the request is submitted, which is below, or in a later call if that
+        // fails; whoever unmaps, truncates or writes it meanwhile gets an error or a wake. The time is
+        // copied then, too, and stays where it is for as long as `self`.
         unsafe { queue.push_multiple(&[wait, limit]) }.map_err(io::Error::other)?;
         drop(queue);
+        self.stale = true;
+        self.submit()?;
+        self.stale = false;
         self.listening = Some(Listening { id, until });
-        // What an interrupted submit left in the queue goes with the next.
+        Ok(())
+    }
+
+    /// Has the kernel take all that is in the queue.
+    fn submit(&mut self) -> io::Result<()> {
         while !self.ring.submission().is_empty() {
             match self.ring.submit() {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

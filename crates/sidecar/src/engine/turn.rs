@@ -231,7 +231,8 @@ impl Engine {
             why: why.to_owned(),
         });
         ring.stage = Stage::Ending;
-        self.damaged += 1;
+        let uuid = ring.uuid();
+        self.count_damaged(Some(uuid));
         self.leave(id);
     }
 
