@@ -262,7 +262,8 @@ fn attach(
         Err(AttachFailure::Attach(
             error @ (AttachError::Bad { .. }
             | AttachError::Corrupt { .. }
-            | AttachError::Cut { .. }),
+            | AttachError::Cut { .. }
+            | AttachError::Unguarded { .. }),
         )) => Tried::Never(format!("{error}; it is set aside"), is_damage(&error)),
         Err(error) => Tried::Later(format!("{error}; it is tried again")),
     }

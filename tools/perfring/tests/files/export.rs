@@ -95,7 +95,8 @@ fn a_recording_that_was_cut_off_or_damaged_is_used_up_to_there() {
         assert!(done.out().contains(wanted));
     }
     // As a recorder leaves it that was killed, or is still at it: what it wrote is there.
-    let live = Live::start(&["record", &ring, "--force", "-o", &file]);
+    fs::remove_file(&file).unwrap(); // or its records would be taken for those of the next
+    let live = Live::start(&["record", &ring, "-o", &file]);
     let written = || json_lines(&run(&["export", &file, "--to", "json"], b"").out()).len();
     until("it has written", || written() == 3);
     live.signal(Signal::SIGKILL);
