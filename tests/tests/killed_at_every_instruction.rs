@@ -24,11 +24,11 @@ use std::process::{Child, Stdio};
 const STEPS_MAX: usize = 500_000;
 /// Steps that one scene may take for all its deaths together: one of too many instructions is
 /// killed at every n-th.
-const STEPS_ALL: usize = 600_000;
+const STEPS_ALL: usize = 300_000;
 /// Of a program in C, where most scenes are then killed at every second one.
 const STEPS_ALL_C: usize = 40_000;
 /// Deaths of a scene with an AUX area, at most.
-const DEATHS_LARGE: usize = 400;
+const DEATHS_LARGE: usize = 200;
 
 struct Stepped {
     child: Child,

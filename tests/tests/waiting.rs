@@ -68,10 +68,12 @@ fn a_sleeping_consumer_is_woken_for_every_record() {
 }
 
 /// A consumer asleep in a thread of its own, and what it reads once it is woken.
-fn asleep(path: &Path, at: WakeAt) -> std::thread::JoinHandle<Vec<u64>> {
+fn asleep(path: &Path, at: WakeAt, ring: &File) -> std::thread::JoinHandle<Vec<u64>> {
     let mut consumer = Consumer::attach(path).unwrap();
     consumer.set_wake_at(at);
-    std::thread::spawn(move || {
+    let (tell, told) = std::sync::mpsc::channel();
+    let sleeper = std::thread::spawn(move || {
+        tell.send(nix::unistd::gettid()).unwrap();
         // `wait` sees what is there already; the test publishes only once it sleeps.
         consumer.sleep(Duration::MAX);
         let mut found = Vec::new();
@@ -79,7 +81,14 @@ fn asleep(path: &Path, at: WakeAt) -> std::thread::JoinHandle<Vec<u64>> {
             found.push(number_of(record.bytes));
         }
         found
-    })
+    });
+    let stat = format!("/proc/self/task/{}/stat", told.recv().unwrap());
+    until_armed(ring);
+    // It looks once more after it is armed. The state is what stands after the name.
+    while !std::fs::read_to_string(&stat).unwrap().contains(") S ") {
+        std::thread::yield_now();
+    }
+    sleeper
 }
 
 #[test]
@@ -103,8 +112,7 @@ fn thresholds_no_wake_and_force_wake_do_as_they_say() {
         (WakeAt::Records(u64::MAX), half - 1), // never more than half a ring
         (WakeAt::Bytes(u64::MAX), half - 1),
     ] {
-        let sleeper = asleep(&path, at);
-        until_armed(&ring);
+        let sleeper = asleep(&path, at, &ring);
         let seq = field(&ring, "wait_seq");
         for _ in 0..before {
             publish(Wake::Auto);
@@ -114,14 +122,12 @@ fn thresholds_no_wake_and_force_wake_do_as_they_say() {
         assert_eq!((field(&ring, "wait_armed"), field(&ring, "wait_seq")), (0, seq + 1), "{at:?}");
         assert_eq!(sleeper.join().unwrap().len() as u64, before + 1);
     }
-    let sleeper = asleep(&path, WakeAt::Record);
-    until_armed(&ring);
+    let sleeper = asleep(&path, WakeAt::Record, &ring);
     publish(Wake::No);
     assert_eq!(field(&ring, "wait_armed"), 1);
     publish(Wake::Auto);
     assert_eq!(sleeper.join().unwrap().len(), 2);
-    let sleeper = asleep(&path, WakeAt::Records(1000));
-    until_armed(&ring);
+    let sleeper = asleep(&path, WakeAt::Records(1000), &ring);
     publish(Wake::Auto);
     assert_eq!(field(&ring, "wait_armed"), 1);
     publish(Wake::Force);
