@@ -3,7 +3,7 @@
 use crate::futex;
 use crate::map::Mirror;
 use crate::observer::bytes_of;
-use crate::reader::{Item, record};
+use crate::reader::{AHEAD, Item, record};
 use crate::{AttachError, RingFile, install_guard};
 use perfring_abi::SIZE_MAX;
 use perfring_ring::{Corrupt, Found, Frame, Front, Range, Reader, Ring};
@@ -105,7 +105,7 @@ pub(crate) fn read<'a>(
 ) -> Result<Option<Item<'a>>, Corrupt> {
     reader.hand_lines(map.ring());
     let found = next(reader, body, map)?;
-    copied(found, body, map)
+    copied(found, reader.known(), body, map)
 }
 
 /// The next item by a copy, and what is next after it, as
@@ -119,7 +119,7 @@ pub(crate) fn take<'a>(
     let found = next(reader, body, map)?;
     // What is wrong with the next is told by the next look.
     let front = reader.front(map.ring()).unwrap_or(Front::More);
-    let item = copied(found, body, map)?;
+    let item = copied(found, reader.known(), body, map)?;
     Ok(item.map(|item| (item, front)))
 }
 
@@ -148,11 +148,18 @@ fn next(reader: &mut Reader, body: &mut Body, map: &Mirror) -> Result<Option<Fou
 #[inline]
 fn copied<'a>(
     found: Option<Found>,
+    known: u64,
     body: &'a mut Body,
     map: &Mirror,
 ) -> Result<Option<Item<'a>>, Corrupt> {
     let item = match found {
-        Some(Found::Record(frame)) => record(&frame, body.of(map.ring(), &frame)),
+        Some(Found::Record(frame)) => {
+            // As for a reader in place, see there.
+            if frame.size <= AHEAD && known > AHEAD {
+                map.prefetch(frame.pos + AHEAD);
+            }
+            record(&frame, body.of(map.ring(), &frame))
+        }
         Some(Found::Large(frame, range)) => record(&frame, body.of_range(map, &frame, range)?),
         Some(Found::Lost(lost)) => Item::Lost(lost),
         None => return Ok(None),

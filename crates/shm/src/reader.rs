@@ -193,6 +193,10 @@ impl MappedReader {
                 let bytes = unsafe { self.map.pinned(&frame) };
                 return Ok(Some(record(&frame, bytes)));
             }
+        } else if let Cursor::Guarded { reader, .. } = &mut self.cursor
+            && reader.known() == 0
+        {
+            before_look(reader.cursor());
         }
         self.read_any()
     }
