@@ -70,7 +70,7 @@ impl Consumer {
     /// With [`Guard::Always`] records of a drop ring are copies, too, made before anybody sees them, so
     /// that nobody rewrites one while it is read; and a file that is cut short meanwhile is the error
     /// [`Corrupt::CUT`], for [`install_guard`](crate::install_guard) is called. That costs some
-    /// 15 ns for a record, and its copy (`benches/NOTES.md`); [`Consumer::read_run`],
+    /// 8 ns for a record, and its copy (`benches/RESULTS.md`); [`Consumer::read_run`],
     /// [`Consumer::pinned`] and [`Consumer::raw`] give nothing. Of an overwrite ring they are copies in
     /// any case.
     ///
