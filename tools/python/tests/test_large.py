@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-import pytest
-
 import perfring
+import pytest
 
 MIB = 1 << 20
 
