@@ -32,7 +32,7 @@ def consume(ring: str, guarded: bool) -> int:
 def pin(ring: str) -> int:
     with perfring.Consumer(ring, guarded=False) as consumer:
         batch = consumer.pin()
-        return sum(len(bytes(record)) for record in batch)
+        return sum(len(bytes(item)) for item in batch if isinstance(item, perfring.Record))
 
 
 def observe(ring: str) -> int:
