@@ -133,10 +133,12 @@ fn next(reader: &mut Reader, body: &mut Body, map: &Mirror) -> Result<Option<Fou
     if let Some(frame) = known {
         return Ok(Some(Found::Record(frame)));
     }
-    // Before it is passed: without memory for it, it comes again.
-    let _ = reader.look_ahead(ring);
-    if let Ok(Some((Found::Large(frame, range), _))) = reader.peek(ring, reader.cursor()) {
-        body.space_for(&frame, range)?;
+    if !reader.is_plain() {
+        // Before it is passed: without memory for it, it comes again.
+        let _ = reader.look_ahead(ring);
+        if let Ok(Some((Found::Large(frame, range), _))) = reader.peek(ring, reader.cursor()) {
+            body.space_for(&frame, range)?;
+        }
     }
     let (found, owed) = reader.next(ring).map_err(|corrupt| map.tell(corrupt))?;
     if owed {

@@ -185,50 +185,38 @@ fn ended_well(status: WaitStatus) -> Outcome {
     }
 }
 
-/// Forks while a large reservation is open: what the child does with it is nothing to the ring.
-fn fork_one(ring: &str) -> Outcome {
-    let mut producer = Producer::attach(ring)?;
-    let payload = heavy(1, 0, LARGE);
-    let mut open = producer.reserve(NUMBERED, LARGE)?;
-    open.copy_from_slice(&payload);
-    // SAFETY: this process has one thread.
-    match unsafe { fork() }? {
-        ForkResult::Child => {
-            open.fill(0xaa);
-            open.commit();
-            judge([
-                producer.publish(NUMBERED, &payload).err(),
-                producer.reserve(NUMBERED, LARGE).err(),
-                producer.reserve_timeout(NUMBERED, LARGE, LONG).err(),
-            ])
+/// Forks while a large reservation is open: what the child does with it is nothing to the ring. Of
+/// both kinds of producer, whose reservations are of two types.
+macro_rules! fork_with_one_open {
+    ($producer:expr) => {{
+        #[allow(unused_mut, reason = "a shared ring's is not changed by a publish")]
+        let mut producer = $producer;
+        let payload = heavy(1, 0, LARGE);
+        let mut open = producer.reserve(NUMBERED, LARGE)?;
+        open.copy_from_slice(&payload);
+        // SAFETY: this process has one thread.
+        match unsafe { fork() }? {
+            ForkResult::Child => {
+                open.fill(0xaa);
+                open.commit();
+                judge([
+                    producer.publish(NUMBERED, &payload).err(),
+                    producer.reserve(NUMBERED, LARGE).err(),
+                    producer.reserve_timeout(NUMBERED, LARGE, LONG).err(),
+                ])
+            }
+            ForkResult::Parent { child } => ended_well(waitpid(child, None)?)?,
         }
-        ForkResult::Parent { child } => ended_well(waitpid(child, None)?)?,
-    }
-    open.commit();
-    producer.publish(NUMBERED, &heavy(1, 1, LARGE))?;
-    Ok(())
+        open.commit();
+        producer.publish(NUMBERED, &heavy(1, 1, LARGE))?;
+        Ok(())
+    }};
 }
 
-/// As [`fork_one`], of a shared ring.
+fn fork_one(ring: &str) -> Outcome {
+    fork_with_one_open!(Producer::attach(ring)?)
+}
+
 fn fork_many(ring: &str) -> Outcome {
-    let producer = SharedProducer::attach(ring)?;
-    let payload = heavy(1, 0, LARGE);
-    let mut open = producer.reserve(NUMBERED, LARGE)?;
-    open.copy_from_slice(&payload);
-    // SAFETY: this process has one thread.
-    match unsafe { fork() }? {
-        ForkResult::Child => {
-            open.fill(0xaa);
-            open.commit();
-            judge([
-                producer.publish(NUMBERED, &payload).err(),
-                producer.reserve(NUMBERED, LARGE).err(),
-                producer.reserve_timeout(NUMBERED, LARGE, LONG).err(),
-            ])
-        }
-        ForkResult::Parent { child } => ended_well(waitpid(child, None)?)?,
-    }
-    open.commit();
-    producer.publish(NUMBERED, &heavy(1, 1, LARGE))?;
-    Ok(())
+    fork_with_one_open!(SharedProducer::attach(ring)?)
 }
