@@ -6,6 +6,10 @@
 use perfring_consumer::MachineClock;
 use perfring_producer::{Producer, SharedProducer};
 use perfring_tests::NUMBERED;
+use std::time::Duration;
+
+/// Longer than anybody is off a core.
+const LONG: Duration = Duration::from_secs(100);
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
@@ -28,19 +32,25 @@ fn main() -> Outcome {
         _ => {
             let producer = SharedProducer::attach(ring)?;
             for turn in 0..count {
-                // By each of the ways, large ones and batches among them.
+                // By each of the ways, batches among them. Each waits for the lock: where its holder
+                // is off its core, a producer that does not is told `Contended`.
                 match turn % 4 {
-                    0 | 1 => producer.publish(NUMBERED, &payload())?,
+                    0 | 1 => producer.publish_timeout(NUMBERED, &payload(), LONG)?,
                     2 => {
                         let payload = payload();
-                        let mut record = producer.reserve(NUMBERED, payload.len())?;
+                        let mut record = producer.reserve_timeout(NUMBERED, payload.len(), LONG)?;
                         record.copy_from_slice(&payload);
                         record.commit();
                     }
                     _ => {
                         let payload = payload();
                         let size = producer.layout().record_size(payload.len());
-                        let mut batch = producer.batch(2 * size as usize)?;
+                        let mut batch = loop {
+                            match producer.offer_batch(2 * size as usize)? {
+                                Some(batch) => break batch,
+                                None => std::thread::yield_now(),
+                            }
+                        };
                         for _ in 0..2 {
                             assert!(batch.push(NUMBERED, &payload), "room for two");
                         }
