@@ -146,7 +146,9 @@ fn full_speed(policy: Policy, producers: Producers, time: bool) {
                 met.note(item);
             }
             assert_eq!(met.next.get(&END), Some(&1));
-            assert_eq!(met.told, refused);
+            // One that met the lock as it went has left its own for who takes its slot next.
+            let left = Stat::read(&ring).unwrap().totals.unwrap().untold().records;
+            assert_eq!(met.told + left, refused);
             consumer.release();
         }
         Policy::Overwrite => assert_eq!(totals.consumer.lapped.records, met.lapped),
