@@ -74,6 +74,8 @@ struct Entry {
     looked: u64,
     /// The time of what was taken last.
     last: u64,
+    /// What stands at this position and after was published after this time.
+    since: (u64, u64),
     /// Which group it is in while it is idle.
     group: u8,
 }
@@ -90,7 +92,9 @@ struct Entry {
 /// * Between its stamp and its coming out lies at most the delay, as long as the caller asks often
 ///   enough and does not take more time for what comes out than there is. What has no
 ///   stamp may take twice the delay: it counts from the look that found it.
-/// * What comes later than that is given at once, and says by how much it is late.
+/// * What comes later than that is given at once, and says by how much it is late. But a source whose
+///   items are older than they can be, as they were published after others that wait, keeps nobody waiting
+///   for long, whatever stamps it makes up: all of its ring, and then it waits for its next look.
 ///
 /// A ring must hold what its producer writes in the delay, and what the caller has not released. When
 /// one that has waiting items is half full, the merge does not wait longer: it looks at all sources
@@ -207,6 +211,7 @@ impl Merge {
             place: Place::Finished,
             looked: 0,
             last: 0,
+            since: (u64::MAX, 0),
             group: self.looks.fastest(),
         };
         let slot = match self.free.pop() {

@@ -34,6 +34,7 @@ struct Fake {
     there: VecDeque<(u64, Thing)>,
     /// and of that, what was copied.
     known: VecDeque<(u64, Thing)>,
+    taken: u64,
     size: u64,
     /// A few at a time, as an observer does.
     copies: bool,
@@ -45,7 +46,7 @@ const COPIED: usize = 3;
 impl Fake {
     fn new(script: &Script, size: u64) -> Box<Self> {
         let (there, known) = Default::default();
-        Box::new(Fake { script: script.clone(), there, known, size, copies: false })
+        Box::new(Fake { script: script.clone(), there, known, taken: 0, size, copies: false })
     }
 
     fn front(&self) -> Front {
@@ -79,6 +80,7 @@ impl Source for Fake {
 
     fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, SourceError> {
         let Some((pos, thing)) = self.known.pop_front() else { return Ok(None) };
+        self.taken += 1;
         let item = match thing {
             Thing::Record(time) => Item::Record(Record { pos, kind: 64, bytes: &[], time }),
             Thing::Loss => Item::Lost(Lost { pos, records: 1, bytes: 8, cause: Cause::Full }),
@@ -88,7 +90,7 @@ impl Source for Fake {
     }
 
     fn mark(&self) -> Mark {
-        Mark::default()
+        Mark { pos: self.taken, ..Mark::default() }
     }
     fn release(&mut self, _: &Mark) {}
     fn fill(&self) -> Fill {

@@ -76,12 +76,30 @@ impl Merge {
         let near = looked.is_some_and(|entry| {
             entry.looked >= self.hurry && now.saturating_sub(entry.looked) < NEAR
         });
-        if !near && let Some(time) = self.look_at(slot, now) {
+        if !near
+            && let Some(time) = self.look_at(slot, now)
+            && !self.lies(slot, time, now)
+        {
             (self.current, self.has_front, self.time) = (Some(slot), true, time);
             return true;
         }
         self.rest(slot);
         false
+    }
+
+    /// Whether what a look found next in a source, beside which there are others, cannot be of its time:
+    /// it was published more than the delay later, or it is of the future. (Of an observer that was lapped in a turn of more than
+    /// the delay it may have been published before, and comes late.)
+    fn lies(&mut self, slot: u32, time: u64, now: u64) -> bool {
+        let Some(Some(entry)) = self.entries.get_mut(slot as usize) else { return false };
+        let (from, at) = entry.since;
+        let pos = entry.source.mark().pos;
+        if pos < from && from != u64::MAX {
+            return false;
+        }
+        entry.since = (pos.saturating_add(entry.source.fill().unread), now);
+        let lies = time < at.saturating_sub(2 * self.looks.half()) || time > self.ceiling;
+        lies && self.sources().nth(1).is_some()
     }
 
     /// Of the current source and the first of the others, the lesser one takes its turn, if its
