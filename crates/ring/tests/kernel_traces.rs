@@ -10,11 +10,13 @@
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
+mod common;
+
+use common::{Told, attach_at};
 use perfring_abi::{Policy, RecordType, Tell, record_size};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Count, Fences, Found, Peers, Reader, Refusal, Reserved, Ring, Shared, SharedWriter, Wake, Who,
-    Writer,
+    Count, Fences, Found, Reader, Refusal, Reserved, Ring, Shared, SharedWriter, Wake, Writer,
 };
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -83,41 +85,24 @@ fn one(writer: &mut Writer, ring: Ring<'_>, len: usize, commit: bool, fill: u8) 
     }
 }
 
-/// Nobody dies here, and nobody waits.
-struct Alone;
-
-impl Peers for Alone {
-    fn is_alive(&self, _slot: u32) -> bool {
-        true
-    }
-
-    fn relax(&self, _round: u32) {}
-
-    fn now_ns(&self) -> u64 {
-        1
-    }
-}
-
-/// Who offers A, and who B.
+/// Who offers A, and who B. Nobody dies here, and nobody waits.
 struct Two<'a> {
     at: Shared<'a>,
+    peers: Told,
     producers: [SharedWriter; 2],
 }
 
 impl<'a> Two<'a> {
     fn attach(heap: &'a HeapRing) -> Self {
-        let at = heap.shared();
-        let attach = |slot| {
-            let who = Who::default();
-            SharedWriter::attach(at, heap.layout(), Fences::Full, slot, &who, &Alone).unwrap()
-        };
-        Two { at, producers: [attach(0), attach(1)] }
+        let peers = Told::default();
+        let producers = [0, 1].map(|slot| attach_at(heap, &peers, slot));
+        Two { at: heap.shared(), peers, producers }
     }
 
     /// Reserves and fills, or counts the refusal.
     fn reserve(&mut self, of: usize, len: usize) -> Option<Reserved> {
         let (at, writer) = (self.at, &mut self.producers[of]);
-        match writer.try_reserve(at, &Alone, RecordType::BYTES, len, 0) {
+        match writer.try_reserve(at, &self.peers, RecordType::BYTES, len, 0) {
             Ok(reserved) => {
                 writer.fill(at, &reserved, &vec![[0xaa, 0xbb][of]; len]);
                 Some(reserved)
@@ -141,9 +126,9 @@ impl<'a> Two<'a> {
         let (at, writer) = (self.at, &mut self.producers[of]);
         let len = reserved.len();
         let _ = if commit {
-            writer.commit(at, &Alone, reserved, len, Wake::Auto)
+            writer.commit(at, &self.peers, reserved, len, Wake::Auto)
         } else {
-            writer.discard(at, &Alone, reserved)
+            writer.discard(at, &self.peers, reserved)
         };
     }
 }

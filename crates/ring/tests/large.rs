@@ -2,13 +2,15 @@
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
+mod common;
+
+use common::{Told, attach_at};
 use perfring_abi::{Policy, RecordType, RecordWord};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Fences, Found, Front, Observer, Peers, Range, Reader, Refusal, Reserved, Seen, SharedWriter,
-    Snapshot, Start, Wake, Who, Writer,
+    Fences, Found, Front, Observer, Range, Reader, Refusal, Reserved, Seen, SharedWriter, Snapshot,
+    Start, Wake, Who, Writer,
 };
-use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const DATA: u64 = 256;
@@ -117,39 +119,19 @@ fn a_range_is_not_given_out_twice_after_a_death() {
     }
 }
 
-#[derive(Default)]
-struct Told {
-    dead: RefCell<Vec<u32>>,
-}
-
-impl Peers for Told {
-    fn is_alive(&self, slot: u32) -> bool {
-        !self.dead.borrow().contains(&slot)
-    }
-    fn relax(&self, _round: u32) {}
-    fn now_ns(&self) -> u64 {
-        1
-    }
-}
-
-fn attach(heap: &HeapRing, peers: &Told, slot: u32) -> SharedWriter {
-    let (at, who) = (heap.shared(), Who::default());
-    SharedWriter::attach(at, heap.layout(), Fences::Full, slot, &who, peers).unwrap()
-}
-
 #[test]
 fn what_the_dead_had_reserved_is_free_again() {
     let heap = heap(Policy::Drop).many(2);
     let (at, peers) = (heap.shared(), Told::default());
-    let mut a = attach(&heap, &peers, 0);
+    let mut a = attach_at(&heap, &peers, 0);
     let mut reader = reader(&heap);
     for turn in 0..20u8 {
         peers.dead.borrow_mut().clear();
-        let mut b = attach(&heap, &peers, 1);
+        let mut b = attach_at(&heap, &peers, 1);
         let open = b.try_reserve(at, &peers, KIND, 1000, 0).unwrap();
         assert!(matches!(a.try_reserve(at, &peers, KIND, 300, 0), Err(Refusal::Full)));
         let _ = (b, open);
-        peers.dead.borrow_mut().push(1);
+        peers.dead.borrow_mut().insert(1);
         // The consumer finds it, as whoever waits does.
         perfring_ring::recover(at, 1, &peers).unwrap();
         assert_eq!(read(&heap, &mut reader), None);
@@ -176,7 +158,7 @@ fn take_held(heap: &HeapRing, reader: &mut Reader) {
 fn what_a_commit_left_goes_back_to_who_releases_by_marks_too() {
     let heap = heap(Policy::Drop).many(2);
     let (at, peers) = (heap.shared(), Told::default());
-    let mut a = attach(&heap, &peers, 0);
+    let mut a = attach_at(&heap, &peers, 0);
     let mut reader = reader(&heap);
     reader.hold();
     for turn in 0..20u8 {
@@ -202,7 +184,7 @@ fn what_a_commit_left_goes_back_to_who_releases_by_marks_too() {
 fn what_is_open_or_unread_is_not_given_back_with_what_was_read() {
     let heap = heap(Policy::Drop).many(2);
     let (at, peers) = (heap.shared(), Told::default());
-    let mut a = attach(&heap, &peers, 0);
+    let mut a = attach_at(&heap, &peers, 0);
     let mut reader = reader(&heap);
     for _ in 0..20 {
         let small = a.try_reserve(at, &peers, KIND, 8, 0).unwrap();
@@ -224,7 +206,7 @@ fn what_is_open_or_unread_is_not_given_back_with_what_was_read() {
 fn what_was_given_back_is_free_although_others_publish_all_the_time() {
     let heap = heap(Policy::Drop).many(2);
     let (at, peers) = (heap.shared(), Told::default());
-    let (mut a, mut b) = (attach(&heap, &peers, 0), attach(&heap, &peers, 1));
+    let (mut a, mut b) = (attach_at(&heap, &peers, 0), attach_at(&heap, &peers, 1));
     let mut reader = reader(&heap);
     for _ in 0..20 {
         let mut turns = 0u64;
@@ -271,7 +253,7 @@ fn an_aux_tail_that_nobody_left_is_damage_and_not_a_reason_to_skip_records() {
 fn no_producer_is_given_its_own_range_again() {
     let heap = heap(Policy::Drop).many(1);
     let (at, peers) = (heap.shared(), Told::default());
-    let mut a = attach(&heap, &peers, 0);
+    let mut a = attach_at(&heap, &peers, 0);
     let open = a.try_reserve(at, &peers, KIND, 300, 0).unwrap();
     heap.header().aux.head.store(0, Ordering::Relaxed);
     let again = a.try_reserve(at, &peers, KIND, 300, 0);
@@ -285,14 +267,14 @@ fn in_the_smallest_ring_whoever_waits_for_a_range_waits_for_something() {
     assert!(writer(&heap).tail_for(heap.ring(), 300) < 1 << 20);
     let heap = HeapRing::new(32, Policy::Drop).unwrap().with_aux(AUX).many(1);
     let (at, peers) = (heap.shared(), Told::default());
-    assert!(attach(&heap, &peers, 0).tail_for(at, 300) < 1 << 20);
+    assert!(attach_at(&heap, &peers, 0).tail_for(at, 300) < 1 << 20);
 }
 
 #[test]
 fn what_is_open_is_not_overwritten_unless_its_owner_is_dead() {
     let heap = heap(Policy::Overwrite).many(2);
     let (at, peers) = (heap.shared(), Told::default());
-    let (mut a, mut b) = (attach(&heap, &peers, 0), attach(&heap, &peers, 1));
+    let (mut a, mut b) = (attach_at(&heap, &peers, 0), attach_at(&heap, &peers, 1));
     let open = b.try_reserve(at, &peers, KIND, 500, 0).unwrap();
     let reserved = a.try_reserve(at, &peers, KIND, 500, 0).unwrap();
     put(&heap, &reserved, 7);
@@ -302,7 +284,7 @@ fn what_is_open_is_not_overwritten_unless_its_owner_is_dead() {
     let mine = a.try_reserve(at, &peers, KIND, 1024, 0);
     assert!(matches!(mine, Err(Refusal::Pending { slot: 1 })));
     let _ = open;
-    peers.dead.borrow_mut().push(1);
+    peers.dead.borrow_mut().insert(1);
     let reserved = a.try_reserve(at, &peers, KIND, 300, 0).unwrap();
     put(&heap, &reserved, 8);
     let _ = a.commit(at, &peers, reserved, 300, Wake::Auto);
@@ -323,6 +305,8 @@ fn an_observer_never_takes_what_is_written_over_it_for_a_payload() {
     let heap = heap(Policy::Overwrite);
     let done = AtomicBool::new(false);
     let turns = if cfg!(miri) { 60 } else { 200_000u64 };
+    // It is there before the first.
+    let mut observer = observer(&heap);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut writer = writer(&heap);
@@ -331,7 +315,6 @@ fn an_observer_never_takes_what_is_written_over_it_for_a_payload() {
             }
             done.store(true, Ordering::Release);
         });
-        let mut observer = observer(&heap);
         let (mut whole, mut lost) = (0, 0);
         loop {
             let last = done.load(Ordering::Acquire);
@@ -371,7 +354,7 @@ fn no_lie_about_ranges_is_believed() {
         let (at, peers) = (heap.shared(), Told::default());
         for len in [300, 250, 400] {
             if many {
-                let mut writer = attach(&heap, &peers, 0);
+                let mut writer = attach_at(&heap, &peers, 0);
                 if let Ok(reserved) = writer.try_reserve(at, &peers, KIND, len, 5) {
                     let _ = writer.commit(at, &peers, reserved, len, Wake::Auto);
                 }

@@ -2,39 +2,18 @@
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
+mod common;
+
+use common::{Told, attach_at};
 use perfring_abi::{Evict, Policy, RecordType, Tell};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
     Count, Fences, Found, Group, Peers, Reader, Recovered, Refusal, Refused, Reserved, Shared,
-    SharedWriter, SlotFigures, Snapshot, Totals, Wake, Who, recover,
+    SharedWriter, SlotFigures, Snapshot, Totals, Wake, recover,
 };
 use proptest::prelude::*;
-use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
-
-/// Who lives is what the test says.
-#[derive(Default)]
-struct Told {
-    dead: RefCell<HashSet<u32>>,
-}
-
-impl Peers for Told {
-    fn is_alive(&self, slot: u32) -> bool {
-        !self.dead.borrow().contains(&slot)
-    }
-
-    fn relax(&self, _round: u32) {}
-
-    fn now_ns(&self) -> u64 {
-        1
-    }
-}
-
-fn attach(heap: &HeapRing, peers: &Told, slot: u32) -> SharedWriter {
-    let (at, who) = (heap.shared(), Who::default());
-    SharedWriter::attach(at, heap.layout(), Fences::Full, slot, &who, peers).unwrap()
-}
 
 /// `data_tail`, `data_head`, `producer_pos`.
 fn stands(heap: &HeapRing) -> [u64; 3] {
@@ -47,7 +26,7 @@ fn stands(heap: &HeapRing) -> [u64; 3] {
 fn the_nine_steps() {
     let heap = HeapRing::new(4096, Policy::Overwrite).unwrap().tell(Tell::CountersOnly).many(5);
     let (at, peers) = (heap.shared(), Told::default());
-    let mut producers: Vec<_> = (0..5).map(|slot| attach(&heap, &peers, slot)).collect();
+    let mut producers: Vec<_> = (0..5).map(|slot| attach_at(&heap, &peers, slot)).collect();
     let reserve = |producer: &mut SharedWriter, size: usize| {
         producer.try_reserve(at, &peers, RecordType::BYTES, size - 8, 0)
     };
@@ -254,7 +233,7 @@ impl<'a> Model<'a> {
             Op::Attach { slot } => {
                 if self.writers[slot as usize].is_none() {
                     self.peers.dead.borrow_mut().remove(&slot);
-                    self.writers[slot as usize] = Some(attach(self.heap, &self.peers, slot));
+                    self.writers[slot as usize] = Some(attach_at(self.heap, &self.peers, slot));
                 }
             }
             Op::Publish { slot, len } => {
@@ -531,7 +510,7 @@ fn crowd(policy: Policy, time: bool) {
     let since = std::time::Instant::now();
     let now = || since.elapsed().as_nanos() as u64;
     let peers = Told::default();
-    let writers: Vec<_> = (0..PRODUCERS).map(|slot| attach(&heap, &peers, slot)).collect();
+    let writers: Vec<_> = (0..PRODUCERS).map(|slot| attach_at(&heap, &peers, slot)).collect();
     // `Told` is for one thread; here nobody dies.
     struct Alive;
     impl Peers for Alive {

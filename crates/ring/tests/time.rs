@@ -2,11 +2,14 @@
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod common;
+
+use common::{Told, attach_at};
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{ANCHORS, PERF_CAP_TIME_ZERO, Policy, RecordType, RecordWord};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Anchor, Anchors, Corrupt, Fences, Observer, Peers, Reader, Reading, Scale, Seen, SharedWriter,
+    Anchor, Anchors, Corrupt, Fences, Observer, Reader, Reading, Scale, Seen, SharedWriter,
     Snapshot, Start, Wake, Who, Writer,
 };
 use proptest::prelude::*;
@@ -155,43 +158,27 @@ fn a_stamp_from_the_future_is_not_believed() {
     assert_eq!(stamps(&heap), [2 * SECOND; 2]);
 }
 
-struct Alive;
-
-impl Peers for Alive {
-    fn is_alive(&self, _slot: u32) -> bool {
-        true
-    }
-    fn relax(&self, _round: u32) {}
-    fn now_ns(&self) -> u64 {
-        1
-    }
-}
-
 /// A producer of a shared ring was stopped for long after it had looked at the clock; others went on.
 #[test]
 fn a_producer_that_was_stopped_takes_no_time_back() {
     let heap = timed().many(2);
-    let at = heap.shared();
-    let [mut stopped, mut other] = [0, 1].map(|slot| {
-        let who = Who::default();
-        SharedWriter::attach(at, heap.layout(), Fences::Full, slot, &who, &Alive).unwrap()
-    });
+    let (at, peers) = (heap.shared(), Told::default());
+    let [mut stopped, mut other] = [0, 1].map(|slot| attach_at(&heap, &peers, slot));
     let publish = |writer: &mut SharedWriter, now| {
-        writer.publish_at(at, &Alive, RecordType::BYTES, 8, now, Wake::Auto, |_| ()).unwrap()
+        writer.publish_at(at, &peers, RecordType::BYTES, 8, now, Wake::Auto, |_| ()).unwrap()
     };
     for writer in [&stopped, &other] {
-        assert!(writer.begin_time(at, &Alive, || reading(SECOND, WALL)));
+        assert!(writer.begin_time(at, &peers, || reading(SECOND, WALL)));
     }
     publish(&mut stopped, SECOND);
     publish(&mut other, 9 * SECOND);
-    assert!(stopped.keep_time(at, &Alive, || reading(2 * SECOND, WALL)));
+    assert!(stopped.keep_time(at, &peers, || reading(2 * SECOND, WALL)));
     publish(&mut stopped, 2 * SECOND);
     publish(&mut other, 9 * SECOND - 5);
     assert_eq!(stamps(&heap), [1, 9, 9, 9].map(|n| n * SECOND));
     // After a reboot, whoever attaches begins anew.
-    let who = Who::default();
-    let mut next = SharedWriter::attach(at, heap.layout(), Fences::Full, 0, &who, &Alive).unwrap();
-    assert!(next.begin_time(at, &Alive, || Reading { boot: 8, ..reading(SECOND, 2 * WALL) }));
+    let mut next = attach_at(&heap, &peers, 0);
+    assert!(next.begin_time(at, &peers, || Reading { boot: 8, ..reading(SECOND, 2 * WALL) }));
     publish(&mut next, SECOND);
     assert_eq!(stamps(&heap)[4], SECOND);
 }

@@ -1,0 +1,29 @@
+//! The producers of a shared heap ring, for tests of one thread.
+
+use perfring_ring::heap::HeapRing;
+use perfring_ring::{Fences, Peers, SharedWriter, Who};
+use std::cell::RefCell;
+use std::collections::HashSet;
+
+/// Who lives is what the test says, nobody waits, and it is always the same time.
+#[derive(Default)]
+pub(crate) struct Told {
+    pub(crate) dead: RefCell<HashSet<u32>>,
+}
+
+impl Peers for Told {
+    fn is_alive(&self, slot: u32) -> bool {
+        !self.dead.borrow().contains(&slot)
+    }
+
+    fn relax(&self, _round: u32) {}
+
+    fn now_ns(&self) -> u64 {
+        1
+    }
+}
+
+pub(crate) fn attach_at(heap: &HeapRing, peers: &Told, slot: u32) -> SharedWriter {
+    let (at, who) = (heap.shared(), Who::default());
+    SharedWriter::attach(at, heap.layout(), Fences::Full, slot, &who, peers).unwrap()
+}
