@@ -10,7 +10,7 @@ use perfring_abi::{ANCHORS, PERF_CAP_TIME_ZERO, Policy, RecordType, RecordWord};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
     Anchor, Anchors, Corrupt, Fences, Observer, Reader, Reading, Scale, Seen, SharedWriter,
-    Snapshot, Start, Wake, Who, Writer,
+    Snapshot, Start, Wake, Writer,
 };
 use proptest::prelude::*;
 
