@@ -9,24 +9,33 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Words that numbers of a ring are most likely to be broken by.
-const NASTY: [u64; 16] = [
+pub const NASTY: [u64; 24] = [
     0,
     1,
+    2,
     7,
     8,
+    12,
+    16,
+    24,
+    1024,
     4088,
     4096,
+    4104,
+    8192,
     65_528,
     65_536,
     u32::MAX as u64,
+    1 << 32,
     1 << 40,
     (1 << 62) - 8,
     1 << 62,
+    (1 << 62) + 8,
     1 << 63,
     u64::MAX - 7,
-    u64::MAX - 1,
     u64::MAX,
 ];
+
 /// Things done to a ring before it is a whole one again.
 const STEPS: u64 = 60;
 

@@ -7,35 +7,13 @@ use perfring_abi::{BadRing, FIELDS};
 use perfring_consumer::{AttachError, Consumer, Item, Observer, Start};
 use perfring_tests::foreign::{Build, Peer, c_peer};
 use perfring_tests::shared::Random;
+use perfring_tests::spoiler::NASTY;
 use perfring_tests::{ring_dir, workspace};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-const NASTY: [u64; 20] = [
-    0,
-    1,
-    2,
-    3,
-    7,
-    8,
-    24,
-    1024,
-    4096,
-    4104,
-    8192,
-    65_528,
-    65_536,
-    u32::MAX as u64,
-    1 << 32,
-    1 << 40,
-    1 << 62,
-    (1 << 62) + 8,
-    u64::MAX - 7,
-    u64::MAX,
-];
 
 /// Rings of each kind to start from.
 const BASES: [&str; 8] = [

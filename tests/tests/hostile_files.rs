@@ -15,6 +15,7 @@ use perfring_consumer::{
     AttachError, Consumer, Corrupt, Count, Item, Observer, Saved, Snapshot, Start, Stat, recover,
 };
 use perfring_producer::{Producer, SharedProducer};
+use perfring_tests::spoiler::NASTY;
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -28,31 +29,6 @@ use std::time::{Duration, Instant};
 
 /// Longer than any case may take, on the slowest machine.
 const TOO_LONG: Duration = Duration::from_secs(20);
-/// Words that numbers of a ring are most likely to be broken by.
-const NASTY: [u64; 22] = [
-    0,
-    1,
-    7,
-    8,
-    12,
-    16,
-    24,
-    4088,
-    4096,
-    4104,
-    8192,
-    65_528,
-    65_536,
-    u32::MAX as u64,
-    1 << 32,
-    1 << 40,
-    (1 << 62) - 8,
-    1 << 62,
-    (1 << 62) + 8,
-    1 << 63,
-    u64::MAX - 7,
-    u64::MAX,
-];
 
 fn golden_file(name: &str) -> Vec<u8> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/golden");
