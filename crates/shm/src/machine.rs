@@ -139,9 +139,8 @@ fn counter_is_trusted() -> bool {
     {
         let source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
         let trusted = fs::read_to_string(source).is_ok_and(|name| TRUSTED.contains(&name.trim()));
-        let most = core::arch::x86_64::__cpuid(0x8000_0000).eax;
         let invariant =
-            most >= 0x8000_0007 && core::arch::x86_64::__cpuid(0x8000_0007).edx & 1 << 8 != 0;
+            cpuid(0x8000_0000).eax >= 0x8000_0007 && cpuid(0x8000_0007).edx & 1 << 8 != 0;
         let mut allowed: libc::c_int = 0;
         // SAFETY: stores an int where it is told to, which is ours.
         let asked = unsafe { libc::prctl(libc::PR_GET_TSC, &raw mut allowed) };
@@ -151,6 +150,15 @@ fn counter_is_trusted() -> bool {
     {
         let _ = TRUSTED;
         false
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn cpuid(leaf: u32) -> core::arch::x86_64::CpuidResult {
+    #[allow(unused_unsafe, reason = "the oldest compiler that we promise has it as unsafe")]
+    // SAFETY: every processor of this architecture has the instruction.
+    unsafe {
+        core::arch::x86_64::__cpuid(leaf)
     }
 }
 
