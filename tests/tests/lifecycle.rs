@@ -212,7 +212,10 @@ fn an_observer_needs_no_more_than_read_permission() {
     let dir = ring_dir();
     std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let exe = dir.path().join("actor");
-    std::fs::copy(env!("CARGO_BIN_EXE_actor"), &exe).unwrap();
+    // By another process: no child that another test just makes has it open to be written, which would
+    // be "text file busy".
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_actor")).arg(&exe).status().unwrap();
+    assert!(copied.success());
     let run = |args: &[&str], ring: &Path| {
         let mut command = Command::new(&exe);
         command.args(args).arg(ring).uid(65534).gid(65534).output().unwrap()

@@ -70,12 +70,15 @@ fn output_json(output: &OutputStatus<'_>) -> Value {
 
 /// The same in a line.
 pub(crate) fn line(engine: &Engine) -> String {
-    let (mut rings, mut records, mut lost, mut lag) = (0, 0, 0, 0);
+    let (mut rings, mut records, mut lost, mut lag) = (0, 0, 0u64, 0u64);
     for ring in engine.rings() {
         rings += 1;
         records += ring.figures.records;
-        lost += ring.figures.lost.iter().map(|(_, count)| count.records).sum::<u64>();
-        lag += ring.lag;
+        // What a ring says may be any number.
+        for (_, count) in &ring.figures.lost {
+            lost = lost.saturating_add(count.records);
+        }
+        lag = lag.saturating_add(ring.lag);
     }
     let mut line = format!("{rings} rings: {records} records, {lost} lost, {lag} bytes to deliver");
     let late = engine.merge_figures().late;

@@ -117,6 +117,7 @@ fn a_sidecar_loses_nothing_of_its_other_rings() {
     sidecar.stdout(File::create(path("lines")).unwrap());
     sidecar.stderr(File::create(path("said")).unwrap());
     let mut sidecar = sidecar.spawn().unwrap();
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(sidecar.id()).unwrap());
     let good: Vec<PathBuf> = (0..3).map(|n| rings.join(format!("good-{n}"))).collect();
     let (stop, bad_stop) = (AtomicBool::new(false), AtomicBool::new(false));
     let begun = Instant::now();
@@ -133,15 +134,22 @@ fn a_sidecar_loses_nothing_of_its_other_rings() {
                 })
             })
             .collect();
+        let mut lives = || {
+            let ended = sidecar.try_wait().unwrap();
+            let said = || fs::read_to_string(path("said")).unwrap();
+            assert!(ended.is_none(), "the sidecar ended: {ended:?}\n{}", said());
+        };
         while begun.elapsed() < time {
             thread::sleep(Duration::from_millis(20));
-            let ended = sidecar.try_wait().unwrap();
-            assert!(ended.is_none(), "the sidecar ended: {ended:?}");
+            lives();
+            // It sums up what all rings say.
+            nix::sys::signal::kill(pid, Signal::SIGUSR1).unwrap();
         }
         stop.store(true, Ordering::Relaxed);
         let published = producers.into_iter().map(|one| one.join().unwrap()).collect();
         // The storm goes on until all of theirs is delivered.
         until("all good rings to be read", || {
+            lives();
             good.iter().all(|path| {
                 let totals = Stat::read(path).unwrap().totals.unwrap();
                 totals.tail == totals.head
@@ -156,7 +164,6 @@ fn a_sidecar_loses_nothing_of_its_other_rings() {
         published
     });
     let most = resident(&sidecar);
-    let pid = nix::unistd::Pid::from_raw(i32::try_from(sidecar.id()).unwrap());
     nix::sys::signal::kill(pid, Signal::SIGTERM).unwrap();
     let status = sidecar.wait().unwrap();
     let said = fs::read_to_string(path("said")).unwrap();
@@ -241,6 +248,46 @@ fn no_command_ends_by_a_signal() {
     for ((name, code), count) in codes {
         println!("{name} ended {count} times with {code}");
     }
+}
+
+#[cfg(feature = "top")]
+#[test]
+fn top_goes_on_whatever_rings_say() {
+    let time = Duration::from_secs(number_of("PERFRING_STORM_SECONDS", 4));
+    let seed = number_of("PERFRING_STORM_SEED", 1);
+    let place = Place::new();
+    let rings = place.path("rings");
+    fs::create_dir(&rings).unwrap();
+    let bad = bad_rings(&rings);
+    let exe = env!("CARGO_BIN_EXE_perfring");
+    let top = format!("stty cols 80 rows 24; exec {exe} top --interval 0.05 {}", rings.display());
+    let mut top = Command::new("script")
+        .args(["-qefc", &top, "/dev/null"])
+        .env("TERM", "xterm")
+        .stdin(Stdio::piped())
+        .stdout(File::create(place.path("shown")).unwrap())
+        .spawn()
+        .expect("script, of util-linux, which is part of every Debian");
+    let shown = || String::from_utf8_lossy(&fs::read(place.path("shown")).unwrap()).into_owned();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _stop = StopOnDrop(&stop);
+        for (seed, path) in (seed..).zip(&bad) {
+            scope.spawn({
+                let stop = &stop;
+                move || spoil(path, seed, stop)
+            });
+        }
+        let begun = Instant::now();
+        while begun.elapsed() < time {
+            thread::sleep(Duration::from_millis(20));
+            let ended = top.try_wait().unwrap();
+            assert!(ended.is_none(), "it ended: {ended:?}\n{}", shown());
+        }
+        std::io::Write::write_all(top.stdin.as_mut().unwrap(), b"q").unwrap();
+        let ended = top.wait().unwrap();
+        assert!(ended.success(), "{ended:?}\n{}", shown());
+    });
 }
 
 /// One ring after the other that is cut while a command has it.

@@ -50,7 +50,7 @@ fn head(frame: &mut Frame<'_>, area: Rect, table: &Table, about: &str) {
     let sum = |of: fn(&Row) -> f64| all.iter().map(of).sum::<f64>();
     let rate = sum(|row| row.rate.map_or(0.0, |(records, _)| records));
     let bytes = sum(|row| row.rate.map_or(0.0, |(_, bytes)| bytes));
-    let lost = all.iter().map(|row| row.lost).sum::<u64>();
+    let lost = all.iter().map(|row| row.lost).fold(0, u64::saturating_add);
     let ill = all.iter().filter(|row| is_ill(row.state)).count();
     let state = if table.paused { " PAUSED ".reversed() } else { Span::raw("") };
     let title = Line::from(vec![

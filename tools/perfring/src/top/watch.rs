@@ -194,9 +194,8 @@ impl Watched {
             return damaged("no producer leaves such figures".to_owned());
         };
         let (written, read) = (totals.producer.written, totals.consumer.read.records);
-        let lost = totals.producer.refused.total().records
-            + totals.consumer.lapped.records
-            + totals.producer.reclaimed.records;
+        let lost = totals.producer.refused.total();
+        let lost = lost.plus(totals.consumer.lapped).plus(totals.producer.reclaimed).records;
         let lag = lag(&stat);
         let first = Before { at: now, written, lost, read, wrote_at: now, read_at: now };
         let before = self.before.unwrap_or(first);

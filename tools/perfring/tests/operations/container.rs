@@ -58,8 +58,10 @@ impl Pod {
         }
         // Where all of them may go, as the folder of a build may not be.
         fs::set_permissions(pod.place.path(), Permissions::from_mode(0o755)).unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_perfring"), &pod.perfring).unwrap();
-        fs::copy(std::env::current_exe().unwrap(), &pod.app).unwrap();
+        // By another process: no child that another test just makes has one of them open to be
+        // written, which would be "text file busy".
+        assert!(does(Command::new("cp").arg(env!("CARGO_BIN_EXE_perfring")).arg(&pod.perfring)));
+        assert!(does(Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&pod.app)));
         fs::create_dir(pod.path("out")).unwrap();
         chown(pod.path("out"), Some(SIDECAR), None).unwrap();
         Some(pod)
