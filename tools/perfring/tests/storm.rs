@@ -206,6 +206,8 @@ fn no_command_ends_by_a_signal() {
     fs::create_dir(&rings).unwrap();
     let bad = bad_rings(&rings);
     let dir = rings.to_str().unwrap();
+    let out = place.path("out");
+    let out = out.to_str().unwrap();
     let commands: &[&[&str]] = &[
         &["tail", "RING"],
         &["consume", "RING", "--format", "json"],
@@ -215,6 +217,9 @@ fn no_command_ends_by_a_signal() {
         &["recover", "RING"],
         &["ls", dir],
         &["doctor", dir],
+        &["record", dir, "--for", "0.1s", "--force", "-o", out],
+        &["export", "RING", "--to", "perfetto", "--force", "-o", out],
+        &["export", "RING", "--to", "perf-data", "--force", "-o", out],
     ];
     let stop = AtomicBool::new(false);
     let mut codes: BTreeMap<(&str, i32), u64> = BTreeMap::new();
