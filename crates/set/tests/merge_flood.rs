@@ -22,10 +22,13 @@ enum Of {
     Lapping,
 }
 
+/// The stamp of an item at a position.
+type Stamp = fn(u64) -> u64;
+
 /// Always full, and each item has the time that `stamp` tells.
 struct Flood {
     of: Of,
-    stamp: fn(u64) -> u64,
+    stamp: Stamp,
     known: u64,
     pos: u64,
 }
@@ -151,12 +154,9 @@ impl Source for Honest {
 
 #[test]
 fn a_flood_of_made_up_stamps_keeps_nobody_waiting() {
-    let stamps: [(&str, fn(u64) -> u64); 3] = [
-        ("of long ago", |_| 1),
-        ("that rise slowly from long ago", |n| 1 + n),
-        ("of the far future", |_| u64::MAX - 1),
-    ];
-    for (what, stamp) in stamps {
+    let stamps: [Stamp; 3] = [|_| 1, |n| 1 + n, |_| u64::MAX - 1];
+    let whats = ["of long ago", "that rise slowly from long ago", "of the far future"];
+    for (what, stamp) in whats.into_iter().zip(stamps) {
         for of in [Of::Records, Of::Losses, Of::Lapping] {
             let clock = Arc::new(AtomicU64::new(START));
             let by = clock.clone();
