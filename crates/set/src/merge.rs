@@ -92,9 +92,9 @@ struct Entry {
 /// * Between its stamp and its coming out lies at most the delay, as long as the caller asks often
 ///   enough and does not take more time for what comes out than there is. What has no
 ///   stamp may take twice the delay: it counts from the look that found it.
-/// * What comes later than that is given at once, and says by how much it is late. But a source whose
-///   items are older than they can be, as they were published after others that wait, keeps nobody waiting
-///   for long, whatever stamps it makes up: all of its ring, and then it waits for its next look.
+/// * What comes later than that is given at once, and says by how much it is late.
+/// * Stamps that are made up keep no other source waiting: where what is next was published after a look
+///   and is older than that by more than the delay, or of the future, its source waits for its next look.
 ///
 /// A ring must hold what its producer writes in the delay, and what the caller has not released. When
 /// one that has waiting items is half full, the merge does not wait longer: it looks at all sources

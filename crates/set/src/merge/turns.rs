@@ -88,8 +88,8 @@ impl Merge {
     }
 
     /// Whether what a look found next in a source, beside which there are others, cannot be of its time:
-    /// it was published more than the delay later, or it is of the future. (Of an observer that was lapped in a turn of more than
-    /// the delay it may have been published before, and comes late.)
+    /// it was published more than the delay later, or it is of the future. (Of an observer that was
+    /// lapped in a turn of more than the delay it may have been published before, and comes late.)
     fn lies(&mut self, slot: u32, time: u64, now: u64) -> bool {
         let Some(Some(entry)) = self.entries.get_mut(slot as usize) else { return false };
         let (from, at) = entry.since;
