@@ -1,4 +1,4 @@
-/* The other end of a ring, by nothing but proto/perfring_reader.h and proto/perfring_producer.h.
+/* The other end of a ring, by nothing but proto/perfring_poll.h and proto/perfring_producer.h.
  *
  * c_peer items RING          what an observer finds, a line for each item
  * c_peer unread RING         the same for the consumer, which leaves it read
@@ -6,6 +6,7 @@
  * c_peer write COUNT RING    publishes numbered records, waiting for space; 0: until it is killed
  * c_peer offer COUNT RING    the same without waiting, so that a full ring refuses
  * c_peer read COUNT RING     reads until so many records have come or were told lost
+ * c_peer poll COUNT RING     the same as `read`, waiting in epoll for the ring's descriptor
  * c_peer observe COUNT RING  the same, as an observer
  * c_peer script RING         does what the lines of its input say
  * c_peer endure ROUNDS RING  reads what somebody lies about meanwhile
@@ -21,11 +22,12 @@
 static int unmap(void *at, size_t len);
 #define munmap unmap
 #include "perfring_producer.h"
-#include "perfring_reader.h"
+#include "perfring_poll.h"
 #undef munmap
 
 #include <inttypes.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/ptrace.h>
 
 #define NUMBERED 7001
@@ -305,18 +307,43 @@ static void take(struct tally *tally, const struct perfring_item *item)
 	tally->read++;
 }
 
-static void do_read(uint64_t count, const char *path, int observes)
+/* Waits in epoll. Now and then it looks by itself a while later, as a program with other things to do,
+ * and arms it once more. */
+static int poll_for(struct perfring_pollable *pollable, int epoll)
+{
+	static unsigned turn;
+	struct epoll_event event;
+	int more = perfring_pollable_arm(pollable);
+
+	if (more < 0)
+		fail("arm", perfring_error(more));
+	if (more || (++turn % 4 && usleep(turn % 97) == 0))
+		return 1;
+	return epoll_wait(epoll, &event, 1, PATIENCE_MS) == 1;
+}
+
+static void do_read(uint64_t count, const char *path, char how)
 {
 	static struct perfring_consumer consumer;
+	static struct perfring_pollable pollable;
 	struct perfring_observer *at = &consumer.at;
+	struct epoll_event event = { EPOLLIN, { NULL } };
 	struct tally tally = { 0, 0, 0 };
 	struct perfring_item item;
+	int observes = how == 'o', epoll = -1;
 	int got = observes ? perfring_observer_open(at, path)
 			   : perfring_consumer_attach(&consumer, path, "c_peer");
 
 	if (got)
 		fail("attach", at->ring.why);
 	tally.next = at->passed.records;
+	if (how == 'p') {
+		if (perfring_pollable_open(&pollable, &consumer))
+			fail("poll", at->ring.why);
+		epoll = epoll_create1(EPOLL_CLOEXEC);
+		if (epoll < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, pollable.fd, &event))
+			fail("epoll", strerror(errno));
+	}
 	say("ready");
 	while (tally.next < count) {
 		got = observes ? perfring_observe(at, &item) : perfring_read(&consumer, &item);
@@ -325,8 +352,17 @@ static void do_read(uint64_t count, const char *path, int observes)
 		/* Told in the stream is no number missing here: the producer of `observe` loses none. */
 		if (got > 0 && !(observes && item.kind == PERFRING_ITEM_LOST && item.cause != PERFRING_CAUSE_LAPPED))
 			take(&tally, &item);
-		else if (got == 0 && !observes && !perfring_wait(&consumer, PATIENCE_MS))
+		else if (got == 0 && how == 'p' && !poll_for(&pollable, epoll))
+			fail("poll", "nothing came");
+		else if (got == 0 && how == 'r' && !perfring_wait(&consumer, PATIENCE_MS))
 			fail("wait", "nothing came");
+	}
+	if (how == 'p') {
+		/* Armed, and with nothing to come: it ends all the same. */
+		if (perfring_pollable_arm(&pollable))
+			fail("arm", "there is more than was asked for");
+		close(epoll);
+		perfring_pollable_close(&pollable);
 	}
 	printf("read %" PRIu64 " lost %" PRIu64 " lapped %" PRIu64 "\n", tally.read, tally.lost,
 	       at->lapped.records);
@@ -513,8 +549,8 @@ int main(int argc, char **argv)
 		die_in(argv[2], ring);
 	else if ((!strcmp(what, "write") || !strcmp(what, "offer")) && argc == 4)
 		do_write(count, ring, what[0] == 'w');
-	else if ((!strcmp(what, "read") || !strcmp(what, "observe")) && argc == 4)
-		do_read(count, ring, what[0] == 'o');
+	else if ((!strcmp(what, "read") || !strcmp(what, "poll") || !strcmp(what, "observe")) && argc == 4)
+		do_read(count, ring, what[0]);
 	else
 		return 2;
 	return 0;

@@ -300,6 +300,48 @@ fn sleepers_of_either_language_are_woken_by_the_other() {
     assert!(field("space_seq") > before, "by a wake");
 }
 
+/// A C program in epoll is woken for each record that comes while it is there, misses none of those that
+/// come at any other time, and ends while it is armed.
+#[test]
+fn a_c_program_in_epoll_is_woken_for_every_record() {
+    const ONE_BY_ONE: u64 = 100;
+    /// Each just when the one before was handed back, which is when it arms itself.
+    const MEANWHILE: u64 = 5_000;
+    const AT_ONCE: u64 = 50_000;
+    let dir = ring_dir();
+    let exe = peer(dir.path());
+    let ring = dir.path().join("ring");
+    let armed = || {
+        let file = Raw::read(&ring).bytes;
+        u32::from_ne_bytes(file[golden::at("wait_armed")].try_into().unwrap()) == 1
+    };
+    let all_back = || {
+        let file = Raw::read(&ring).bytes;
+        file[golden::at("data_tail")] == file[golden::at("data_head")]
+    };
+    for policy in [Policy::Drop, Policy::Overwrite] {
+        let mut producer = Producer::create(&ring, &options(policy)).unwrap();
+        let meanwhile = if policy == Policy::Drop { MEANWHILE } else { 0 };
+        let count = ONE_BY_ONE + meanwhile + if meanwhile > 0 { AT_ONCE } else { 0 };
+        let mut c = Peer::start(&exe, &["poll", &count.to_string()], &ring);
+        assert_eq!(c.line(), "ready");
+        for number in 0..ONE_BY_ONE {
+            until("it waits", armed);
+            producer.publish(NUMBERED, &numbered(number, 16)).unwrap();
+        }
+        for number in ONE_BY_ONE..ONE_BY_ONE + meanwhile {
+            until("all is handed back", all_back);
+            producer.publish(NUMBERED, &numbered(number, 16)).unwrap();
+        }
+        for number in ONE_BY_ONE + meanwhile..count {
+            producer.publish_timeout(NUMBERED, &numbered(number, 16), PATIENCE).unwrap();
+        }
+        assert_eq!(c.end(), format!("read {count} lost 0 lapped 0"));
+        drop(producer);
+        std::fs::remove_file(&ring).unwrap();
+    }
+}
+
 /// The same steps by both: the same answers, the same books, the same contents.
 #[test]
 fn c_and_rust_do_the_same_in_the_same_case() {
