@@ -9,10 +9,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Words that numbers of a ring are most likely to be broken by.
-pub const NASTY: [u64; 24] = [
+pub const NASTY: [u64; 26] = [
     0,
     1,
     2,
+    3,
     7,
     8,
     12,
@@ -33,6 +34,7 @@ pub const NASTY: [u64; 24] = [
     (1 << 62) + 8,
     1 << 63,
     u64::MAX - 7,
+    u64::MAX - 1,
     u64::MAX,
 ];
 

@@ -12,7 +12,8 @@ mod golden;
 use golden::{at, slot_at, word};
 use perfring_abi::{BadRing, FIELDS, MAGIC, RecordType, RecordWord};
 use perfring_consumer::{
-    AttachError, Consumer, Corrupt, Count, Item, Observer, Saved, Snapshot, Start, Stat, recover,
+    AttachError, Consumer, Corrupt, Count, Item, Layout, Observer, Saved, Snapshot, Start, Stat,
+    recover,
 };
 use perfring_producer::{Producer, SharedProducer};
 use perfring_tests::spoiler::NASTY;
@@ -177,7 +178,8 @@ impl Trial {
     fn observe(&mut self, start: Start) {
         if let Some(mut observer) = self.attach(Observer::open(&self.path, start)) {
             let most = items_at_most(observer.layout().data_size);
-            self.read_all(most, || observer.read().map(|item| item.map(touch)));
+            let touch = touch(observer.layout());
+            self.read_all(most, || observer.read().map(|item| item.map(&touch)));
             let _ = (observer.saved(), observer.lapped(), observer.stat());
         }
     }
@@ -192,9 +194,9 @@ impl Trial {
                     let _ = record.wall(snapshot.anchors());
                 }
             }
-            let mut items = snapshot.iter();
+            let (mut items, touch) = (snapshot.iter(), touch(snapshot.layout()));
             self.read_all(items_at_most(data_size), || {
-                items.next().transpose().map(|item| item.map(touch))
+                items.next().transpose().map(|item| item.map(&touch))
             });
         }
         if let Some(observer) = self.attach(Observer::open(&self.path, Start::Latest))
@@ -220,7 +222,8 @@ impl Trial {
     fn consumer(&mut self) {
         if let Some(mut consumer) = self.attach(Consumer::attach_as(&self.path, "hostile")) {
             let most = items_at_most(consumer.layout().data_size);
-            self.read_all(most, || consumer.read().map(|item| item.map(touch)));
+            let touch = touch(consumer.layout());
+            self.read_all(most, || consumer.read().map(|item| item.map(&touch)));
             let _ = (consumer.position(), consumer.read_count(), consumer.lapped());
             consumer.wait(Duration::ZERO);
             consumer.release();
@@ -230,9 +233,10 @@ impl Trial {
     fn pinned(&mut self) {
         if let Some(mut consumer) = self.attach(Consumer::attach_as(&self.path, "hostile")) {
             let most = items_at_most(consumer.layout().data_size);
+            let touch = touch(consumer.layout());
             match consumer.pinned() {
                 Ok(Some(pinned)) => {
-                    self.read_all(most, || pinned.read().map(|item| item.map(touch)));
+                    self.read_all(most, || pinned.read().map(|item| item.map(&touch)));
                 }
                 Ok(None) => {}
                 Err(corrupt) => sentence(&corrupt),
@@ -300,7 +304,8 @@ impl Trial {
             assert!(recovered.swept.len() <= 4096);
             if let Some(mut observer) = self.attach(Observer::open(&self.path, Start::Oldest)) {
                 let most = items_at_most(observer.layout().data_size);
-                self.read_all(most, || observer.read().map(|item| item.map(touch)));
+                let touch = touch(observer.layout());
+                self.read_all(most, || observer.read().map(|item| item.map(&touch)));
             }
         }
     }
@@ -387,12 +392,13 @@ fn items_at_most(data_size: u64) -> u64 {
     data_size / 8 + 16
 }
 
-/// Reads every byte that a reader hands out: one that is not mapped would end the test.
-fn touch(item: Item<'_>) -> u64 {
-    match item {
+/// Reads every byte that a reader hands out: one that is not mapped would end the test. Records are
+/// no longer than a data area takes, or the ring's own AUX area.
+fn touch(layout: &Layout) -> impl Fn(Item<'_>) -> u64 + use<> {
+    let longest = layout.aux_size.max(65_520);
+    move |item| match item {
         Item::Record(record) => {
-            // The longest of the data area, or all of the AUX area that some of the rings have.
-            assert!(record.bytes.len() <= 65_536);
+            assert!(record.bytes.len() as u64 <= longest);
             record.bytes.iter().map(|&byte| u64::from(byte)).sum()
         }
         Item::Lost(lost) => {
