@@ -30,51 +30,46 @@
 //!   [`install_guard`] finds memory of its own in their place, see `sys/sigbus.rs`.
 //! * Every attach maps the file anew, so two handles in one process never share an address.
 
-mod ahead;
 mod clock;
 mod each;
 mod file;
-mod guarded;
 mod map;
-mod observer;
 mod perf;
 #[cfg(feature = "poll")]
 mod poll;
-mod raw;
-mod reader;
 mod reserve_error;
-mod run;
-mod shaped;
 mod shared;
-mod sleeper;
 mod sys;
 mod types;
 mod writer;
 
-pub use ahead::Fill;
 pub use each::Each;
 pub use file::create::{RingOptions, create};
 pub use file::error::{AttachError, CreateError, Role};
+pub use file::guard::Guard;
 pub use file::home::Home;
 pub use file::open::{Identity, Place, RingFile};
 pub use file::remove::{Idle, Removal, remove};
-pub use guarded::Guard;
+pub use map::consumer_mapping::{ConsumerMapping, Lines};
+pub use map::copy_window::CopyWindow;
+pub use map::look::{SlotsSeen, anchors, peek, slots};
+pub use map::next::{Next, bytes_of};
+pub use map::observer_mapping::ObserverMapping;
 pub use map::pages::{Pages, PagesError};
+pub use map::pin_window::PinWindow;
+pub use map::raw::{Raw, RawReader};
+pub use map::read_window::ReadWindow;
 pub use map::recover::recover;
-pub use observer::{MappedObserver, SlotsSeen, bytes_of};
+pub use map::sleeper::{Sleeper, Ticket};
 pub use perf::attr::{Also, KernelEventSpec, Whose};
 pub use perf::event::{KernelEvent, KernelEvents, NoEvent};
 pub use perf::mapped::MappedKernel;
 #[cfg(feature = "poll")]
 pub use poll::pollable::{PollBy, PollError, Pollable};
-pub use raw::{Raw, RawReader};
-pub use reader::{Item, Lines, MappedReader, Pinned, Record};
 pub use reserve_error::ReserveError;
-pub use run::Run;
-pub use shaped::NotThis;
 pub use shared::{MappedShared, SharedBatch, SharedReservation};
-pub use sleeper::{Sleeper, Ticket};
 pub use sys::clock::{ClockError, MachineClock};
+pub use sys::futex::SLICE;
 pub use sys::sigbus::install_guard;
 pub use types::TypeError;
 pub use writer::{Batch, MappedWriter, Reservation};

@@ -1,6 +1,6 @@
 //! Records in a row of one type and one length, as what they are in memory: columns.
 
-use crate::reader::{Cursor, MappedReader, Record};
+use crate::item::Record;
 use perfring_ring::Frame;
 
 /// Records in a row of one type and one length, in place.
@@ -18,6 +18,12 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
+    #[inline]
+    pub(crate) fn new((first, count, bytes): (Frame, u64, &'a [u8])) -> Self {
+        let before = (first.payload_pos() - first.pos) as usize;
+        Run { first, count, bytes, before }
+    }
+
     /// The position of the first one's header in the stream.
     #[must_use]
     #[inline]
@@ -93,21 +99,4 @@ impl<'a> Run<'a> {
 #[inline]
 fn stamp(record: &[u8]) -> u64 {
     record.get(8..16).and_then(|word| word.try_into().ok()).map_or(0, u64::from_ne_bytes)
-}
-
-impl MappedReader {
-    /// The next records of one type and one length, at most `max`, in place, if they are known of
-    /// already and a drop ring's; `None` for all else: then [`MappedReader::read`] knows.
-    #[inline]
-    pub fn read_run(&mut self, max: u64) -> Option<Run<'_>> {
-        let Cursor::Pinned(reader) = &mut self.cursor else { return None };
-        reader.hand_lines(self.map.ring());
-        let (first, count) = reader.next_run(self.map.ring(), max)?;
-        let before = (first.payload_pos() - first.pos) as usize;
-        let span = Frame { len: (count * first.size) as usize, ..first };
-        // SAFETY: as in `read_any`, of all of them: they end before the acquired head, and the tail
-        // is not moved past them before the next call.
-        let bytes = unsafe { self.map.pinned_records(&span) };
-        Some(Run { first, count, bytes, before })
-    }
 }

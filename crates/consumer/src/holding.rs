@@ -1,6 +1,23 @@
 //! Reading ahead of what is released, and raw access: what readers of many rings are built on.
 
-use crate::{AttachError, Consumer, Corrupt, Fill, Front, Item, Mark, Observer, Raw, RawReader};
+use crate::consumer::Consumer;
+use crate::cursor::Cursor;
+use crate::item::{Item, Record};
+use crate::observer::Observer;
+use perfring_abi::Producers;
+use perfring_ring::{Corrupt, Front, Mark};
+use perfring_shm::{AttachError, Place, Raw, RawReader, ReadWindow, RingFile};
+
+/// How full a ring is, for a reader of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fill {
+    /// Bytes that are there and that it has not read.
+    pub unread: u64,
+    /// Bytes that it has read and not released; none of a reader that copies.
+    pub held: u64,
+    /// Bytes of the ring.
+    pub size: u64,
+}
 
 impl Consumer {
     /// From now on nothing is released but by [`Consumer::release_to`]: the consumer reads ahead,
@@ -31,21 +48,33 @@ impl Consumer {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn hold(&mut self) {
-        self.inner.hold();
+        match &mut self.cursor {
+            Cursor::InPlace(window) => window.hold(),
+            Cursor::Guarded(guarded) => guarded.window_mut().hold(),
+            Cursor::Saving(saving) => saving.hold(),
+        }
     }
 
     /// The place after everything that was read.
     #[must_use]
     #[inline]
     pub fn mark(&self) -> Mark {
-        self.inner.mark()
+        match &self.cursor {
+            Cursor::InPlace(window) => window.mark(),
+            Cursor::Guarded(guarded) => guarded.window().mark(),
+            Cursor::Saving(saving) => saving.window().mark(),
+        }
     }
 
     /// Hands back everything before a mark that this consumer made: the producer gets the space.
     /// Of an overwrite ring, the place is saved in the page. A mark that is not after the last one
     /// does nothing.
     pub fn release_to(&mut self, mark: &Mark) {
-        self.inner.release_to(mark);
+        match &mut self.cursor {
+            Cursor::InPlace(window) => window.release_to(mark),
+            Cursor::Guarded(guarded) => guarded.window_mut().release_to(mark),
+            Cursor::Saving(saving) => saving.save_mark(mark),
+        }
     }
 
     /// Looks how far the producer is, and says what is next, without taking it.
@@ -54,7 +83,11 @@ impl Consumer {
     /// [`Corrupt`].
     #[inline]
     pub fn look(&mut self) -> Result<Front, Corrupt> {
-        self.inner.look()
+        match &mut self.cursor {
+            Cursor::InPlace(window) => window.look(),
+            Cursor::Guarded(guarded) => guarded.window_mut().look(),
+            Cursor::Saving(saving) => saving.window_mut().look(),
+        }
     }
 
     /// The next item of what was there at the last [`Consumer::look`], and what is next after it:
@@ -81,13 +114,27 @@ impl Consumer {
     /// [`Corrupt`].
     #[inline]
     pub fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, Corrupt> {
-        self.inner.take()
+        match &mut self.cursor {
+            Cursor::InPlace(window) => match window.take_known() {
+                Ok((frame, bytes, front)) => {
+                    Ok(Some((Item::Record(Record::new(&frame, bytes)), front)))
+                }
+                Err(window) => take_in_place(window),
+            },
+            copied => take_copied(copied),
+        }
     }
 
     /// How full the ring is now.
     #[must_use]
     pub fn fill(&self) -> Fill {
-        self.inner.fill()
+        let held = match &self.cursor {
+            Cursor::InPlace(window) => window.held(),
+            Cursor::Guarded(guarded) => guarded.window().held(),
+            Cursor::Saving(_) => 0,
+        };
+        let (head, size) = (self.cursor.mapping().head(), self.layout().data_size);
+        Fill { unread: head.saturating_sub(self.position()).min(size), held, size }
     }
 
     /// Whether a producer is attached, so that there may be more; or was, and left a reservation open
@@ -96,14 +143,9 @@ impl Consumer {
     /// # Errors
     /// [`AttachError::Io`] where the file system has no locks.
     pub fn has_producer(&self) -> Result<bool, AttachError> {
-        self.inner.has_producer()
-    }
-
-    /// Ends what a dead producer of a shared ring left open before what others published since, if
-    /// it stood there at the last call, too: what [`Consumer::sleep`] does as well, for those who
-    /// sleep elsewhere. Returns whether something is open there.
-    pub fn tend(&mut self) -> bool {
-        self.inner.tend()
+        // What a dead one left open comes once it is recovered, see `tend`.
+        let mapping = self.cursor.mapping();
+        Ok(has_producer(mapping.file())? || mapping.lags())
     }
 
     /// The ring's words and positions, for a reader of one's own; `None` on an overwrite ring, which
@@ -130,7 +172,10 @@ impl Consumer {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn raw(&mut self) -> Option<RawReader<'_>> {
-        self.inner.raw()
+        match &mut self.cursor {
+            Cursor::InPlace(window) => Some(window.raw()),
+            Cursor::Guarded(_) | Cursor::Saving(_) => None,
+        }
     }
 }
 
@@ -139,7 +184,7 @@ impl Observer {
     #[must_use]
     #[inline]
     pub fn mark(&self) -> Mark {
-        self.inner.mark()
+        self.window.mark()
     }
 
     /// What is next, without taking it; looks how far the producer is, if nothing is known of.
@@ -148,7 +193,7 @@ impl Observer {
     /// [`Corrupt`].
     #[inline]
     pub fn look(&mut self) -> Result<Front, Corrupt> {
-        self.inner.look()
+        self.window.look()
     }
 
     /// As [`Consumer::take`].
@@ -157,14 +202,15 @@ impl Observer {
     /// [`Corrupt`].
     #[inline]
     pub fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, Corrupt> {
-        self.inner.take()
+        Ok(self.window.take()?.map(|(next, front)| (Item::new(next), front)))
     }
 
     /// How full the ring is now: with a whole ring unread, an observer of an overwrite ring is
     /// lapped.
     #[must_use]
     pub fn fill(&self) -> Fill {
-        self.inner.fill()
+        let (head, size) = (self.window.mapping().head(), self.layout().data_size);
+        Fill { unread: head.saturating_sub(self.window.mark().pos).min(size), held: 0, size }
     }
 
     /// Whether a producer is attached, so that there may be more.
@@ -172,7 +218,7 @@ impl Observer {
     /// # Errors
     /// [`AttachError::Io`] where the file system has no locks.
     pub fn has_producer(&self) -> Result<bool, AttachError> {
-        self.inner.has_producer()
+        has_producer(self.window.mapping().file())
     }
 
     /// The ring's words and positions, for a reader of one's own. Any word of an overwrite ring may
@@ -180,6 +226,33 @@ impl Observer {
     /// afterwards.
     #[must_use]
     pub fn raw(&self) -> Raw<'_> {
-        self.inner.raw()
+        self.window.mapping().raw()
     }
+}
+
+#[inline(never)]
+fn take_copied(cursor: &mut Cursor) -> Result<Option<(Item<'_>, Front)>, Corrupt> {
+    match cursor {
+        Cursor::InPlace(window) => take_in_place(window),
+        Cursor::Guarded(guarded) => guarded.take(),
+        Cursor::Saving(saving) => saving.take(),
+    }
+}
+
+#[inline(never)]
+fn take_in_place(window: &mut ReadWindow) -> Result<Option<(Item<'_>, Front)>, Corrupt> {
+    Ok(window.take()?.map(|(next, front)| (Item::new(next), front)))
+}
+
+fn has_producer(ring: &RingFile) -> Result<bool, AttachError> {
+    let slots = match ring.layout().producers {
+        Producers::One => 1,
+        Producers::Many => ring.layout().slots,
+    };
+    for slot in 0..slots {
+        if ring.is_held(Place::Producer(slot))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

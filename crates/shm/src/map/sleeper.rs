@@ -1,12 +1,10 @@
 //! Sleeping for a consumer without having it: for those who share one between threads.
 
-use crate::file::error::AttachError;
 use crate::map::plain::Plain;
-use crate::reader::MappedReader;
 use crate::sys::futex;
 use std::time::Duration;
 
-/// The right to sleep once, from [`MappedReader::prepare_sleep`].
+/// The right to sleep once, from a consumer that has asked to be woken.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
     pub(crate) value: u32,
@@ -22,8 +20,12 @@ pub struct Sleeper {
 }
 
 impl Sleeper {
+    pub(crate) fn new(map: Plain) -> Self {
+        Sleeper { map }
+    }
+
     /// Sleeps until a producer publishes what was asked for, or [`Sleeper::wake`] is called, for at
-    /// most `limit`. May return early. Afterwards, [`MappedReader::end_sleep`].
+    /// most `limit`. May return early. Afterwards the consumer's `end_sleep`.
     pub fn sleep(&self, ticket: Ticket, limit: Duration) {
         futex::sleep(self.map.ring().wait_word(), ticket.value, limit.min(ticket.most));
     }
@@ -32,15 +34,5 @@ impl Sleeper {
     /// itself.
     pub fn wake(&self) {
         futex::wake(self.map.ring().wait_word());
-    }
-}
-
-impl MappedReader {
-    /// What sleeps for this consumer.
-    ///
-    /// # Errors
-    /// [`AttachError::Io`] if it cannot be mapped once more.
-    pub fn sleeper(&self) -> Result<Sleeper, AttachError> {
-        Ok(Sleeper { map: Plain::map(self.file())? })
     }
 }

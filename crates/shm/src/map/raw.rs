@@ -1,15 +1,20 @@
 //! Raw access to a ring, as libbpf's `perf_buffer__buffer` gives it: for readers of one's own.
 
-use crate::observer::MappedObserver;
-use crate::reader::{Cursor, MappedReader};
+use crate::map::mirror::Mirror;
 use crate::sys::futex;
-use perfring_ring::{Corrupt, Count, Ring};
+use perfring_ring::{Corrupt, Count, Reader, Ring};
 
 /// A ring as words: where it is mapped, how far it goes, and what it holds.
 #[derive(Clone, Copy, Debug)]
 pub struct Raw<'a> {
     ring: Ring<'a>,
     base: *const u8,
+}
+
+impl<'a> Raw<'a> {
+    pub(crate) fn new(ring: Ring<'a>, base: *const u8) -> Self {
+        Raw { ring, base }
+    }
 }
 
 impl Raw<'_> {
@@ -62,7 +67,14 @@ impl Raw<'_> {
 /// [`Raw`] access of the consumer of a drop ring, who moves the tail.
 #[derive(Debug)]
 pub struct RawReader<'a> {
-    reader: &'a mut MappedReader,
+    map: &'a Mirror,
+    reader: &'a mut Reader,
+}
+
+impl<'a> RawReader<'a> {
+    pub(crate) fn new(map: &'a Mirror, reader: &'a mut Reader) -> Self {
+        RawReader { map, reader }
+    }
 }
 
 impl RawReader<'_> {
@@ -71,7 +83,7 @@ impl RawReader<'_> {
     #[must_use]
     #[inline]
     pub fn ring(&self) -> Raw<'_> {
-        self.reader.raw_ring()
+        Raw::new(self.map.ring(), self.map.base())
     }
 
     /// The position of the next record.
@@ -88,36 +100,12 @@ impl RawReader<'_> {
     /// [`Corrupt`] if `to` is not where a published record ends, or something that no producer
     /// writes stands before it. The tail stays where it was.
     pub fn advance(&mut self, to: u64) -> Result<Count, Corrupt> {
-        let ring = self.reader.map.ring();
-        let Cursor::Pinned(reader) = &mut self.reader.cursor else {
-            return Err(Corrupt { pos: to });
-        };
-        let count = reader.pass_to(ring, to)?;
-        let mark = reader.mark();
-        if reader.release_to(ring, &mark) {
+        let ring = self.map.ring();
+        let count = self.reader.pass_to(ring, to)?;
+        let mark = self.reader.mark();
+        if self.reader.release_to(ring, &mark) {
             futex::wake(ring.space_word());
         }
         Ok(count)
-    }
-}
-
-impl MappedReader {
-    fn raw_ring(&self) -> Raw<'_> {
-        Raw { ring: self.map.ring(), base: self.map.base() }
-    }
-
-    /// Raw access; `None` on an overwrite ring, whose tail is the producers' and whose words may
-    /// change at any time: what an observer is for.
-    pub fn raw(&mut self) -> Option<RawReader<'_>> {
-        matches!(self.cursor, Cursor::Pinned(_)).then_some(RawReader { reader: self })
-    }
-}
-
-impl MappedObserver {
-    /// Raw access. Any word may change at any time, in an overwrite ring; in a drop ring those
-    /// between the tail and the head stand still while the tail does.
-    #[must_use]
-    pub fn raw(&self) -> Raw<'_> {
-        Raw { ring: self.map.ring(), base: self.map.base() }
     }
 }
