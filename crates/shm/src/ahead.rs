@@ -1,9 +1,11 @@
 //! Reading ahead on a mapping: items are taken, and released when the caller says so.
 
-use crate::file::{Place, RingFile};
-use crate::observer::item_of;
-use crate::reader::{AHEAD, Cursor, record};
-use crate::{AttachError, Item, MappedObserver, MappedReader, futex, guarded};
+use crate::file::error::AttachError;
+use crate::file::open::{Place, RingFile};
+use crate::guarded;
+use crate::observer::{MappedObserver, item_of};
+use crate::reader::{AHEAD, Cursor, Item, MappedReader, record};
+use crate::sys::futex;
 use perfring_abi::Producers;
 use perfring_ring::{Corrupt, Found, Front, Mark};
 

@@ -13,17 +13,11 @@
 //! kernel changed in its clock's rate meanwhile: 8 ms of it. NTP in the kernel goes to 500 ppm
 //! either way. In all less than [`ERROR_NS`].
 
-use crate::machine::Source;
+use crate::file::error::AttachError;
+use crate::file::open::RingFile;
+use crate::sys::clock::{MachineClock, NARROW_NS, READINGS, Source, WIDTH_NS, narrowest};
 use perfring_ring::{Reading, Scale};
 
-/// A reading of the clock around the counter that took longer is thrown away.
-const WIDTH_NS: u64 = 1_000;
-/// One that took no longer is good enough at once.
-const NARROW_NS: u64 = 64;
-/// Readings of which the narrowest counts.
-const READINGS: u32 = 3;
-/// At most so many, where none was undisturbed.
-const READINGS_MOST: u32 = 20;
 /// The first rate is measured over at least this time, and the first line as long.
 const FIRST_NS: u64 = 1_000_000;
 /// No line is longer.
@@ -65,6 +59,18 @@ pub(crate) struct Clock<S> {
     line_ns: u64,
     /// The ring is told again at this moment of the clock.
     keep_at: u64,
+}
+
+impl Clock<MachineClock> {
+    /// What a producer of this ring stamps by.
+    pub(crate) fn of(ring: &RingFile) -> Result<Self, AttachError> {
+        if !ring.layout().time {
+            return Ok(Clock::new(MachineClock::unused()));
+        }
+        let clock = MachineClock::find()
+            .map_err(|source| AttachError::Clock { home: ring.home().clone(), source })?;
+        Ok(Clock::new(clock))
+    }
 }
 
 impl<S: Source> Clock<S> {
@@ -170,27 +176,14 @@ impl<S: Source> Clock<S> {
 
     /// What the ring is to be told. It is due again after a while.
     pub(crate) fn read(&mut self) -> Reading {
-        let mut narrowest = (u64::MAX, 0, 0);
-        for n in 1..=READINGS_MOST {
-            let before = self.source.clock_ns();
-            let realtime = self.source.realtime_ns();
-            let width = self.source.clock_ns().wrapping_sub(before);
-            if width < narrowest.0 {
-                narrowest = (width, before.wrapping_add(width / 2), realtime);
-            }
-            // An anchor stays: a reading that was disturbed is no good one.
-            if width <= NARROW_NS || (n >= READINGS && narrowest.0 <= WIDTH_NS) {
-                break;
-            }
-        }
-        let (width, clock_ns, realtime_ns) = narrowest;
-        self.keep_at = clock_ns.saturating_add(KEEP_NS);
-        let scale = (self.span != 0).then(|| {
+        let mut reading = narrowest(&self.source);
+        self.keep_at = reading.clock_ns.saturating_add(KEEP_NS);
+        reading.scale = (self.span != 0).then(|| {
             let mut scale = Scale { shift: self.shift as u16, mult: self.mult as u32, zero: 0 };
             scale.zero = self.base_ns.wrapping_sub(scale.scaled(self.base));
             scale
         });
-        Reading { boot: self.source.boot(), clock_ns, realtime_ns, error_ns: width / 2 + 1, scale }
+        reading
     }
 
     /// To be told again soon: it could not be.

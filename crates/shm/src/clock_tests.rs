@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::MachineClock;
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -256,7 +255,7 @@ fn a_ring_says_how_the_counter_becomes_the_clock() {
     let policy = perfring_abi::Policy::Overwrite;
     create(&home, &RingOptions { time: true, policy, ..RingOptions::default() }).unwrap();
     let mut writer = MappedWriter::attach(&home, "scale").unwrap();
-    let (_, map) = crate::map::Plain::open(home).unwrap();
+    let (_, map) = crate::map::plain::Plain::open(home).unwrap();
     let perf = &map.ring().header().perf_time;
     let cap = perfring_abi::PERF_CAP_TIME_ZERO;
     let since = std::time::Instant::now();

@@ -1,6 +1,8 @@
 //! Many records in a loop of the producer's own, which keeps its place in registers.
 
-use crate::{MappedWriter, ReserveError, futex};
+use crate::reserve_error::ReserveError;
+use crate::sys::futex;
+use crate::writer::MappedWriter;
 use perfring_abi::RecordType;
 use perfring_ring::{Changed, Hot, Reserved, Wake};
 use std::time::Duration;

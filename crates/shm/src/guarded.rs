@@ -1,10 +1,12 @@
 //! Reading in place no more than a header: for a consumer whose producer is not trusted.
 
-use crate::futex;
-use crate::map::Mirror;
+use crate::file::error::{AttachError, COPIED_AUX_MAX};
+use crate::file::open::RingFile;
+use crate::map::mirror::Mirror;
 use crate::observer::bytes_of;
 use crate::reader::{AHEAD, Item, record};
-use crate::{AttachError, RingFile, install_guard};
+use crate::sys::futex;
+use crate::sys::sigbus::install_guard;
 use perfring_abi::SIZE_MAX;
 use perfring_ring::{Corrupt, Found, Frame, Front, Range, Reader, Ring};
 
@@ -30,7 +32,7 @@ pub enum Guard {
 
 impl Guard {
     /// The largest AUX area that [`Guard::Always`] reads: 256 MiB.
-    pub const MAX_AUX: u64 = 256 << 20;
+    pub const MAX_AUX: u64 = COPIED_AUX_MAX;
 
     /// What it comes to for this file, which is mapped next: one of the other two.
     pub(crate) fn prepare(self, ring: &RingFile) -> Result<Self, AttachError> {

@@ -20,69 +20,61 @@
 //!   once, under the ring's lock, and what is reserved and not published is less than a ring, so no
 //!   two of them overlap. Whoever turns a dead producer's reservation into a hole writes its header
 //!   word alone, and that the producer is dead is the kernel's word: no thread of it runs.
-//! * A forked child finds private memory in the place of its parent's mappings, see `fork.rs`: a
+//! * A forked child finds private memory in the place of its parent's mappings, see `sys/fork.rs`: a
 //!   slice that it inherited is its own.
 //! * A process that breaks the protocol (it can, if it may write the file) can change bytes under
 //!   such a slice. That is no worse than any other shared file mapping, and no length or position
 //!   that this code uses is read from the shared page without a check. Whoever does not trust the
 //!   producer uses an observer, or a consumer with a [`Guard`]: their records are copies.
 //! * A file that is cut short takes its pages with it, and touching them is SIGBUS. Whoever asked for
-//!   [`install_guard`] finds memory of its own in their place, see `guard.rs`.
+//!   [`install_guard`] finds memory of its own in their place, see `sys/sigbus.rs`.
 //! * Every attach maps the file anew, so two handles in one process never share an address.
 
 mod ahead;
-mod area;
 mod clock;
-mod create;
 mod each;
-mod error;
 mod file;
-mod fork;
-mod futex;
-mod guard;
 mod guarded;
-mod home;
-mod idle;
-mod kernel;
-mod lock;
-mod machine;
 mod map;
 mod observer;
-mod pages;
-mod peers;
+mod perf;
 #[cfg(feature = "poll")]
 mod poll;
 mod raw;
 mod reader;
-mod recover;
+mod reserve_error;
 mod run;
 mod shaped;
 mod shared;
 mod sleeper;
+mod sys;
 mod types;
 mod writer;
 
 pub use ahead::Fill;
-pub use create::{Removal, RingOptions, create, remove};
 pub use each::Each;
-pub use error::{AttachError, CreateError, ReserveError, Role};
-pub use file::{Identity, Place, RingFile};
-pub use guard::install_guard;
+pub use file::create::{RingOptions, create};
+pub use file::error::{AttachError, CreateError, Role};
+pub use file::home::Home;
+pub use file::open::{Identity, Place, RingFile};
+pub use file::remove::{Idle, Removal, remove};
 pub use guarded::Guard;
-pub use home::Home;
-pub use idle::Idle;
-pub use kernel::{Also, KernelEvent, KernelEventSpec, KernelEvents, MappedKernel, NoEvent, Whose};
-pub use machine::{ClockError, MachineClock};
+pub use map::pages::{Pages, PagesError};
+pub use map::recover::recover;
 pub use observer::{MappedObserver, SlotsSeen, bytes_of};
-pub use pages::{Pages, PagesError};
+pub use perf::attr::{Also, KernelEventSpec, Whose};
+pub use perf::event::{KernelEvent, KernelEvents, NoEvent};
+pub use perf::mapped::MappedKernel;
 #[cfg(feature = "poll")]
-pub use poll::{PollBy, PollError, Pollable};
+pub use poll::pollable::{PollBy, PollError, Pollable};
 pub use raw::{Raw, RawReader};
 pub use reader::{Item, Lines, MappedReader, Pinned, Record};
-pub use recover::recover;
+pub use reserve_error::ReserveError;
 pub use run::Run;
 pub use shaped::NotThis;
 pub use shared::{MappedShared, SharedBatch, SharedReservation};
 pub use sleeper::{Sleeper, Ticket};
+pub use sys::clock::{ClockError, MachineClock};
+pub use sys::sigbus::install_guard;
 pub use types::TypeError;
 pub use writer::{Batch, MappedWriter, Reservation};

@@ -1,9 +1,12 @@
 //! Observers: the whole file mapped read-only, every record copied.
 
-use crate::file::{Access, Place, RingFile};
-use crate::map::Plain;
-use crate::shared::is_dead;
-use crate::{AttachError, Guard, Home, Item, Record};
+use crate::file::error::AttachError;
+use crate::file::home::Home;
+use crate::file::open::{Access, Place, RingFile};
+use crate::file::peers::is_dead;
+use crate::guarded::Guard;
+use crate::map::plain::Plain;
+use crate::reader::{Item, Record};
 use bytemuck::cast_slice;
 use perfring_abi::{Layout, Producers};
 use perfring_ring::{

@@ -1,7 +1,8 @@
 //! Raw access to a ring, as libbpf's `perf_buffer__buffer` gives it: for readers of one's own.
 
-use crate::reader::Cursor;
-use crate::{MappedObserver, MappedReader, futex};
+use crate::observer::MappedObserver;
+use crate::reader::{Cursor, MappedReader};
+use crate::sys::futex;
 use perfring_ring::{Corrupt, Count, Ring};
 
 /// A ring as words: where it is mapped, how far it goes, and what it holds.

@@ -1,16 +1,20 @@
 //! The consumer on a mapping: borrowed records of a drop ring, copies of those of an overwrite
 //! ring.
 
-use crate::file::{Access, Place, RingFile};
-use crate::fork::NotForChildren;
-use crate::guarded::{self, Body};
-use crate::lock::ByteLock;
-use crate::map::{DataAccess, Mirror};
+use crate::file::error::{AttachError, Role};
+use crate::file::home::Home;
+use crate::file::open::{Access, Place, RingFile};
+use crate::file::peers::is_dead;
+use crate::guarded::{self, Body, Guard};
+use crate::map::address_range::DataAccess;
+use crate::map::mirror::Mirror;
+use crate::map::pages::{Pages, PagesError};
+use crate::map::recover::recover_file;
 use crate::observer::item_of;
-use crate::recover::recover_file;
-use crate::shared::is_dead;
 use crate::sleeper::Ticket;
-use crate::{AttachError, Guard, Home, Role, futex};
+use crate::sys::fork::NotForChildren;
+use crate::sys::futex;
+use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Layout, Policy, Producers};
 use perfring_ring::{
     Anchors, Corrupt, Count, Found, Frame, Lost, Observer, Range, Reader, TypeTable, WakeAt, Who,
@@ -139,6 +143,14 @@ impl MappedReader {
     #[must_use]
     pub fn file(&self) -> &RingFile {
         &self.ring
+    }
+
+    /// Does something with the pages of the records, once.
+    ///
+    /// # Errors
+    /// See [`PagesError`].
+    pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
+        pages.set(&self.map, &self.ring)
     }
 
     /// The type table: what `perfring_types` makes types of.

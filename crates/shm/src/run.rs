@@ -1,7 +1,6 @@
 //! Records in a row of one type and one length, as what they are in memory: columns.
 
-use crate::MappedReader;
-use crate::reader::{Cursor, Record};
+use crate::reader::{Cursor, MappedReader, Record};
 use perfring_ring::Frame;
 
 /// Records in a row of one type and one length, in place.

@@ -1,6 +1,6 @@
 //! Records with a shape, read.
 
-use crate::Record;
+use crate::reader::Record;
 use perfring_types::PodRecord;
 #[cfg(feature = "rkyv")]
 use perfring_types::{RkyvRecord, access};

@@ -1,17 +1,23 @@
 //! A producer of a shared ring on a mapping.
 
 use crate::clock::Clock;
-use crate::file::{Access, Place, RingFile};
-use crate::fork::NotForChildren;
-use crate::lock::ByteLock;
-use crate::map::{DataAccess, Mirror};
-use crate::peers::Kernel;
+use crate::file::error::AttachError;
+use crate::file::home::Home;
+use crate::file::open::{Access, Place, RingFile};
+use crate::file::peers::Kernel;
+use crate::map::address_range::DataAccess;
+use crate::map::mirror::Mirror;
+use crate::map::pages::{Pages, PagesError};
+use crate::reserve_error::ReserveError;
+use crate::sys::clock::MachineClock;
+use crate::sys::fork::NotForChildren;
+use crate::sys::futex;
+use crate::sys::ofd_lock::ByteLock;
 use crate::types::{Known, put_entry};
 use crate::writer::{SPIN_PAUSES, SPINS};
-use crate::{AttachError, Home, MachineClock, ReserveError, futex};
 use perfring_abi::{HEADER_LEN, Layout, Producers, RecordType};
 use perfring_ring::{
-    Count, Group, Peers, Refusal, Refused, Reserved, SharedWriter, Unattached, Wake, Who,
+    Count, Group, Refusal, Refused, Reserved, SharedWriter, Unattached, Wake, Who,
 };
 use perfring_types::{Entry, Schema};
 use std::cell::RefCell;
@@ -57,7 +63,7 @@ impl MappedShared {
         let children = NotForChildren::new(map.ranges(), &ring.file);
         let (index, lock) = take_slot(&ring, &map)?;
         let peers = Kernel::new(&ring.file, &ring.layout);
-        let mut clock = ring.clock()?;
+        let mut clock = Clock::of(&ring)?;
         let me = RingFile::me(name);
         let mut tries = 0;
         let writer = loop {
@@ -109,6 +115,14 @@ impl MappedShared {
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.ring.layout
+    }
+
+    /// Does something with the pages of the records, once.
+    ///
+    /// # Errors
+    /// See [`PagesError`].
+    pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
+        pages.set(&self.map, &self.ring)
     }
 
     /// Makes sure that the ring's type table has this type, whose [`Schema::key`] is `key`. After
@@ -710,22 +724,4 @@ impl Drop for SharedBatch<'_> {
         drop(writer);
         owner.owed(wake);
     }
-}
-
-impl From<Refusal> for ReserveError {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Full => ReserveError::Full,
-            Refusal::TooLarge { len, max } => ReserveError::TooLarge { len, max },
-            Refusal::Contended { slot } => ReserveError::Contended { slot },
-            Refusal::Pending { slot } => ReserveError::Pending { slot },
-            Refusal::Corrupt { tail } => ReserveError::Corrupt { tail },
-        }
-    }
-}
-
-/// Whether the producer in a slot lives, as the kernel says.
-pub(crate) fn is_dead(ring: &RingFile) -> impl Fn(u32) -> bool + use<> {
-    let peers = Kernel::new(&ring.file, &ring.layout);
-    move |slot| !peers.is_alive(slot)
 }

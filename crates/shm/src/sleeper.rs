@@ -1,7 +1,9 @@
 //! Sleeping for a consumer without having it: for those who share one between threads.
 
-use crate::map::Plain;
-use crate::{AttachError, MappedReader, futex};
+use crate::file::error::AttachError;
+use crate::map::plain::Plain;
+use crate::reader::MappedReader;
+use crate::sys::futex;
 use std::time::Duration;
 
 /// The right to sleep once, from [`MappedReader::prepare_sleep`].

@@ -1,7 +1,7 @@
 //! Registering record types in a ring's type table.
 
-use crate::RingFile;
-use crate::lock::ByteLock;
+use crate::file::open::RingFile;
+use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::RecordType;
 use perfring_ring::{TableFull, TypeTable, TypeTableWriter};
 use perfring_types::{ENTRY_MAX, Entries, Entry, Schema};

@@ -1,12 +1,18 @@
 //! The exclusive producer on a mapping.
 
 use crate::clock::Clock;
-use crate::file::{Access, Place, RingFile};
-use crate::fork::NotForChildren;
-use crate::lock::ByteLock;
-use crate::map::{DataAccess, Mirror};
+use crate::file::error::{AttachError, Role};
+use crate::file::home::Home;
+use crate::file::open::{Access, Place, RingFile};
+use crate::map::address_range::DataAccess;
+use crate::map::mirror::Mirror;
+use crate::map::pages::{Pages, PagesError};
+use crate::reserve_error::ReserveError;
+use crate::sys::clock::MachineClock;
+use crate::sys::fork::NotForChildren;
+use crate::sys::futex;
+use crate::sys::ofd_lock::ByteLock;
 use crate::types::{Known, put_entry};
-use crate::{AttachError, Home, MachineClock, ReserveError, Role, futex};
 use perfring_abi::{Layout, Producers, RecordType};
 use perfring_ring::{Count, ProducerBook, Refusal, Reserved, Wake, Writer};
 use perfring_types::{Entry, Schema};
@@ -44,7 +50,7 @@ impl MappedWriter {
         // Before the lock is taken: a child forked in between would keep it.
         let children = NotForChildren::new(map.ranges(), &ring.file);
         let lock = ring.take(Place::Producer(0), Role::Producer)?;
-        let mut clock = ring.clock()?;
+        let mut clock = Clock::of(&ring)?;
         let mut writer = Writer::attach(map.ring(), &ring.layout, futex::fences())
             .map_err(|source| ring.corrupt(source))?;
         if ring.layout.time {
@@ -65,6 +71,14 @@ impl MappedWriter {
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.ring.layout
+    }
+
+    /// Does something with the pages of the records, once.
+    ///
+    /// # Errors
+    /// See [`PagesError`].
+    pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
+        pages.set(&self.map, &self.ring)
     }
 
     /// Makes sure that the ring's type table has this type, whose [`Schema::key`] is `key`. After

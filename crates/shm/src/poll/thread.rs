@@ -1,8 +1,8 @@
 //! Descriptors by a thread: it waits on the futexes of up to 127 rings in one call, and writes to
 //! their eventfds.
 
-use super::FrontPage;
-use crate::fork;
+use crate::poll::front_page::FrontPage;
+use crate::sys::fork;
 use nix::libc;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;

@@ -1,6 +1,6 @@
 //! A descriptor without a thread: an io_uring whose one request waits on the futex.
 
-use super::FrontPage;
+use crate::poll::front_page::FrontPage;
 use io_uring::types::{CancelBuilder, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 use std::io;

@@ -4,7 +4,7 @@
 //! by any death, in whatever pid namespace or container. A forked child shares the description and
 //! keeps it: see `fcntl(2)`.
 
-use crate::fork;
+use crate::sys::fork;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;

@@ -20,7 +20,7 @@ const SECONDS: u32 = 30;
 /// Runs one of the cases of `child`.
 fn ended(case: &str) -> ExitStatus {
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "guard::tests::child", "--nocapture"]).env(CHILD, case);
+    child.args(["--exact", "sys::sigbus::tests::child", "--nocapture"]).env(CHILD, case);
     let ended = child.output().unwrap();
     let said = String::from_utf8_lossy(&ended.stdout);
     assert!(said.contains(GUARDED), "{case}: {}, and a ring was not guarded", ended.status);

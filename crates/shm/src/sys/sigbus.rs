@@ -8,9 +8,9 @@
 //! producer believes, the access is repeated, and the next look at the ring is an error. Nothing is
 //! asked on the way of a record. Any other SIGBUS goes to whoever had it before.
 
-use crate::file::host_page_size;
+use crate::sys::host::page_size;
+use crate::sys::sigbus_passing::{pass_on, remember};
 use nix::libc;
-use passing::pass_on;
 use perfring_abi::Header;
 use perfring_ring::Corrupt;
 use std::io;
@@ -106,7 +106,7 @@ impl Block {
 /// the next look for more at the latest. A record that a consumer has borrowed in place may turn into
 /// zeros in its hands; one that was copied is whole. A payload of the AUX area that was being copied
 /// may be told as lapped before that. A producer writes into memory of its own, and
-/// gets [`ReserveError::Corrupt`](crate::ReserveError::Corrupt) before it has written a ring's worth.
+/// gets `ReserveError::Corrupt` before it has written a ring's worth.
 ///
 /// # Errors
 /// What the system says, if it takes no handler.
@@ -126,14 +126,14 @@ pub fn install_guard() -> io::Result<()> {
         ours.sa_sigaction = handler;
         // Not deferred: who is called in our place may raise the signal again, to end by it.
         ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
-        passing::remember(now);
+        remember(now);
         // SAFETY: the handler is a function of this program, which is never unloaded, and does
         // nothing that is not async-signal-safe: loads, stores and system calls.
         if unsafe { libc::sigaction(libc::SIGBUS, &raw const ours, null_mut()) } != 0 {
             return Err(io::Error::last_os_error());
         }
     }
-    PAGE.store(host_page_size() as usize, Ordering::Relaxed);
+    PAGE.store(page_size() as usize, Ordering::Relaxed);
     ON.store(true, Ordering::Release);
     Ok(())
 }
@@ -331,8 +331,6 @@ fn replace(base: usize, len: usize, writable: bool) -> bool {
     new != libc::MAP_FAILED
 }
 
-#[path = "guard_passing.rs"]
-mod passing;
 #[cfg(test)]
-#[path = "guard_tests.rs"]
+#[path = "sigbus_tests.rs"]
 mod tests;

@@ -1,10 +1,14 @@
 //! Recovering a shared ring by whoever may write it and is no producer.
 
-use crate::file::{Access, RingFile};
-use crate::lock::ByteLock;
-use crate::map::{DataAccess, Mirror};
-use crate::peers::Kernel;
-use crate::{AttachError, Home, Place, futex};
+use crate::file::error::AttachError;
+use crate::file::home::Home;
+use crate::file::open::{Access, Place, RingFile};
+use crate::file::peers::Kernel;
+use crate::map::address_range::DataAccess;
+use crate::map::mirror::Mirror;
+use crate::sys::clock::now_ns;
+use crate::sys::futex;
+use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Producers, RECOVER_LOCK_BYTE};
 use perfring_ring::{Recovered, Refusal};
 
@@ -31,7 +35,7 @@ pub(crate) fn recover_file(ring: &RingFile) -> Result<Recovered, AttachError> {
     let map = Mirror::map(ring, DataAccess::Write)?;
     let peers = Kernel::new(&ring.file, &ring.layout);
     // The time is an epoch that no other recovery of this ring had: they hold a lock in turn.
-    let recovered = perfring_ring::recover(map.shared(), crate::create::now_ns(), &peers);
+    let recovered = perfring_ring::recover(map.shared(), now_ns(), &peers);
     if map.ring().force_wake() {
         futex::wake(map.ring().wait_word());
     }

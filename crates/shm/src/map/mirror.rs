@@ -1,48 +1,34 @@
-//! The mappings: the mirror for those who need records in one piece, and the plain read-only one
-//! for those who copy.
+//! The mirror: a mapping for those who need records in one piece.
 
-use crate::area::Area;
-use crate::file::{Access, Place, RingFile, host_page_size};
-use crate::fork::NotForChildren;
-use crate::guard::Guarded;
-use crate::{AttachError, Home, pages};
-use memmap2::{MmapOptions, MmapRaw};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use crate::file::error::AttachError;
+use crate::file::open::RingFile;
+use crate::map::address_range::{AddressRange, DataAccess};
+use crate::map::aux_mirror::AuxMirror;
+use crate::map::control::{self, slots, words_before};
+use crate::sys::host::page_size;
+use crate::sys::sigbus::Guarded;
+use memmap2::MmapRaw;
+use nix::errno::Errno;
 use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{Header, Slot};
-use perfring_ring::{
-    Corrupt, Frame, Range, Reserved, Ring, Shared, TypeTable, TypeTableWriter, Who,
-};
-use std::ffi::c_void;
+use perfring_ring::{Corrupt, Frame, Range, Reserved, Ring, Shared, TypeTable, TypeTableWriter};
 use std::marker::PhantomData;
-use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::slice;
-
-/// Rings up to this size are faulted in when they are mapped, so that the first lap costs no more
-/// than the next.
-pub(crate) const POPULATE_MAX: u64 = 16 << 20;
-
-/// What a mirror mapping may do with the data area.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DataAccess {
-    Write,
-    Read,
-}
 
 /// Header, data, and the data once more, so that a record that wraps is in one piece.
 #[derive(Debug)]
 pub(crate) struct Mirror {
-    base: NonNull<u8>,
+    // Before what it guards, so that it is dropped first.
+    guard: Option<Guarded>,
+    range: AddressRange,
     data: NonNull<u8>,
     data_size: usize,
-    len: usize,
     /// The control pages, and after them the type table.
     control: MmapRaw,
     slots: usize,
     types_size: usize,
-    area: Option<Area>,
-    guard: Option<Guarded>,
+    aux: Option<AuxMirror>,
 }
 
 // SAFETY: the mapping belongs to no thread. All access to shared memory through `&Mirror` is by
@@ -52,92 +38,24 @@ unsafe impl Send for Mirror {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Mirror {}
 
-/// An address range from `pages::reserve` that is unmapped unless it is kept.
-pub(crate) struct Reservation {
-    base: NonNull<c_void>,
-    len: usize,
-}
-
-impl Reservation {
-    pub(crate) fn new(len: usize) -> nix::Result<Self> {
-        Ok(Reservation { base: pages::reserve(len)?, len })
-    }
-
-    /// What was kept, to be dropped.
-    pub(crate) fn of(base: NonNull<u8>, len: usize) -> Self {
-        Reservation { base: base.cast(), len }
-    }
-
-    pub(crate) fn base(&self) -> NonNull<u8> {
-        self.base.cast()
-    }
-
-    pub(crate) fn keep(self) -> NonNull<u8> {
-        let base = self.base();
-        std::mem::forget(self);
-        base
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        // SAFETY: the range was reserved with this length, and nothing
-        // refers into it: the owner is being dropped.
-        let _ = unsafe { munmap(self.base, self.len) };
-    }
-}
-
 impl Mirror {
     pub(crate) fn map(ring: &RingFile, access: DataAccess) -> Result<Self, AttachError> {
-        let host = host_page_size();
+        let host = page_size();
         let page = u64::from(ring.layout.page_size);
         if !page.is_multiple_of(host) {
             let (home, ring) = (ring.home.clone(), ring.layout.page_size);
             return Err(AttachError::PageSize { home, ring, host });
         }
-        let failed = |errno: nix::errno::Errno| ring.io("mapping it", errno.into());
-        let too_big = || failed(nix::errno::Errno::ENOMEM);
-        let data_size = usize::try_from(ring.layout.data_size).map_err(|_| too_big())?;
-        let page = page as usize;
-        let len = data_size.checked_mul(2).and_then(|d| d.checked_add(page)).ok_or_else(too_big)?;
-        let reserved = Reservation::new(len).map_err(failed)?;
-        let base = reserved.base();
-        let read_write = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        let data_prot = match access {
-            DataAccess::Write => read_write,
-            DataAccess::Read => ProtFlags::PROT_READ,
-        };
-        let mut flags = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
-        if ring.layout.data_size <= POPULATE_MAX {
-            flags |= MapFlags::MAP_POPULATE;
-        }
-        for (at, size, offset, prot) in [
-            (0, page, 0, read_write),
-            (page, data_size, page, data_prot),
-            (page + data_size, data_size, page, data_prot),
-        ] {
-            let (Some(to), Some(size)) =
-                (NonZeroUsize::new(base.as_ptr() as usize + at), NonZeroUsize::new(size))
-            else {
-                return Err(too_big());
-            };
-            // SAFETY: the three ranges lie inside the range reserved above, which nobody else knows
-            // of, so what MAP_FIXED replaces is ours. The file is long enough: `Layout::check`
-            // compared its length, and nobody of ours ever truncates it. (Somebody who does makes
-            // access fault with SIGBUS, as with any file mapping.)
-            unsafe { mmap(Some(to), size, prot, flags, &ring.file, offset as i64) }
-                .map_err(failed)?;
-        }
-        let control = map_control(ring, access)?;
-        let area = Area::map(ring, access)?;
-        let base = reserved.keep();
-        // SAFETY: `page` is less than `len`, so the sum stays inside the reserved range.
-        let data = unsafe { base.add(page) };
+        let (range, data_size) = map_data(ring, page as usize, access)
+            .map_err(|errno| ring.io("mapping it", errno.into()))?;
+        let control = control::map(ring, access)?;
+        let aux = AuxMirror::map(ring, access)?;
+        // SAFETY: a page is less than the range, so the sum stays inside it.
+        let data = unsafe { range.base().add(page as usize) };
         let slots = ring.layout.slots as usize;
         let types_size = ring.layout.types_size as usize;
         let guard = None;
-        let mut map =
-            Mirror { base, data, data_size, len, control, slots, types_size, area, guard };
+        let mut map = Mirror { guard, range, data, data_size, control, slots, types_size, aux };
         let ranges = map.ranges();
         map.guard = Guarded::new(ranges, access == DataAccess::Write);
         Ok(map)
@@ -160,7 +78,7 @@ impl Mirror {
         // SAFETY: the first page is mapped for as long as `self`, page-aligned, at least the 4,096
         // bytes of a `Header`, which is all atomics: any content is valid, and whatever another
         // process stores there is an atomic store to us.
-        let header = unsafe { self.base.cast::<Header>().as_ref() };
+        let header = unsafe { self.range.base().cast::<Header>().as_ref() };
         // SAFETY: `data_size` bytes from `data` on are mapped for as long as `self` and aligned;
         // atomics, as above. Through a read-only mapping the algorithm only loads.
         let data = unsafe {
@@ -172,7 +90,7 @@ impl Mirror {
 
     /// Where the header page is.
     pub(crate) fn base(&self) -> *const u8 {
-        self.base.as_ptr()
+        self.range.base().as_ptr()
     }
 
     /// The two copies of the data.
@@ -183,8 +101,8 @@ impl Mirror {
     }
 
     /// The two copies of the AUX area, if there is one.
-    pub(crate) fn area_range(&self) -> Option<(NonNull<u8>, usize)> {
-        self.area.as_ref().map(Area::range)
+    pub(crate) fn aux_range(&self) -> Option<(NonNull<u8>, usize)> {
+        self.aux.as_ref().map(AuxMirror::range)
     }
 
     #[inline]
@@ -207,7 +125,7 @@ impl Mirror {
     #[inline(never)]
     fn large_at(&self, at: u64) -> *mut u8 {
         // Without an area no writer makes such a reservation.
-        self.area.as_ref().map_or(NonNull::dangling(), |area| area.at(at)).as_ptr()
+        self.aux.as_ref().map_or(NonNull::dangling(), |aux| aux.at(at)).as_ptr()
     }
 
     /// The payload of a reservation, in place.
@@ -306,17 +224,17 @@ impl Mirror {
     /// # Safety
     /// As for [`Mirror::pinned`], and `aux_tail` is not moved past it either.
     pub(crate) unsafe fn pinned_range(&self, range: Range) -> &[u8] {
-        let Some(area) = &self.area else { return &[] };
+        let Some(aux) = &self.aux else { return &[] };
         // SAFETY: `bytes` stays inside the mapping. They are initialised: a file's are. Every store
         // to them happened before the head was published (A, B), and no producer of ours stores
         // there before `aux_tail` has passed (C, D): the algorithm found the range between that and
         // a whole area beyond. A process that breaks the protocol can; see the crate's documentation.
-        unsafe { area.bytes(range).as_ref() }
+        unsafe { aux.bytes(range).as_ref() }
     }
 
     /// The AUX area, for who copies from it; none, if there is none.
     pub(crate) fn aux(&self) -> &[AtomicU64] {
-        self.area.as_ref().map_or(&[], Area::words)
+        self.aux.as_ref().map_or(&[], AuxMirror::words)
     }
 
     /// As [`Mirror::pinned`], of whole records: `frame.len` bytes from the first one's header on.
@@ -368,8 +286,8 @@ impl Mirror {
     /// What is mapped where: the header and the data twice, the control pages, and the AUX area twice.
     pub(crate) fn ranges(&self) -> [(NonNull<u8>, usize); 3] {
         let control = NonNull::new(self.control.as_mut_ptr()).unwrap_or(NonNull::dangling());
-        let area = self.area.as_ref().map_or((NonNull::dangling(), 0), Area::range);
-        [(self.base, self.len), (control, self.control.len()), area]
+        let aux = self.aux.as_ref().map_or((NonNull::dangling(), 0), AuxMirror::range);
+        [(self.range.base(), self.range.len()), (control, self.control.len()), aux]
     }
 
     /// The bytes of one of several open reservations. They may be looked at while it is open.
@@ -443,150 +361,17 @@ fn prefetch(at: *const u8) {
     let _ = at;
 }
 
-impl Drop for Mirror {
-    fn drop(&mut self) {
-        self.guard = None; // before the mapping
-        drop(Reservation::of(self.base, self.len));
-    }
-}
-
-fn map_control(ring: &RingFile, access: DataAccess) -> Result<MmapRaw, AttachError> {
-    let mut options = MmapOptions::new();
-    let len = ring.layout.control_end() - ring.layout.control_offset();
-    options.offset(ring.layout.control_offset()).len(len as usize);
-    match access {
-        DataAccess::Write => options.map_raw(&ring.file),
-        DataAccess::Read => options.map_raw_read_only(&ring.file),
-    }
-    .map_err(|source| ring.io("mapping its control pages", source))
-}
-
-/// The slots of mapped control pages.
-#[inline]
-fn slots<'a>(control: *const u8, count: usize) -> &'a [Slot] {
-    // SAFETY: control pages are page-aligned and hold so many slots (`Layout::check`), all
-    // atomics. The callers bind the lifetime to the mapping.
-    unsafe { slice::from_raw_parts(control.cast::<Slot>(), count) }
-}
-
-/// The last `size` bytes before `end` of a mapping, both in whole pages.
-fn words_before(map: &MmapRaw, end: usize, size: usize) -> &[AtomicU64] {
-    let end = end.min(map.len());
-    let start = map.as_ptr().wrapping_add(end.saturating_sub(size));
-    let words = size.min(end) / 8;
-    // SAFETY: inside the mapping, for as long as it is borrowed; aligned, as both sizes are
-    // (`Layout::check`); atomics, so any content is valid whoever stores there.
-    unsafe { slice::from_raw_parts(start.cast::<AtomicU64>(), words) }
-}
-
-/// The whole file, read-only, each byte once.
-#[derive(Debug)]
-pub(crate) struct Plain {
-    // Both dropped before the mapping. The first if the file may hold a lock, which a forked child's
-    // mapping would keep.
-    _children: Option<NotForChildren>,
-    guard: Option<Guarded>,
-    map: MmapRaw,
-    data_offset: usize,
-    data_size: usize,
-    control_offset: usize,
-    slots: usize,
-    control_end: usize,
-    types_size: usize,
-}
-
-impl Plain {
-    pub(crate) fn map(ring: &RingFile) -> Result<Self, AttachError> {
-        let layout = &ring.layout;
-        let map = MmapOptions::new()
-            .len(layout.file_size() as usize)
-            .map_raw_read_only(&ring.file)
-            .map_err(|source| ring.io("mapping it", source))?;
-        let base = NonNull::new(map.as_mut_ptr()).unwrap_or(NonNull::dangling());
-        Ok(Plain {
-            _children: ring.may_lock().then(|| NotForChildren::mapping(base, map.len())),
-            guard: Guarded::new([(base, map.len()), (base, 0), (base, 0)], false),
-            map,
-            data_offset: layout.data_offset() as usize,
-            data_size: layout.data_size as usize,
-            control_offset: layout.control_offset() as usize,
-            slots: layout.slots as usize,
-            control_end: layout.control_end() as usize,
-            types_size: layout.types_size as usize,
-        })
-    }
-
-    /// What to say of what was found to be wrong.
-    pub(crate) fn tell(&self, corrupt: Corrupt) -> Corrupt {
-        Guarded::tell(self.guard.as_ref(), corrupt)
-    }
-
-    /// As [`Mirror::is_cut`].
-    pub(crate) fn is_cut(&self) -> bool {
-        self.guard.as_ref().is_some_and(Guarded::is_cut)
-    }
-
-    /// What was read is of a ring whose file was whole then.
-    pub(crate) fn sure<T>(&self, ring: &RingFile, read: T) -> Result<T, AttachError> {
-        match self.is_cut() {
-            true => Err(ring.corrupt(Corrupt::CUT)),
-            false => Ok(read),
-        }
-    }
-
-    /// Opens and maps in one.
-    pub(crate) fn open(home: Home) -> Result<(RingFile, Self), AttachError> {
-        let ring = RingFile::open(home, Access::Read)?;
-        let map = Plain::map(&ring)?;
-        Ok((ring, map))
-    }
-
-    /// The ring as the algorithm sees it; only loads are allowed on it.
-    #[inline]
-    pub(crate) fn ring(&self) -> Ring<'_> {
-        // SAFETY: as in `Mirror::ring`. The pages are read-only: observers use relaxed loads and
-        // fences alone, which Rust guarantees to be sound on such pages.
-        let header = unsafe { &*self.map.as_ptr().cast::<Header>() };
-        // SAFETY: `Layout::check` found the data area inside the file, and the mapping is as long
-        // as the file.
-        let data = unsafe { self.map.as_ptr().add(self.data_offset) };
-        // SAFETY: as above for the length; atomics, page-aligned, mapped for as long as `self`.
-        let data = unsafe { slice::from_raw_parts(data.cast::<AtomicU64>(), self.data_size / 8) };
-        // `Layout::check` saw to it that the size is a power of two of whole pages.
-        Ring::new(header, data)
-    }
-
-    /// Where the header page is.
-    pub(crate) fn base(&self) -> *const u8 {
-        self.map.as_ptr()
-    }
-
-    /// The ring and its slots; only loads are allowed on them.
-    pub(crate) fn shared(&self) -> Shared<'_> {
-        // SAFETY: `Layout::check` found the control pages inside the file.
-        let control = unsafe { self.map.as_ptr().add(self.control_offset) };
-        Shared::new(self.ring(), slots(control, self.slots))
-    }
-
-    /// The type table; only loads are allowed on it.
-    pub(crate) fn types(&self) -> TypeTable<'_> {
-        TypeTable::new(words_before(&self.map, self.control_end, self.types_size))
-    }
-
-    /// The AUX area, which ends the file, to be copied from; none, if there is none.
-    pub(crate) fn aux(&self) -> &[AtomicU64] {
-        words_before(&self.map, self.map.len(), self.map.len() - self.control_end)
-    }
-
-    /// Who holds a place, or held it last; nobody, if there is no such place.
-    pub(crate) fn holder(&self, place: Place) -> Who {
-        match place {
-            Place::Producer(slot) => self
-                .shared()
-                .slots()
-                .get(slot as usize)
-                .map_or_else(Who::default, |slot| Who::read(&slot.holder)),
-            Place::Consumer => Who::read(&self.ring().header().consumer_holder),
-        }
-    }
+/// The header, and the data twice.
+fn map_data(
+    ring: &RingFile,
+    page: usize,
+    access: DataAccess,
+) -> Result<(AddressRange, usize), Errno> {
+    let size = usize::try_from(ring.layout.data_size).map_err(|_| Errno::ENOMEM)?;
+    let len = size.checked_mul(2).and_then(|twice| twice.checked_add(page)).ok_or(Errno::ENOMEM)?;
+    let mut range = AddressRange::new(len)?;
+    range.map((0, page), &ring.file, 0, DataAccess::Write)?;
+    range.map((page, size), &ring.file, page as u64, access)?;
+    range.map((page + size, size), &ring.file, page as u64, access)?;
+    Ok((range, size))
 }

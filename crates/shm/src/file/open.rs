@@ -1,13 +1,11 @@
 //! Opening a ring file and checking it before anything is mapped.
 
-use crate::clock::Clock;
-use crate::create::now_ns;
-use crate::lock::{self, ByteLock};
-use crate::map::Plain;
-use crate::shared::is_dead;
-use crate::{AttachError, Home, MachineClock, Role};
+use crate::file::error::AttachError;
+use crate::file::home::Home;
+use crate::sys::clock::now_ns;
+use crate::sys::ofd_lock::{self, ByteLock};
 use perfring_abi::{CONSUMER_LOCK_BYTE, HeaderPage, Layout, Producers, RECOVER_LOCK_BYTE};
-use perfring_ring::{Anchors, Corrupt, Totals, Who};
+use perfring_ring::{Corrupt, Who};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -172,7 +170,7 @@ impl RingFile {
     /// # Errors
     /// [`AttachError::Io`] where the file system has no such locks.
     pub fn is_held(&self, place: Place) -> Result<bool, AttachError> {
-        lock::is_held(&self.file, self.lock_byte(place))
+        ofd_lock::is_held(&self.file, self.lock_byte(place))
             .map_err(|source| self.io("asking for its locks", source))
     }
 
@@ -190,50 +188,6 @@ impl RingFile {
         Ok(false)
     }
 
-    /// Who holds the place, or held it last.
-    ///
-    /// # Errors
-    /// [`AttachError::Io`] if the file cannot be mapped.
-    pub fn holder(&self, place: Place) -> Result<Who, AttachError> {
-        let map = Plain::map(self)?;
-        map.sure(self, map.holder(place))
-    }
-
-    /// The books; `None` if they are damaged.
-    ///
-    /// # Errors
-    /// [`AttachError::Io`] if the file cannot be mapped.
-    pub fn totals(&self) -> Result<Option<Totals>, AttachError> {
-        let map = Plain::map(self)?;
-        map.sure(self, Totals::of(map.shared(), self.layout.policy, is_dead(self)))
-    }
-
-    /// The wall-clock time of the newest record's stamp, ns since 1970: `None` in a ring without time,
-    /// or without records so far. Of a busy ring perhaps that of a record some time before.
-    ///
-    /// # Errors
-    /// [`AttachError::Io`] if the file cannot be mapped.
-    pub fn newest_wall(&self) -> Result<Option<u64>, AttachError> {
-        if !self.layout.time {
-            return Ok(None);
-        }
-        let map = Plain::map(self)?;
-        map.sure(self, newest_wall(&map))
-    }
-
-    /// The last sign of life that the file has kept, ns since 1970: when it was made, when somebody
-    /// last attached, the stamp of its newest record.
-    ///
-    /// # Errors
-    /// [`AttachError::Io`] if the file cannot be mapped.
-    pub fn last_sign_of_life(&self) -> Result<u64, AttachError> {
-        let map = Plain::map(self)?;
-        let places = (0..self.layout.slots).map(Place::Producer).chain([Place::Consumer]);
-        let attached = places.map(|place| map.holder(place).attached_ns).max();
-        let stamped = if self.layout.time { newest_wall(&map) } else { None };
-        map.sure(self, self.layout.created_ns.max(attached.unwrap_or(0)).max(stamped.unwrap_or(0)))
-    }
-
     /// Refuses a ring of the other kind.
     pub(crate) fn expect(&self, producers: Producers) -> Result<(), AttachError> {
         if self.layout.producers == producers {
@@ -242,20 +196,12 @@ impl RingFile {
         Err(AttachError::Kind { home: self.home.clone(), producers: self.layout.producers })
     }
 
-    /// Takes a place, or says who has it.
-    pub(crate) fn take(&self, place: Place, role: Role) -> Result<ByteLock, AttachError> {
+    /// Takes a place, unless somebody has it.
+    pub(crate) fn try_take(&self, place: Place) -> Result<Option<ByteLock>, AttachError> {
         let byte = self.lock_byte(place);
-        let lock = self.take_with(|| {
+        self.take_with(|| {
             ByteLock::take(&self.file, byte).map_err(|source| self.io("locking its place", source))
-        })?;
-        match lock {
-            Some(lock) => Ok(lock),
-            None => Err(AttachError::Busy {
-                home: self.home.clone(),
-                role,
-                holder: self.holder(place)?,
-            }),
-        }
+        })
     }
 
     /// Takes a lock on a ring that is to be there to stay: waits for a removal to be over, and
@@ -275,7 +221,7 @@ impl RingFile {
             if looks == 0 {
                 return Ok(None);
             }
-            let removing = lock::is_being_removed(&self.file)
+            let removing = ofd_lock::is_being_removed(&self.file)
                 .map_err(|source| self.io("asking for its locks", source))?;
             if removing {
                 looks -= 1;
@@ -284,16 +230,6 @@ impl RingFile {
                 looks = 0; // once more: it may be over since the lock was tried
             }
         }
-    }
-
-    /// What a producer of this ring stamps by.
-    pub(crate) fn clock(&self) -> Result<Clock<MachineClock>, AttachError> {
-        if !self.layout.time {
-            return Ok(Clock::new(MachineClock::unused()));
-        }
-        let clock = MachineClock::find()
-            .map_err(|source| AttachError::Clock { home: self.home.clone(), source })?;
-        Ok(Clock::new(clock))
     }
 
     /// What to sign with.
@@ -322,19 +258,6 @@ impl RingFile {
     }
 }
 
-fn newest_wall(map: &Plain) -> Option<u64> {
-    let ring = map.ring();
-    match perfring_ring::newest_stamp(ring) {
-        0 => None,
-        stamp => Anchors::read(ring).wall(ring.head(), stamp),
-    }
-}
-
 fn home_of(path: &std::path::Path) -> Home {
     Home::from(path)
-}
-
-/// This machine's page size.
-pub(crate) fn host_page_size() -> u64 {
-    rustix::param::page_size() as u64
 }

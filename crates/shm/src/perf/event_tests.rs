@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
+use crate::perf::attr::{Also, SAMPLE_TYPE, TYPE_SOFTWARE};
+use crate::perf::mapped::MappedKernel;
 use std::fs;
 use std::mem::offset_of;
 use std::path::Path;

@@ -1,10 +1,44 @@
-//! A ring that nobody is attached to, kept so while it is looked at: the way to remove one without
-//! taking it from under a producer that comes back at that moment.
+//! Removing a ring, without taking it from under a producer that comes back at that moment.
 
-use crate::file::{Access, Place, RingFile};
-use crate::lock::ByteLock;
-use crate::{AttachError, Home, Role};
+use crate::file::error::{AttachError, Role};
+use crate::file::home::Home;
+use crate::file::open::{Access, Place, RingFile};
+use crate::sys::ofd_lock::ByteLock;
 use std::{fs, io};
+
+/// Removes a ring's name. Processes that are attached keep their mapping; one that attaches at this
+/// moment is found attached, or finds the ring removed: nobody publishes into a ring without a name
+/// that it had when it attached, unless `removal` is [`Removal::Always`].
+///
+/// # Errors
+/// [`AttachError::Busy`] if a producer or consumer is attached and `removal` is not
+/// [`Removal::Always`]; otherwise as for attaching. A file that is no ring is not removed.
+pub fn remove(home: impl Into<Home>, removal: Removal) -> Result<(), AttachError> {
+    let home = home.into();
+    if removal == Removal::Always {
+        RingFile::open(home.clone(), Access::Read)?;
+        return unlink(&home);
+    }
+    match Idle::hold(&home) {
+        Ok(idle) => idle.remove(),
+        // Who may remove a file need not be one who may write it, and cannot lock it then.
+        Err(AttachError::Permission { .. }) => {
+            let ring = RingFile::open(home.clone(), Access::Read)?;
+            if ring.is_in_use()? { Err(busy(&ring)?) } else { unlink(&home) }
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a ring in use may be removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Removal {
+    /// Only if nobody is attached as producer or consumer.
+    #[default]
+    IfFree,
+    /// In any case.
+    Always,
+}
 
 /// A ring that has neither producers nor a consumer, and gets none for as long as this lives: who
 /// would attach waits. Observers are not kept out, nor told of.
@@ -70,7 +104,7 @@ impl Idle {
     }
 }
 
-pub(crate) fn unlink(home: &Home) -> Result<(), AttachError> {
+fn unlink(home: &Home) -> Result<(), AttachError> {
     fs::remove_file(home.path()).map_err(|source| match source.kind() {
         io::ErrorKind::PermissionDenied => {
             AttachError::Permission { home: home.clone(), wanted: "removing" }
@@ -81,7 +115,7 @@ pub(crate) fn unlink(home: &Home) -> Result<(), AttachError> {
 }
 
 /// Who is attached.
-pub(crate) fn busy(ring: &RingFile) -> Result<AttachError, AttachError> {
+fn busy(ring: &RingFile) -> Result<AttachError, AttachError> {
     let producers = (0..ring.layout.slots).map(Place::Producer);
     for place in producers.chain([Place::Consumer]) {
         if ring.is_held(place)? {

@@ -1,18 +1,14 @@
 //! What is done with the pages of a ring's data before it is used: faulted in, locked, made huge.
 
-use crate::map::Mirror;
-use crate::{Home, MappedReader, MappedShared, MappedWriter, RingFile};
+use crate::file::home::Home;
+use crate::file::open::RingFile;
+use crate::map::address_range::HUGE;
+use crate::map::mirror::Mirror;
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::ffi::c_void;
 use std::io;
-use std::num::NonZeroUsize;
-use std::ptr::NonNull;
 use thiserror::Error;
-
-/// The size of a huge page, on x86-64 and on aarch64 with small pages of 4 KiB.
-const HUGE: usize = 2 << 20;
 
 /// How often huge pages are asked for: the kernel passes over pages that somebody just then uses.
 const TRIES: u32 = 16;
@@ -48,9 +44,9 @@ pub enum Pages {
     Huge,
 }
 
-impl Mirror {
-    pub(crate) fn set_pages(&self, pages: Pages, ring: &RingFile) -> Result<(), PagesError> {
-        let (what, advice) = match pages {
+impl Pages {
+    pub(crate) fn set(self, map: &Mirror, ring: &RingFile) -> Result<(), PagesError> {
+        let (what, advice) = match self {
             Pages::FaultIn => ("faulting its pages in (Linux 5.14)", libc::MADV_POPULATE_READ),
             Pages::Lock => {
                 ("locking its pages in memory (see ulimit -l)", libc::MADV_POPULATE_READ)
@@ -59,9 +55,9 @@ impl Mirror {
         };
         let failed = |source| PagesError { home: ring.home.clone(), step: what, source };
         // Of the AUX area no huge ones: it does not begin at one in the file.
-        let area = if pages == Pages::Huge { None } else { self.area_range() };
-        for (at, len) in self.data_ranges().into_iter().chain(area) {
-            let (skip, len) = match pages {
+        let aux = if self == Pages::Huge { None } else { map.aux_range() };
+        for (at, len) in map.data_ranges().into_iter().chain(aux) {
+            let (skip, len) = match self {
                 // Whole huge pages, by the place in the file: both copies have them at the same.
                 Pages::Huge => whole_huge(at.as_ptr() as usize, len),
                 Pages::FaultIn | Pages::Lock => (0, len),
@@ -75,7 +71,7 @@ impl Mirror {
             // SAFETY: a range of this mapping. Either advice leaves its content as it is, other
             // processes store to the pages meanwhile or not.
             let advise = || Errno::result(unsafe { libc::madvise(at, len, advice) });
-            let done = match pages {
+            let done = match self {
                 // SAFETY: as above; locking changes no byte.
                 Pages::Lock => Errno::result(unsafe { libc::mlock(at, len) }),
                 Pages::FaultIn => advise(),
@@ -97,62 +93,6 @@ fn whole_huge(at: usize, len: usize) -> (usize, usize) {
     if skip >= len { (0, 0) } else { (skip, (len - skip) / HUGE * HUGE) }
 }
 
-/// A range of addresses that nothing is mapped at. A large one begins where a huge page does, so that
-/// a file that is mapped there from its beginning can have them.
-pub(crate) fn reserve(len: usize) -> Result<NonNull<c_void>, Errno> {
-    let slack = if len >= HUGE { HUGE } else { 0 };
-    let size = len.checked_add(slack).and_then(NonZeroUsize::new).ok_or(Errno::ENOMEM)?;
-    // SAFETY: a new private range at an address of the kernel's choice touches nothing of ours.
-    let base = unsafe { mmap_anonymous(None, size, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE) }?;
-    if slack == 0 {
-        return Ok(base);
-    }
-    let head = (base.as_ptr() as usize).next_multiple_of(HUGE) - base.as_ptr() as usize;
-    // SAFETY: `head` is less than the slack, so this is inside the range.
-    let kept = unsafe { base.byte_add(head) };
-    // SAFETY: as above, for what follows it by `len`.
-    let end = unsafe { kept.byte_add(len) };
-    if head > 0 {
-        // SAFETY: the first part of what was mapped above, which nobody knows of.
-        unsafe { munmap(base, head) }?;
-    }
-    if slack > head {
-        // SAFETY: as above, the last part. Both are whole pages, as the kernel rounds lengths up.
-        unsafe { munmap(end, slack - head) }?;
-    }
-    Ok(kept)
-}
-
-impl MappedWriter {
-    /// Does something with the pages of the records, once.
-    ///
-    /// # Errors
-    /// See [`PagesError`].
-    pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
-        self.map.set_pages(pages, self.file())
-    }
-}
-
-impl MappedShared {
-    /// As [`MappedWriter::set_pages`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
-        self.map.set_pages(pages, self.file())
-    }
-}
-
-impl MappedReader {
-    /// As [`MappedWriter::set_pages`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
-        self.map.set_pages(pages, &self.ring)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,15 +103,5 @@ mod tests {
         assert_eq!(whole_huge(HUGE + 4096, 3 * HUGE), (HUGE - 4096, 2 * HUGE));
         assert_eq!(whole_huge(HUGE + 4096, HUGE - 4096), (0, 0));
         assert_eq!(whole_huge(HUGE + 4096, HUGE), (HUGE - 4096, 0));
-    }
-
-    #[test]
-    fn large_ranges_begin_at_a_huge_page() {
-        for len in [4096, HUGE, 5 * HUGE + 4096] {
-            let base = reserve(len).unwrap();
-            assert!(len < HUGE || (base.as_ptr() as usize).is_multiple_of(HUGE));
-            // SAFETY: reserved above.
-            unsafe { munmap(base, len) }.unwrap();
-        }
     }
 }

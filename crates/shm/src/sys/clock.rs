@@ -1,11 +1,21 @@
 //! The machine's clocks: `CLOCK_BOOTTIME` as the initial time namespace has it, the wall clock,
 //! and the processor's counter where the kernel itself trusts it.
 
-use crate::create::boot_id;
 use nix::libc;
+use perfring_ring::Reading;
 use std::fs;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 use thiserror::Error;
+
+/// A reading of one clock around another that took longer is thrown away.
+pub(crate) const WIDTH_NS: u64 = 1_000;
+/// One that took no longer is good enough at once.
+pub(crate) const NARROW_NS: u64 = 64;
+/// Readings of which the narrowest counts.
+pub(crate) const READINGS: u32 = 3;
+/// At most so many, where none was undisturbed.
+const READINGS_MOST: u32 = 20;
 
 /// Why records cannot be stamped by this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -124,6 +134,25 @@ impl Source for MachineClock {
     }
 }
 
+/// What the clocks say at one moment: of some readings the narrowest.
+pub(crate) fn narrowest(source: &impl Source) -> Reading {
+    let mut narrowest = (u64::MAX, 0, 0);
+    for n in 1..=READINGS_MOST {
+        let before = source.clock_ns();
+        let realtime = source.realtime_ns();
+        let width = source.clock_ns().wrapping_sub(before);
+        if width < narrowest.0 {
+            narrowest = (width, before.wrapping_add(width / 2), realtime);
+        }
+        // An anchor stays: a reading that was disturbed is no good one.
+        if width <= NARROW_NS || (n >= READINGS && narrowest.0 <= WIDTH_NS) {
+            break;
+        }
+    }
+    let (width, clock_ns, realtime_ns) = narrowest;
+    Reading { boot: source.boot(), clock_ns, realtime_ns, error_ns: width / 2 + 1, scale: None }
+}
+
 fn gettime(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the struct is ours and lives through the call. Both clocks exist since Linux 2.6.39,
@@ -190,6 +219,20 @@ fn boottime_offset(offsets: &str) -> Option<i64> {
     let mut number = || words.next()?.parse::<i64>().ok();
     let (seconds, nanos) = (number()?, number()?);
     seconds.checked_mul(1_000_000_000)?.checked_add(nanos)
+}
+
+/// `CLOCK_REALTIME` in ns.
+pub(crate) fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The kernel's id of this boot, zeros where it does not tell.
+pub(crate) fn boot_id() -> [u8; 16] {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .ok()
+        .and_then(|text| uuid::Uuid::try_parse(text.trim()).ok())
+        .map_or([0; 16], |id| *id.as_bytes())
 }
 
 #[cfg(test)]

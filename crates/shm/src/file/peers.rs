@@ -1,7 +1,8 @@
 //! What the algorithm of shared rings asks of the system.
 
-use crate::create::now_ns;
-use crate::lock;
+use crate::file::open::RingFile;
+use crate::sys::clock::now_ns;
+use crate::sys::ofd_lock;
 use perfring_abi::{Layout, RECOVER_LOCK_BYTE};
 use perfring_ring::Peers;
 use std::fs::File;
@@ -38,7 +39,7 @@ impl Peers for Kernel {
             std::cmp::Ordering::Greater => return true,
         };
         // A file system without such locks has no shared rings; if it fails, nobody is robbed.
-        lock::is_held(&self.file, byte).unwrap_or(true)
+        ofd_lock::is_held(&self.file, byte).unwrap_or(true)
     }
 
     #[inline]
@@ -55,4 +56,10 @@ impl Peers for Kernel {
     fn now_ns(&self) -> u64 {
         now_ns()
     }
+}
+
+/// Whether the producer in a slot is dead, as the kernel says.
+pub(crate) fn is_dead(ring: &RingFile) -> impl Fn(u32) -> bool + use<> {
+    let peers = Kernel::new(&ring.file, &ring.layout);
+    move |slot| !peers.is_alive(slot)
 }

@@ -1,6 +1,7 @@
-//! One error for each thing that can be asked: make, attach, reserve.
+//! Why a ring cannot be made, or attached to.
 
-use crate::{ClockError, Home, TypeError};
+use crate::file::home::Home;
+use crate::sys::clock::ClockError;
 use perfring_abi::BadRing;
 use perfring_ring::{Corrupt, Who};
 use std::io;
@@ -111,6 +112,9 @@ impl std::fmt::Display for Role {
     }
 }
 
+/// The largest AUX area of which a guarded reader copies payloads: 256 MiB.
+pub(crate) const COPIED_AUX_MAX: u64 = 256 << 20;
+
 /// Why a ring could not be attached to.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -217,7 +221,7 @@ pub enum AttachError {
     #[error(
         "{home} has an AUX area of {size} bytes, and a reader that guards itself copies from no more than \
          {}: read it without a guard if all who may write the file are trusted",
-        crate::Guard::MAX_AUX
+        COPIED_AUX_MAX
     )]
     Unguarded {
         /// The name.
@@ -255,50 +259,5 @@ pub enum AttachError {
         step: &'static str,
         /// What the system said.
         source: io::Error,
-    },
-}
-
-/// Why a record was not taken. Small and `Copy`: it is on the way of every record.
-///
-/// Each is counted, by cause, and told in the stream before the next record that fits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum ReserveError {
-    /// A drop ring is full. An outcome rather than a fault: the consumer is behind.
-    #[error("the ring is full")]
-    Full,
-    /// No ring of this size can hold the record.
-    #[error("a payload of {len} bytes is too large: this ring takes at most {max}")]
-    TooLarge {
-        /// The payload's length.
-        len: usize,
-        /// The longest that the ring takes.
-        max: usize,
-    },
-    /// The lock of a shared ring was held for longer than a producer waits for it, by one that
-    /// lives. `perfring stat` says who that is.
-    #[error("the ring's lock is held by the producer in slot {slot}")]
-    Contended {
-        /// Its slot.
-        slot: u32,
-    },
-    /// A shared ring has no room because an older reservation is still open, and its producer
-    /// lives. `perfring stat` says who that is.
-    #[error("the ring waits for a reservation of the producer in slot {slot} to end")]
-    Pending {
-        /// Its slot.
-        slot: u32,
-    },
-    /// The record's type is not in the ring's table and could not be put there. Nothing is counted.
-    #[error(transparent)]
-    Type(TypeError),
-    /// This process is a forked child of the one that attached. Nothing is counted.
-    #[error("this process was forked from the one that attached: attach anew")]
-    Forked,
-    /// The positions are such as no producer and consumer leave.
-    #[error("data_tail is {tail}, where nobody of ours can have put it: somebody damages the ring")]
-    Corrupt {
-        /// What it says.
-        tail: u64,
     },
 }

@@ -1,0 +1,280 @@
+//! Making a ring.
+//!
+//! A ring is made beside its final name and renamed into place, so nobody ever sees half of one;
+//! its space is really allocated, so that a full disk is an error here and not a SIGBUS later.
+
+use crate::file::error::CreateError;
+use crate::file::home::Home;
+use crate::sys::clock::{MachineClock, boot_id, narrowest, now_ns};
+use crate::sys::host::page_size;
+use nix::errno::Errno;
+use nix::fcntl::posix_fallocate;
+use perfring_abi::{
+    AUX_SIZE_MAX, AUX_SIZE_MIN, DATA_SIZE_MAX, DATA_SIZE_MIN, Evict, HeaderPage, Layout, MAGIC,
+    Policy, Producers, SLOTS_DEFAULT, SLOTS_MAX, TYPES_FIRST, TYPES_SIZE_DEFAULT, TYPES_SIZE_MAX,
+    Tell,
+};
+use shared_memory::{ShmemConf, ShmemError};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// The shape of a new ring.
+///
+/// ```
+/// use perfring_shm::RingOptions;
+/// use perfring_abi::Policy;
+/// let options = RingOptions { size: 64 << 20, policy: Policy::Overwrite, ..Default::default() };
+/// assert_eq!(options.mode, 0o600);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingOptions {
+    /// Bytes of the data area: a power of two, at least a page. Default 1 MiB.
+    pub size: u64,
+    /// What a full ring does. Default [`Policy::Drop`].
+    pub policy: Policy,
+    /// How an overwrite ring makes room. Default [`Evict::Exact`].
+    pub evict: Evict,
+    /// Where losses are told. Default [`Tell::InStream`].
+    pub tell: Tell,
+    /// Whether one producer at a time, or many. Default [`Producers::One`].
+    pub producers: Producers,
+    /// The most producers at a time, where they are many: 1 to 4096. Default 64.
+    pub slots: u32,
+    /// Bytes of the type table, taken up to whole pages: up to 16 MiB, or 0 for none. An entry takes
+    /// some hundred bytes. Default 64 KiB.
+    pub types_size: u64,
+    /// Whether each record is stamped with the time: see [`Record::time`](crate::Record::time).
+    /// Default no.
+    pub time: bool,
+    /// Bytes of the AUX area: a power of two from 64 KiB on, or 0 for none. Payloads that are too
+    /// long for the data area stand there, up to its size. Default 0.
+    pub aux_size: u64,
+    /// The file's mode bits, whatever the umask. Default `0o600`; `0o640` lets a group observe.
+    pub mode: u32,
+}
+
+impl Default for RingOptions {
+    fn default() -> Self {
+        RingOptions {
+            size: 1 << 20,
+            policy: Policy::Drop,
+            evict: Evict::Exact,
+            tell: Tell::InStream,
+            producers: Producers::One,
+            slots: SLOTS_DEFAULT,
+            time: false,
+            types_size: TYPES_SIZE_DEFAULT,
+            aux_size: 0,
+            mode: 0o600,
+        }
+    }
+}
+
+impl RingOptions {
+    /// A ring for many producers at a time.
+    #[must_use]
+    pub fn many() -> Self {
+        RingOptions { producers: Producers::Many, ..RingOptions::default() }
+    }
+
+    fn check(&self) -> Result<(), CreateError> {
+        let page_size = page_size();
+        let (min, aux_min) = (DATA_SIZE_MIN.max(page_size), AUX_SIZE_MIN.max(page_size));
+        let fits = |size: u64, min, max| size.is_power_of_two() && (min..=max).contains(&size);
+        if !fits(self.size, min, DATA_SIZE_MAX) {
+            return Err(CreateError::Size { size: self.size, min });
+        }
+        if self.mode & !0o777 != 0 {
+            return Err(CreateError::Mode { mode: self.mode });
+        }
+        if !(1..=SLOTS_MAX).contains(&self.slots) {
+            return Err(CreateError::Slots { slots: self.slots });
+        }
+        if self.types_size > TYPES_SIZE_MAX {
+            return Err(CreateError::Types { size: self.types_size });
+        }
+        if self.aux_size != 0 && !fits(self.aux_size, aux_min, AUX_SIZE_MAX) {
+            return Err(CreateError::Aux { size: self.aux_size, min: aux_min });
+        }
+        Ok(())
+    }
+
+    /// The layout of a ring that is made now, by this process.
+    fn layout(&self) -> io::Result<Layout> {
+        let page_size = page_size();
+        Ok(Layout {
+            page_size: page_size as u32,
+            data_size: self.size,
+            policy: self.policy,
+            evict: self.evict,
+            tell: self.tell,
+            producers: self.producers,
+            time: self.time,
+            slots: if self.producers == Producers::One { 1 } else { self.slots },
+            created_ns: now_ns(),
+            creator_pid: std::process::id(),
+            creator_uid: nix::unistd::Uid::current().as_raw(),
+            uuid: draw_id(getrandom::fill)?,
+            boot_id: boot_id(),
+            types_size: self.types_size.next_multiple_of(page_size),
+            aux_size: self.aux_size,
+        })
+    }
+}
+
+/// Makes a ring. Nobody is attached to it yet.
+///
+/// # Errors
+/// See [`CreateError`]; nothing is left behind then.
+pub fn create(home: impl Into<Home>, options: &RingOptions) -> Result<(), CreateError> {
+    let home = home.into();
+    options.check()?;
+    if let Home::Segment(name) = &home
+        && !home.is_valid()
+    {
+        return Err(CreateError::Name { name: name.clone() });
+    }
+    let layout = options.layout().map_err(failed(&home, "drawing its id"))?;
+    let clock = options.time.then(MachineClock::find).transpose();
+    let clock = clock.map_err(|source| CreateError::Clock { home: home.clone(), source })?;
+    let path = home.path();
+    if fs::symlink_metadata(&path).is_ok() {
+        return Err(CreateError::Exists { home });
+    }
+    let draft = Draft::new(&home, &path, &layout)?;
+    draft.allocate(layout.file_size())?;
+    draft.write(&layout, clock)?;
+    draft.publish(&path, options.mode)
+}
+
+fn failed(home: &Home, step: &'static str) -> impl FnOnce(io::Error) -> CreateError {
+    let home = home.clone();
+    move |source| CreateError::Io { home, step, source }
+}
+
+/// A ring in the making, under a name of its own that goes when this is dropped.
+struct Draft<'a> {
+    home: &'a Home,
+    file: File,
+    path: PathBuf,
+}
+
+impl<'a> Draft<'a> {
+    fn new(home: &'a Home, path: &Path, layout: &Layout) -> Result<Self, CreateError> {
+        let uuid = uuid::Uuid::from_bytes(layout.uuid).simple();
+        let draft_name = format!(".perfring-{uuid}.tmp");
+        let draft_path = path.with_file_name(&draft_name);
+        if let Home::Segment(_) = home {
+            // One page, to have the name; the space is allocated below, where a full tmpfs is told.
+            let source = match ShmemConf::new()
+                .os_id(&draft_name)
+                .size(layout.page_size as usize)
+                .create()
+            {
+                // The crate would unlink by name when dropped; the draft does that itself.
+                Ok(mut segment) => {
+                    segment.set_owner(false);
+                    None
+                }
+                Err(ShmemError::MapCreateFailed(errno) | ShmemError::UnknownOsError(errno)) => {
+                    Some(io::Error::from_raw_os_error(errno as i32))
+                }
+                Err(other) => Some(io::Error::other(other)),
+            };
+            if let Some(source) = source {
+                return Err(failed(home, "creating the segment")(source));
+            }
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(matches!(home, Home::File(_)))
+            .mode(0o600)
+            .open(&draft_path)
+            .map_err(failed(home, "creating its file"))?;
+        Ok(Draft { home, file, path: draft_path })
+    }
+
+    fn allocate(&self, size: u64) -> Result<(), CreateError> {
+        match posix_fallocate(&self.file, 0, size as i64) {
+            Ok(()) => Ok(()),
+            Err(Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG) => {
+                Err(CreateError::NoSpace { home: self.home.clone(), needed: size })
+            }
+            Err(errno) => Err(failed(self.home, "allocating its space")(errno.into())),
+        }
+    }
+
+    /// All but the zeros, the magic last.
+    fn write(&self, layout: &Layout, clock: Option<MachineClock>) -> Result<(), CreateError> {
+        if layout.types_size > 0 {
+            self.file
+                .write_all_at(&TYPES_FIRST.to_ne_bytes(), layout.types_offset())
+                .map_err(failed(self.home, "writing its type table"))?;
+        }
+        let mut page = layout.to_page();
+        if let Some(clock) = clock {
+            let reading = narrowest(&clock);
+            page.set_first_anchor(reading.boot, reading.anchor(0).to_words());
+        }
+        let header = |page: &HeaderPage| {
+            let written = self.file.write_all_at(page.as_bytes(), 0);
+            written.map_err(failed(self.home, "writing its header"))
+        };
+        header(&page)?;
+        page.set_magic(MAGIC);
+        header(&page)
+    }
+
+    /// Gives it its mode and its name.
+    fn publish(self, path: &Path, mode: u32) -> Result<(), CreateError> {
+        self.file
+            .set_permissions(Permissions::from_mode(mode))
+            .map_err(failed(self.home, "setting its mode"))?;
+        // A hard link is the rename that never replaces; the draft's own name goes when it is dropped.
+        match fs::hard_link(&self.path, path) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(CreateError::Exists { home: self.home.clone() })
+            }
+            // A file system without hard links: the name was free a moment ago.
+            Err(_) => fs::rename(&self.path, path).map_err(failed(self.home, "giving it its name")),
+        }
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        // After a rename there is nothing to remove; other failures leave a draft that says so by
+        // its name.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// A random id. (The `uuid` crate would panic where there are no random bytes.)
+fn draw_id(fill: impl FnOnce(&mut [u8]) -> Result<(), getrandom::Error>) -> io::Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    fill(&mut bytes).map_err(|error| {
+        let why = "the system gives no random bytes: allow getrandom(2), or have a /dev/urandom";
+        io::Error::other(format!("{why} ({error})"))
+    })?;
+    Ok(uuid::Builder::from_random_bytes(bytes).into_uuid().into_bytes())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::draw_id;
+
+    #[test]
+    fn no_random_bytes_are_an_error_in_words() {
+        let refused = draw_id(|_| Err(getrandom::Error::UNEXPECTED)).unwrap_err().to_string();
+        assert!(refused.contains("allow getrandom(2), or have a /dev/urandom ("), "{refused}");
+        let ids: [_; 2] = std::array::from_fn(|_| draw_id(getrandom::fill).unwrap());
+        assert_ne!(ids[0], ids[1]);
+        // Version 4, of random bytes.
+        assert_eq!((ids[0][6] >> 4, ids[0][8] >> 6), (4, 2));
+    }
+}

@@ -1,0 +1,8 @@
+//! The ring's file: made, opened, checked, locked and removed.
+
+pub(crate) mod create;
+pub(crate) mod error;
+pub(crate) mod home;
+pub(crate) mod open;
+pub(crate) mod peers;
+pub(crate) mod remove;

@@ -1,0 +1,64 @@
+//! The mapping of the AUX area: twice in a row, as the data area is, so that a payload that wraps is
+//! in one piece.
+
+use crate::file::error::AttachError;
+use crate::file::open::RingFile;
+use crate::map::address_range::{AddressRange, DataAccess};
+use nix::errno::Errno;
+use perfring_abi::atomic::AtomicU64;
+use perfring_ring::Range;
+use std::ptr::NonNull;
+use std::slice;
+
+/// The AUX area of a ring that has one.
+#[derive(Debug)]
+pub(crate) struct AuxMirror {
+    range: AddressRange,
+    size: usize,
+}
+
+impl AuxMirror {
+    pub(crate) fn map(ring: &RingFile, access: DataAccess) -> Result<Option<Self>, AttachError> {
+        let layout = &ring.layout;
+        if layout.aux_size == 0 {
+            return Ok(None);
+        }
+        let size = usize::try_from(layout.aux_size).map_err(|_| Errno::ENOMEM);
+        let mapped = size.and_then(|size| {
+            let mut range = AddressRange::new(size.checked_mul(2).ok_or(Errno::ENOMEM)?)?;
+            for at in [0, size] {
+                range.map((at, size), &ring.file, layout.aux_offset(), access)?;
+            }
+            Ok(AuxMirror { range, size })
+        });
+        mapped.map(Some).map_err(|errno| ring.io("mapping its AUX area", errno.into()))
+    }
+
+    /// Where a payload begins. Up to the area's size of bytes from there on are mapped.
+    #[inline]
+    pub(crate) fn at(&self, pos: u64) -> NonNull<u8> {
+        // SAFETY: the offset is less than `size`, a power of two (`Layout::check`), of which twice is
+        // mapped.
+        unsafe { self.range.base().add(pos as usize & (self.size - 1)) }
+    }
+
+    /// The payload's bytes, or none if it is longer than the area: no reservation is, and no record
+    /// that a reader has checked.
+    pub(crate) fn bytes(&self, range: Range) -> NonNull<[u8]> {
+        let len = if range.len <= self.size { range.len } else { 0 };
+        NonNull::slice_from_raw_parts(self.at(range.at), len)
+    }
+
+    /// The area once, for who copies from it.
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        let base = self.range.base().as_ptr().cast::<AtomicU64>();
+        // SAFETY: mapped for as long as `self`, page-aligned, all atomics: any content is valid
+        // whoever stores there. Through a read-only mapping nobody stores: observers only load.
+        unsafe { slice::from_raw_parts(base, self.size / 8) }
+    }
+
+    /// What is mapped.
+    pub(crate) fn range(&self) -> (NonNull<u8>, usize) {
+        (self.range.base(), self.range.len())
+    }
+}

@@ -1,0 +1,39 @@
+//! The control pages and the type table behind them, as both mappings see them.
+
+use crate::file::error::AttachError;
+use crate::file::open::RingFile;
+use crate::map::address_range::DataAccess;
+use memmap2::{MmapOptions, MmapRaw};
+use perfring_abi::Slot;
+use perfring_abi::atomic::AtomicU64;
+use std::slice;
+
+/// Maps the control pages, and the type table after them.
+pub(crate) fn map(ring: &RingFile, access: DataAccess) -> Result<MmapRaw, AttachError> {
+    let mut options = MmapOptions::new();
+    let len = ring.layout.control_end() - ring.layout.control_offset();
+    options.offset(ring.layout.control_offset()).len(len as usize);
+    match access {
+        DataAccess::Write => options.map_raw(&ring.file),
+        DataAccess::Read => options.map_raw_read_only(&ring.file),
+    }
+    .map_err(|source| ring.io("mapping its control pages", source))
+}
+
+/// The slots of mapped control pages.
+#[inline]
+pub(crate) fn slots<'a>(control: *const u8, count: usize) -> &'a [Slot] {
+    // SAFETY: control pages are page-aligned and hold so many slots (`Layout::check`), all
+    // atomics. The callers bind the lifetime to the mapping.
+    unsafe { slice::from_raw_parts(control.cast::<Slot>(), count) }
+}
+
+/// The last `size` bytes before `end` of a mapping, both in whole pages.
+pub(crate) fn words_before(map: &MmapRaw, end: usize, size: usize) -> &[AtomicU64] {
+    let end = end.min(map.len());
+    let start = map.as_ptr().wrapping_add(end.saturating_sub(size));
+    let words = size.min(end) / 8;
+    // SAFETY: inside the mapping, for as long as it is borrowed; aligned, as both sizes are
+    // (`Layout::check`); atomics, so any content is valid whoever stores there.
+    unsafe { slice::from_raw_parts(start.cast::<AtomicU64>(), words) }
+}

@@ -1,0 +1,126 @@
+//! The plain mapping of a whole ring, for those who copy from it.
+
+use crate::file::error::AttachError;
+use crate::file::home::Home;
+use crate::file::open::{Access, Place, RingFile};
+use crate::map::control::{slots, words_before};
+use crate::sys::fork::NotForChildren;
+use crate::sys::sigbus::Guarded;
+use memmap2::{MmapOptions, MmapRaw};
+use perfring_abi::Header;
+use perfring_abi::atomic::AtomicU64;
+use perfring_ring::{Corrupt, Ring, Shared, TypeTable, Who};
+use std::ptr::NonNull;
+use std::slice;
+
+/// The whole file, read-only, each byte once.
+#[derive(Debug)]
+pub(crate) struct Plain {
+    // Both dropped before the mapping. The first if the file may hold a lock, which a forked child's
+    // mapping would keep.
+    _children: Option<NotForChildren>,
+    guard: Option<Guarded>,
+    map: MmapRaw,
+    data_offset: usize,
+    data_size: usize,
+    control_offset: usize,
+    slots: usize,
+    control_end: usize,
+    types_size: usize,
+}
+
+impl Plain {
+    pub(crate) fn map(ring: &RingFile) -> Result<Self, AttachError> {
+        let layout = &ring.layout;
+        let map = MmapOptions::new()
+            .len(layout.file_size() as usize)
+            .map_raw_read_only(&ring.file)
+            .map_err(|source| ring.io("mapping it", source))?;
+        let base = NonNull::new(map.as_mut_ptr()).unwrap_or(NonNull::dangling());
+        Ok(Plain {
+            _children: ring.may_lock().then(|| NotForChildren::mapping(base, map.len())),
+            guard: Guarded::new([(base, map.len()), (base, 0), (base, 0)], false),
+            map,
+            data_offset: layout.data_offset() as usize,
+            data_size: layout.data_size as usize,
+            control_offset: layout.control_offset() as usize,
+            slots: layout.slots as usize,
+            control_end: layout.control_end() as usize,
+            types_size: layout.types_size as usize,
+        })
+    }
+
+    /// What to say of what was found to be wrong.
+    pub(crate) fn tell(&self, corrupt: Corrupt) -> Corrupt {
+        Guarded::tell(self.guard.as_ref(), corrupt)
+    }
+
+    /// Whether the file was found to be cut short, by who asked for the guard.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.guard.as_ref().is_some_and(Guarded::is_cut)
+    }
+
+    /// What was read is of a ring whose file was whole then.
+    pub(crate) fn sure<T>(&self, ring: &RingFile, read: T) -> Result<T, AttachError> {
+        match self.is_cut() {
+            true => Err(ring.corrupt(Corrupt::CUT)),
+            false => Ok(read),
+        }
+    }
+
+    /// Opens and maps in one.
+    pub(crate) fn open(home: Home) -> Result<(RingFile, Self), AttachError> {
+        let ring = RingFile::open(home, Access::Read)?;
+        let map = Plain::map(&ring)?;
+        Ok((ring, map))
+    }
+
+    /// The ring as the algorithm sees it; only loads are allowed on it.
+    #[inline]
+    pub(crate) fn ring(&self) -> Ring<'_> {
+        // SAFETY: as in `Mirror::ring`. The pages are read-only: observers use relaxed loads and
+        // fences alone, which Rust guarantees to be sound on such pages.
+        let header = unsafe { &*self.map.as_ptr().cast::<Header>() };
+        // SAFETY: `Layout::check` found the data area inside the file, and the mapping is as long
+        // as the file.
+        let data = unsafe { self.map.as_ptr().add(self.data_offset) };
+        // SAFETY: as above for the length; atomics, page-aligned, mapped for as long as `self`.
+        let data = unsafe { slice::from_raw_parts(data.cast::<AtomicU64>(), self.data_size / 8) };
+        // `Layout::check` saw to it that the size is a power of two of whole pages.
+        Ring::new(header, data)
+    }
+
+    /// Where the header page is.
+    pub(crate) fn base(&self) -> *const u8 {
+        self.map.as_ptr()
+    }
+
+    /// The ring and its slots; only loads are allowed on them.
+    pub(crate) fn shared(&self) -> Shared<'_> {
+        // SAFETY: `Layout::check` found the control pages inside the file.
+        let control = unsafe { self.map.as_ptr().add(self.control_offset) };
+        Shared::new(self.ring(), slots(control, self.slots))
+    }
+
+    /// The type table; only loads are allowed on it.
+    pub(crate) fn types(&self) -> TypeTable<'_> {
+        TypeTable::new(words_before(&self.map, self.control_end, self.types_size))
+    }
+
+    /// The AUX area, which ends the file, to be copied from; none, if there is none.
+    pub(crate) fn aux(&self) -> &[AtomicU64] {
+        words_before(&self.map, self.map.len(), self.map.len() - self.control_end)
+    }
+
+    /// Who holds a place, or held it last; nobody, if there is no such place.
+    pub(crate) fn holder(&self, place: Place) -> Who {
+        match place {
+            Place::Producer(slot) => self
+                .shared()
+                .slots()
+                .get(slot as usize)
+                .map_or_else(Who::default, |slot| Who::read(&slot.holder)),
+            Place::Consumer => Who::read(&self.ring().header().consumer_holder),
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Events of the kernel: `perf_event_open(2)`.
+
+use crate::perf::attr::{Attr, FORMAT_LOST, KernelEventSpec, Whose};
+use nix::libc;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+const CLOEXEC: libc::c_ulong = 1 << 3;
+const IOC_ENABLE: libc::c_ulong = 0x2400;
+const IOC_DISABLE: libc::c_ulong = 0x2401;
+const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
+
+/// Why there is no event.
+#[derive(Debug)]
+pub enum NoEvent {
+    /// The thread has ended, or the processor is off.
+    Gone,
+    /// This user may not, or a sandbox forbids it.
+    Forbidden,
+    /// The kernel has no such system call.
+    Missing,
+    /// The kernel does not know what was asked for.
+    Unknown,
+    /// The process has as many descriptors as it may.
+    Descriptors,
+    /// Another reason.
+    Other(io::Error),
+}
+
+impl From<io::Error> for NoEvent {
+    fn from(error: io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::ESRCH | libc::ENODEV) => NoEvent::Gone,
+            Some(libc::EACCES | libc::EPERM) => NoEvent::Forbidden,
+            Some(libc::ENOSYS) => NoEvent::Missing,
+            Some(libc::EINVAL | libc::ENOENT | libc::EOPNOTSUPP) => NoEvent::Unknown,
+            Some(libc::EMFILE | libc::ENFILE) => NoEvent::Descriptors,
+            _ => NoEvent::Other(error),
+        }
+    }
+}
+
+/// An open event. It counts nothing until its ring is enabled.
+#[derive(Debug)]
+pub struct KernelEvent {
+    file: File,
+    /// Whether the kernel tells how many of its records were lost.
+    tells_lost: bool,
+}
+
+impl KernelEvent {
+    /// Opens an event.
+    ///
+    /// # Errors
+    /// See [`NoEvent`].
+    pub fn open(spec: &KernelEventSpec, whose: Whose) -> Result<Self, NoEvent> {
+        let (pid, cpu) = match whose {
+            Whose::Thread { tid, cpu } => (tid, cpu),
+            Whose::Cpu(cpu) => (-1, cpu),
+        };
+        for read_format in [FORMAT_LOST, 0] {
+            let attr = spec.attr(whose, read_format);
+            let (attr, none): (*const Attr, libc::c_int) = (&raw const attr, -1);
+            // SAFETY: the kernel reads `size` bytes at `attr`, which is what the struct has, and
+            // writes there at most the size that it would rather have (E2BIG).
+            let fd =
+                unsafe { libc::syscall(libc::SYS_perf_event_open, attr, pid, cpu, none, CLOEXEC) };
+            if fd >= 0 {
+                // SAFETY: a descriptor that was just opened, and that nobody else knows of.
+                let fd = unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) };
+                return Ok(KernelEvent { file: fd.into(), tells_lost: read_format != 0 });
+            }
+            let error = io::Error::last_os_error();
+            if error.raw_os_error() != Some(libc::EINVAL) {
+                return Err(error.into());
+            }
+        }
+        Err(NoEvent::Unknown)
+    }
+
+    fn control(&self, request: libc::c_ulong, value: libc::c_int) -> io::Result<()> {
+        // SAFETY: these requests take a number.
+        let done = unsafe { libc::ioctl(self.file.as_raw_fd(), request as _, value) };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Records of it that found no room since it was opened, if the kernel counts them.
+    fn lost(&self) -> io::Result<Option<u64>> {
+        if !self.tells_lost {
+            return Ok(None);
+        }
+        let mut words = [0u64; 2]; // value, lost
+        match (&self.file).read(bytemuck::bytes_of_mut(&mut words))? {
+            16 => Ok(Some(words[1])),
+            _ => Ok(None), // an event that can count no more reads as nothing
+        }
+    }
+}
+
+impl AsFd for KernelEvent {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// The events that write into one ring.
+#[derive(Debug)]
+pub struct KernelEvents {
+    events: Vec<KernelEvent>,
+    /// The first whose tasks may still live.
+    alive: AtomicUsize,
+    stopped: AtomicBool,
+}
+
+impl KernelEvents {
+    /// These events, the first of which has a ring: the others write into it, too.
+    pub(crate) fn of_one_ring(events: Vec<KernelEvent>) -> io::Result<Self> {
+        if let Some((first, more)) = events.split_first() {
+            for event in more {
+                event.control(IOC_SET_OUTPUT, first.file.as_raw_fd())?;
+            }
+        }
+        Ok(KernelEvents { events, alive: AtomicUsize::new(0), stopped: AtomicBool::new(false) })
+    }
+
+    /// The kernel writes from now on.
+    ///
+    /// # Errors
+    /// What `ioctl(2)` says.
+    pub fn enable(&self) -> io::Result<()> {
+        self.events.iter().try_for_each(|event| event.control(IOC_ENABLE, 0))
+    }
+
+    /// The kernel writes no more, once and for all.
+    ///
+    /// # Errors
+    /// What `ioctl(2)` says.
+    pub fn stop(&self) -> io::Result<()> {
+        self.events.iter().try_for_each(|event| event.control(IOC_DISABLE, 0))?;
+        self.stopped.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether [`KernelEvents::stop`] was called.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing is written any more: everything has ended that the events are of, or they
+    /// were stopped.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        if self.is_stopped() {
+            return true;
+        }
+        self.poll(Duration::ZERO);
+        self.alive.load(Ordering::Relaxed) >= self.events.len()
+    }
+
+    /// Records that found no room since the ring was made, told in it or not; `None` before Linux
+    /// 6.0, which does not tell.
+    ///
+    /// # Errors
+    /// What `read(2)` says.
+    pub fn lost(&self) -> io::Result<Option<u64>> {
+        let mut sum = 0u64;
+        for event in &self.events {
+            match event.lost()? {
+                Some(lost) => sum = sum.saturating_add(lost),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(sum))
+    }
+
+    /// The descriptor of an event that has not ended, or of the last one.
+    pub(crate) fn alive_fd(&self) -> BorrowedFd<'_> {
+        let alive = self.alive.load(Ordering::Relaxed);
+        // There is always one, see `MappedKernel::map`.
+        self.events[alive.min(self.events.len() - 1)].as_fd()
+    }
+
+    /// Sleeps until the kernel wakes the ring's readers. Passes over events that have ended: their
+    /// descriptors would wake for ever.
+    pub(crate) fn poll(&self, limit: Duration) {
+        let mut limit = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
+        loop {
+            // Relaxed, here and below: a hint, and whoever is behind finds out as well.
+            let alive = self.alive.load(Ordering::Relaxed);
+            let event = self.events.get(alive);
+            let fd = event.map_or(-1, |event| event.file.as_raw_fd()); // which poll passes over
+            let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+            // SAFETY: one struct, which is ours.
+            unsafe { libc::poll(&raw mut poll, 1, limit) };
+            if event.is_none() || poll.revents & (libc::POLLHUP | libc::POLLNVAL) == 0 {
+                return;
+            }
+            self.alive.fetch_max(alive + 1, Ordering::Relaxed);
+            limit = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "event_tests.rs"]
+mod tests;

@@ -1,0 +1,5 @@
+//! The kernel's own rings, as `perf_event_open(2)` makes them.
+
+pub(crate) mod attr;
+pub(crate) mod event;
+pub(crate) mod mapped;
