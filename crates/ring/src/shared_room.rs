@@ -81,7 +81,8 @@ impl SharedWriter {
             let size = word.size();
             // The other way finds out what is wrong, or whose reservation is in the way. The book
             // is not behind: that would be due.
-            if to == head || to >= self.book_pos || size < 8 || !size.is_multiple_of(8) {
+            if to == head || to >= self.book_pos || word.payload_len().is_none() || size > head - to
+            {
                 return false;
             }
             let data = u64::from(word.is_data());
