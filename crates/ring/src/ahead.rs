@@ -3,8 +3,8 @@
 
 use crate::book::{ConsumerBook, Count};
 use crate::observer::Refill;
-use crate::reader::step;
-use crate::{Corrupt, Found, Lost, Observer, Reader, Ring, Saved, Seen};
+use crate::record::{Corrupt, Found, Lost, Record, step};
+use crate::{Observer, Reader, Ring, Saved, Seen};
 use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_abi::{HEADER_LEN, RecordType, RecordWord, aux_record};
 
@@ -222,7 +222,7 @@ impl Observer {
         if self.pending.is_some() {
             return Ok(Front::Lost);
         }
-        while let Some((word, _)) = self.copied()? {
+        while let Some(Record { word, .. }) = self.copied()? {
             if word.is_data() {
                 if !self.shape.timed {
                     return Ok(Front::Plain);

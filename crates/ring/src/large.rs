@@ -10,90 +10,15 @@
 //! it has lost its payload.
 
 use crate::book::Count;
-use crate::reader::{Found, Frame, step};
-use crate::{Corrupt, Lost, POS_MAX, Reader, Refusal, Reserved, Ring, Wake, Writer, sane};
+use crate::record::{
+    BODY_LEN, Bounds, Corrupt, Found, Frame, Lost, Range, Record, Shape, body_at, step,
+};
+use crate::{POS_MAX, Reader, Refusal, Reserved, Ring, Wake, Writer, sane};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{
-    AUX_SIZE, Cause, HEADER_LEN, Header, Layout, Policy, RANGE_ALIGN, RECORD_ALIGN, RecordType,
-    RecordWord, aux_record, range_size, record_size,
+    AUX_SIZE, Cause, Header, Layout, Policy, RANGE_ALIGN, RECORD_ALIGN, RecordType, RecordWord,
+    aux_record, range_size, record_size,
 };
-
-/// Bytes of the body of a `PERF_RECORD_AUX`.
-pub(crate) const BODY_LEN: usize = (AUX_SIZE - HEADER_LEN) as usize;
-
-/// A payload in the AUX area.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    /// Where it begins: a position of that area.
-    pub at: u64,
-    /// Its length in bytes; it takes up to the next multiple of 64.
-    pub len: usize,
-}
-
-impl Range {
-    /// Where the next one can begin.
-    #[must_use]
-    pub fn end(&self) -> u64 {
-        self.at.saturating_add(range_size(self.len))
-    }
-}
-
-/// What readers know of the AUX area.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Bounds {
-    /// Its bytes; 0 if there is none.
-    pub(crate) size: u64,
-    /// Ranges begin here or after, if whoever asks knows; and end no more than `size` after.
-    pub(crate) floor: Option<u64>,
-}
-
-/// The shape of the records that a reader comes to.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Shape {
-    pub(crate) timed: bool,
-    pub(crate) aux: Bounds,
-}
-
-impl Shape {
-    /// What a record of this body says of its range. `None` if no producer writes that; and what is
-    /// no record of ours, in a ring without AUX area, is not asked for.
-    pub(crate) fn large(self, pos: u64, body: [u64; aux_record::WORDS]) -> Option<(Frame, Range)> {
-        let Bounds { size, floor } = self.aux;
-        let (at, len) = (body[aux_record::OFFSET], body[aux_record::LEN]);
-        let kind = u32::try_from(body[aux_record::ID]).ok().and_then(RecordType::new)?;
-        if len > size || at > POS_MAX || !at.is_multiple_of(RANGE_ALIGN) {
-            return None;
-        }
-        let range = Range { at, len: len as usize };
-        if floor.is_some_and(|floor| at < floor || range.end() - floor > size) {
-            return None;
-        }
-        let time = self.timed.then_some(body[aux_record::TIME]);
-        let size = AUX_SIZE.into();
-        Some((Frame { pos, kind: kind.get(), len: range.len, size, time }, range))
-    }
-
-    /// Whether the payload of a record with this word may stand in the AUX area.
-    pub(crate) fn is_large(self, word: RecordWord) -> bool {
-        self.aux.size != 0 && word.kind() == RecordType::AUX
-    }
-}
-
-/// The body of the `PERF_RECORD_AUX` at `pos`, whose word is this.
-pub(crate) fn body_at(
-    ring: Ring<'_>,
-    pos: u64,
-    word: RecordWord,
-) -> Option<[u64; aux_record::WORDS]> {
-    // Relaxed: as the header word.
-    let body = |nth| ring.word(pos + 8 + 8 * nth as u64).load(Ordering::Relaxed);
-    (word.size() == AUX_SIZE.into()).then(|| core::array::from_fn(body))
-}
-
-/// The same, of a copy of it.
-pub(crate) fn body_of(body: &[u64]) -> Option<[u64; aux_record::WORDS]> {
-    body.try_into().ok()
-}
 
 /// The positions of the AUX area, if they are such as producers and consumers leave.
 pub(crate) fn positions(ring: Ring<'_>, size: u64) -> Option<(u64, u64)> {
@@ -181,19 +106,14 @@ impl Area {
         let line = &ring.header.aux;
         let shape = Shape { timed: false, aux: Bounds { size, floor: None } };
         let mut end = line.head.load(Ordering::Relaxed); // as in `positions`
-        let mut pos = from;
-        while pos < head {
-            let word = RecordWord::from_raw(ring.word(pos).load(Ordering::Relaxed));
+        for record in ring.records(from, head) {
+            let Record { pos, word, .. } = record?;
             if shape.is_large(word)
                 && let Some(body) = body_at(ring, pos, word)
                 && let Some((_, range)) = shape.large(pos, body)
             {
                 end = end.max(range.end());
             }
-            if word.size() < 8 {
-                return Err(bad);
-            }
-            pos += word.size();
         }
         line.head.store(end, Ordering::Release); // B of who looks whether all is read
         let (pos, tail) = positions(ring, size).ok_or(bad)?;

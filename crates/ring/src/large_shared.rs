@@ -1,6 +1,7 @@
 //! Payloads of the AUX area, of a shared ring: as in `large`, under the lock.
 
-use crate::large::{self, BODY_LEN};
+use crate::large;
+use crate::record::{BODY_LEN, Record, Walk};
 use crate::{Peers, Refusal, Reserved, Ring, Shared, SharedWriter, Wake};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{
@@ -124,13 +125,10 @@ impl SharedWriter {
         start: u64,
         to: u64,
     ) -> Result<(), Refusal> {
-        let mut pos = at.ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
-        while pos < start {
-            let word = at.look(pos); // N
-            let size = word.size();
-            if word.payload_len().is_none() || size > start - pos {
-                return Err(Refusal::Corrupt { tail: pos });
-            }
+        let head = at.ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
+        for record in Walk::new(head, start, |pos| at.look(pos).raw() /* N */) {
+            let Record { pos, word, .. } =
+                record.map_err(|bad| Refusal::Corrupt { tail: bad.pos })?;
             if word.is_busy_aux()
                 && let Some(slot) = word.owner()
             {
@@ -147,7 +145,6 @@ impl SharedWriter {
                     self.owner.sweep(at, slot);
                 }
             }
-            pos += size;
         }
         Ok(())
     }

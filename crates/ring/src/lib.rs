@@ -60,6 +60,7 @@ mod lock;
 mod observer;
 mod oldest;
 mod reader;
+mod record;
 mod room;
 mod shared;
 mod shared_room;
@@ -72,18 +73,18 @@ mod types;
 mod wait;
 mod writer;
 
+use perfring_abi::Header;
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
-use perfring_abi::{Cause, Header};
 
 pub use ahead::{Front, Mark};
 pub use book::{ConsumerBook, Count, ProducerBook, Refused};
 pub use holder::Who;
 pub use hot::{Changed, Hot};
 pub use kernel::{KernelFrame, KernelReader};
-pub use large::Range;
 pub use lock::{LOCK_ROUNDS, Peers, Recovered, Shared, recover};
 pub use observer::{Observer, Saved, Seen, Start};
-pub use reader::{Found, Frame, Reader};
+pub use reader::Reader;
+pub use record::{Corrupt, Found, Frame, Lost, Range};
 pub use shared::{Group, SharedWriter, Unattached};
 pub use slot::SlotFigures;
 pub use snapshot::{Snapshot, Step};
@@ -191,42 +192,3 @@ pub fn spoil(header: &Header) {
     header.aux.tail.store(u64::MAX, Ordering::Relaxed);
     fence(Ordering::SeqCst);
 }
-
-/// Records that a reader will not see, as it comes to the place where they would have stood.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lost {
-    /// The position in the stream where the loss is told.
-    pub pos: u64,
-    /// How many records.
-    pub records: u64,
-    /// How many bytes of the ring they took or would have taken, headers and padding included.
-    pub bytes: u64,
-    /// Why.
-    pub cause: Cause,
-}
-
-/// The ring holds at `pos` what no producer of ours writes there. What was read before stands;
-/// nothing can be said of what follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Corrupt {
-    /// Where.
-    pub pos: u64,
-}
-
-impl Corrupt {
-    /// The ring's file was cut short while it was read. No record stands at such a place.
-    pub const CUT: Corrupt = Corrupt { pos: u64::MAX };
-}
-
-impl core::fmt::Display for Corrupt {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        if *self == Corrupt::CUT {
-            return f.write_str(
-                "the ring's file was cut short while it was in use: it is no ring any more",
-            );
-        }
-        write!(f, "the ring is damaged at position {}: no record can stand there", self.pos)
-    }
-}
-
-impl core::error::Error for Corrupt {}

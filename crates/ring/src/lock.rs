@@ -8,9 +8,10 @@
 //! What the lock guards is written so that a death between any two stores leaves a state from
 //! which the heir can go on: see [`Owner::repair`].
 
+use crate::record::{Corrupt, Record, Walk};
 use crate::room::book_interval;
 use crate::slot::{self, NOWHERE};
-use crate::{Corrupt, ProducerBook, Refusal, Ring, latch};
+use crate::{ProducerBook, Refusal, Ring, latch, sane};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{Hole, RecordWord, Slot, ledger};
 
@@ -91,6 +92,17 @@ impl<'a> Shared<'a> {
             return None;
         }
         self.look(head).owner()
+    }
+
+    /// The records from `head`, a `data_head`, to `producer_pos`, open ones among them. None where the two
+    /// are not of one ring: a walk from one to the other would go round and round.
+    pub(crate) fn unpublished(
+        self,
+        head: u64,
+    ) -> impl Iterator<Item = Result<Record, Corrupt>> + use<'a> {
+        let end = self.producer_pos();
+        let end = if sane(self.ring, end, head) { end } else { head };
+        Walk::new(head, end, move |pos| self.look(pos).raw())
     }
 
     /// The header word at `pos`, beyond `data_head`: of a record that has ended, all stands.
@@ -211,24 +223,18 @@ impl Owner {
         slot::settle(at, dead, &slot.written);
         slot::settle(at, dead, &slot.losses);
         let mut figures = slot::Losses::load(at, dead);
-        let (mut pos, end) = (at.ring.head(), at.producer_pos());
         let mut swept = 0;
-        while pos < end && end - pos < at.ring.data_size() {
-            let word = RecordWord::from_raw(at.ring.word(pos).load(Ordering::Acquire)); // N
-            let size = word.size();
-            if word.owner() == Some(dead) && size >= 8 {
+        // What is damaged ends it: whoever makes room says so.
+        for Record { pos, word, .. } in at.unpublished(at.ring.head()).map_while(Result::ok) {
+            if word.owner() == Some(dead) {
                 // No batch or shorter record that it may have begun counts.
                 at.ring.header.shared.ledger_stale.store(1, Ordering::Relaxed);
-                figures.reclaimed.add(size);
+                figures.reclaimed.add(word.size());
                 figures.store(at, dead, pos);
-                let hole = RecordWord::nop(size, Hole::Reclaimed);
+                let hole = RecordWord::nop(word.size(), Hole::Reclaimed);
                 at.ring.word(pos).store(hole.raw(), Ordering::Release); // N
                 swept += 1;
             }
-            if size < 8 || !size.is_multiple_of(8) || size > end - pos {
-                break; // damaged: whoever makes room says so
-            }
-            pos += size;
         }
         if swept > 0 {
             figures.store(at, dead, NOWHERE);
@@ -257,13 +263,13 @@ pub(crate) fn advance(at: Shared<'_>) -> u64 {
         }
         let upto = end.min(head.saturating_add(book_interval(at.ring)));
         let mut to = head;
-        while to < upto {
-            let word = RecordWord::from_raw(at.ring.word(to).load(Ordering::SeqCst)); // N, O
-            let size = word.size();
-            if word.owner().is_some() || word.payload_len().is_none() || size > end - to {
-                break;
-            }
-            to += size;
+        let load = |pos| at.ring.word(pos).load(Ordering::SeqCst); // N, O
+        let mut records = Walk::new(head, end, load);
+        while to < upto
+            && let Some(Ok(record)) = records.next()
+            && record.word.owner().is_none()
+        {
+            to = record.end();
         }
         if to == head {
             return head;
@@ -313,15 +319,10 @@ pub fn recover<P: Peers>(at: Shared<'_>, epoch: u64, peers: &P) -> Result<Recove
 
 /// The slot of the first open reservation whose owner is dead.
 fn next_dead<P: Peers>(at: Shared<'_>, peers: &P) -> Option<u32> {
-    let (mut pos, end) = (at.ring.head(), at.producer_pos());
     let mut alive = None;
-    while pos < end && end - pos < at.ring.data_size() {
-        let word = RecordWord::from_raw(at.ring.word(pos).load(Ordering::Acquire)); // N
-        let size = word.size();
-        if size < 8 || !size.is_multiple_of(8) {
-            return None; // damaged: nobody can end it
-        }
-        if let Some(owner) = word.owner()
+    // What is damaged nobody can end.
+    for record in at.unpublished(at.ring.head()).map_while(Result::ok) {
+        if let Some(owner) = record.word.owner()
             && alive != Some(owner)
             && (owner as usize) < at.slots.len()
         {
@@ -330,7 +331,6 @@ fn next_dead<P: Peers>(at: Shared<'_>, peers: &P) -> Option<u32> {
             }
             alive = Some(owner);
         }
-        pos = pos.saturating_add(size);
     }
     None
 }

@@ -1,13 +1,15 @@
 //! The observer: reads without leaving a trace, copies each record, and looks afterwards whether
 //! the copy was of a record or of what was being written over it.
 
+use crate::Ring;
 use crate::ahead::Pending;
 use crate::book::{ConsumerBook, Count};
-use crate::large::{self, Bounds, Range, Shape};
+use crate::large;
 use crate::latch::{self, LatchWriter};
 use crate::oldest::marked;
-use crate::reader::{lost_of, split_body};
-use crate::{Corrupt, Frame, Lost, Ring};
+use crate::record::{
+    Bounds, Corrupt, Frame, Lost, Range, Record, Shape, body_of, lost_of, payload_of, split_body,
+};
 use alloc::vec::Vec;
 use perfring_abi::atomic::{AtomicU64, spin_loop};
 use perfring_abi::{Cause, Policy, RecordType, RecordWord, SIZE_MAX};
@@ -203,18 +205,17 @@ impl Observer {
         // returns. No more holes fit than the ring has words; only a producer that outruns them
         // makes more turns.
         for _ in 0..=2 * ring.data.len() {
-            let Some((word, len)) = self.copied()? else {
+            let Some(record) = self.copied()? else {
                 match self.refill(ring)? {
                     Refill::Empty => return Ok(None),
                     Refill::Lost(lost) if lost.records > 0 => return Ok(Some(Seen::Lost(lost))),
                     Refill::Lost(_) | Refill::Copied => continue,
                 }
             };
-            let (pos, size) = (self.cursor, word.size());
-            let at = ((pos - self.from) / 8) as usize;
-            let body = at + 1..at + (size / 8) as usize;
+            let Record { pos, word, len } = record;
+            let (size, body) = (word.size(), record.body_in(self.from));
             if self.shape.is_large(word) {
-                let body = large::body_of(&self.copy[body]).ok_or(Corrupt { pos })?;
+                let body = body_of(&self.copy[body]).ok_or(Corrupt { pos })?;
                 let (frame, range) = self.shape.large(pos, body).ok_or(Corrupt { pos })?;
                 return self.fetch(ring, aux, frame, range).map(Some);
             }
@@ -236,21 +237,19 @@ impl Observer {
         Ok(None)
     }
 
-    /// The header at the cursor and its payload's length, if the whole record is in the copy.
+    /// The record at the cursor, if all of it is in the copy.
     #[inline]
-    pub(crate) fn copied(&self) -> Result<Option<(RecordWord, usize)>, Corrupt> {
-        let ready = self.upto - self.cursor;
+    pub(crate) fn copied(&self) -> Result<Option<Record>, Corrupt> {
+        let (pos, ready) = (self.cursor, self.upto - self.cursor);
         if ready == 0 {
             return Ok(None);
         }
-        let word = RecordWord::from_raw(self.copy[((self.cursor - self.from) / 8) as usize]);
-        match word.payload_len() {
-            Some(len) if word.size() <= ready => Ok(Some((word, len))),
+        let word = RecordWord::from_raw(self.copy[((pos - self.from) / 8) as usize]);
+        match payload_of(word, ready) {
+            Some(len) => Ok(Some(Record { pos, word, len })),
             // Cut by the end of the copy: there is more, and a copy that begins here has it all.
-            Some(_) if word.size() <= self.head - self.cursor && self.cursor != self.from => {
-                Ok(None)
-            }
-            _ => Err(Corrupt { pos: self.cursor }),
+            None if payload_of(word, self.head - pos).is_some() && pos != self.from => Ok(None),
+            None => Err(Corrupt { pos }),
         }
     }
 

@@ -8,6 +8,7 @@
 
 use crate::book::Count;
 use crate::latch::{self, LatchWriter};
+use crate::record::Record;
 use crate::{Ring, Saved, Wake, Writer};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{Header, MARK_AHEAD, RecordWord};
@@ -111,11 +112,11 @@ impl Writer {
         let head = self.head();
         let (mut pos, mut count, mut known) = (self.tail, self.oldest.marked, 0);
         let ends = &mut self.oldest.ends;
-        while known < AHEAD && pos != head {
-            // Relaxed: this producer, or one before it whose head B acquired, wrote it.
-            let word = RecordWord::from_raw(ring.word(pos).load(Ordering::Relaxed));
-            let size = word.size();
-            if word.payload_len().is_none() || size > head - pos {
+        let mut records = ring.records(pos, head);
+        while known < AHEAD
+            && let Some(record) = records.next()
+        {
+            let Ok(Record { word, .. }) = record else {
                 // Somebody else wrote into the data area. All that was ever written goes, and that
                 // count is private: at the end of what is committed, so that is published.
                 let _ = self.publish(ring, Wake::No);
@@ -123,8 +124,8 @@ impl Writer {
                 self.forget(ring, head, self.written());
                 (self.oldest.ends[0], self.oldest.known) = (head, 1);
                 return;
-            }
-            let mut records = 1;
+            };
+            let (size, mut like) = (word.size(), 1);
             pos += size;
             ends[known] = pos;
             known += 1;
@@ -139,10 +140,11 @@ impl Writer {
                     *end = pos;
                 }
                 known += GROUP;
-                records += GROUP as u64;
+                like += GROUP as u64;
             }
+            records.skip_to(pos);
             if word.is_data() {
-                count = count.plus(Count { records, bytes: records * size });
+                count = count.plus(Count { records: like, bytes: like * size });
             }
         }
         (self.oldest.next, self.oldest.known, self.oldest.marked) = (0, known, count);
@@ -228,17 +230,10 @@ impl Ends {
     /// again; of one that is not, the mark lies.
     fn of(ring: Ring<'_>, tail: u64, mark: u64) -> Option<Self> {
         let mut ends = Ends { starts: [(0, false); AHEAD], count: 0, mark };
-        let mut pos = tail;
-        while pos != mark {
-            // Relaxed: who is not the producer looks at the tail afterwards (F).
-            let word = RecordWord::from_raw(ring.word(pos).load(Ordering::Relaxed));
-            let size = word.size();
-            if word.payload_len().is_none() || size > mark - pos {
-                return None;
-            }
+        for record in ring.records(tail, mark) {
+            let Record { pos, word, .. } = record.ok()?;
             *ends.starts.get_mut(ends.count)? = (pos, word.is_data());
             ends.count += 1;
-            pos += size;
         }
         Some(ends)
     }

@@ -2,12 +2,13 @@
 
 use crate::ahead::NEVER;
 use crate::book::{ConsumerBook, Count};
-use crate::large::{self, Bounds, Passed, Range, Shape};
+use crate::large::Passed;
 use crate::latch::{self, LatchWriter};
+use crate::record::{Bounds, Corrupt, Found, Frame, Shape, payload_of, split, step};
 use crate::wait::claim_space_wake;
-use crate::{Corrupt, Fences, Lost, Ring, sane};
-use perfring_abi::atomic::{AtomicU64, Ordering};
-use perfring_abi::{Cause, HEADER_LEN, RecordType, RecordWord, STAMP_LEN};
+use crate::{Fences, Ring, sane};
+use perfring_abi::atomic::Ordering;
+use perfring_abi::{HEADER_LEN, RecordWord};
 
 /// Empty looks after which a reader that does nothing else hands back what it has read.
 const IDLE_LOOKS: u32 = 64;
@@ -15,128 +16,6 @@ const IDLE_LOOKS: u32 = 64;
 /// Bytes of a cache line, as far as handing it back goes: with longer ones it is handed back twice.
 /// Half as long under loom, whose rings are no longer than one.
 const LINE: u64 = if cfg!(loom) { 32 } else { 64 };
-
-/// Where a record stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame {
-    /// Of its header.
-    pub pos: u64,
-    /// `type`.
-    pub kind: u32,
-    /// The payload's length in bytes.
-    pub len: usize,
-    /// Bytes it takes in the ring.
-    pub size: u64,
-    /// Its stamp, in a timed ring: ns.
-    pub time: Option<u64>,
-}
-
-impl Frame {
-    /// Where the payload begins.
-    #[must_use]
-    #[inline]
-    pub fn payload_pos(&self) -> u64 {
-        let stamp = if self.time.is_some() { STAMP_LEN } else { 0 };
-        self.pos + u64::from(HEADER_LEN + stamp)
-    }
-}
-
-/// What stands next in the ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// A record.
-    Record(Frame),
-    /// A record whose payload stands in the AUX area.
-    Large(Frame, Range),
-    /// A loss told by the producer.
-    Lost(Lost),
-}
-
-/// The next thing at or after `cursor` and before `head`, with the position after it. Holes are
-/// skipped. `head` is acquired, so everything before it stands still until it is released.
-#[inline]
-pub(crate) fn step(
-    ring: Ring<'_>,
-    shape: Shape,
-    mut cursor: u64,
-    head: u64,
-) -> Result<Option<(Found, u64)>, Corrupt> {
-    while cursor < head {
-        // Relaxed: B ordered it.
-        let word = RecordWord::from_raw(ring.word(cursor).load(Ordering::Relaxed));
-        let size = word.size();
-        let len = match word.payload_len() {
-            Some(len) if size <= head - cursor => len,
-            _ => return Err(Corrupt { pos: cursor }),
-        };
-        if shape.is_large(word) {
-            let body = large::body_at(ring, cursor, word).ok_or(Corrupt { pos: cursor })?;
-            let (frame, range) = shape.large(cursor, body).ok_or(Corrupt { pos: cursor })?;
-            return Ok(Some((Found::Large(frame, range), cursor + size)));
-        }
-        if word.is_data() {
-            let (len, time) = match shape.timed {
-                true => stamped(len, ring.word(cursor + 8)).ok_or(Corrupt { pos: cursor })?,
-                false => (len, None),
-            };
-            let frame = Frame { pos: cursor, kind: word.kind(), len, size, time };
-            return Ok(Some((Found::Record(frame), cursor + size)));
-        }
-        if word.kind() == RecordType::LOST {
-            return match lost_at(ring, cursor, size) {
-                Some(lost) => Ok(Some((Found::Lost(lost), cursor + size))),
-                None => Err(Corrupt { pos: cursor }),
-            };
-        }
-        cursor += size;
-    }
-    Ok(None)
-}
-
-/// The payload's length and the stamp of a record with a body of `len` bytes; `None` if it cannot
-/// have one. A function of the word and not of what it holds, as there may be none.
-#[inline(always)]
-fn stamped(len: usize, word: &AtomicU64) -> Option<(usize, Option<u64>)> {
-    let len = len.checked_sub(STAMP_LEN as usize)?;
-    // Relaxed, as the header word.
-    Some((len, Some(word.load(Ordering::Relaxed))))
-}
-
-/// The payload's length, and the stamp if there is one.
-#[inline(always)]
-fn split(timed: bool, len: usize, word: &AtomicU64) -> Option<(usize, Option<u64>)> {
-    if timed { stamped(len, word) } else { Some((len, None)) }
-}
-
-/// As [`stamped`], of a copy: the payload's words as well.
-#[inline]
-pub(crate) fn split_body(
-    timed: bool,
-    len: usize,
-    body: &[u64],
-) -> Option<(usize, Option<u64>, &[u64])> {
-    if !timed {
-        return Some((len, None, body));
-    }
-    let (stamp, body) = body.split_first()?;
-    Some((len.checked_sub(STAMP_LEN as usize)?, Some(*stamp), body))
-}
-
-/// The `PERF_RECORD_LOST` at `pos`.
-#[cold]
-pub(crate) fn lost_at(ring: Ring<'_>, pos: u64, size: u64) -> Option<Lost> {
-    // Relaxed: as the header word.
-    let body = [8, 16, 24].map(|at| ring.word(pos + at).load(Ordering::Relaxed));
-    lost_of(&body[..body.len().min((size / 8) as usize - 1)], pos)
-}
-
-/// The `PERF_RECORD_LOST` with this body: ours has the bytes too, another perf writer's need not.
-#[cold]
-pub(crate) fn lost_of(body: &[u64], pos: u64) -> Option<Lost> {
-    let (&[id, records], rest) = body.split_first_chunk()?;
-    let bytes = rest.first().copied().unwrap_or(0);
-    Some(Lost { pos, records, bytes, cause: Cause::from_code(id) })
-}
 
 /// Stores the word at `pos` back, which the caller has read and not released.
 #[inline(always)]
@@ -398,11 +277,11 @@ impl Reader {
         }
         // Relaxed: B ordered it.
         let word = RecordWord::from_raw(ring.word(pos).load(Ordering::Relaxed));
-        let (size, len) = (word.size(), word.payload_len()?);
-        if size > self.head - pos || !is_record(word) {
+        let len = payload_of(word, self.head - pos)?;
+        if !is_record(word) {
             return None;
         }
-        let (len, time) = split(len)?;
+        let (size, (len, time)) = (word.size(), split(len)?);
         self.cursor = pos + size;
         self.records = self.records.wrapping_add(1);
         Some(Frame { pos, kind: word.kind(), len, size, time })
@@ -432,7 +311,7 @@ impl Reader {
             let word = RecordWord::from_raw(ring.word(pos).load(Ordering::Relaxed));
             if word.raw() != like {
                 let is_record = if PLAIN { word.is_data() } else { word.is_plain() };
-                let Some(len) = word.payload_len().filter(|_| is_record) else { break };
+                let Some(len) = payload_of(word, head - pos).filter(|_| is_record) else { break };
                 (like, size, body, kind) = (word.raw(), word.size(), len, word.kind());
             }
             if size > head - pos {

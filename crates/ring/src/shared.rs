@@ -8,9 +8,10 @@
 use crate::book::Count;
 use crate::latch::LatchWriter;
 use crate::lock::{Owner, advance};
+use crate::record::Corrupt;
 use crate::slot::{self, Losses, NOWHERE};
 use crate::wait::claim_wake;
-use crate::{Corrupt, Fences, Peers, Refusal, Reserved, Shared, Wake, Who, latch};
+use crate::{Fences, Peers, Refusal, Reserved, Shared, Wake, Who, latch};
 use perfring_abi::atomic::{Ordering, fence};
 use perfring_abi::{
     AUX_SIZE, Cause, Evict, HEADER_LEN, Hole, Layout, Policy, RecordType, RecordWord, Tell, ledger,

@@ -75,18 +75,14 @@ impl SharedWriter {
         }
         let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
         let (mut to, mut records, mut bytes) = (tail, 0, 0);
+        // No further than the book: that would be due.
+        let mut oldest = ring.records(tail, head.min(self.book_pos));
         while end.wrapping_sub(to) > mask {
-            // Relaxed: B ordered it.
-            let word = RecordWord::from_raw(ring.word(to).load(Ordering::Relaxed));
-            let size = word.size();
-            // The other way finds out what is wrong, or whose reservation is in the way. The book
-            // is not behind: that would be due.
-            if to == head || to >= self.book_pos || word.payload_len().is_none() || size > head - to
-            {
-                return false;
-            }
-            let data = u64::from(word.is_data());
-            (to, records, bytes) = (to + size, records + data, bytes + data * size);
+            // The other way finds out what is wrong, or whose reservation is in the way.
+            let Some(Ok(record)) = oldest.next() else { return false };
+            let data = u64::from(record.word.is_data());
+            (records, bytes) = (records + data, bytes + data * record.size());
+            to = record.end();
         }
         if to != tail {
             let overwritten = Count {
@@ -152,17 +148,15 @@ impl SharedWriter {
             Evict::Exact => end,
             Evict::Half => end + ring.data_size() / 2,
         };
-        while enough - tail > mask && tail != stand.head {
-            // Relaxed: B ordered it.
-            let word = RecordWord::from_raw(ring.word(tail).load(Ordering::Relaxed));
-            let size = word.size();
-            if word.payload_len().is_none() || size > stand.head - tail {
-                return Err(damaged);
+        let mut records = ring.records(tail, stand.head);
+        while enough - tail > mask
+            && let Some(record) = records.next()
+        {
+            let record = record.map_err(|_| damaged)?;
+            if record.word.is_data() {
+                overwritten.add(record.size());
             }
-            if word.is_data() {
-                overwritten.add(size);
-            }
-            tail += size;
+            tail = record.end();
         }
         Ok((tail, overwritten))
     }

@@ -10,7 +10,7 @@ use crate::latch::{self, LatchWriter, Whole};
 use crate::{Shared, Who};
 use alloc::vec::Vec;
 use perfring_abi::atomic::Ordering;
-use perfring_abi::{Latch, RecordWord, SLOT_LOSSES, SLOT_WRITTEN, Slot, slot_losses as l};
+use perfring_abi::{Latch, SLOT_LOSSES, SLOT_WRITTEN, Slot, slot_losses as l};
 
 /// The position in a copy whose figures are true whatever stands in the ring.
 pub(crate) const NOWHERE: u64 = u64::MAX;
@@ -170,23 +170,10 @@ impl SlotFigures {
 }
 
 /// Open reservations: whose, and how large. Of a ring in use, roughly.
-fn open(at: Shared<'_>) -> Vec<(u32, u64)> {
-    let (mut pos, end) = (at.ring.head(), at.producer_pos());
-    let mut found = Vec::new();
-    if end.saturating_sub(pos) >= at.ring.data_size() {
-        return found;
-    }
-    while pos < end {
-        let word = RecordWord::from_raw(at.ring.word(pos).load(Ordering::Relaxed));
-        if let Some(owner) = word.owner() {
-            found.push((owner, word.size()));
-        }
-        if word.size() < 8 || word.size() > end - pos {
-            break;
-        }
-        pos += word.size();
-    }
-    found
+fn open(at: Shared<'_>) -> impl Iterator<Item = (u32, u64)> {
+    at.unpublished(at.ring.head())
+        .map_while(Result::ok)
+        .filter_map(|record| Some((record.word.owner()?, record.size())))
 }
 
 /// A slot's base as words of its losses: what follows the two that it has of the written. The

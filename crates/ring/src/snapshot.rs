@@ -1,12 +1,14 @@
 //! The snapshot: a copy of everything intact, while producers run at full speed.
 
-use crate::large::{self, Bounds, Shape};
-use crate::reader::{Found, Frame, lost_of, split_body};
+use crate::large;
+use crate::record::{
+    Bounds, Corrupt, Found, Frame, Record, Shape, Walk, body_of, lost_of, split_body,
+};
 use crate::totals::{Stranded, Totals};
-use crate::{Anchors, Corrupt, Ring, Shared};
+use crate::{Anchors, Ring, Shared};
 use alloc::vec::Vec;
 use perfring_abi::atomic::AtomicU64;
-use perfring_abi::{Policy, RecordType, RecordWord};
+use perfring_abi::{Policy, RecordType};
 
 /// Bytes that are copied between two looks at the tail.
 const CHUNK: u64 = 64 << 10;
@@ -161,31 +163,31 @@ impl Snapshot {
         }))
     }
 
-    fn step_to(&self, mut cursor: u64) -> Result<Option<Step<'_>>, Corrupt> {
-        while cursor < self.end() {
-            let bad = Corrupt { pos: cursor };
-            let at = (cursor.checked_sub(self.start).ok_or(bad)? / 8) as usize;
-            let word = RecordWord::from_raw(self.words[at]);
-            let size = word.size();
-            let len = word.payload_len().ok_or(bad)?;
-            let body = self.words.get(at + 1..at + (size / 8) as usize).ok_or(bad)?;
-            let after = cursor + size;
+    fn step_to(&self, cursor: u64) -> Result<Option<Step<'_>>, Corrupt> {
+        if cursor < self.start {
+            return Err(Corrupt { pos: cursor });
+        }
+        let load = |pos| self.words[((pos - self.start) / 8) as usize];
+        for record in Walk::new(cursor, self.end(), load) {
+            let record = record?;
+            let Record { pos, word, len } = record;
+            let (bad, after) = (Corrupt { pos }, record.end());
+            let body = &self.words[record.body_in(self.start)];
             if self.shape.is_large(word) {
-                let body = large::body_of(body).ok_or(bad)?;
-                let (frame, range) = self.shape.large(cursor, body).ok_or(bad)?;
+                let body = body_of(body).ok_or(bad)?;
+                let (frame, range) = self.shape.large(pos, body).ok_or(bad)?;
                 return Ok(Some((Found::Large(frame, range), &[], after)));
             }
             if word.is_data() && word.owner().is_none() {
                 let (len, time, body) = split_body(self.shape.timed, len, body).ok_or(bad)?;
-                let frame = Frame { pos: cursor, kind: word.kind(), len, size, time };
+                let frame = Frame { pos, kind: word.kind(), len, size: record.size(), time };
                 return Ok(Some((Found::Record(frame), body, after)));
             }
             if word.kind() == RecordType::LOST {
-                let lost = lost_of(body, cursor).ok_or(bad)?;
+                let lost = lost_of(body, pos).ok_or(bad)?;
                 return Ok(Some((Found::Lost(lost), &[], after)));
             }
-            // A hole, or what a dead producer left open.
-            cursor = after;
+            // Passed: a hole, or what a dead producer left open.
         }
         Ok(None)
     }

@@ -3,11 +3,11 @@
 
 use crate::book::{ConsumerBook, Count, ProducerBook};
 use crate::observer::oldest;
-use crate::reader::lost_at;
+use crate::record::{Corrupt, Record, lost_at};
 use crate::room::reach;
-use crate::{Corrupt, POS_MAX, Ring, Shared, latch};
+use crate::{POS_MAX, Ring, Shared, latch};
 use perfring_abi::atomic::{Ordering, spin_loop};
-use perfring_abi::{Hole, Policy, RecordType, RecordWord};
+use perfring_abi::{Hole, Policy, RecordType};
 
 /// How often a walk is begun again because the producer was faster.
 const TRIES: u32 = if cfg!(loom) { 2 } else { 100 };
@@ -114,24 +114,17 @@ pub(crate) struct Stranded {
 impl Stranded {
     pub(crate) fn find(at: Shared<'_>, is_dead: impl Fn(u32) -> bool) -> Self {
         let (ring, head) = (at.ring(), at.ring().head());
-        let end = at.producer_pos();
         let mut found = Stranded { upto: head, written: Count::default() };
-        if end <= head || end - head >= ring.data_size() {
-            return found;
-        }
-        let (mut pos, mut counted) = (head, Count::default());
-        while pos < end {
-            let word = at.look(pos); // N
-            let size = word.size();
-            let alive = word.owner().is_some_and(|owner| !is_dead(owner));
-            if alive || word.payload_len().is_none() || size > end - pos {
-                break;
-            }
-            pos += size;
-            if word.is_data() && word.owner().is_none() {
-                counted.add(size);
-                // Holes after the last record bring nobody anything.
-                found = Stranded { upto: pos, written: counted };
+        let mut counted = Count::default();
+        for record in at.unpublished(head).map_while(Result::ok) {
+            match record.word.owner() {
+                Some(owner) if !is_dead(owner) => break,
+                None if record.word.is_data() => {
+                    counted.add(record.size());
+                    // Holes after the last record bring nobody anything.
+                    found = Stranded { upto: record.end(), written: counted };
+                }
+                _ => {}
             }
         }
         // What is written over behind the eyes of who looks was no such record.
@@ -157,13 +150,9 @@ pub(crate) fn bring_up(
     if !book.pos.is_multiple_of(8) || book.pos > head || head - book.pos > ring.data_size() {
         return Err(Corrupt { pos: book.pos });
     }
-    while book.pos != head {
-        // Relaxed: the caller acquired the head, and judges by the tail whether this still stood.
-        let word = RecordWord::from_raw(ring.word(book.pos).load(Ordering::Relaxed));
+    for record in ring.records(book.pos, head) {
+        let Record { pos, word, .. } = record?;
         let size = word.size();
-        if word.payload_len().is_none() || size > head - book.pos {
-            return Err(Corrupt { pos: book.pos });
-        }
         match word.kind() {
             RecordType::NOP => match Hole::of(word.misc()) {
                 Hole::Discarded => book.discarded.add(size),
@@ -171,7 +160,7 @@ pub(crate) fn bring_up(
                 Hole::Rest => book.discarded.bytes = book.discarded.bytes.wrapping_add(size),
             },
             RecordType::LOST => {
-                let lost = lost_at(ring, book.pos, size).ok_or(Corrupt { pos: book.pos })?;
+                let lost = lost_at(ring, pos, size).ok_or(Corrupt { pos })?;
                 let count = Count { records: lost.records, bytes: lost.bytes };
                 let told = book.told.of_mut(lost.cause);
                 *told = told.plus(count);
@@ -179,8 +168,8 @@ pub(crate) fn bring_up(
             }
             _ => book.written.add(size),
         }
-        book.pos += size;
     }
+    book.pos = head;
     Ok(book)
 }
 

@@ -6,8 +6,7 @@
 //! pair is asymmetric, see [`Fences`].
 
 use crate::Ring;
-use crate::large::Shape;
-use crate::reader::{Found, step};
+use crate::record::{Found, Shape, step};
 use perfring_abi::atomic::{AtomicU32, Ordering, compiler_fence, fence};
 use perfring_abi::{SpaceLine, WaitLine};
 
