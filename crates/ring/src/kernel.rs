@@ -4,7 +4,7 @@
 //! tells no padding, no type is a hole, and there are no books: the kernel counts by itself.
 
 use crate::record::Corrupt;
-use crate::{Ring, sane};
+use crate::view::{Ring, sane};
 use alloc::vec::Vec;
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{HEADER_LEN, RECORD_ALIGN, RecordWord};

@@ -6,7 +6,7 @@
 //! end leads into what nobody has published; padding that does not fit into the record is a length
 //! that no producer writes. Whoever walks takes any of these for damage at that place.
 
-use crate::{POS_MAX, Ring};
+use crate::view::{POS_MAX, Ring, Shared, sane};
 use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_abi::{
     AUX_SIZE, Cause, HEADER_LEN, RANGE_ALIGN, RecordType, RecordWord, STAMP_LEN, aux_record,
@@ -96,6 +96,25 @@ impl<'a> Ring<'a> {
     #[inline(always)]
     pub(crate) fn records(self, pos: u64, end: u64) -> Walk<impl FnMut(u64) -> u64 + use<'a>> {
         Walk::new(pos, end, move |pos| self.load(pos))
+    }
+}
+
+impl<'a> Shared<'a> {
+    /// The records between two positions beyond `data_head`, open ones among them: of one that has
+    /// ended, all stands (N).
+    pub(crate) fn records(self, pos: u64, end: u64) -> Walk<impl FnMut(u64) -> u64 + use<'a>> {
+        Walk::new(pos, end, move |pos| self.look(pos).raw())
+    }
+
+    /// The records from `head`, a `data_head`, to `producer_pos`, open ones among them. None where the two
+    /// are not of one ring: a walk from one to the other would go round and round.
+    pub(crate) fn unpublished(
+        self,
+        head: u64,
+    ) -> impl Iterator<Item = Result<Record, Corrupt>> + use<'a> {
+        let end = self.producer_pos();
+        let end = if sane(self.ring, end, head) { end } else { head };
+        self.records(head, end)
     }
 }
 

@@ -6,8 +6,8 @@
 //! An *anchor* says what the wall clock was at a moment of the stamps' clock, from a position on.
 //! The two clocks run at one rate, so one anchor does until somebody sets the wall clock.
 
-use crate::Ring;
 use crate::record::Record;
+use crate::view::Ring;
 use core::cmp::Ordering::Less;
 use perfring_abi::atomic::{AtomicU64, Ordering, fence, spin_loop};
 use perfring_abi::{

@@ -1,12 +1,12 @@
 //! The consumer of a drop ring: borrows records where they stand, and hands the space back.
 
-use crate::ahead::NEVER;
-use crate::book::{ConsumerBook, Count};
-use crate::large::Passed;
+use crate::consumer::passed::Passed;
+use crate::counters::{ConsumerBook, Count};
 use crate::latch::{self, LatchWriter};
-use crate::record::{Bounds, Corrupt, Found, Frame, Shape, payload_of, split, step};
-use crate::wait::claim_space_wake;
-use crate::{Fences, Ring, sane};
+use crate::record::{Corrupt, Found, Frame, Range, Shape, payload_of, split, step};
+use crate::recount::count_surely;
+use crate::view::{Ring, sane};
+use crate::wait::{Fences, claim_space_wake};
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{HEADER_LEN, RecordWord};
 
@@ -16,6 +16,10 @@ const IDLE_LOOKS: u32 = 64;
 /// Bytes of a cache line, as far as handing it back goes: with longer ones it is handed back twice.
 /// Half as long under loom, whose rings are no longer than one.
 const LINE: u64 = if cfg!(loom) { 32 } else { 64 };
+
+/// Release after so many bytes: never. Positions stay below a quarter of this range, so that the sum
+/// of the two does not overflow.
+const NEVER: u64 = u64::MAX >> 1;
 
 /// Stores the word at `pos` back, which the caller has read and not released.
 #[inline(always)]
@@ -44,7 +48,7 @@ pub struct Reader {
     /// for them.
     plain_stop: u64,
     /// Release at least after this many bytes.
-    pub(crate) interval: u64,
+    interval: u64,
     /// Looks in a row that found nothing new.
     idle: u32,
     pub(crate) timed: bool,
@@ -75,7 +79,7 @@ impl Reader {
         });
         let passed = match &fits {
             Some(whole) => ConsumerBook::from_words(&whole.words).passed(),
-            None => crate::totals::count_surely(ring, tail)?,
+            None => count_surely(ring, tail)?,
         };
         let kept = fits.or_else(|| latch::find(&ring.header.consumer));
         Ok(Reader {
@@ -109,21 +113,18 @@ impl Reader {
     #[must_use]
     pub fn with_aux(self, ring: Ring<'_>, size: u64) -> Self {
         let mut reader = Reader { area: Passed::attach(ring, size), ..self };
-        reader.pass_handed_back(ring);
+        if let Some((after, count)) = reader.area.handed_back(ring, reader.cursor) {
+            reader.head = reader.head.max(after);
+            reader.pass(after, count);
+        }
         reader.set_stop();
         reader
-    }
-
-    /// A head, or a place before it, that was loaded.
-    pub(crate) fn know(&mut self, head: u64) {
-        self.head = self.head.max(head);
     }
 
     /// The shape of the records before the head.
     #[inline]
     pub(crate) fn shape(&self) -> Shape {
-        let aux = Bounds { size: self.area.size, floor: Some(self.area.released) };
-        Shape { timed: self.timed, aux }
+        Shape { timed: self.timed, aux: self.area.bounds() }
     }
 
     /// The same reader, handing the cache lines of what it has read back to the producer: by
@@ -155,8 +156,21 @@ impl Reader {
         }
     }
 
+    /// From now on nothing is released but by [`Reader::release_to`].
+    pub fn hold(&mut self) {
+        self.interval = NEVER;
+        self.set_stop();
+        self.hand_on();
+    }
+
+    /// Whether [`Reader::hold`] was called.
+    #[inline]
+    fn holds(&self) -> bool {
+        self.interval == NEVER
+    }
+
     /// Goes on at the tail. A reader on hold hands back when it releases, and not before.
-    pub(crate) fn hand_on(&mut self) {
+    fn hand_on(&mut self) {
         self.hand_at = if self.hands && !self.holds() { self.first_line() } else { NEVER };
     }
 
@@ -241,7 +255,7 @@ impl Reader {
     #[must_use]
     #[inline(always)]
     pub fn is_plain(&self) -> bool {
-        !self.timed && self.area.size == 0
+        !self.timed && !self.area.exists()
     }
 
     /// As [`Reader::next_record`], of a ring with or without time, and how many records in a row,
@@ -356,7 +370,7 @@ impl Reader {
 
     /// Where the quick way ends: at what is known of, or where a release is due.
     #[inline]
-    pub(crate) fn set_stop(&mut self) {
+    fn set_stop(&mut self) {
         self.stop = self.head.min(self.released + self.interval);
         self.plain_stop = if self.is_plain() { self.stop } else { 0 };
     }
@@ -385,6 +399,17 @@ impl Reader {
         self.cursor - self.released >= self.interval || self.area_is_due()
     }
 
+    /// Whether so much of the AUX area was read that it goes back to the producer.
+    #[inline]
+    fn area_is_due(&self) -> bool {
+        self.area.is_due() && !self.holds()
+    }
+
+    /// Passes a range, with its record.
+    pub fn pass_range(&mut self, range: &Range) {
+        self.area.pass_to(range.end());
+    }
+
     /// Hands back everything before the cursor, unless it is on [`Reader::hold`]. Returns whether a
     /// waiting producer is to be woken.
     pub fn release(&mut self, ring: Ring<'_>) -> bool {
@@ -392,7 +417,7 @@ impl Reader {
             return false;
         }
         let book = ConsumerBook { pos: self.cursor, read: self.passed(), lapped: Count::default() };
-        self.hand_back(ring, &book, self.area.end)
+        self.hand_back(ring, &book, self.area.end())
     }
 
     /// Hands back everything before the book's position, at which it must be true, and the ranges
@@ -403,9 +428,8 @@ impl Reader {
         book: &ConsumerBook,
         range_end: u64,
     ) -> bool {
-        if self.area.size != 0 {
-            let range_end = self.ranges_before(ring, book.pos, range_end);
-            self.release_ranges(ring, range_end);
+        if self.area.exists() {
+            self.area.hand_back(ring, book.pos, range_end);
         }
         if self.hands {
             if self.holds() {

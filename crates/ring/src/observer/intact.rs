@@ -1,11 +1,12 @@
 //! The snapshot: a copy of everything intact, while producers run at full speed.
 
-use crate::large;
+use crate::aux_area;
+use crate::books::{Stranded, Totals};
 use crate::record::{
     Bounds, Corrupt, Found, Frame, Record, Shape, Walk, body_of, lost_of, split_body,
 };
-use crate::totals::{Stranded, Totals};
-use crate::{Anchors, Ring, Shared};
+use crate::time::Anchors;
+use crate::view::{POS_MAX, Ring, Shared};
 use alloc::vec::Vec;
 use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{Policy, RecordType};
@@ -105,11 +106,11 @@ impl Snapshot {
         // holds, so that no more is copied, whatever the records say.
         for (pos, range) in ranges.into_iter().rev() {
             let mut words = Vec::new();
-            if end - range.at > bounds.size || !large::is_whole(ring, range) {
+            if end - range.at > bounds.size || !aux_area::is_whole(ring, range) {
                 break;
             }
-            large::space_for(range, &mut words).ok_or(Corrupt { pos })?;
-            if large::copy(ring, aux, range, &mut words) {
+            aux_area::space_for(range, &mut words).ok_or(Corrupt { pos })?;
+            if aux_area::copy(ring, aux, range, &mut words) {
                 snapshot.large.push((pos, words));
             }
         }
@@ -159,7 +160,7 @@ impl Snapshot {
         let at = self.large.binary_search_by(|(pos, _)| frame.pos.cmp(pos)).ok();
         Ok(Some(match at.and_then(|at| self.large.get(at)) {
             Some((_, words)) => (Found::Record(frame), words, after),
-            None => (Found::Lost(large::gone(&frame)), &[], after),
+            None => (Found::Lost(aux_area::gone(&frame)), &[], after),
         }))
     }
 
@@ -197,7 +198,7 @@ impl Snapshot {
 /// came round once while the first chunk was copied.
 fn copy(ring: Ring<'_>, head: u64) -> Result<(u64, Vec<u64>), Corrupt> {
     let mut tail = ring.tail();
-    if !head.is_multiple_of(8) || !tail.is_multiple_of(8) || head > crate::POS_MAX {
+    if !head.is_multiple_of(8) || !tail.is_multiple_of(8) || head > POS_MAX {
         return Err(Corrupt { pos: tail });
     }
     tail = tail.min(head);
