@@ -76,7 +76,7 @@ impl MappedWriter {
             held += 1;
             if held >= batch {
                 held = 0;
-                if hot.publish(owner.map.ring(), &owner.writer) {
+                if owner.writer.publish_lent(owner.map.ring(), &mut hot) {
                     let Changed { pos, records, head } = hot.changed();
                     hot = wake(owner, pos, records, head);
                 }

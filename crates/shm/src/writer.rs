@@ -243,7 +243,7 @@ impl MappedWriter {
                 }
                 self.wait_for_space(len, left);
             }
-            match self.writer.try_reserve(self.map.ring(), kind, len) {
+            match self.writer.try_reserve(self.map.ring(), kind, len, |_| 0) {
                 Ok(_) => return Ok(()), // a token that is dropped leaves nothing behind
                 Err(again) => refusal = again,
             }
@@ -277,7 +277,7 @@ impl MappedWriter {
     #[inline(always)]
     fn try_any(&mut self, kind: RecordType, len: usize) -> Result<Reserved, Refusal> {
         let Self { map, clock, ring, .. } = self;
-        self.writer.try_reserve_any(map.ring(), kind, len, |writer| now(map, clock, ring, writer))
+        self.writer.try_reserve(map.ring(), kind, len, |writer| now(map, clock, ring, writer))
     }
 
     #[inline(always)]
@@ -310,8 +310,7 @@ impl MappedWriter {
             return Err(ReserveError::Forked);
         }
         let tried = if TIMED {
-            let now = now(&self.map, &mut self.clock, &self.ring, &mut self.writer);
-            self.writer.try_reserve_at(self.map.ring(), kind, len, now)
+            self.try_any(kind, len)
         } else {
             self.writer.try_reserve_plain(self.map.ring(), kind, len)
         };

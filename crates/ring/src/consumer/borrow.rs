@@ -1,13 +1,14 @@
 //! The consumer of a drop ring: borrows records where they stand, and hands the space back.
 
-use crate::ahead::NEVER;
-use crate::book::{ConsumerBook, Count};
-use crate::large::{self, Bounds, Passed, Range, Shape};
+use crate::consumer::passed::Passed;
+use crate::counters::{ConsumerBook, Count};
 use crate::latch::{self, LatchWriter};
-use crate::wait::claim_space_wake;
-use crate::{Corrupt, Fences, Lost, Ring, sane};
-use perfring_abi::atomic::{AtomicU64, Ordering};
-use perfring_abi::{Cause, HEADER_LEN, RecordType, RecordWord, STAMP_LEN};
+use crate::record::{Corrupt, Found, Frame, Range, Shape, payload_of, split, step};
+use crate::recount::count_surely;
+use crate::view::{Ring, sane};
+use crate::wait::{Fences, claim_space_wake};
+use perfring_abi::atomic::Ordering;
+use perfring_abi::{HEADER_LEN, RecordWord};
 
 /// Empty looks after which a reader that does nothing else hands back what it has read.
 const IDLE_LOOKS: u32 = 64;
@@ -16,127 +17,9 @@ const IDLE_LOOKS: u32 = 64;
 /// Half as long under loom, whose rings are no longer than one.
 const LINE: u64 = if cfg!(loom) { 32 } else { 64 };
 
-/// Where a record stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame {
-    /// Of its header.
-    pub pos: u64,
-    /// `type`.
-    pub kind: u32,
-    /// The payload's length in bytes.
-    pub len: usize,
-    /// Bytes it takes in the ring.
-    pub size: u64,
-    /// Its stamp, in a timed ring: ns.
-    pub time: Option<u64>,
-}
-
-impl Frame {
-    /// Where the payload begins.
-    #[must_use]
-    #[inline]
-    pub fn payload_pos(&self) -> u64 {
-        let stamp = if self.time.is_some() { STAMP_LEN } else { 0 };
-        self.pos + u64::from(HEADER_LEN + stamp)
-    }
-}
-
-/// What stands next in the ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// A record.
-    Record(Frame),
-    /// A record whose payload stands in the AUX area.
-    Large(Frame, Range),
-    /// A loss told by the producer.
-    Lost(Lost),
-}
-
-/// The next thing at or after `cursor` and before `head`, with the position after it. Holes are
-/// skipped. `head` is acquired, so everything before it stands still until it is released.
-#[inline]
-pub(crate) fn step(
-    ring: Ring<'_>,
-    shape: Shape,
-    mut cursor: u64,
-    head: u64,
-) -> Result<Option<(Found, u64)>, Corrupt> {
-    while cursor < head {
-        // Relaxed: B ordered it.
-        let word = RecordWord::from_raw(ring.word(cursor).load(Ordering::Relaxed));
-        let size = word.size();
-        let len = match word.payload_len() {
-            Some(len) if size <= head - cursor => len,
-            _ => return Err(Corrupt { pos: cursor }),
-        };
-        if shape.is_large(word) {
-            let body = large::body_at(ring, cursor, word).ok_or(Corrupt { pos: cursor })?;
-            let (frame, range) = shape.large(cursor, body).ok_or(Corrupt { pos: cursor })?;
-            return Ok(Some((Found::Large(frame, range), cursor + size)));
-        }
-        if word.is_data() {
-            let (len, time) = match shape.timed {
-                true => stamped(len, ring.word(cursor + 8)).ok_or(Corrupt { pos: cursor })?,
-                false => (len, None),
-            };
-            let frame = Frame { pos: cursor, kind: word.kind(), len, size, time };
-            return Ok(Some((Found::Record(frame), cursor + size)));
-        }
-        if word.kind() == RecordType::LOST {
-            return match lost_at(ring, cursor, size) {
-                Some(lost) => Ok(Some((Found::Lost(lost), cursor + size))),
-                None => Err(Corrupt { pos: cursor }),
-            };
-        }
-        cursor += size;
-    }
-    Ok(None)
-}
-
-/// The payload's length and the stamp of a record with a body of `len` bytes; `None` if it cannot
-/// have one. A function of the word and not of what it holds, as there may be none.
-#[inline(always)]
-fn stamped(len: usize, word: &AtomicU64) -> Option<(usize, Option<u64>)> {
-    let len = len.checked_sub(STAMP_LEN as usize)?;
-    // Relaxed, as the header word.
-    Some((len, Some(word.load(Ordering::Relaxed))))
-}
-
-/// The payload's length, and the stamp if there is one.
-#[inline(always)]
-fn split(timed: bool, len: usize, word: &AtomicU64) -> Option<(usize, Option<u64>)> {
-    if timed { stamped(len, word) } else { Some((len, None)) }
-}
-
-/// As [`stamped`], of a copy: the payload's words as well.
-#[inline]
-pub(crate) fn split_body(
-    timed: bool,
-    len: usize,
-    body: &[u64],
-) -> Option<(usize, Option<u64>, &[u64])> {
-    if !timed {
-        return Some((len, None, body));
-    }
-    let (stamp, body) = body.split_first()?;
-    Some((len.checked_sub(STAMP_LEN as usize)?, Some(*stamp), body))
-}
-
-/// The `PERF_RECORD_LOST` at `pos`.
-#[cold]
-pub(crate) fn lost_at(ring: Ring<'_>, pos: u64, size: u64) -> Option<Lost> {
-    // Relaxed: as the header word.
-    let body = [8, 16, 24].map(|at| ring.word(pos + at).load(Ordering::Relaxed));
-    lost_of(&body[..body.len().min((size / 8) as usize - 1)], pos)
-}
-
-/// The `PERF_RECORD_LOST` with this body: ours has the bytes too, another perf writer's need not.
-#[cold]
-pub(crate) fn lost_of(body: &[u64], pos: u64) -> Option<Lost> {
-    let (&[id, records], rest) = body.split_first_chunk()?;
-    let bytes = rest.first().copied().unwrap_or(0);
-    Some(Lost { pos, records, bytes, cause: Cause::from_code(id) })
-}
+/// Release after so many bytes: never. Positions stay below a quarter of this range, so that the sum
+/// of the two does not overflow.
+const NEVER: u64 = u64::MAX >> 1;
 
 /// Stores the word at `pos` back, which the caller has read and not released.
 #[inline(always)]
@@ -165,7 +48,7 @@ pub struct Reader {
     /// for them.
     plain_stop: u64,
     /// Release at least after this many bytes.
-    pub(crate) interval: u64,
+    interval: u64,
     /// Looks in a row that found nothing new.
     idle: u32,
     pub(crate) timed: bool,
@@ -196,7 +79,7 @@ impl Reader {
         });
         let passed = match &fits {
             Some(whole) => ConsumerBook::from_words(&whole.words).passed(),
-            None => crate::totals::count_surely(ring, tail)?,
+            None => count_surely(ring, tail)?,
         };
         let kept = fits.or_else(|| latch::find(&ring.header.consumer));
         Ok(Reader {
@@ -230,21 +113,18 @@ impl Reader {
     #[must_use]
     pub fn with_aux(self, ring: Ring<'_>, size: u64) -> Self {
         let mut reader = Reader { area: Passed::attach(ring, size), ..self };
-        reader.pass_handed_back(ring);
+        if let Some((after, count)) = reader.area.handed_back(ring, reader.cursor) {
+            reader.head = reader.head.max(after);
+            reader.pass(after, count);
+        }
         reader.set_stop();
         reader
-    }
-
-    /// A head, or a place before it, that was loaded.
-    pub(crate) fn know(&mut self, head: u64) {
-        self.head = self.head.max(head);
     }
 
     /// The shape of the records before the head.
     #[inline]
     pub(crate) fn shape(&self) -> Shape {
-        let aux = Bounds { size: self.area.size, floor: Some(self.area.released) };
-        Shape { timed: self.timed, aux }
+        Shape { timed: self.timed, aux: self.area.bounds() }
     }
 
     /// The same reader, handing the cache lines of what it has read back to the producer: by
@@ -276,8 +156,21 @@ impl Reader {
         }
     }
 
+    /// From now on nothing is released but by [`Reader::release_to`].
+    pub fn hold(&mut self) {
+        self.interval = NEVER;
+        self.set_stop();
+        self.hand_on();
+    }
+
+    /// Whether [`Reader::hold`] was called.
+    #[inline]
+    fn holds(&self) -> bool {
+        self.interval == NEVER
+    }
+
     /// Goes on at the tail. A reader on hold hands back when it releases, and not before.
-    pub(crate) fn hand_on(&mut self) {
+    fn hand_on(&mut self) {
         self.hand_at = if self.hands && !self.holds() { self.first_line() } else { NEVER };
     }
 
@@ -362,7 +255,7 @@ impl Reader {
     #[must_use]
     #[inline(always)]
     pub fn is_plain(&self) -> bool {
-        !self.timed && self.area.size == 0
+        !self.timed && !self.area.exists()
     }
 
     /// As [`Reader::next_record`], of a ring with or without time, and how many records in a row,
@@ -398,11 +291,11 @@ impl Reader {
         }
         // Relaxed: B ordered it.
         let word = RecordWord::from_raw(ring.word(pos).load(Ordering::Relaxed));
-        let (size, len) = (word.size(), word.payload_len()?);
-        if size > self.head - pos || !is_record(word) {
+        let len = payload_of(word, self.head - pos)?;
+        if !is_record(word) {
             return None;
         }
-        let (len, time) = split(len)?;
+        let (size, (len, time)) = (word.size(), split(len)?);
         self.cursor = pos + size;
         self.records = self.records.wrapping_add(1);
         Some(Frame { pos, kind: word.kind(), len, size, time })
@@ -432,7 +325,7 @@ impl Reader {
             let word = RecordWord::from_raw(ring.word(pos).load(Ordering::Relaxed));
             if word.raw() != like {
                 let is_record = if PLAIN { word.is_data() } else { word.is_plain() };
-                let Some(len) = word.payload_len().filter(|_| is_record) else { break };
+                let Some(len) = payload_of(word, head - pos).filter(|_| is_record) else { break };
                 (like, size, body, kind) = (word.raw(), word.size(), len, word.kind());
             }
             if size > head - pos {
@@ -477,7 +370,7 @@ impl Reader {
 
     /// Where the quick way ends: at what is known of, or where a release is due.
     #[inline]
-    pub(crate) fn set_stop(&mut self) {
+    fn set_stop(&mut self) {
         self.stop = self.head.min(self.released + self.interval);
         self.plain_stop = if self.is_plain() { self.stop } else { 0 };
     }
@@ -506,6 +399,17 @@ impl Reader {
         self.cursor - self.released >= self.interval || self.area_is_due()
     }
 
+    /// Whether so much of the AUX area was read that it goes back to the producer.
+    #[inline]
+    fn area_is_due(&self) -> bool {
+        self.area.is_due() && !self.holds()
+    }
+
+    /// Passes a range, with its record.
+    pub fn pass_range(&mut self, range: &Range) {
+        self.area.pass_to(range.end());
+    }
+
     /// Hands back everything before the cursor, unless it is on [`Reader::hold`]. Returns whether a
     /// waiting producer is to be woken.
     pub fn release(&mut self, ring: Ring<'_>) -> bool {
@@ -513,7 +417,7 @@ impl Reader {
             return false;
         }
         let book = ConsumerBook { pos: self.cursor, read: self.passed(), lapped: Count::default() };
-        self.hand_back(ring, &book, self.area.end)
+        self.hand_back(ring, &book, self.area.end())
     }
 
     /// Hands back everything before the book's position, at which it must be true, and the ranges
@@ -524,9 +428,8 @@ impl Reader {
         book: &ConsumerBook,
         range_end: u64,
     ) -> bool {
-        if self.area.size != 0 {
-            let range_end = self.ranges_before(ring, book.pos, range_end);
-            self.release_ranges(ring, range_end);
+        if self.area.exists() {
+            self.area.hand_back(ring, book.pos, range_end);
         }
         if self.hands {
             if self.holds() {

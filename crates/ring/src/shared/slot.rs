@@ -5,12 +5,13 @@
 //! came. So each copy names the position that its newest figure is about, and whether that has
 //! happened can be seen there: see [`happened`]. Whoever sweeps the slot settles it for good.
 
-use crate::book::{Count, REFUSED, Refused};
+use crate::counters::{Count, REFUSED, Refused};
+use crate::holder::Who;
 use crate::latch::{self, LatchWriter, Whole};
-use crate::{Shared, Who};
+use crate::view::Shared;
 use alloc::vec::Vec;
 use perfring_abi::atomic::Ordering;
-use perfring_abi::{Latch, RecordWord, SLOT_LOSSES, SLOT_WRITTEN, Slot, slot_losses as l};
+use perfring_abi::{Cause, Latch, SLOT_LOSSES, SLOT_WRITTEN, Slot, slot_losses as l};
 
 /// The position in a copy whose figures are true whatever stands in the ring.
 pub(crate) const NOWHERE: u64 = u64::MAX;
@@ -58,11 +59,11 @@ pub(crate) struct Losses {
     pub(crate) discarded: Count,
     pub(crate) reclaimed: Count,
     pub(crate) refused: Refused,
-    pub(crate) told: Refused,
+    told: Refused,
 }
 
 impl Losses {
-    pub(crate) fn from_words(words: &[u64; SLOT_LOSSES]) -> Self {
+    fn from_words(words: &[u64; SLOT_LOSSES]) -> Self {
         let count = |at: usize| Count { records: words[at], bytes: words[at + 1] };
         Losses {
             discarded: count(l::DISCARDED_RECORDS),
@@ -72,7 +73,7 @@ impl Losses {
         }
     }
 
-    pub(crate) fn to_words(self, pos: u64) -> [u64; SLOT_LOSSES] {
+    fn to_words(self, pos: u64) -> [u64; SLOT_LOSSES] {
         let mut words = [0; SLOT_LOSSES];
         words[l::POS] = pos;
         for (at, count) in
@@ -85,6 +86,11 @@ impl Losses {
         words
     }
 
+    /// Whether the stream was told of all that was refused.
+    pub(crate) fn all_told(&self) -> bool {
+        self.refused == self.told
+    }
+
     /// What stands in a slot, true at this moment.
     pub(crate) fn load(at: Shared<'_>, index: u32) -> Self {
         let slot = &at.slots[index as usize];
@@ -93,7 +99,7 @@ impl Losses {
     }
 
     /// The newest figures, one of which may still be about to come true.
-    pub(crate) fn newest(slot: &Slot) -> Self {
+    fn newest(slot: &Slot) -> Self {
         latch::find(&slot.losses)
             .map_or(Losses::default(), |whole| Losses::from_words(&whole.words))
     }
@@ -107,8 +113,81 @@ impl Losses {
 }
 
 /// What a slot's producers have committed.
-pub(crate) fn written_of(words: &[u64; SLOT_WRITTEN]) -> Count {
+fn written_of(words: &[u64; SLOT_WRITTEN]) -> Count {
     Count { records: words[2], bytes: words[3] }
+}
+
+/// What a slot's producers have done, as the one that has it counts on.
+#[derive(Debug)]
+pub(crate) struct Figures {
+    written: Count,
+    written_latch: LatchWriter,
+    losses: Losses,
+    losses_latch: LatchWriter,
+}
+
+impl Figures {
+    /// Those of the slot's last holder, noted as where the next one's begin.
+    pub(crate) fn take_over(at: Shared<'_>, index: u32) -> Self {
+        let slot = &at.slots[index as usize];
+        let whole = latch::find(&slot.written);
+        let written = whole.as_ref().map_or(Count::default(), |w| written_of(&w.words));
+        let losses = Losses::load(at, index);
+        set_base(slot, written, &losses);
+        Figures {
+            written,
+            written_latch: LatchWriter::after(&slot.written, whole.as_ref()),
+            losses,
+            losses_latch: LatchWriter::after(&slot.losses, latch::find(&slot.losses).as_ref()),
+        }
+    }
+
+    /// Committed.
+    pub(crate) fn written(&self) -> Count {
+        self.written
+    }
+
+    /// Given back, left behind and refused.
+    pub(crate) fn losses(&self) -> &Losses {
+        &self.losses
+    }
+
+    /// Counts what is committed at `pos`, before the store that commits it.
+    #[inline(always)]
+    pub(crate) fn add_written(&mut self, slot: &Slot, pos: u64, records: u64, bytes: u64) {
+        self.written.records = self.written.records.wrapping_add(records);
+        self.written.bytes = self.written.bytes.wrapping_add(bytes);
+        let words = [0, pos, self.written.records, self.written.bytes, 0];
+        self.written_latch.write(&slot.written, &words);
+    }
+
+    /// Counts what is given back at `pos`.
+    pub(crate) fn add_discarded(&mut self, slot: &Slot, pos: u64, bytes: u64) {
+        self.losses.discarded.add(bytes);
+        self.write_losses(slot, pos);
+    }
+
+    /// Counts a record that is refused.
+    pub(crate) fn add_refused(&mut self, slot: &Slot, cause: Cause, bytes: u64) {
+        self.losses.refused.of_mut(cause).add(bytes);
+        self.write_losses(slot, NOWHERE);
+    }
+
+    /// What the stream is still to be told of.
+    pub(crate) fn untold(&self) -> Refused {
+        self.losses.refused.since(self.losses.told)
+    }
+
+    /// All that was refused is told by markers at `pos`.
+    pub(crate) fn tell(&mut self, slot: &Slot, pos: u64) {
+        self.losses.told = self.losses.refused;
+        self.write_losses(slot, pos);
+    }
+
+    /// Writes the losses; the newest of them comes true at `pos`.
+    fn write_losses(&mut self, slot: &Slot, pos: u64) {
+        self.losses_latch.write(&slot.losses, &self.losses.to_words(pos));
+    }
 }
 
 /// The figures of one producer of a shared ring, since it attached.
@@ -170,23 +249,10 @@ impl SlotFigures {
 }
 
 /// Open reservations: whose, and how large. Of a ring in use, roughly.
-fn open(at: Shared<'_>) -> Vec<(u32, u64)> {
-    let (mut pos, end) = (at.ring.head(), at.producer_pos());
-    let mut found = Vec::new();
-    if end.saturating_sub(pos) >= at.ring.data_size() {
-        return found;
-    }
-    while pos < end {
-        let word = RecordWord::from_raw(at.ring.word(pos).load(Ordering::Relaxed));
-        if let Some(owner) = word.owner() {
-            found.push((owner, word.size()));
-        }
-        if word.size() < 8 || word.size() > end - pos {
-            break;
-        }
-        pos += word.size();
-    }
-    found
+fn open(at: Shared<'_>) -> impl Iterator<Item = (u32, u64)> {
+    at.unpublished(at.ring.head())
+        .map_while(Result::ok)
+        .filter_map(|record| Some((record.word.owner()?, record.size())))
 }
 
 /// A slot's base as words of its losses: what follows the two that it has of the written. The
@@ -199,7 +265,7 @@ fn base_losses(base: &[u64]) -> [u64; SLOT_LOSSES] {
 }
 
 /// Notes in the slot where its figures stand as a producer attaches.
-pub(crate) fn set_base(slot: &Slot, written: Count, losses: &Losses) {
+fn set_base(slot: &Slot, written: Count, losses: &Losses) {
     let words = losses.to_words(NOWHERE);
     let figures = [written.records, written.bytes];
     let all = figures.iter().chain(&words[l::DISCARDED_RECORDS..l::TOLD]);

@@ -1,6 +1,9 @@
 //! The books: what was written, read and lost, so that `written = read + lost + still there`.
 
-use perfring_abi::{CONSUMER_BOOK, Cause, PRODUCER_BOOK, consumer_book as c, producer_book as p};
+use perfring_abi::{
+    CONSUMER_BOOK, Cause, LOST_SIZE, PRODUCER_BOOK, RecordWord, consumer_book as c,
+    producer_book as p,
+};
 
 /// Records and the bytes they take in the ring, headers and padding included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -197,4 +200,18 @@ impl ConsumerBook {
     pub(crate) fn passed(&self) -> Count {
         self.read.plus(self.lapped)
     }
+}
+
+/// A place in the stream to go on from later, with what is needed to count what was lost meanwhile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Saved {
+    /// The position of the next record.
+    pub pos: u64,
+    /// What stood before it since the ring was made.
+    pub before: Count,
+}
+
+/// The words of a `PERF_RECORD_LOST`.
+pub(crate) fn lost_words(cause: Cause, lost: Count) -> [u64; (LOST_SIZE / 8) as usize] {
+    [RecordWord::lost().raw(), cause.code(), lost.records, lost.bytes]
 }

@@ -5,21 +5,27 @@
 //! header word marked as open, and ended by a swap of that word, after which `data_head` goes over
 //! everything that has ended.
 
-use crate::book::Count;
-use crate::latch::LatchWriter;
-use crate::lock::{Owner, advance};
-use crate::slot::{self, Losses, NOWHERE};
-use crate::wait::claim_wake;
-use crate::{Corrupt, Fences, Peers, Refusal, Reserved, Shared, Wake, Who, latch};
-use perfring_abi::atomic::{Ordering, fence};
+use crate::aux_area;
+use crate::counters::{Count, Refused};
+use crate::holder::Who;
+use crate::record::{BODY_LEN, Corrupt};
+use crate::reserve::{Refusal, Reserved, fill, max_len, refused_size};
+use crate::shared::allot::Allotted;
+use crate::shared::behind::Behind;
+use crate::shared::group::Group;
+use crate::shared::ledger;
+use crate::shared::locked_room::LockedRoom;
+use crate::shared::owner::Owner;
+use crate::shared::slot::Figures;
+use crate::shared::sweep::{advance, sweep};
+use crate::time::{self, Reading};
+use crate::view::{Peers, Ring, Shared, sane};
+use crate::wait::{Fences, Wake, claim_wake};
+use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{
-    AUX_SIZE, Cause, Evict, HEADER_LEN, Hole, Layout, Policy, RecordType, RecordWord, Tell, ledger,
-    record_size,
+    AUX_SIZE, Cause, HEADER_LEN, Header, Hole, Layout, RecordType, RecordWord, Slot, aux_record,
+    range_size, record_size,
 };
-
-/// Records published behind the same open reservation before a producer asks whether its owner
-/// still lives: the ring goes on although nobody needs the space yet.
-const BEHIND_MAX: u32 = if cfg!(loom) { 1 } else { 64 };
 
 /// Why a producer could not attach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,77 +42,15 @@ pub enum Unattached {
 /// The private state of one producer of a shared ring.
 #[derive(Debug)]
 pub struct SharedWriter {
-    pub(crate) owner: Owner,
-    /// End of this producer's last reservation: none begins before it.
-    pub(crate) floor: u64,
-    /// A reservation that ends here or before needs no look at anything but the lock's line.
-    pub(crate) limit: u64,
-    /// An overwrite ring need do no more than evict for a reservation that ends here or before.
-    pub(crate) evict_limit: u64,
+    room: LockedRoom,
     max_len: usize,
     /// No record without a stamp is so long, or longer.
     plain_end: usize,
     /// Bytes of each record's stamp.
     stamp: usize,
-    pub(crate) aux_size: u64,
-    /// End of this producer's last range: none begins before it.
-    pub(crate) range_floor: u64,
-    pub(crate) fences: Fences,
-    pub(crate) policy: Policy,
-    pub(crate) evict: Evict,
-    pub(crate) tell: Tell,
-    /// Overwrite: what `data_tail` held after this producer's last eviction, and what was
-    /// overwritten before it: good for as long as nobody else evicts.
-    pub(crate) tail: u64,
-    pub(crate) overwritten: Count,
-    pub(crate) tail_latch: LatchWriter,
-    /// Where the producers' book was true when last looked at.
-    pub(crate) book_pos: u64,
-    /// Of this slot, this producer and those before it.
-    written: Count,
-    written_latch: LatchWriter,
-    pub(crate) losses: Losses,
-    losses_latch: LatchWriter,
-    /// Where `data_head` stood at the last publish behind an open reservation, and how many in a
-    /// row found it there.
-    behind: (u64, u32),
-}
-
-/// Space for several records in one reservation.
-#[derive(Debug)]
-pub struct Group {
-    start: u64,
-    size: u64,
-    used: u64,
-    records: u64,
-    first: RecordWord,
-    /// Of all its records, in a timed ring: what is reserved after them may end before.
-    time: u64,
-}
-
-impl Default for Group {
-    /// Of no space: to be left in the place of one that is ended.
-    fn default() -> Self {
-        Group::new(0, 0, 0)
-    }
-}
-
-impl Group {
-    fn new(start: u64, size: u64, time: u64) -> Self {
-        Group { start, size, used: 0, records: 0, first: RecordWord::from_raw(0), time }
-    }
-
-    /// Bytes of it that no record has taken.
-    #[must_use]
-    pub fn left(&self) -> u64 {
-        self.size - self.used
-    }
-
-    /// Records in it.
-    #[must_use]
-    pub fn records(&self) -> u64 {
-        self.records
-    }
+    allotted: Allotted,
+    fences: Fences,
+    behind: Behind,
 }
 
 impl SharedWriter {
@@ -134,43 +78,23 @@ impl SharedWriter {
         }
         let (head, tail) = (at.ring.head(), at.ring.tail());
         let end = at.producer_pos();
-        let sane = crate::sane(at.ring, end, tail) && head <= end && head >= tail;
+        let sane = sane(at.ring, end, tail) && head <= end && head >= tail;
         if !sane || !head.is_multiple_of(8) {
             owner.unlock(at);
             return Err(Unattached::Corrupt(Corrupt { pos: tail }));
         }
-        owner.sweep(at, index);
-        let whole = latch::find(&slot.written);
-        let written = whole.as_ref().map_or(Count::default(), |w| slot::written_of(&w.words));
-        let written_latch = LatchWriter::after(&slot.written, whole.as_ref());
-        let losses = Losses::load(at, index);
-        let losses_latch = LatchWriter::after(&slot.losses, latch::find(&slot.losses).as_ref());
-        slot::set_base(slot, written, &losses);
+        sweep(at, index);
+        let figures = Figures::take_over(at, index);
         owner.unlock(at);
-        let max_len = crate::writer::max_len(at.ring, layout);
+        let max_len = max_len(at.ring, layout);
         Ok(SharedWriter {
-            owner,
-            floor: 0,
-            range_floor: 0,
-            limit: 0,
-            evict_limit: 0,
+            room: LockedRoom::new(owner, layout, figures),
             max_len,
             plain_end: if layout.time { 0 } else { max_len + 1 },
             stamp: layout.stamp_len(),
-            aux_size: layout.aux_size,
+            allotted: Allotted::new(layout.aux_size),
             fences,
-            policy: layout.policy,
-            evict: layout.evict,
-            tell: layout.tell,
-            tail: u64::MAX,
-            overwritten: Count::default(),
-            tail_latch: LatchWriter::default(),
-            book_pos: 0,
-            written,
-            written_latch,
-            losses,
-            losses_latch,
-            behind: (u64::MAX, 0),
+            behind: Behind::new(),
         })
     }
 
@@ -195,7 +119,7 @@ impl SharedWriter {
         if len >= self.plain_end {
             return Err(Refusal::TooLarge { len, max: self.max_len });
         }
-        let start = self.begin(&at, peers, record_size(len))?;
+        let start = self.room.begin(&at, peers, record_size(len))?;
         fill(&Reserved { start, kind, len, lead: 0 });
         self.publish_here(&at, peers, start, RecordWord::of(kind, len), wake)
     }
@@ -237,16 +161,16 @@ impl SharedWriter {
         // Relaxed: A or O publishes it.
         at.ring.word(start).store(word.raw(), Ordering::Relaxed);
         self.count_written(*at, start, 1, word.size());
-        self.count_in_ledger(*at, 1);
+        ledger::expect(*at, 1);
         // Nothing is open before it: nobody else can move the head, but to where it goes anyway. (B)
         if header.data_head.load(Ordering::Acquire) == start {
             header.data_head.store(end, Ordering::Release); // A, pairs with B: it is committed
             header.shared.producer_pos.store(end, Ordering::Release); // O
-            self.owner.unlock(*at);
+            self.room.owner().unlock(*at);
             return Ok(self.wake(*at, wake, end));
         }
         header.shared.producer_pos.store(end, Ordering::Release); // O: it is committed
-        self.owner.unlock(*at);
+        self.room.owner().unlock(*at);
         Ok(self.ended(*at, peers, wake, end))
     }
 
@@ -271,7 +195,7 @@ impl SharedWriter {
             return Ok(Reserved { start, kind, len, lead });
         }
         let reserved = self.begin_at(&at, peers, kind, len, now)?;
-        self.open(at, reserved.start, reserved.start + reserved.size());
+        self.open(at, reserved.start, reserved.size());
         Ok(reserved)
     }
 
@@ -294,9 +218,9 @@ impl SharedWriter {
         if len > self.max_len {
             return Err(Refusal::TooLarge { len, max: self.max_len });
         }
-        let start = self.begin(&at, peers, size)?;
+        let start = self.room.begin(&at, peers, size)?;
         let time = if self.stamp != 0 { rise(at, now) } else { 0 };
-        self.open(at, start, start + size);
+        self.open(at, start, size);
         Ok(Group::new(start, size, time))
     }
 
@@ -315,7 +239,7 @@ impl SharedWriter {
             return Err(Refusal::TooLarge { len, max: self.max_len });
         }
         let stamp = self.stamp;
-        let start = self.begin(at, peers, record_size(len + stamp))?;
+        let start = self.room.begin(at, peers, record_size(len + stamp))?;
         if stamp != 0 {
             // Relaxed: A or O publishes it.
             at.ring.word(start + u64::from(HEADER_LEN)).store(rise(*at, now), Ordering::Relaxed);
@@ -323,66 +247,53 @@ impl SharedWriter {
         Ok(Reserved { start, kind, len, lead: stamp as u64 })
     }
 
-    /// Takes the lock and finds room. Under the lock when it returns `Ok`.
+    #[inline(always)]
+    fn open(&mut self, at: Shared<'_>, start: u64, size: u64) {
+        open_as(at, start, RecordWord::busy(size, self.index()));
+        self.room.owner().unlock(at);
+    }
+
+    /// As [`SharedWriter::try_reserve`], of a payload that is too long for the data area: its record's
+    /// position, and its lead.
     ///
-    /// By reference, as those that it is built in: a copy of what was put together a moment ago
-    /// waits for its stores, and then the locked instruction for the copy.
-    #[inline(always)]
-    pub(crate) fn begin<P: Peers>(
+    /// The ring in its parts, so that the call from the hot path passes it in registers.
+    #[cold]
+    #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "three are the ring")]
+    fn try_reserve_large<P: Peers>(
         &mut self,
-        at: &Shared<'_>,
+        header: &Header,
+        data: &[AtomicU64],
+        slots: &[Slot],
         peers: &P,
-        size: u64,
-    ) -> Result<u64, Refusal> {
-        self.owner.lock(*at, peers)?;
-        // Relaxed: M orders it.
-        let mut start = at.ring.header.shared.producer_pos.load(Ordering::Relaxed);
-        let there_is_room = self.fits(start, size, self.limit)
-            || (self.fits(start, size, self.evict_limit)
-                && self.evict_few(at.ring.header, at.ring.data, start.wrapping_add(size)));
-        if !there_is_room {
-            start = match self.make_room(*at, peers, size) {
-                Ok(start) => start,
-                Err(refusal) => {
-                    self.owner.unlock(*at);
-                    return Err(refusal);
-                }
-            };
+        kind: RecordType,
+        len: usize,
+        now: u64,
+    ) -> Result<(u64, u64), Refusal> {
+        let (at, need) = (Shared::new(Ring::new(header, data), slots), range_size(len));
+        if need > self.allotted.size() {
+            return Err(Refusal::TooLarge { len, max: self.max_len() });
         }
-        // E, pairs with F: whoever moved the tail over what is written over now, M has it seen
-        // here, and this passes it on.
-        fence(Ordering::Release);
-        self.floor = start + size;
-        Ok(start)
-    }
-
-    /// Whether a record of so many bytes ends at `limit` or before. One that begins where none can,
-    /// at no multiple of eight or before the end of this producer's last, does not: the page is
-    /// not believed in that.
-    #[inline(always)]
-    fn fits(&self, start: u64, size: u64, limit: u64) -> bool {
-        // What is no multiple of eight becomes a huge number of words, as what is negative does.
-        let words = start.wrapping_sub(self.floor).rotate_right(3);
-        words.saturating_add(size >> 3) <= limit.saturating_sub(self.floor) >> 3
-    }
-
-    #[inline(always)]
-    fn open(&mut self, at: Shared<'_>, start: u64, end: u64) {
-        self.open_as(at, start, RecordWord::busy(end - start, self.owner.index()));
-        self.owner.unlock(at);
-    }
-
-    #[inline(always)]
-    pub(crate) fn open_as(&self, at: Shared<'_>, start: u64, word: RecordWord) {
-        // Relaxed: O publishes it.
-        at.ring.word(start).store(word.raw(), Ordering::Relaxed);
-        self.count_in_ledger(at, 1);
-        at.ring.header.shared.producer_pos.store(start + word.size(), Ordering::Release); // O
-    }
-
-    /// Whether each record has a stamp.
-    pub(crate) fn stamped(&self) -> bool {
-        self.stamp != 0
+        let floor = self.room.floor();
+        let start = self.room.begin(&at, peers, RecordWord::aux().size())?;
+        let (policy, index) = (self.room.policy(), self.index());
+        let range_at = match self.allotted.find(at, peers, policy, index, start, need) {
+            Ok(range_at) => range_at,
+            Err(refusal) => {
+                self.room.take_back(at, floor);
+                return Err(refusal);
+            }
+        };
+        let lead = Reserved::large_lead(range_at);
+        let reserved = Reserved { start, kind, len, lead };
+        let time = if self.stamp != 0 { rise(at, now) } else { 0 };
+        reserved.write_body(at.ring, len, time, policy);
+        open_as(at, start, RecordWord::busy_aux(index));
+        // After `producer_pos`: whoever sees the range sees that something is reserved (O). Under
+        // the lock.
+        at.ring.header.aux.head.store(range_at + need, Ordering::Release);
+        self.room.owner().unlock(at);
+        Ok((start, lead))
     }
 
     /// Commits the first `len` bytes of a reservation. Returns whether a wake is owed.
@@ -403,10 +314,33 @@ impl SharedWriter {
         let (start, size) = (reserved.start, reserved.size());
         let word = reserved.word(len.min(reserved.len));
         if word.size() < size {
-            self.leave(at, start + word.size(), size - word.size(), 0);
+            leave(at, start + word.size(), size - word.size(), 0);
         }
         self.count_written(at, start, 1, word.size());
         self.end(at, peers, start, word, size, wake)
+    }
+
+    /// Commits a reservation of [`SharedWriter::try_reserve_large`]. Returns whether a wake is owed.
+    #[cold]
+    #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "three are the ring")]
+    fn commit_large<P: Peers>(
+        &mut self,
+        header: &Header,
+        data: &[AtomicU64],
+        slots: &[Slot],
+        peers: &P,
+        start: u64,
+        len: usize,
+        wake: Wake,
+    ) -> bool {
+        let at = Shared::new(Ring::new(header, data), slots);
+        let word = RecordWord::aux();
+        // What is left of its range is free when the next one is. Relaxed: N publishes it.
+        let len_word = at.ring.word(start + 8 + 8 * aux_record::LEN as u64);
+        len_word.store(len as u64, Ordering::Relaxed);
+        self.count_written(at, start, 1, word.size());
+        self.end(at, peers, start, word, word.size(), wake)
     }
 
     /// Gives a reservation back: a hole that readers skip. Returns whether a wake is owed, as
@@ -417,9 +351,9 @@ impl SharedWriter {
     }
 
     fn give_back<P: Peers>(&mut self, at: Shared<'_>, peers: &P, start: u64, size: u64) -> bool {
-        self.in_ledger(at, u64::MAX, Count { records: 1, bytes: size }); // one written less
-        self.losses.discarded.add(size);
-        self.count_losses(at, start);
+        ledger::correct(at, u64::MAX, Count { records: 1, bytes: size }); // one written less
+        let (figures, slot) = self.room.figures_mut(at);
+        figures.add_discarded(slot, start, size);
         self.end(at, peers, start, RecordWord::nop(size, Hole::Discarded), size, Wake::Auto)
     }
 
@@ -434,23 +368,11 @@ impl SharedWriter {
         if len > self.max_len {
             return None;
         }
-        let start = group.start + group.used;
-        let reserved = Reserved { start, kind, len, lead: self.stamp as u64 };
-        let (size, word) = (reserved.size(), reserved.word(len));
-        if size > group.left() {
+        let reserved = Reserved { start: group.next(), kind, len, lead: self.stamp as u64 };
+        if reserved.size() > group.left() {
             return None;
         }
-        if group.used == 0 {
-            group.first = word; // its place says that the group is open
-        } else {
-            // Relaxed: the swap at the end publishes it.
-            at.ring.word(start).store(word.raw(), Ordering::Relaxed);
-        }
-        if self.stamp != 0 {
-            at.ring.word(start + u64::from(HEADER_LEN)).store(group.time, Ordering::Relaxed);
-        }
-        group.used += size;
-        group.records += 1;
+        group.add(at.ring, reserved.word(len), self.stamp != 0);
         Some(reserved)
     }
 
@@ -463,43 +385,20 @@ impl SharedWriter {
         group: Group,
         wake: Wake,
     ) -> bool {
-        if group.records == 0 {
-            return self.give_back(at, peers, group.start, group.size);
+        let (start, records) = (group.start(), group.records());
+        if records == 0 {
+            return self.give_back(at, peers, start, group.size());
         }
-        if group.left() > 0 || group.records > 1 {
-            self.leave(at, group.start + group.used, group.left(), group.records - 1);
+        if group.left() > 0 || records > 1 {
+            leave(at, group.next(), group.left(), records - 1);
         }
-        self.count_written(at, group.start, group.records, group.used);
-        self.end(at, peers, group.start, group.first, group.size, wake)
-    }
-
-    /// What is left of a reservation becomes a hole of its own, and the ledger hears of it, and of
-    /// records that it did not expect.
-    fn leave(&mut self, at: Shared<'_>, pos: u64, rest: u64, more: u64) {
-        if rest > 0 {
-            // Relaxed: the swap publishes it.
-            at.ring.word(pos).store(RecordWord::nop(rest, Hole::Rest).raw(), Ordering::Relaxed);
-        }
-        self.in_ledger(at, more, Count { records: 0, bytes: rest });
-    }
-
-    /// Tells the ledger of an end that it does not expect. Before it comes: whoever finds nothing
-    /// open any more (B) finds this too. If it never comes, because this producer dies, the ledger
-    /// is counted anew.
-    fn in_ledger(&self, at: Shared<'_>, written: u64, discarded: Count) {
-        let line = &at.ring.header.shared;
-        let ledger = &line.ledger[ledger::DISCARDED_RECORDS..];
-        let more = [discarded.records, discarded.bytes, written];
-        for (word, more) in ledger[..2].iter().chain([&line.ledger_more]).zip(more) {
-            if more != 0 {
-                word.fetch_add(more, Ordering::Relaxed); // N publishes it
-            }
-        }
+        self.count_written(at, start, records, group.used());
+        self.end(at, peers, start, group.first(), group.size(), wake)
     }
 
     /// The swap that ends a reservation, and what follows from it.
     #[inline(always)]
-    pub(crate) fn end<P: Peers>(
+    fn end<P: Peers>(
         &mut self,
         at: Shared<'_>,
         peers: &P,
@@ -526,48 +425,12 @@ impl SharedWriter {
     fn ended_at<P: Peers>(&mut self, at: Shared<'_>, peers: &P, wake: Wake, end: u64) -> bool {
         let head = advance(at);
         if head < end {
-            self.wait_behind(at, peers, head);
+            self.behind.look(at, peers, self.room.owner(), head);
             // Whoever sleeps will not be woken by what is published here: it is to look whether
             // the one that holds it up is dead.
             return self.wake(at, if wake == Wake::No { wake } else { Wake::Force }, head);
         }
         self.wake(at, wake, head)
-    }
-
-    /// Asks now and then whether the owner of the reservation that holds up the head is alive.
-    #[cold]
-    fn wait_behind<P: Peers>(&mut self, at: Shared<'_>, peers: &P, head: u64) {
-        let (pos, times) = self.behind;
-        self.behind = if pos == head { (head, times + 1) } else { (head, 1) };
-        if !self.behind.1.is_multiple_of(BEHIND_MAX) {
-            return;
-        }
-        let Some(owner) = at.held_up() else { return };
-        if owner != self.owner.index()
-            && (owner as usize) < at.slots.len()
-            && !peers.is_alive(owner)
-            && self.owner.lock(at, peers).is_ok()
-        {
-            // Again under the lock: its slot may have another holder by now, who has swept it.
-            if !peers.is_alive(owner) {
-                self.owner.sweep(at, owner);
-            }
-            self.owner.unlock(at);
-        } else {
-            self.note_stuck(at, peers, head);
-        }
-    }
-
-    /// Notes since when the head has not moved, for who looks at the ring.
-    pub(crate) fn note_stuck<P: Peers>(&self, at: Shared<'_>, peers: &P, head: u64) {
-        let line = &at.ring.header.shared;
-        // Relaxed: hints for people.
-        if line.stuck_pos.load(Ordering::Relaxed) != head
-            || line.stuck_since_ns.load(Ordering::Relaxed) == 0
-        {
-            line.stuck_since_ns.store(peers.now_ns(), Ordering::Relaxed);
-            line.stuck_pos.store(head, Ordering::Relaxed);
-        }
     }
 
     #[inline(always)]
@@ -590,105 +453,146 @@ impl SharedWriter {
             Refusal::Pending { .. } => Cause::Pending,
             Refusal::Full | Refusal::Corrupt { .. } => Cause::Full,
         };
-        self.losses.refused.of_mut(cause).add(if len > self.max_len {
-            crate::large::refused_size(self.aux_size, len, self.stamp)
+        let size = if len > self.max_len {
+            refused_size(self.allotted.size(), len, self.stamp)
         } else {
             record_size(len + self.stamp)
-        });
-        self.count_losses(at, NOWHERE);
-        // The next reservation comes by `make_room`, which tells the loss.
-        (self.limit, self.evict_limit) = (0, 0);
+        };
+        let (figures, slot) = self.room.figures_mut(at);
+        figures.add_refused(slot, cause, size);
+        // The next reservation makes room, which tells the loss.
+        self.room.look_again();
         self.wake(at, Wake::Force, at.ring.head())
     }
 
     /// Before the producer goes: tells losses that are still to be told, if there is room. Returns
     /// whether a wake is owed.
     pub fn detach<P: Peers>(&mut self, at: Shared<'_>, peers: &P) -> bool {
-        if self.losses.refused == self.losses.told || self.owner.lock(at, peers).is_err() {
+        let owner = self.room.owner();
+        if self.room.figures().losses().all_told() || owner.lock(at, peers).is_err() {
             return false;
         }
-        let told = self.make_room(at, peers, 0).is_ok();
-        self.owner.unlock(at);
+        let told = self.room.make_room(at, peers, 0).is_ok();
+        owner.unlock(at);
         fence(Ordering::SeqCst); // O
         told && self.ended_at(at, peers, Wake::Auto, 0)
     }
 
-    /// Counts what this slot has written, before the store that commits it.
     #[inline(always)]
-    pub(crate) fn count_written(&mut self, at: Shared<'_>, pos: u64, records: u64, bytes: u64) {
-        self.written.records = self.written.records.wrapping_add(records);
-        self.written.bytes = self.written.bytes.wrapping_add(bytes);
-        let words = [0, pos, self.written.records, self.written.bytes, 0];
-        self.written_latch.write(&at.slots[self.owner.index() as usize].written, &words);
-    }
-
-    /// Writes the slot's losses; the newest of them comes true at `pos`.
-    pub(crate) fn count_losses(&mut self, at: Shared<'_>, pos: u64) {
-        let latch = &at.slots[self.owner.index() as usize].losses;
-        self.losses_latch.write(latch, &self.losses.to_words(pos));
-    }
-
-    #[inline(always)]
-    fn count_in_ledger(&self, at: Shared<'_>, records: u64) {
-        // Relaxed, and no addition in one: the lock orders it.
-        let written = &at.ring.header.shared.ledger_written;
-        written.store(written.load(Ordering::Relaxed).wrapping_add(records), Ordering::Relaxed);
+    fn count_written(&mut self, at: Shared<'_>, pos: u64, records: u64, bytes: u64) {
+        let (figures, slot) = self.room.figures_mut(at);
+        figures.add_written(slot, pos, records, bytes);
     }
 
     /// The tail that would let a record of `len` bytes in now: what to wait for.
     #[must_use]
     pub fn tail_for(&self, at: Shared<'_>, len: usize) -> u64 {
-        if len > self.max_len {
-            return self.tail_for_large(at, len);
+        if len <= self.max_len {
+            return self.room.tail_for(at, record_size(len + self.stamp));
         }
-        self.tail_for_record(at, record_size(len + self.stamp))
+        let small = self.room.tail_for(at, record_size(BODY_LEN));
+        // Relaxed: who waits looks again.
+        let head = at.ring.header.aux.head.load(Ordering::Relaxed);
+        aux_area::tail_for(at.ring, self.allotted.size(), head, len).max(small)
     }
 
-    pub(crate) fn tail_for_record(&self, at: Shared<'_>, size: u64) -> u64 {
-        let need = size + self.marker_bytes(at.ring, size);
-        (at.producer_pos().saturating_add(need + 8)).saturating_sub(at.ring.data_size())
+    /// Notes in a timed ring what the clocks say: after attaching, before the first record. `read`
+    /// reads them, under the lock: what is stamped by then is not of the future. Returns whether the
+    /// lock was to be had.
+    #[must_use]
+    pub fn begin_time<P: Peers>(
+        &self,
+        at: Shared<'_>,
+        peers: &P,
+        read: impl FnOnce() -> Reading,
+    ) -> bool {
+        self.under_lock(at, peers, || {
+            // Relaxed: M orders it.
+            let newest = at.ring.header.shared.newest_stamp.load(Ordering::Relaxed);
+            time::begin(at.ring, &read(), at.producer_pos(), newest);
+        })
+    }
+
+    /// The same, now and again.
+    #[must_use]
+    pub fn keep_time<P: Peers>(
+        &self,
+        at: Shared<'_>,
+        peers: &P,
+        read: impl FnOnce() -> Reading,
+    ) -> bool {
+        self.under_lock(at, peers, || time::keep(at.ring, &read(), at.producer_pos()))
+    }
+
+    fn under_lock<P: Peers>(&self, at: Shared<'_>, peers: &P, then: impl FnOnce()) -> bool {
+        let owner = self.room.owner();
+        if owner.lock(at, peers).is_err() {
+            return false;
+        }
+        then();
+        owner.unlock(at);
+        true
     }
 
     /// What this slot has written, this producer and those before it.
     #[must_use]
     pub fn written(&self) -> Count {
-        self.written
+        self.room.figures().written()
     }
 
     /// What this slot was refused, as [`SharedWriter::written`].
     #[must_use]
-    pub fn refused(&self) -> crate::Refused {
-        self.losses.refused
+    pub fn refused(&self) -> Refused {
+        self.room.figures().losses().refused
     }
 
     /// What this slot gave back, as [`SharedWriter::written`].
     #[must_use]
     pub fn discarded(&self) -> Count {
-        self.losses.discarded
+        self.room.figures().losses().discarded
     }
 
     /// The slot.
     #[must_use]
     pub fn index(&self) -> u32 {
-        self.owner.index()
+        self.room.owner().index()
     }
 
     /// The longest payload.
     #[must_use]
     #[inline]
     pub fn max_len(&self) -> usize {
-        self.max_len.max(self.aux_size as usize)
+        self.max_len.max(self.allotted.size() as usize)
     }
 
     /// Copies a payload into its reservation, word by word. A mapping has a quicker way.
     pub fn fill(&self, at: Shared<'_>, reserved: &Reserved, payload: &[u8]) {
-        crate::writer::fill(at.ring, reserved, payload);
+        fill(at.ring, reserved, payload);
     }
+}
+
+/// Opens a reservation, under the lock.
+#[inline(always)]
+fn open_as(at: Shared<'_>, start: u64, word: RecordWord) {
+    // Relaxed: O publishes it.
+    at.ring.word(start).store(word.raw(), Ordering::Relaxed);
+    ledger::expect(at, 1);
+    at.ring.header.shared.producer_pos.store(start + word.size(), Ordering::Release); // O
+}
+
+/// What is left of a reservation becomes a hole of its own, and the ledger hears of it, and of
+/// records that it did not expect.
+fn leave(at: Shared<'_>, pos: u64, rest: u64, more: u64) {
+    if rest > 0 {
+        // Relaxed: the swap publishes it.
+        at.ring.word(pos).store(RecordWord::nop(rest, Hole::Rest).raw(), Ordering::Relaxed);
+    }
+    ledger::correct(at, more, Count { records: 0, bytes: rest });
 }
 
 /// The stamp of what is reserved now, under the lock: no less than that of anything before it.
 #[inline(always)]
-pub(crate) fn rise(at: Shared<'_>, now: u64) -> u64 {
+fn rise(at: Shared<'_>, now: u64) -> u64 {
     // Relaxed: M orders it. Before the reservation: a stamp that nothing has does no harm.
     let newest = &at.ring.header.shared.newest_stamp;
     let stamp = newest.load(Ordering::Relaxed).max(now);
@@ -701,14 +605,5 @@ pub(crate) fn rise(at: Shared<'_>, now: u64) -> u64 {
 /// somewhat early; and where it is stale, at once.
 #[cold]
 fn claim(at: Shared<'_>, wake: Wake, head: u64) -> bool {
-    let line = &at.ring.header.shared;
-    // Relaxed: a threshold in records is a wish.
-    let records = match line.ledger_stale.load(Ordering::Relaxed) {
-        0 => line
-            .ledger_written
-            .load(Ordering::Relaxed)
-            .wrapping_add(line.ledger_more.load(Ordering::Relaxed)),
-        _ => u64::MAX,
-    };
-    claim_wake(&at.ring.header.wait, wake, head, records)
+    claim_wake(&at.ring.header.wait, wake, head, ledger::records(at))
 }

@@ -1,12 +1,15 @@
 //! The snapshot: a copy of everything intact, while producers run at full speed.
 
-use crate::large::{self, Bounds, Shape};
-use crate::reader::{Found, Frame, lost_of, split_body};
-use crate::totals::{Stranded, Totals};
-use crate::{Anchors, Corrupt, Ring, Shared};
+use crate::aux_area;
+use crate::books::{Stranded, Totals};
+use crate::record::{
+    Bounds, Corrupt, Found, Frame, Record, Shape, Walk, body_of, lost_of, split_body,
+};
+use crate::time::Anchors;
+use crate::view::{POS_MAX, Ring, Shared};
 use alloc::vec::Vec;
 use perfring_abi::atomic::AtomicU64;
-use perfring_abi::{Policy, RecordType, RecordWord};
+use perfring_abi::{Policy, RecordType};
 
 /// Bytes that are copied between two looks at the tail.
 const CHUNK: u64 = 64 << 10;
@@ -103,11 +106,11 @@ impl Snapshot {
         // holds, so that no more is copied, whatever the records say.
         for (pos, range) in ranges.into_iter().rev() {
             let mut words = Vec::new();
-            if end - range.at > bounds.size || !large::is_whole(ring, range) {
+            if end - range.at > bounds.size || !aux_area::is_whole(ring, range) {
                 break;
             }
-            large::space_for(range, &mut words).ok_or(Corrupt { pos })?;
-            if large::copy(ring, aux, range, &mut words) {
+            aux_area::space_for(range, &mut words).ok_or(Corrupt { pos })?;
+            if aux_area::copy(ring, aux, range, &mut words) {
                 snapshot.large.push((pos, words));
             }
         }
@@ -157,35 +160,35 @@ impl Snapshot {
         let at = self.large.binary_search_by(|(pos, _)| frame.pos.cmp(pos)).ok();
         Ok(Some(match at.and_then(|at| self.large.get(at)) {
             Some((_, words)) => (Found::Record(frame), words, after),
-            None => (Found::Lost(large::gone(&frame)), &[], after),
+            None => (Found::Lost(aux_area::gone(&frame)), &[], after),
         }))
     }
 
-    fn step_to(&self, mut cursor: u64) -> Result<Option<Step<'_>>, Corrupt> {
-        while cursor < self.end() {
-            let bad = Corrupt { pos: cursor };
-            let at = (cursor.checked_sub(self.start).ok_or(bad)? / 8) as usize;
-            let word = RecordWord::from_raw(self.words[at]);
-            let size = word.size();
-            let len = word.payload_len().ok_or(bad)?;
-            let body = self.words.get(at + 1..at + (size / 8) as usize).ok_or(bad)?;
-            let after = cursor + size;
+    fn step_to(&self, cursor: u64) -> Result<Option<Step<'_>>, Corrupt> {
+        if cursor < self.start {
+            return Err(Corrupt { pos: cursor });
+        }
+        let load = |pos| self.words[((pos - self.start) / 8) as usize];
+        for record in Walk::new(cursor, self.end(), load) {
+            let record = record?;
+            let Record { pos, word, len } = record;
+            let (bad, after) = (Corrupt { pos }, record.end());
+            let body = &self.words[record.body_in(self.start)];
             if self.shape.is_large(word) {
-                let body = large::body_of(body).ok_or(bad)?;
-                let (frame, range) = self.shape.large(cursor, body).ok_or(bad)?;
+                let body = body_of(body).ok_or(bad)?;
+                let (frame, range) = self.shape.large(pos, body).ok_or(bad)?;
                 return Ok(Some((Found::Large(frame, range), &[], after)));
             }
             if word.is_data() && word.owner().is_none() {
                 let (len, time, body) = split_body(self.shape.timed, len, body).ok_or(bad)?;
-                let frame = Frame { pos: cursor, kind: word.kind(), len, size, time };
+                let frame = Frame { pos, kind: word.kind(), len, size: record.size(), time };
                 return Ok(Some((Found::Record(frame), body, after)));
             }
             if word.kind() == RecordType::LOST {
-                let lost = lost_of(body, cursor).ok_or(bad)?;
+                let lost = lost_of(body, pos).ok_or(bad)?;
                 return Ok(Some((Found::Lost(lost), &[], after)));
             }
-            // A hole, or what a dead producer left open.
-            cursor = after;
+            // Passed: a hole, or what a dead producer left open.
         }
         Ok(None)
     }
@@ -195,7 +198,7 @@ impl Snapshot {
 /// came round once while the first chunk was copied.
 fn copy(ring: Ring<'_>, head: u64) -> Result<(u64, Vec<u64>), Corrupt> {
     let mut tail = ring.tail();
-    if !head.is_multiple_of(8) || !tail.is_multiple_of(8) || head > crate::POS_MAX {
+    if !head.is_multiple_of(8) || !tail.is_multiple_of(8) || head > POS_MAX {
         return Err(Corrupt { pos: tail });
     }
     tail = tail.min(head);

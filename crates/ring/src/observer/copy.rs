@@ -1,34 +1,23 @@
 //! The observer: reads without leaving a trace, copies each record, and looks afterwards whether
 //! the copy was of a record or of what was being written over it.
 
-use crate::ahead::Pending;
-use crate::book::{ConsumerBook, Count};
-use crate::large::{self, Bounds, Range, Shape};
+use crate::aux_area;
+use crate::counters::{ConsumerBook, Count, Saved};
 use crate::latch::{self, LatchWriter};
-use crate::oldest::marked;
-use crate::reader::{lost_of, split_body};
-use crate::{Corrupt, Frame, Lost, Ring};
+use crate::mark::Mark;
+use crate::oldest::oldest;
+use crate::record::{
+    Bounds, Corrupt, Frame, Lost, Range, Record, Shape, body_of, lost_of, payload_of, split_body,
+};
+use crate::recount::newest_book;
+use crate::view::{POS_MAX, Ring};
 use alloc::vec::Vec;
-use perfring_abi::atomic::{AtomicU64, spin_loop};
+use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{Cause, Policy, RecordType, RecordWord, SIZE_MAX};
 
 /// An observer that was lapped this often without reading a record in between goes on from the
 /// producer's last book instead of from the oldest record, which it would never catch.
 const LAPS_MAX: u32 = 4;
-/// How often an observer tries to find its feet before it reports the ring as damaged.
-const TRIES: u32 = if cfg!(loom) { 3 } else { 1000 };
-/// How often it walks the ring to count what stands before a tail that keeps moving.
-const WALKS_MAX: u32 = 4;
-
-/// A place in the stream to go on from later, with what is needed to count what was lost meanwhile.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Saved {
-    /// The position of the next record.
-    pub pos: u64,
-    /// What stood before it since the ring was made.
-    pub before: Count,
-}
-
 /// Where an observer starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
@@ -76,6 +65,14 @@ pub struct Observer {
     pub(crate) latch: LatchWriter,
 }
 
+/// A loss that an observer found and that was not taken from it yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    pub(crate) lost: Lost,
+    /// The place before it.
+    pub(crate) before: Mark,
+}
+
 /// What came of copying anew.
 pub(crate) enum Refill {
     Empty,
@@ -93,7 +90,7 @@ impl Observer {
             Start::At(saved) => saved,
             Start::Oldest => oldest(ring, policy)?,
             Start::Latest => {
-                let book = crate::totals::newest_book(ring)?;
+                let book = newest_book(ring)?;
                 Saved { pos: book.pos, before: book.written }
             }
         };
@@ -157,19 +154,19 @@ impl Observer {
         range: Range,
     ) -> Result<Seen<'_>, Corrupt> {
         // A look before, so that nothing is copied in vain.
-        let whole = large::is_whole(ring, range);
+        let whole = aux_area::is_whole(ring, range);
         if whole {
-            large::space_for(range, &mut self.large).ok_or(Corrupt { pos: frame.pos })?;
+            aux_area::space_for(range, &mut self.large).ok_or(Corrupt { pos: frame.pos })?;
         }
         self.cursor += frame.size;
         self.laps_in_a_row = 0;
         self.passed.add(frame.size);
-        if whole && large::copy(ring, aux, range, &mut self.large) {
+        if whole && aux_area::copy(ring, aux, range, &mut self.large) {
             self.is_large = true;
             return Ok(Seen::Record(frame, &self.large));
         }
         self.lapped.add(frame.size);
-        Ok(Seen::Lost(large::gone(&frame)))
+        Ok(Seen::Lost(aux_area::gone(&frame)))
     }
 
     /// Saves the place in the page: for the consumer of an overwrite ring alone.
@@ -203,18 +200,17 @@ impl Observer {
         // returns. No more holes fit than the ring has words; only a producer that outruns them
         // makes more turns.
         for _ in 0..=2 * ring.data.len() {
-            let Some((word, len)) = self.copied()? else {
+            let Some(record) = self.copied()? else {
                 match self.refill(ring)? {
                     Refill::Empty => return Ok(None),
                     Refill::Lost(lost) if lost.records > 0 => return Ok(Some(Seen::Lost(lost))),
                     Refill::Lost(_) | Refill::Copied => continue,
                 }
             };
-            let (pos, size) = (self.cursor, word.size());
-            let at = ((pos - self.from) / 8) as usize;
-            let body = at + 1..at + (size / 8) as usize;
+            let Record { pos, word, len } = record;
+            let (size, body) = (word.size(), record.body_in(self.from));
             if self.shape.is_large(word) {
-                let body = large::body_of(&self.copy[body]).ok_or(Corrupt { pos })?;
+                let body = body_of(&self.copy[body]).ok_or(Corrupt { pos })?;
                 let (frame, range) = self.shape.large(pos, body).ok_or(Corrupt { pos })?;
                 return self.fetch(ring, aux, frame, range).map(Some);
             }
@@ -236,21 +232,19 @@ impl Observer {
         Ok(None)
     }
 
-    /// The header at the cursor and its payload's length, if the whole record is in the copy.
+    /// The record at the cursor, if all of it is in the copy.
     #[inline]
-    pub(crate) fn copied(&self) -> Result<Option<(RecordWord, usize)>, Corrupt> {
-        let ready = self.upto - self.cursor;
+    pub(crate) fn copied(&self) -> Result<Option<Record>, Corrupt> {
+        let (pos, ready) = (self.cursor, self.upto - self.cursor);
         if ready == 0 {
             return Ok(None);
         }
-        let word = RecordWord::from_raw(self.copy[((self.cursor - self.from) / 8) as usize]);
-        match word.payload_len() {
-            Some(len) if word.size() <= ready => Ok(Some((word, len))),
+        let word = RecordWord::from_raw(self.copy[((pos - self.from) / 8) as usize]);
+        match payload_of(word, ready) {
+            Some(len) => Ok(Some(Record { pos, word, len })),
             // Cut by the end of the copy: there is more, and a copy that begins here has it all.
-            Some(_) if word.size() <= self.head - self.cursor && self.cursor != self.from => {
-                Ok(None)
-            }
-            _ => Err(Corrupt { pos: self.cursor }),
+            None if payload_of(word, self.head - pos).is_some() && pos != self.from => Ok(None),
+            None => Err(Corrupt { pos }),
         }
     }
 
@@ -265,7 +259,7 @@ impl Observer {
             if head == self.cursor {
                 return Ok(Refill::Empty);
             }
-            if head < self.cursor || head > crate::POS_MAX || !head.is_multiple_of(8) {
+            if head < self.cursor || head > POS_MAX || !head.is_multiple_of(8) {
                 return Err(bad);
             }
             self.head = head;
@@ -300,7 +294,7 @@ impl Observer {
         if self.laps_in_a_row > LAPS_MAX {
             // Where the producer's last book was true is a record boundary too, and most of a ring
             // away from the place where it overwrites.
-            let book = crate::totals::newest_book(ring)?;
+            let book = newest_book(ring)?;
             if book.pos > place.pos {
                 place = Saved { pos: book.pos, before: book.written };
             }
@@ -345,54 +339,4 @@ impl Observer {
     pub fn lapped(&self) -> Count {
         self.lapped
     }
-}
-
-/// The oldest valid record, and what stood before it.
-pub(crate) fn oldest(ring: Ring<'_>, policy: Policy) -> Result<Saved, Corrupt> {
-    let mut walks = 0;
-    for _ in 0..TRIES {
-        let tail = ring.tail();
-        let place = match policy {
-            Policy::Overwrite => marked(ring, tail),
-            Policy::Drop => match released(ring, tail) {
-                Some(place) => Some(place),
-                // The consumer was faster, and has another book for another tail.
-                None if ring.tail() != tail => None,
-                // A foreign perf reader moves the tail and keeps no book: count from the
-                // producer's, or at worst begin there.
-                None => {
-                    walks += 1;
-                    counted(ring, tail, walks)?
-                }
-            },
-        };
-        // The mark, or the tail, was published after a head that is not before it.
-        let head = ring.head();
-        if head > crate::POS_MAX || !tail.is_multiple_of(8) {
-            return Err(Corrupt { pos: tail });
-        }
-        if let Some(place) = place.filter(|place| place.pos <= head) {
-            return Ok(place);
-        }
-        spin_loop();
-    }
-    Err(Corrupt { pos: ring.tail() })
-}
-
-/// The consumer's book at this tail.
-fn released(ring: Ring<'_>, tail: u64) -> Option<Saved> {
-    let fits = |words: &_| ConsumerBook::from_words(words).pos == tail;
-    let whole = latch::find_where(&ring.header.consumer, fits)?;
-    Some(Saved { pos: tail, before: ConsumerBook::from_words(&whole.words).passed() })
-}
-
-/// The place at a tail that nobody keeps a book of.
-fn counted(ring: Ring<'_>, tail: u64, walks: u32) -> Result<Option<Saved>, Corrupt> {
-    if walks > WALKS_MAX {
-        let book = crate::totals::newest_book(ring)?;
-        let place = Saved { pos: book.pos, before: book.written };
-        return Ok((book.pos >= tail).then_some(place));
-    }
-    let before = crate::totals::count_at(ring, tail)?;
-    Ok(before.map(|before| Saved { pos: tail, before }))
 }

@@ -1,13 +1,37 @@
-//! The slow way of a reservation in a shared ring, under the lock: the room, the book, the losses
-//! to be told.
+//! Room for a reservation in a shared ring: the lock, and under it the slow way, which finds the
+//! room, brings the book, and tells the losses.
 
-use crate::book::Count;
-use crate::latch::{self, LatchWriter};
-use crate::lock::{advance, write_book};
-use crate::room::{book_interval, lost_words};
-use crate::{Peers, Refusal, Ring, Shared, SharedWriter};
+use crate::counters::{Count, ProducerBook, lost_words};
+use crate::latch;
+use crate::recount::book_interval;
+use crate::reserve::Refusal;
+use crate::shared::evict::{KnownTail, Place};
+use crate::shared::ledger;
+use crate::shared::owner::Owner;
+use crate::shared::slot::Figures;
+use crate::shared::sweep::{advance, note_stuck, sweep};
+use crate::view::{Peers, Ring, Shared, sane};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
-use perfring_abi::{Cause, Evict, Header, LOST_SIZE, Policy, RecordWord, Tell, ledger};
+use perfring_abi::{Cause, Evict, Header, LOST_SIZE, Layout, Policy, RecordWord, Slot, Tell};
+
+/// How far a producer of a shared ring may go, and what it counts of its slot.
+#[derive(Debug)]
+pub(crate) struct LockedRoom {
+    owner: Owner,
+    /// End of this producer's last reservation: none begins before it.
+    floor: u64,
+    /// A reservation that ends here or before needs no look at anything but the lock's line.
+    limit: u64,
+    /// An overwrite ring need do no more than evict for a reservation that ends here or before.
+    evict_limit: u64,
+    tail: KnownTail,
+    /// Where the producers' book was true when last looked at.
+    book_pos: u64,
+    figures: Figures,
+    policy: Policy,
+    evict: Evict,
+    tell: Tell,
+}
 
 /// The positions of a ring at one moment under the lock.
 #[derive(Clone, Copy)]
@@ -17,7 +41,116 @@ struct Stand {
     end: u64,
 }
 
-impl SharedWriter {
+impl LockedRoom {
+    /// For the producer that has this slot, and the lock.
+    pub(crate) fn new(owner: Owner, layout: &Layout, figures: Figures) -> Self {
+        let Layout { policy, evict, tell, .. } = *layout;
+        let (floor, limit, evict_limit, book_pos) = (0, 0, 0, 0);
+        let tail = KnownTail::new();
+        LockedRoom {
+            owner,
+            floor,
+            limit,
+            evict_limit,
+            tail,
+            book_pos,
+            figures,
+            policy,
+            evict,
+            tell,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    #[inline(always)]
+    pub(crate) fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    #[inline(always)]
+    pub(crate) fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    /// The slot's figures, and the slot that they are written to.
+    #[inline(always)]
+    pub(crate) fn figures_mut<'a>(&mut self, at: Shared<'a>) -> (&mut Figures, &'a Slot) {
+        (&mut self.figures, &at.slots[self.owner.index() as usize])
+    }
+
+    /// The next reservation works out the limits anew.
+    pub(crate) fn look_again(&mut self) {
+        (self.limit, self.evict_limit) = (0, 0);
+    }
+
+    /// Takes the lock and finds room. Under the lock when it returns `Ok`.
+    ///
+    /// By reference, as those that it is built in: a copy of what was put together a moment ago
+    /// waits for its stores, and then the locked instruction for the copy.
+    #[inline(always)]
+    pub(crate) fn begin<P: Peers>(
+        &mut self,
+        at: &Shared<'_>,
+        peers: &P,
+        size: u64,
+    ) -> Result<u64, Refusal> {
+        self.owner.lock(*at, peers)?;
+        // Relaxed: M orders it.
+        let mut start = at.ring.header.shared.producer_pos.load(Ordering::Relaxed);
+        let there_is_room = self.fits(start, size, self.limit)
+            || (self.fits(start, size, self.evict_limit)
+                && self.evict_few(at.ring.header, at.ring.data, start.wrapping_add(size)));
+        if !there_is_room {
+            start = match self.make_room(*at, peers, size) {
+                Ok(start) => start,
+                Err(refusal) => {
+                    self.owner.unlock(*at);
+                    return Err(refusal);
+                }
+            };
+        }
+        // E, pairs with F: whoever moved the tail over what is written over now, M has it seen
+        // here, and this passes it on.
+        fence(Ordering::Release);
+        self.floor = start + size;
+        Ok(start)
+    }
+
+    /// End of this producer's last reservation.
+    pub(crate) fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    /// Gives the lock back, with nothing reserved: the next may begin where the last ended, at
+    /// `floor`.
+    pub(crate) fn take_back(&mut self, at: Shared<'_>, floor: u64) {
+        self.floor = floor;
+        self.owner.unlock(at);
+    }
+
+    /// Whether a record of so many bytes ends at `limit` or before. One that begins where none can,
+    /// at no multiple of eight or before the end of this producer's last, does not: the page is
+    /// not believed in that.
+    #[inline(always)]
+    fn fits(&self, start: u64, size: u64, limit: u64) -> bool {
+        // What is no multiple of eight becomes a huge number of words, as what is negative does.
+        let words = start.wrapping_sub(self.floor).rotate_right(3);
+        words.saturating_add(size >> 3) <= limit.saturating_sub(self.floor) >> 3
+    }
+
+    /// What most reservations in a full overwrite ring need: the oldest go, and nothing else is
+    /// due. Returns whether that was so; if not, nothing has changed.
+    ///
+    /// Takes the ring in two, so that the call from the hot path passes it in registers.
+    #[inline(never)]
+    fn evict_few(&mut self, header: &Header, data: &[AtomicU64], end: u64) -> bool {
+        end <= self.evict_limit && self.tail.evict(Ring::new(header, data), end, self.book_pos)
+    }
+
     /// Makes room for `size` bytes, tells what is still to be told, and sets the next limit.
     /// Returns where the record begins.
     #[inline(never)]
@@ -40,14 +173,14 @@ impl SharedWriter {
         let end = stand.end + markers + size;
         self.bring_book(at, stand, tail.0, end)?;
         if self.policy == Policy::Overwrite && tail.0 != stand.tail {
-            self.publish_tail(at.ring, tail);
+            self.tail.publish(at.ring, tail);
         }
         let start = stand.end + markers;
         if markers != 0 {
             self.tell_losses(at, stand);
         } else if self.untold() != 0 {
             // They did not fit beside this record: the next one comes here too.
-            (self.limit, self.evict_limit) = (0, 0);
+            self.look_again();
             return Ok(start);
         }
         let interval = book_interval(at.ring);
@@ -61,68 +194,20 @@ impl SharedWriter {
         Ok(start)
     }
 
-    /// What most reservations in a full overwrite ring need: the oldest go, and nothing else is
-    /// due. Returns whether that was so; if not, nothing has changed.
-    ///
-    /// Takes the ring in two, so that the call from the hot path passes it in registers.
-    #[inline(never)]
-    pub(crate) fn evict_few(&mut self, header: &Header, data: &[AtomicU64], end: u64) -> bool {
-        let ring = Ring::new(header, data);
-        let mask = ring.data_size() - 1;
-        let tail = ring.header.data_tail.load(Ordering::Acquire); // D, pairs with C
-        if end > self.evict_limit || (self.tail != tail && !self.know_tail(ring, tail)) {
-            return false;
-        }
-        let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
-        let (mut to, mut records, mut bytes) = (tail, 0, 0);
-        while end.wrapping_sub(to) > mask {
-            // Relaxed: B ordered it.
-            let word = RecordWord::from_raw(ring.word(to).load(Ordering::Relaxed));
-            let size = word.size();
-            // The other way finds out what is wrong, or whose reservation is in the way. The book
-            // is not behind: that would be due.
-            if to == head || to >= self.book_pos || size < 8 || !size.is_multiple_of(8) {
-                return false;
-            }
-            let data = u64::from(word.is_data());
-            (to, records, bytes) = (to + size, records + data, bytes + data * size);
-        }
-        if to != tail {
-            let overwritten = Count {
-                records: self.overwritten.records.wrapping_add(records),
-                bytes: self.overwritten.bytes.wrapping_add(bytes),
-            };
-            self.publish_tail(ring, (to, overwritten));
-        }
-        true
-    }
-
-    /// Takes over what is overwritten before a tail that somebody else has published. After a death
-    /// between the mark and `data_tail`, the mark that fits the tail counts.
-    fn know_tail(&mut self, ring: Ring<'_>, tail: u64) -> bool {
-        let mark = latch::find_where(&ring.header.tail_mark, |words| words[0] == tail);
-        let Some(mark) = mark else { return false };
-        self.overwritten = Count { records: mark.words[1], bytes: mark.words[2] };
-        self.tail_latch = LatchWriter::after(&ring.header.tail_mark, Some(&mark));
-        self.tail = tail;
-        true
-    }
-
     /// Where the tail must go for a record of `size` bytes, what is overwritten before it, and the
     /// bytes of markers before the record. `Ok(Err(_))` if there is no room.
-    #[expect(clippy::type_complexity, reason = "the parts are named where they arrive")]
     fn find_room(
         &mut self,
         at: Shared<'_>,
         size: u64,
-    ) -> Result<Result<(Stand, (u64, Count), u64), Stand>, Refusal> {
+    ) -> Result<Result<(Stand, Place, u64), Stand>, Refusal> {
         let (ring, mask) = (at.ring, at.ring.data_size() - 1);
         let stand = Stand {
             tail: ring.header.data_tail.load(Ordering::Acquire), // D, pairs with C
             head: ring.header.data_head.load(Ordering::Acquire), // B, pairs with A
             end: at.producer_pos(),
         };
-        if !crate::sane(ring, stand.end, stand.tail)
+        if !sane(ring, stand.end, stand.tail)
             || !(stand.tail..=stand.end).contains(&stand.head)
             || !stand.head.is_multiple_of(8)
             || stand.end < self.floor
@@ -131,56 +216,25 @@ impl SharedWriter {
         }
         let markers = self.marker_bytes(ring, size);
         let end = stand.end + markers + size;
-        let mut tail = (stand.tail, self.overwritten);
+        let mut tail = (stand.tail, Count::default());
         if self.policy == Policy::Overwrite && end - stand.tail > mask {
-            tail = self.walk(ring, stand, end)?;
+            let enough = match self.evict {
+                Evict::Exact => end,
+                Evict::Half => end + ring.data_size() / 2,
+            };
+            tail = self
+                .tail
+                .walk(ring, stand.tail, stand.head, enough)
+                .map_err(|_| Refusal::Corrupt { tail: stand.tail })?;
         }
         Ok(if end - tail.0 > mask { Err(stand) } else { Ok((stand, tail, markers)) })
-    }
-
-    /// The oldest records that go so that `end` fits: the tail after them, and what is overwritten
-    /// before it. Nothing is published. It stops at `data_head`: what is open, or behind it, stays.
-    fn walk(&mut self, ring: Ring<'_>, stand: Stand, end: u64) -> Result<(u64, Count), Refusal> {
-        let damaged = Refusal::Corrupt { tail: stand.tail };
-        if self.tail != stand.tail && !self.know_tail(ring, stand.tail) {
-            return Err(damaged);
-        }
-        let mask = ring.data_size() - 1;
-        let (mut tail, mut overwritten) = (stand.tail, self.overwritten);
-        let enough = match self.evict {
-            Evict::Exact => end,
-            Evict::Half => end + ring.data_size() / 2,
-        };
-        while enough - tail > mask && tail != stand.head {
-            // Relaxed: B ordered it.
-            let word = RecordWord::from_raw(ring.word(tail).load(Ordering::Relaxed));
-            let size = word.size();
-            if word.payload_len().is_none() || size > stand.head - tail {
-                return Err(damaged);
-            }
-            if word.is_data() {
-                overwritten.add(size);
-            }
-            tail += size;
-        }
-        Ok((tail, overwritten))
-    }
-
-    fn publish_tail(&mut self, ring: Ring<'_>, (tail, overwritten): (u64, Count)) {
-        // The mark before the tail: after a death between the two, the older mark is still there
-        // and fits the tail.
-        let mark = [tail, overwritten.records, overwritten.bytes, tail];
-        self.tail_latch.write_as(&ring.header.tail_mark, tail, &mark);
-        // Relaxed: a fence orders it before anything is written over the old records.
-        ring.header.data_tail.store(tail, Ordering::Relaxed); // E, pairs with F
-        (self.tail, self.overwritten) = (tail, overwritten);
     }
 
     /// Ends what holds the room back, if its owner is dead. Returns when it is worth another look.
     fn unblock<P: Peers>(&self, at: Shared<'_>, peers: &P, stand: Stand) -> Result<(), Refusal> {
         match self.blocker(at, stand) {
-            Some(slot) if slot != self.index() && !peers.is_alive(slot) => {
-                self.owner.sweep(at, slot);
+            Some(slot) if slot != self.owner.index() && !peers.is_alive(slot) => {
+                sweep(at, slot);
                 Ok(())
             }
             // It has ended since: whoever did that is about to move the head.
@@ -206,12 +260,12 @@ impl SharedWriter {
     fn no_room<P: Peers>(&self, at: Shared<'_>, peers: &P, stand: Stand) -> Refusal {
         match self.blocker(at, stand) {
             Some(slot) if self.policy == Policy::Overwrite || stand.tail == stand.head => {
-                self.note_stuck(at, peers, stand.head);
+                note_stuck(at, peers, stand.head);
                 Refusal::Pending { slot }
             }
             // An overwrite ring is never full: one reservation after another ended just before it
             // was looked at, and the next was in the way.
-            _ if self.policy == Policy::Overwrite => Refusal::Pending { slot: self.index() },
+            _ if self.policy == Policy::Overwrite => Refusal::Pending { slot: self.owner.index() },
             _ => Refusal::Full,
         }
     }
@@ -238,7 +292,7 @@ impl SharedWriter {
         }
         // Somebody else may have written it.
         let book = latch::find(&at.ring.header.producer).ok_or(damaged)?;
-        let pos = crate::ProducerBook::from_words(&book.words).pos;
+        let pos = ProducerBook::from_words(&book.words).pos;
         if pos > stand.head || pos < self.book_pos {
             return Err(damaged);
         }
@@ -250,15 +304,21 @@ impl SharedWriter {
             stand.head - pos >= interval
         };
         if due || must(pos) {
-            write_book(at, stand.head, stand.end).map_err(|_| damaged)?;
+            ledger::write_book(at, stand.head, stand.end).map_err(|_| damaged)?;
             self.book_pos = stand.head;
         }
         Ok(())
     }
 
+    /// The tail that would let a record of `size` bytes in now.
+    pub(crate) fn tail_for(&self, at: Shared<'_>, size: u64) -> u64 {
+        let need = size + self.marker_bytes(at.ring, size);
+        (at.producer_pos().saturating_add(need + 8)).saturating_sub(at.ring.data_size())
+    }
+
     /// Bytes of the `PERF_RECORD_LOST` records that are due before a record of `size` bytes: none
     /// if they would not fit the ring together, then a later record brings them.
-    pub(crate) fn marker_bytes(&self, ring: Ring<'_>, size: u64) -> u64 {
+    fn marker_bytes(&self, ring: Ring<'_>, size: u64) -> u64 {
         let bytes = self.untold() * u64::from(LOST_SIZE);
         if bytes + size < ring.data_size() { bytes } else { 0 }
     }
@@ -268,14 +328,14 @@ impl SharedWriter {
         if self.tell == Tell::CountersOnly {
             return 0;
         }
-        let untold = self.losses.refused.since(self.losses.told);
-        untold.all().into_iter().filter(|count| *count != Count::default()).count() as u64
+        self.figures.untold().all().into_iter().filter(|count| *count != Count::default()).count()
+            as u64
     }
 
     /// Writes the markers and publishes them, as records of their own.
     fn tell_losses(&mut self, at: Shared<'_>, stand: Stand) {
         let header = at.ring.header;
-        let untold = self.losses.refused.since(self.losses.told);
+        let untold = self.figures.untold();
         let mut pos = stand.end;
         // E, as before every write over what was evicted.
         fence(Ordering::Release);
@@ -289,15 +349,9 @@ impl SharedWriter {
             }
             pos += u64::from(LOST_SIZE);
         }
-        self.losses.told = self.losses.refused;
-        self.count_losses(at, stand.end);
-        // The ledger: relaxed, as the lock orders it.
-        let mut told = [0; crate::book::REFUSED];
-        untold.to_words(&mut told);
-        let more = told.into_iter().chain([(pos - stand.end) / u64::from(LOST_SIZE)]);
-        for (word, more) in header.shared.ledger[ledger::TOLD..].iter().zip(more) {
-            word.store(word.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
-        }
+        let (figures, slot) = self.figures_mut(at);
+        figures.tell(slot, stand.end);
+        ledger::add_told(at, untold, (pos - stand.end) / u64::from(LOST_SIZE));
         // B: what is before it is published by this store too.
         if header.data_head.load(Ordering::Acquire) == stand.end {
             header.data_head.store(pos, Ordering::Release); // A, pairs with B

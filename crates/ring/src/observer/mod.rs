@@ -1,0 +1,5 @@
+//! Who reads without leaving a trace.
+
+pub(crate) mod copy;
+pub(crate) mod front;
+pub(crate) mod intact;
