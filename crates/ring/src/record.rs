@@ -195,7 +195,7 @@ pub enum Found {
 
 /// The next thing at or after `cursor` and before `head`, with the position after it. Holes are
 /// skipped. `head` is acquired, so everything before it stands still until it is released.
-#[inline]
+#[inline(always)]
 pub(crate) fn step(
     ring: Ring<'_>,
     shape: Shape,
