@@ -63,7 +63,8 @@ mod worker;
 
 pub use options::{Discard, Headers, Options, Payload, Storage, Stream};
 
-use crate::{Event, Figures, Output, OutputError, Took};
+use crate::event::Event;
+use crate::output::{Figures, Output, OutputError, Took};
 use flight::Finished;
 use message::{Encoder, Entry};
 use std::collections::VecDeque;

@@ -8,7 +8,8 @@ mod tracks;
 
 use crate::draft::Draft;
 use crate::timeline::Timeline;
-use crate::{Event, Figures, Loss, Origin, Output, OutputError, Rec, Took, What};
+use crate::event::{Event, Loss, Origin, Rec, What};
+use crate::output::{Figures, Output, OutputError, Took};
 use names::Names;
 use perfring_types::Class;
 use perfring_types::read::Value;

@@ -1,7 +1,9 @@
 //! The ready record types.
 
 use crate::names::{self, AttributeName};
-use crate::{Severity, SpanId, SpanKind, Status, Temporality, TraceId, Value};
+use crate::ids::{SpanId, TraceId};
+use crate::severity::{Severity, SpanKind, Status, Temporality};
+use crate::value::Value;
 use perfring_producer::types::tagged::TaggedWriter;
 use perfring_producer::types::{Class, Encoding, Field, Schema, Shape};
 

@@ -2,7 +2,9 @@
 
 use crate::local::{self, Handle};
 use crate::signals::{ALL, COMMON, RESOURCE, Signal};
-use crate::{Resource, ids, signals};
+use crate::ids;
+use crate::signals;
+use crate::resource::Resource;
 use perfring_producer::types::tagged::TaggedWriter;
 use perfring_producer::types::{Class, Encoding, Field, Schema};
 use perfring_producer::{

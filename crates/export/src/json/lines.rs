@@ -2,7 +2,8 @@
 
 use super::file::File;
 use super::pipe::Pipe;
-use crate::{Event, Figures, Output, OutputError, Took, What};
+use crate::event::{Event, What};
+use crate::output::{Figures, Output, OutputError, Took};
 use serde::Deserialize;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};

@@ -2,7 +2,7 @@
 
 use super::lanes::Lanes;
 use super::{Lane, Options, Otlp};
-use crate::OutputError;
+use crate::output::OutputError;
 use std::time::Instant;
 
 impl Otlp {

@@ -53,7 +53,8 @@ mod spans;
 mod wire;
 
 use crate::signal::{Resource, Resources, Signal, Told};
-use crate::{Event, Figures, Loss, Output, OutputError, Rec, Took, What};
+use crate::event::{Event, Loss, Rec, What};
+use crate::output::{Figures, Output, OutputError, Took};
 use batch::{Building, Credit};
 use http::Client;
 use lanes::Lanes;

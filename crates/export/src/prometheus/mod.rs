@@ -43,7 +43,8 @@ use crate::signal::{
     Buckets, Common, DEFAULT_BOUNDS, Histogram, HistogramData, Instrument, Resources, Signal,
     Temporality,
 };
-use crate::{Event, Figures, Output, OutputError, Took, What};
+use crate::event::{Event, What};
+use crate::output::{Figures, Output, OutputError, Took};
 pub use figures::OwnFigures;
 use perfring_types::read::Value;
 use serde::Deserialize;
@@ -314,7 +315,7 @@ impl Prometheus {
         }
     }
 
-    fn lost(&self, event: &Event<'_>, loss: &crate::Loss) {
+    fn lost(&self, event: &Event<'_>, loss: &crate::event::Loss) {
         let cause = Value::Str(loss.cause.name().into());
         let ring = Value::Str(event.origin.name.clone());
         let mut attributes = vec![("cause", &cause)];

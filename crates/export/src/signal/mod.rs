@@ -39,7 +39,7 @@
 mod read;
 mod resources;
 
-use crate::Rec;
+use crate::event::Rec;
 use perfring_types::read::Value;
 pub use resources::{Resources, Told};
 
