@@ -1,6 +1,6 @@
 //! What is remembered of each ring.
 
-use super::Made;
+use super::made::Made;
 use crate::event::Origin;
 use crate::signal::Told;
 use perfring_types::Class;

@@ -1,6 +1,6 @@
 //! Frames: what stands in a block. `u16 what, u16 flags, u32 size`, a body, zeros to a multiple of 8.
 
-use super::Machine;
+use super::machine::Machine;
 use crate::event::{Loss, LossCause, Origin, Rec};
 use crate::totals::Totals;
 use perfring_consumer::{Anchor, Anchors, Cause, Policy, Record, RecordType, Who};

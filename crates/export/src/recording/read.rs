@@ -3,7 +3,8 @@
 use super::block::{BLOCK_HEAD, BlockHead, fill, survey};
 use super::error::{Missing, ReadError};
 use super::frame::{self, Frame};
-use super::{COMPATIBLE, HEAD, MAGIC, Machine};
+use super::head::{COMPATIBLE, HEAD, MAGIC};
+use super::machine::Machine;
 use crate::event::{Event, Loss, Origin, Rec, What};
 use crate::totals::Totals;
 use perfring_consumer::Record;

@@ -1,6 +1,6 @@
 //! Which process a record is of.
 
-use super::Resource;
+use super::kinds::Resource;
 use crate::event::Origin;
 use perfring_telemetry::names;
 use perfring_types::read::Value;
