@@ -4,9 +4,10 @@ mod field;
 mod metadata;
 
 use crate::draft::{directory, trouble};
+use crate::event::{Event, Loss, Origin, Rec, What};
 use crate::mangle::identifier;
+use crate::output::{Figures, Output, OutputError, Took};
 use crate::timeline::Timeline;
-use crate::{Event, Figures, Loss, Origin, Output, OutputError, Rec, Took, What};
 use metadata::{LOST, Metadata, OTHER, Shown};
 use perfring_types::read::Value;
 use serde::Deserialize;

@@ -17,7 +17,6 @@ mod mangle;
 #[cfg(feature = "nats")]
 pub mod nats;
 mod null;
-mod origin;
 #[cfg(feature = "otlp")]
 pub mod otlp;
 mod output;
@@ -34,9 +33,8 @@ mod timeline;
 mod totals;
 
 pub use ctf::{Ctf, CtfOptions};
-pub use event::{Event, Key, Loss, LossCause, Rec, What};
+pub use event::{Event, Key, Loss, LossCause, Origin, Rec, What};
 pub use null::Null;
-pub use origin::Origin;
 pub use output::{Figures, Output, OutputError, Took};
 #[cfg(feature = "parquet")]
 pub use parquet::{Parquet, ParquetOptions};

@@ -7,8 +7,9 @@ mod signals;
 mod tracks;
 
 use crate::draft::Draft;
+use crate::event::{Event, Loss, Origin, Rec, What};
+use crate::output::{Figures, Output, OutputError, Took};
 use crate::timeline::Timeline;
-use crate::{Event, Figures, Loss, Origin, Output, OutputError, Rec, Took, What};
 use names::Names;
 use perfring_types::Class;
 use perfring_types::read::Value;

@@ -1,6 +1,6 @@
 //! What a ring says of its records, as its readers know it: their types, and how to tell the time.
 
-use crate::{Origin, Rec};
+use crate::event::{Origin, Rec};
 use perfring_consumer::{
     Anchors, AttachError, Corrupt, Home, Layout, Observer, Record, RecordType, Snapshot, Start,
     Totals, Types, Who,

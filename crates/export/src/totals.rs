@@ -1,6 +1,6 @@
 //! What went by.
 
-use crate::{Event, LossCause, What};
+use crate::event::{Event, LossCause, What};
 use std::fmt;
 
 /// How much went by: records, and what was lost, by cause.
@@ -38,7 +38,7 @@ impl Totals {
     }
 
     /// Counts a loss. What a hostile ring says never makes it overflow.
-    pub fn lose(&mut self, loss: &crate::Loss) {
+    pub fn lose(&mut self, loss: &crate::event::Loss) {
         let at = self.losses.iter().position(|(cause, ..)| *cause == loss.cause);
         let at = at.unwrap_or_else(|| {
             self.losses.push((loss.cause, 0, 0));

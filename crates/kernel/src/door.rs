@@ -1,6 +1,6 @@
 //! The door of `tests/fuzz`: a real kernel writes no hostile records, so they come from elsewhere.
 
-use crate::EventKind;
+use crate::event::EventKind;
 use crate::decode::{What, decode};
 use perfring_consumer::{Cause, RecordType};
 use perfring_ring::KernelFrame;

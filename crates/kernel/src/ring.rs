@@ -1,6 +1,6 @@
 //! One of the kernel's rings, read as a ring of perfring's.
 
-use crate::EventKind;
+use crate::event::EventKind;
 use crate::decode::{What, decode};
 use perfring_consumer::{
     Anchor, Anchors, Cause, ClockError, Corrupt, Count, Fill, Front, Item, Lost, MachineClock,

@@ -1,6 +1,6 @@
 //! A kernel ring among the sources of a merge.
 
-use crate::KernelRing;
+use crate::ring::KernelRing;
 use crate::records::SCHEMAS;
 use perfring_consumer::{Anchors, Fill, Front, Item, Mark, Types};
 use perfring_set::{About, Source, SourceError};

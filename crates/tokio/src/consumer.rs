@@ -1,6 +1,7 @@
 //! The consumer.
 
-use crate::{Error, OwnedItem};
+use crate::error::Error;
+use crate::owned::OwnedItem;
 use futures_core::Stream;
 use perfring_consumer::{AttachError, Corrupt, Front, Home, Item, PollBy, Pollable};
 use std::future::poll_fn;

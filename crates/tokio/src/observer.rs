@@ -1,6 +1,7 @@
 //! The observer.
 
-use crate::{Error, OwnedItem};
+use crate::error::Error;
+use crate::owned::OwnedItem;
 use futures_core::Stream;
 use perfring_consumer::{AttachError, Corrupt, Front, Home, Item, Start};
 use std::future::poll_fn;

@@ -1,6 +1,7 @@
 //! Enumerations in plain records.
 
-use crate::{Kind, Label, Shape, Shaped};
+use crate::schema::{Kind, Label, Shape};
+use crate::shape::Shaped;
 use bytemuck::{Pod, Zeroable};
 use core::fmt;
 use core::hash::{Hash, Hasher};

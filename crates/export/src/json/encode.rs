@@ -1,6 +1,6 @@
 //! An event as a line.
 
-use crate::{Event, Loss, Origin, Rec, What};
+use crate::event::{Event, Loss, Origin, Rec, What};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use perfring_types::Encoding;

@@ -5,7 +5,6 @@
 //! gone. So ours may not: it is thrown away with its runtime, and all that is unanswered is sent again,
 //! from the oldest on.
 
-use super::Shared;
 use super::flight::{Finished, Flight};
 use super::link::{Link, deepest};
 use super::message::{Entry, decimal};
@@ -13,6 +12,7 @@ use super::options::Options;
 use super::read_back::read_back;
 use super::stream::find;
 use super::subject::Template;
+use super::told::Shared;
 use async_nats::jetstream::ErrorCode;
 use async_nats::{Message, StatusCode, Subject};
 use futures_util::{FutureExt, StreamExt};

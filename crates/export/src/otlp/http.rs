@@ -1,7 +1,7 @@
 //! One request and its answer.
 
 use super::options::{Lane, Route};
-use crate::OutputError;
+use crate::output::OutputError;
 use flate2::write::GzEncoder;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;

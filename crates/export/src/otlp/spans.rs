@@ -1,7 +1,8 @@
 //! Spans, from their starts and ends.
 
 use super::batch::Credit;
-use super::{Item, Made, Seen, wire};
+use super::made::{Item, Made, Seen};
+use super::wire;
 use crate::signal::{SpanEnd, SpanStart, Told};
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue};

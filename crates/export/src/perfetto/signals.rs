@@ -2,7 +2,8 @@
 
 use super::proto::{EventType, TracePacket, TrackDescriptor, TrackEvent};
 use super::{Perfetto, counted, tracks};
-use crate::{OutputError, Rec};
+use crate::event::Rec;
+use crate::output::OutputError;
 use perfring_types::Class;
 use perfring_types::read::Value;
 

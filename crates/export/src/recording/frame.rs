@@ -1,7 +1,8 @@
 //! Frames: what stands in a block. `u16 what, u16 flags, u32 size`, a body, zeros to a multiple of 8.
 
-use super::Machine;
-use crate::{Loss, LossCause, Origin, Rec, Totals};
+use super::machine::Machine;
+use crate::event::{Loss, LossCause, Origin, Rec};
+use crate::totals::Totals;
 use perfring_consumer::{Anchor, Anchors, Cause, Policy, Record, RecordType, Who};
 use perfring_types::Entry;
 use perfring_types::read::TypeTable;

@@ -1,11 +1,17 @@
 //! From a record's fields to a signal.
 
-use super::*;
+use super::kinds::{
+    Attributes, Common, Gauge, Histogram, HistogramData, Log, Plain, PlainBody, Resource, Signal,
+    SpanEnd, SpanStart, Sum,
+};
+use super::measure::{Buckets, Instrument, Number, Temporality};
+use crate::event::Rec;
 use perfring_telemetry::names;
 use perfring_types::Class;
+use perfring_types::read::Value;
 use perfring_types::tagged::CUT;
 
-pub(super) fn signal<'a>(record: &'a Rec<'_>) -> Signal<'a> {
+fn signal<'a>(record: &'a Rec<'_>) -> Signal<'a> {
     let Some(kind) = record.kind_of() else { return untyped(record) };
     let value = match record.value() {
         None => return untyped(record),
@@ -97,6 +103,12 @@ fn plain<'a>(
 }
 
 impl<'a> Signal<'a> {
+    /// What this record is.
+    #[must_use]
+    pub fn of(record: &'a Rec<'_>) -> Self {
+        signal(record)
+    }
+
     /// What signals of all classes have.
     pub(crate) fn common(&mut self) -> &mut Common<'a> {
         match self {

@@ -1,7 +1,8 @@
 //! Outputs on the command line.
 
+use super::error::ConfigError;
+use super::kinds::OutputConfig;
 use super::table::Table;
-use super::{ConfigError, OutputConfig};
 use std::collections::HashSet;
 
 /// What stands behind the colon.

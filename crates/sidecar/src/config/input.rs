@@ -1,6 +1,6 @@
 //! Where records come from.
 
-use super::ConfigError;
+use super::error::ConfigError;
 use super::table::Table;
 use perfring_consumer::{Guard, Home};
 use perfring_kernel::{EventKind, UnknownEvent};

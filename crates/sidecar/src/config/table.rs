@@ -1,6 +1,6 @@
 //! Tables of a file that remember their lines.
 
-use super::ConfigError;
+use super::error::ConfigError;
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
 use std::rc::Rc;

@@ -1,6 +1,14 @@
 //! Samples of instruments.
 
-use super::*;
+use super::record::{
+    Attributes, COMMON, FIRST, Signal, any, attributes, fields, maybe, ns, plain, schema, sealed,
+    text,
+};
+use crate::names;
+use crate::severity::Temporality;
+use crate::value::Value;
+use perfring_producer::types::tagged::TaggedWriter;
+use perfring_producer::types::{Class, Field, Schema};
 
 /// A sample of something that goes up and down.
 ///

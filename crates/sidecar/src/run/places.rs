@@ -1,6 +1,6 @@
 //! Places in observed rings, saved in a file.
 
-use crate::replace::{beside, replace};
+use super::replace::{beside, replace};
 use perfring_consumer::{Count, Saved};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};

@@ -1,7 +1,7 @@
 //! The flight recorder: what overwrite rings hold at one moment, kept in files.
 
+use crate::config::rule::Rule;
 use crate::engine::Engine;
-use crate::rule::Rule;
 use perfring_consumer::{Home, Item, Policy, Snapshot};
 use perfring_export::recording::{self, Recording};
 use perfring_export::{

@@ -1,7 +1,8 @@
 //! When to keep what overwrite rings hold: the flight recorder's rules.
 
-use crate::config::{ConfigError, Table};
-use crate::filter::severity;
+use super::error::ConfigError;
+use super::filter::severity;
+use super::table::Table;
 use perfring_export::Rec;
 use serde::Deserialize;
 use std::path::PathBuf;

@@ -1,40 +1,9 @@
 //! The sidecar's own figures, where Prometheus asks for them.
 
+#[cfg(feature = "prometheus")]
+use super::status::resident;
+use crate::config::opened::Own;
 use crate::engine::Engine;
-use perfring_export::Output;
-#[cfg(feature = "prometheus")]
-use perfring_export::{OutputError, prometheus};
-
-/// An output that was opened.
-pub(crate) struct Opened {
-    pub(crate) output: Box<dyn Output>,
-    pub(crate) own: Option<Own>,
-}
-
-impl From<Box<dyn Output>> for Opened {
-    fn from(output: Box<dyn Output>) -> Self {
-        Opened { output, own: None }
-    }
-}
-
-/// Where an output shows the sidecar's own figures.
-#[cfg(feature = "prometheus")]
-pub(crate) type Own = prometheus::OwnFigures;
-/// There is none.
-#[cfg(not(feature = "prometheus"))]
-pub(crate) enum Own {}
-
-#[cfg(feature = "prometheus")]
-impl Opened {
-    pub(crate) fn prometheus(
-        name: &str,
-        options: &prometheus::Options,
-    ) -> Result<Self, OutputError> {
-        let output = prometheus::Prometheus::open(name, options)?;
-        let own = Some(output.own());
-        Ok(Opened { output: Box::new(output), own })
-    }
-}
 
 /// Tells all figures.
 #[cfg(not(feature = "prometheus"))]
@@ -84,7 +53,7 @@ pub(crate) fn tell(own: &Own, engine: &Engine) {
     own.counter("perfring_rings_damaged", help, &[], engine.damaged() as f64);
     let help = "Rings that are read";
     own.gauge("perfring_rings", help, &[], engine.rings().count() as f64);
-    if let Some(bytes) = crate::status::resident() {
+    if let Some(bytes) = resident() {
         own.gauge("perfring_sidecar_resident_bytes", "Memory of the sidecar", &[], bytes as f64);
     }
 }

@@ -1,10 +1,9 @@
 //! Inputs: directories that are followed, and single rings.
 
+use super::damaged::{Damaged, is_damage};
+use super::places::Places;
 use crate::config::{Input, Place};
-use crate::damaged::{Damaged, is_damage};
-use crate::engine::Engine;
-use crate::places::Places;
-use crate::ring::AttachFailure;
+use crate::engine::{AttachFailure, Engine};
 use perfring_consumer::{AttachError, Home, Idle, RingFile, Totals};
 use perfring_kernel::Target;
 use perfring_set::{Change, Follower};

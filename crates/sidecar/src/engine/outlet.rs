@@ -1,7 +1,7 @@
 //! An output with what it promises, what it is given, and what it is owed.
 
 use crate::config::Delivery;
-use crate::filter::Filter;
+use crate::config::filter::Filter;
 use perfring_consumer::Cause;
 use perfring_export::{Event, Figures, Loss, LossCause, Origin, Output, OutputError, Took, What};
 use std::collections::BTreeMap;
@@ -46,6 +46,21 @@ pub struct Dropped {
     pub records: u64,
     /// Their bytes, headers included.
     pub bytes: u64,
+}
+
+/// An output as it is shown.
+#[derive(Debug)]
+pub struct OutputStatus<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What it promises.
+    pub delivery: Delivery,
+    /// What it did.
+    pub figures: Figures,
+    /// What it was not given, as it was busy.
+    pub dropped: Dropped,
+    /// Why it gets nothing any more.
+    pub failed: Option<&'a OutputError>,
 }
 
 /// What was not given of one ring.
@@ -277,7 +292,13 @@ impl Outlet {
         closed
     }
 
-    pub(crate) fn figures(&self) -> Figures {
-        self.output.figures()
+    pub(crate) fn status(&self) -> OutputStatus<'_> {
+        OutputStatus {
+            name: &self.name,
+            delivery: self.delivery,
+            figures: self.output.figures(),
+            dropped: self.dropped,
+            failed: self.failed.as_ref(),
+        }
     }
 }

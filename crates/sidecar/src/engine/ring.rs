@@ -4,7 +4,7 @@ use crate::config::{From, Input, Mode};
 use perfring_consumer::{
     AttachError, Cause, Consumer, Count, Guard, Home, Lost, Mark, Observer, Policy, Saved, Start,
 };
-use perfring_export::Shapes;
+use perfring_export::{Origin, Shapes};
 use perfring_set::{Source, SourceId};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -61,6 +61,60 @@ pub struct RingFigures {
     pub late: u64,
     /// The most that one was late, ns.
     pub late_most: u64,
+}
+
+/// A ring as it is shown.
+#[derive(Debug)]
+pub struct RingStatus<'a> {
+    /// What outputs know of it.
+    pub origin: &'a Origin,
+    /// What it gave.
+    pub figures: &'a RingFigures,
+    /// It is looked at only.
+    pub observed: bool,
+    /// Its records are copied before anything looks at them.
+    pub guarded: bool,
+    /// Its file is gone, and it is read to its end.
+    pub vanished: bool,
+    /// Bytes between what is delivered and what is published.
+    pub lag: u64,
+}
+
+/// Something worth a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Note {
+    /// A ring cannot be read on: what is wrong.
+    SetAside {
+        /// The ring.
+        ring: String,
+        /// Where it is, if it is one of perfring's.
+        home: Option<Home>,
+        /// Its id.
+        uuid: [u8; 16],
+        /// What is wrong.
+        why: String,
+    },
+    /// A ring was read to its end and is gone.
+    Ended {
+        /// The ring.
+        ring: String,
+        /// Its id.
+        uuid: [u8; 16],
+        /// What it gave.
+        figures: RingFigures,
+        /// Its file is gone, too, and nobody reads another of its names.
+        vanished: bool,
+        /// The place where an observer goes on, if it stays and is read by nobody else.
+        saved: Option<Saved>,
+    },
+}
+
+/// A ring that may go.
+pub(crate) struct Idle {
+    pub(crate) home: Home,
+    pub(crate) input: Input,
+    pub(crate) uuid: [u8; 16],
 }
 
 /// How far a ring is on its way out.
@@ -189,6 +243,17 @@ impl Ring {
 
     pub(crate) fn id(&self) -> u32 {
         self.shapes.origin().id
+    }
+
+    pub(crate) fn status(&self) -> RingStatus<'_> {
+        RingStatus {
+            origin: self.shapes.origin(),
+            figures: &self.figures,
+            observed: self.observed,
+            guarded: self.guarded,
+            vanished: self.vanished,
+            lag: self.shapes.head().saturating_sub(self.delivered().pos),
+        }
     }
 }
 
