@@ -196,8 +196,8 @@ impl Consumer {
                 Cursor::InPlace(window) => read_in_place(window),
                 Cursor::Guarded(guarded) => {
                     let window = guarded.window_mut();
-                    if window.known() == 0 {
-                        if end.is_some_and(|end| window.cursor() >= end) {
+                    if window.reader().known() == 0 {
+                        if end.is_some_and(|end| window.reader().cursor() >= end) {
                             return Ok(count);
                         }
                         if end.is_none() {
@@ -209,8 +209,8 @@ impl Consumer {
                 }
                 Cursor::Saving(saving) => {
                     let window = saving.window();
-                    if window.must_look() {
-                        let cursor = window.saved().pos;
+                    if window.observer().must_look() {
+                        let cursor = window.observer().saved().pos;
                         if end.is_some_and(|end| cursor >= end) {
                             return Ok(count);
                         }
@@ -394,10 +394,10 @@ fn drain_in_place(
     let (mut count, mut end) = (0, 0);
     let mut before_look = Some(before_look);
     loop {
-        if before_look.is_none() && window.cursor() >= end {
+        if before_look.is_none() && window.reader().cursor() >= end {
             return Ok(count);
         }
-        if window.known() == 0
+        if window.reader().known() == 0
             && let Some(before_look) = before_look.take()
         {
             end = window.look_ahead(before_look);
@@ -406,7 +406,7 @@ fn drain_in_place(
             visit(Item::Record(Record::new(frame, bytes)));
         });
         count += visited;
-        if visited > 0 && window.known() == 0 {
+        if visited > 0 && window.reader().known() == 0 {
             continue; // to the one look, or the end
         }
         match read_in_place(window)? {
@@ -426,8 +426,8 @@ fn read_copied<'a>(
     match cursor {
         Cursor::InPlace(window) => read_in_place(window),
         Cursor::Guarded(guarded) => {
-            if guarded.window().known() == 0 {
-                distance.keep(pace, guarded.window().cursor());
+            if guarded.window().reader().known() == 0 {
+                distance.keep(pace, guarded.window().reader().cursor());
             }
             guarded.read()
         }

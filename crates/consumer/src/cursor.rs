@@ -52,18 +52,18 @@ impl Cursor {
     #[inline]
     pub(crate) fn position(&self) -> u64 {
         match self {
-            Cursor::InPlace(window) => window.cursor(),
-            Cursor::Guarded(guarded) => guarded.window().cursor(),
-            Cursor::Saving(saving) => saving.window().saved().pos,
+            Cursor::InPlace(window) => window.reader().cursor(),
+            Cursor::Guarded(guarded) => guarded.window().reader().cursor(),
+            Cursor::Saving(saving) => saving.window().observer().saved().pos,
         }
     }
 
     /// Records before that, since the ring was made, those that were overwritten included.
     pub(crate) fn passed(&self) -> Count {
         match self {
-            Cursor::InPlace(window) => window.passed(),
-            Cursor::Guarded(guarded) => guarded.window().passed(),
-            Cursor::Saving(saving) => saving.window().saved().before,
+            Cursor::InPlace(window) => window.reader().passed(),
+            Cursor::Guarded(guarded) => guarded.window().reader().passed(),
+            Cursor::Saving(saving) => saving.window().observer().saved().before,
         }
     }
 
@@ -71,7 +71,7 @@ impl Cursor {
     pub(crate) fn lapped(&self) -> Count {
         match self {
             Cursor::InPlace(_) | Cursor::Guarded(_) => Count::default(),
-            Cursor::Saving(saving) => saving.window().lapped(),
+            Cursor::Saving(saving) => saving.window().observer().lapped(),
         }
     }
 

@@ -31,7 +31,6 @@ impl Guarded {
     /// The next item.
     #[inline]
     pub(crate) fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
-        self.window.hand_lines();
         let found = self.find()?;
         self.copied(found)
     }

@@ -60,9 +60,9 @@ impl Consumer {
     #[inline]
     pub fn mark(&self) -> Mark {
         match &self.cursor {
-            Cursor::InPlace(window) => window.mark(),
-            Cursor::Guarded(guarded) => guarded.window().mark(),
-            Cursor::Saving(saving) => saving.window().mark(),
+            Cursor::InPlace(window) => window.reader().mark(),
+            Cursor::Guarded(guarded) => guarded.window().reader().mark(),
+            Cursor::Saving(saving) => saving.window().observer().mark(),
         }
     }
 
@@ -129,8 +129,8 @@ impl Consumer {
     #[must_use]
     pub fn fill(&self) -> Fill {
         let held = match &self.cursor {
-            Cursor::InPlace(window) => window.held(),
-            Cursor::Guarded(guarded) => guarded.window().held(),
+            Cursor::InPlace(window) => window.reader().held(),
+            Cursor::Guarded(guarded) => guarded.window().reader().held(),
             Cursor::Saving(_) => 0,
         };
         let (head, size) = (self.cursor.mapping().head(), self.layout().data_size);
@@ -184,7 +184,7 @@ impl Observer {
     #[must_use]
     #[inline]
     pub fn mark(&self) -> Mark {
-        self.window.mark()
+        self.window.observer().mark()
     }
 
     /// What is next, without taking it; looks how far the producer is, if nothing is known of.
@@ -210,7 +210,11 @@ impl Observer {
     #[must_use]
     pub fn fill(&self) -> Fill {
         let (head, size) = (self.window.mapping().head(), self.layout().data_size);
-        Fill { unread: head.saturating_sub(self.window.mark().pos).min(size), held: 0, size }
+        Fill {
+            unread: head.saturating_sub(self.window.observer().mark().pos).min(size),
+            held: 0,
+            size,
+        }
     }
 
     /// Whether a producer is attached, so that there may be more.

@@ -67,8 +67,8 @@ impl Observer {
     /// [`Corrupt`] if the ring holds what no producer writes.
     #[inline]
     pub fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
-        if self.window.must_look() {
-            self.distance.keep(self.pace, self.window.saved().pos);
+        if self.window.observer().must_look() {
+            self.distance.keep(self.pace, self.window.observer().saved().pos);
         }
         Ok(self.window.read()?.map(Item::new))
     }
@@ -79,7 +79,7 @@ impl Observer {
     pub fn wait(&mut self, timeout: Duration) -> bool {
         let deadline = Instant::now().checked_add(timeout);
         let window = &self.window;
-        let is_behind = || window.mapping().head() != window.saved().pos;
+        let is_behind = || window.mapping().head() != window.observer().saved().pos;
         if self.distance.spin(self.pace, timeout.min(SPIN), |_| is_behind()) {
             return true;
         }
@@ -101,13 +101,13 @@ impl Observer {
     /// Where this observer would go on: for [`Start::At`].
     #[must_use]
     pub fn saved(&self) -> Saved {
-        self.window.saved()
+        self.window.observer().saved()
     }
 
     /// Records that were gone before this observer came to them.
     #[must_use]
     pub fn lapped(&self) -> Count {
-        self.window.lapped()
+        self.window.observer().lapped()
     }
 
     /// A copy of everything intact, while producers run at full speed.

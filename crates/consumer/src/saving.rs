@@ -69,7 +69,7 @@ impl Saving {
 
     /// Saves a place that was marked, and read.
     pub(crate) fn save_mark(&mut self, mark: &Mark) {
-        if mark.pos <= self.window.mark().pos {
+        if mark.pos <= self.window.observer().mark().pos {
             self.window.save_mark(mark);
             self.unsaved = 0;
         }

@@ -5,27 +5,20 @@ use crate::map::consumer_mapping::ConsumerMapping;
 use crate::map::next::Next;
 use crate::map::observer_mapping::ObserverMapping;
 use perfring_abi::atomic::AtomicU64;
-use perfring_ring::{Corrupt, Count, Front, Mark, Observer, Ring, Saved, Start};
+use perfring_ring::{Corrupt, Front, Mark, Observer, Ring, Start};
 
 /// What is mapped for a reader that copies.
 pub trait Mapping {
-    /// The ring as the algorithm sees it. An observer's is not to be stored to.
-    fn ring(&self) -> Ring<'_>;
-    /// The AUX area; none, if there is none.
-    fn aux(&self) -> &[AtomicU64];
+    /// The ring as the algorithm sees it, and its AUX area. An observer's are not to be stored to.
+    fn parts(&self) -> (Ring<'_>, &[AtomicU64]);
     /// What to say of what was found to be wrong.
     fn tell(&self, corrupt: Corrupt) -> Corrupt;
 }
 
 impl Mapping for ConsumerMapping {
     #[inline]
-    fn ring(&self) -> Ring<'_> {
-        self.map.ring()
-    }
-
-    #[inline]
-    fn aux(&self) -> &[AtomicU64] {
-        self.map.aux()
+    fn parts(&self) -> (Ring<'_>, &[AtomicU64]) {
+        (self.map.ring(), self.map.aux())
     }
 
     fn tell(&self, corrupt: Corrupt) -> Corrupt {
@@ -35,13 +28,8 @@ impl Mapping for ConsumerMapping {
 
 impl Mapping for ObserverMapping {
     #[inline]
-    fn ring(&self) -> Ring<'_> {
-        self.map.ring()
-    }
-
-    #[inline]
-    fn aux(&self) -> &[AtomicU64] {
-        self.map.aux()
+    fn parts(&self) -> (Ring<'_>, &[AtomicU64]) {
+        (self.map.ring(), self.map.aux())
     }
 
     fn tell(&self, corrupt: Corrupt) -> Corrupt {
@@ -106,13 +94,21 @@ impl<M: Mapping> CopyWindow<M> {
         &self.mapping
     }
 
+    /// The observer, and its place.
+    #[must_use]
+    #[inline]
+    pub fn observer(&self) -> &Observer {
+        &self.observer
+    }
+
     /// What is next, or `None` if there is nothing now.
     ///
     /// # Errors
     /// [`Corrupt`].
     #[inline]
     pub fn read(&mut self) -> Result<Option<Next<'_>>, Corrupt> {
-        match self.observer.next_in(self.mapping.ring(), self.mapping.aux()) {
+        let (ring, aux) = self.mapping.parts();
+        match self.observer.next_in(ring, aux) {
             Ok(seen) => Ok(seen.map(Next::from)),
             Err(corrupt) => Err(self.mapping.tell(corrupt)),
         }
@@ -124,8 +120,8 @@ impl<M: Mapping> CopyWindow<M> {
     /// [`Corrupt`].
     #[inline]
     pub fn take(&mut self) -> Result<Option<(Next<'_>, Front)>, Corrupt> {
-        let taken = self.observer.take(self.mapping.ring(), self.mapping.aux());
-        let taken = taken.map_err(|corrupt| self.mapping.tell(corrupt))?;
+        let (ring, aux) = self.mapping.parts();
+        let taken = self.observer.take(ring, aux).map_err(|corrupt| self.mapping.tell(corrupt))?;
         Ok(taken.map(|(seen, front)| (Next::from(seen), front)))
     }
 
@@ -135,33 +131,6 @@ impl<M: Mapping> CopyWindow<M> {
     /// [`Corrupt`].
     #[inline]
     pub fn look(&mut self) -> Result<Front, Corrupt> {
-        self.observer.look(self.mapping.ring()).map_err(|corrupt| self.mapping.tell(corrupt))
-    }
-
-    /// Whether all that was copied is read.
-    #[must_use]
-    #[inline]
-    pub fn must_look(&self) -> bool {
-        self.observer.must_look()
-    }
-
-    /// Where a reader would go on.
-    #[must_use]
-    #[inline]
-    pub fn saved(&self) -> Saved {
-        self.observer.saved()
-    }
-
-    /// The place after everything that was read.
-    #[must_use]
-    #[inline]
-    pub fn mark(&self) -> Mark {
-        self.observer.mark()
-    }
-
-    /// Records that were gone before this reader came to them.
-    #[must_use]
-    pub fn lapped(&self) -> Count {
-        self.observer.lapped()
+        self.observer.look(self.mapping.parts().0).map_err(|corrupt| self.mapping.tell(corrupt))
     }
 }

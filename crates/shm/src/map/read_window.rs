@@ -10,7 +10,7 @@ use crate::map::next::Next;
 use crate::map::pin_window::PinWindow;
 use crate::map::raw::RawReader;
 use crate::sys::futex;
-use perfring_ring::{Corrupt, Count, Found, Frame, Front, Mark, Range, Reader};
+use perfring_ring::{Corrupt, Found, Frame, Front, Mark, Range, Reader};
 
 /// How far before its turn a line is asked for.
 const AHEAD: u64 = 512;
@@ -45,30 +45,11 @@ impl ReadWindow {
         &self.mapping
     }
 
-    /// The position of the next record.
+    /// The reader. What can move it, or its tail, is the window's.
     #[must_use]
     #[inline]
-    pub fn cursor(&self) -> u64 {
-        self.reader.cursor()
-    }
-
-    /// Bytes after the cursor that are known to be published.
-    #[must_use]
-    #[inline]
-    pub fn known(&self) -> u64 {
-        self.reader.known()
-    }
-
-    /// Records before the cursor, since the ring was made.
-    #[must_use]
-    pub fn passed(&self) -> Count {
-        self.reader.passed()
-    }
-
-    /// Bytes that were read and not released.
-    #[must_use]
-    pub fn held(&self) -> u64 {
-        self.reader.held()
+    pub fn reader(&self) -> &Reader {
+        &self.reader
     }
 
     /// What most calls come to: a record that is known of, or is after one look at the head, before
@@ -155,16 +136,20 @@ impl ReadWindow {
     /// The window itself: then [`ReadWindow::take`] knows.
     #[inline(always)]
     pub fn take_known(&mut self) -> Result<(Frame, &[u8], Front), &mut Self> {
-        let ring = self.mapping.map.ring();
-        let frame = match self.reader.is_plain() {
-            true => self.reader.next_record(ring),
-            false => self.reader.next_any(ring),
-        };
-        let Some(frame) = frame else { return Err(self) };
+        let Some(frame) = self.next_frame() else { return Err(self) };
         self.ask_ahead(&frame);
-        let front = self.reader.front(ring).unwrap_or(Front::More);
+        let front = self.front();
         // SAFETY: as in `passed_or_back`.
         Ok((frame, unsafe { self.mapping.map.pinned(&frame) }, front))
+    }
+
+    #[inline(always)]
+    fn next_frame(&mut self) -> Option<Frame> {
+        let ring = self.mapping.map.ring();
+        match self.reader.is_plain() {
+            true => self.reader.next_record(ring),
+            false => self.reader.next_any(ring),
+        }
     }
 
     /// As [`ReadWindow::read`], and what is next after it.
@@ -271,15 +256,11 @@ impl ReadWindow {
         &mut self,
         room: impl FnOnce(&Frame, Range) -> Result<(), Corrupt>,
     ) -> Result<Option<Found>, Corrupt> {
-        let ring = self.mapping.map.ring();
-        let known = match self.reader.is_plain() {
-            true => self.reader.next_record(ring),
-            false => self.reader.next_any(ring),
-        };
-        if let Some(frame) = known {
+        if let Some(frame) = self.next_frame() {
             return Ok(Some(Found::Record(frame)));
         }
         if !self.reader.is_plain() {
+            let ring = self.mapping.map.ring();
             let _ = self.reader.look_ahead(ring);
             if let Ok(Some((Found::Large(frame, range), _))) =
                 self.reader.peek(ring, self.reader.cursor())
@@ -302,12 +283,6 @@ impl ReadWindow {
         self.mapping.map.ring().copy_range(self.mapping.map.aux(), range, to);
     }
 
-    /// Hands back the lines before the cursor. What earlier calls returned counts as read.
-    #[inline]
-    pub fn hand_lines(&mut self) {
-        self.reader.hand_lines(self.mapping.map.ring());
-    }
-
     /// Hands back everything that was passed: the producer gets the space. On [`ReadWindow::hold`]
     /// it does nothing.
     pub fn release(&mut self) {
@@ -328,12 +303,5 @@ impl ReadWindow {
     /// From now on nothing is released but by [`ReadWindow::release_to`].
     pub fn hold(&mut self) {
         self.reader.hold();
-    }
-
-    /// The place after everything that was passed.
-    #[must_use]
-    #[inline]
-    pub fn mark(&self) -> Mark {
-        self.reader.mark()
     }
 }
