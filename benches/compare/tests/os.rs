@@ -7,18 +7,14 @@ use perfring_bench::cores::{Pinned, two_cores};
 use perfring_bench::payload::{Check, fill, sized};
 use perfring_compare::CompareError;
 use perfring_compare::contest::bpf::{Bpf, BpfQuiet};
-use perfring_compare::contest::crossbeam::Crossbeam;
-use perfring_compare::contest::disruptor::{Disruptor, DisruptorMany};
-use perfring_compare::contest::ipc_channel::IpcChannel;
 use perfring_compare::contest::lttng::Lttng;
-use perfring_compare::contest::mqueue::Mqueue;
 use perfring_compare::contest::perf_buffer::PerfBuffer;
 use perfring_compare::contest::perf_overwrite::PerfOverwrite;
 use perfring_compare::contest::pipe::{Pipe, PipeEach};
 use perfring_compare::contest::rtrb::Rtrb;
 use perfring_compare::contest::unix_seqpacket::UnixSeqpacket;
 use perfring_compare::contest::unix_stream::UnixStream;
-use perfring_compare::contest::{Contestant, Home, Receiver, Sender, Setup};
+use perfring_compare::contestant::{Contestant, Home, Receiver, Sender, Setup};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode};
 use std::thread;
@@ -370,12 +366,7 @@ contestants!(
     PipeEach,
     UnixStream,
     UnixSeqpacket,
-    Mqueue,
-    IpcChannel,
     Rtrb,
-    Crossbeam,
-    Disruptor,
-    DisruptorMany,
     Bpf,
     BpfQuiet,
     PerfBuffer,

@@ -8,7 +8,8 @@ mod promises;
 
 use ends::{CHILD, send_all};
 use perfring_bench::{BenchError, payload::sized};
-use perfring_compare::contest::{self, Contestant, Setup};
+use perfring_compare::contest;
+use perfring_compare::contestant::{Contestant, Setup};
 use promises::{many_receive, many_send, overtaken, overwrites, refuses, sleeps, streams};
 use std::env::var;
 use std::path::PathBuf;

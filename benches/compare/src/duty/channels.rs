@@ -2,10 +2,10 @@
 
 use super::PATIENT_LOOKS;
 use crate::CompareError;
-use crate::contest::{Contestant, Receiver, Sender};
+use crate::contestant::{Contestant, Receiver, Sender};
 use crate::part::{Found, Part};
-use crate::player::SMALL;
 use crate::stage::{Mark, Stage, now_ns};
+use crate::workload::SMALL;
 use perfring_bench::payload::{Check, fill};
 use std::path::{Path, PathBuf};
 use std::thread::yield_now;

@@ -2,7 +2,7 @@
 
 use super::PATIENT_LOOKS;
 use crate::CompareError;
-use crate::contest::{Receiver, Sender};
+use crate::contestant::{Receiver, Sender};
 use crate::part::{Found, Limit};
 use crate::stage::{Stage, now_ns};
 use hdrhistogram::Histogram;

@@ -1,8 +1,8 @@
 //! The whole distribution of latencies: how many of so many round trips take longer.
 
-use super::style::{Axis, STYLE, label};
-use super::{Panel, class, escape};
-use crate::contest::all::Role;
+use super::panel::Panel;
+use super::style::{Axis, STYLE, class, escape, label};
+use crate::contestant::Role;
 use crate::rows::{Row, Sample};
 use crate::words::describe;
 use std::fmt::Write;

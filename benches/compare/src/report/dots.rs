@@ -1,11 +1,11 @@
 //! A line for each contestant: a dot at its median, over its range.
 
-use super::style::{Axis, STYLE, label};
-use super::{Panel, class, escape};
-use crate::contest::all::Role;
-use crate::options::Workload;
-use crate::table::{number, scale, unit};
+use super::panel::Panel;
+use super::style::{Axis, STYLE, class, escape, label};
+use crate::contestant::Role;
+use crate::rows::number;
 use crate::words::describe;
+use crate::workload::Workload;
 use std::fmt::Write;
 
 const WIDTH: f64 = 620.0;
@@ -19,7 +19,7 @@ const LINE_LETTERS: usize = 100;
 /// Draws it.
 pub(super) fn draw(panel: &Panel<'_>) -> String {
     let workload = panel.kind.workload;
-    let (scale, unit) = (scale(workload), unit(workload));
+    let (scale, unit) = (workload.scale(), workload.unit());
     let latencies = matches!(workload, Workload::Latency | Workload::Wakeup);
     let values = panel.medians.iter().flat_map(|(median, _)| {
         let tail = median.figures.latency.map_or(median.max, |latency| latency.p999_ns);
