@@ -36,7 +36,7 @@ mod case;
 pub mod contest;
 pub mod cores;
 pub mod drive;
-mod error;
+pub mod error;
 pub mod machine;
 pub mod many;
 mod measure;

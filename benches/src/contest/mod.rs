@@ -21,7 +21,7 @@ macro_rules! ringed {
                 type $ring = $crate::contest::Perfring;
                 $body
             }
-            other => Err($crate::BenchError::Usage(format!("{} is no ring", other.name()))),
+            other => Err($crate::error::BenchError::Usage(format!("{} is no ring", other.name()))),
         }
     };
 }
