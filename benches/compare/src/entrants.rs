@@ -2,8 +2,8 @@
 
 use crate::CompareError;
 use crate::contest::{
-    agrona, bpf, faulty, limits, lttng, perf_buffer, perf_overwrite, perfring, pipe, ringfire,
-    rtrb, shmem_ipc, unix_seqpacket, unix_stream,
+    agrona, bpf, disruptor_mp, faulty, limits, lttng, perf_buffer, perf_overwrite, perfring,
+    photon_ring, pipe, ringfire, rtrb, shmem_ipc, unix_seqpacket, unix_stream,
 };
 use crate::contestant::{Cannot, Role};
 use crate::options::Options;
@@ -103,6 +103,7 @@ pub static ALL: &[Entry] = contestants! {
     "aeron invoker 64 MiB" Rival crate::contest::aeron::Aeron<true, 64>, if "aeron";
     "aeron driver 1 MiB" Rival crate::contest::aeron::Aeron<false, 1>, if "aeron";
     "aeron driver 64 MiB" Rival crate::contest::aeron::Aeron<false, 64>, if "aeron";
+    "disruptor-mp" Rival disruptor_mp::DisruptorMp;
     "shmem-ipc" Rival shmem_ipc::ShmemIpc;
     "pipe" Rival pipe::Pipe;
     "pipe each" Rival pipe::PipeEach;
@@ -114,6 +115,8 @@ pub static ALL: &[Entry] = contestants! {
     "perf overwrite" Rival perf_overwrite::PerfOverwrite;
     "lttng" Rival lttng::Lttng;
     "rtrb" Reference rtrb::Rtrb;
+    "photon-ring" Reference photon_ring::PhotonRing;
+    "photon-ring many" Reference photon_ring::PhotonRingMany;
 };
 
 /// Those that only tests ask for.

@@ -108,6 +108,7 @@ contestants! {
     ringfire_slots: contest::ringfire::Slots;
     ringfire_many: contest::ringfire::Many;
     ringfire_blobs: contest::ringfire::Blobs;
+    disruptor_mp: contest::disruptor_mp::DisruptorMp;
     shmem_ipc: contest::shmem_ipc::ShmemIpc;
     #[cfg(feature = "iceoryx2")]
     iceoryx2: contest::iceoryx2::Iceoryx2;

@@ -4,6 +4,7 @@
 pub mod aeron;
 pub mod agrona;
 pub mod bpf;
+pub mod disruptor_mp;
 #[doc(hidden)]
 pub mod faulty;
 pub mod handed;
@@ -16,6 +17,7 @@ pub mod perf_buffer;
 pub mod perf_overwrite;
 pub mod perf_ring;
 pub mod perfring;
+pub mod photon_ring;
 pub mod pipe;
 pub mod program;
 pub mod ringfire;
