@@ -1,12 +1,30 @@
-//! What a library left behind in a process that was killed.
+//! The directory of a sample, and what a library left behind in a process that was killed.
 
-use super::{PREFIX, SHARED_MEMORY};
+use crate::CompareError;
 use std::path::Path;
+
+/// Where names of shared memory are.
+const SHARED_MEMORY: &str = "/dev/shm";
+/// What the names of directories begin with.
+const PREFIX: &str = "perfring-compare-";
+
+/// A directory of files in memory for one sample, or for as long as it is kept.
+///
+/// # Errors
+/// If there can be none.
+pub fn memory_dir() -> Result<tempfile::TempDir, CompareError> {
+    // Memory, where there is a file system of it: the disk is not what is measured.
+    let memory = Path::new(SHARED_MEMORY);
+    let builder = || {
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(PREFIX);
+        builder
+    };
+    Ok(builder().tempdir_in(memory).or_else(|_| builder().tempdir())?)
+}
 
 /// Removes the shared memory whose name begins with that of this directory of [`memory_dir`]'s, which
 /// is how contestants name what does not lie in it.
-///
-/// [`memory_dir`]: super::memory_dir
 pub fn sweep(dir: &Path) {
     sweep_in(Path::new(SHARED_MEMORY), dir);
 }

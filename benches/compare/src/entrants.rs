@@ -1,26 +1,13 @@
 //! Who takes part: one line each.
 
-use super::Cannot;
-use super::{
-    agrona, bpf, crossbeam, disruptor, faulty, ipc_channel, limits, lttng, mqueue, perf_buffer,
-    perf_overwrite, perfring, pipe, ringfire, rtrb, shmem_ipc, unix_seqpacket, unix_stream,
+use crate::CompareError;
+use crate::contest::{
+    agrona, bpf, disruptor_mp, faulty, limits, lttng, perf_buffer, perf_overwrite, perfring,
+    photon_ring, pipe, ringfire, rtrb, shmem_ipc, unix_seqpacket, unix_stream,
 };
+use crate::contestant::{Cannot, Role};
+use crate::options::Options;
 use crate::player::{Of, Player};
-use serde::{Deserialize, Serialize};
-
-/// What a contestant is there for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// The least that moves the same bytes: no library.
-    Limit,
-    /// perfring.
-    Ours,
-    /// Another way between processes.
-    Rival,
-    /// Between threads of one process: an upper reference.
-    Reference,
-}
 
 /// How it takes part.
 #[derive(Clone, Copy)]
@@ -111,27 +98,25 @@ pub static ALL: &[Entry] = contestants! {
     "agrona one-to-one" Rival agrona::OneToOne;
     "agrona many-to-one" Rival agrona::ManyToOne;
     "agrona broadcast" Rival agrona::Broadcast;
-    "iceoryx2" Rival super::iceoryx2::Iceoryx2, if "iceoryx2";
-    "aeron invoker 1 MiB" Rival super::aeron::Aeron<true, 1>, if "aeron";
-    "aeron invoker 64 MiB" Rival super::aeron::Aeron<true, 64>, if "aeron";
-    "aeron driver 1 MiB" Rival super::aeron::Aeron<false, 1>, if "aeron";
-    "aeron driver 64 MiB" Rival super::aeron::Aeron<false, 64>, if "aeron";
+    "iceoryx2" Rival crate::contest::iceoryx2::Iceoryx2, if "iceoryx2";
+    "aeron invoker 1 MiB" Rival crate::contest::aeron::Aeron<true, 1>, if "aeron";
+    "aeron invoker 64 MiB" Rival crate::contest::aeron::Aeron<true, 64>, if "aeron";
+    "aeron driver 1 MiB" Rival crate::contest::aeron::Aeron<false, 1>, if "aeron";
+    "aeron driver 64 MiB" Rival crate::contest::aeron::Aeron<false, 64>, if "aeron";
+    "disruptor-mp" Rival disruptor_mp::DisruptorMp;
     "shmem-ipc" Rival shmem_ipc::ShmemIpc;
     "pipe" Rival pipe::Pipe;
     "pipe each" Rival pipe::PipeEach;
     "unix seqpacket" Rival unix_seqpacket::UnixSeqpacket;
     "unix stream" Rival unix_stream::UnixStream;
-    "mqueue" Rival mqueue::Mqueue;
-    "ipc-channel" Rival ipc_channel::IpcChannel;
     "bpf" Rival bpf::Bpf;
     "bpf quiet" Rival bpf::BpfQuiet;
     "perf buffer" Rival perf_buffer::PerfBuffer;
     "perf overwrite" Rival perf_overwrite::PerfOverwrite;
     "lttng" Rival lttng::Lttng;
     "rtrb" Reference rtrb::Rtrb;
-    "crossbeam" Reference crossbeam::Crossbeam;
-    "disruptor" Reference disruptor::Disruptor;
-    "disruptor many" Reference disruptor::DisruptorMany;
+    "photon-ring" Reference photon_ring::PhotonRing;
+    "photon-ring many" Reference photon_ring::PhotonRingMany;
 };
 
 /// Those that only tests ask for.
@@ -155,23 +140,36 @@ pub fn by_name(name: &str) -> Option<&'static Entry> {
     ALL.iter().chain(FAULTY).find(|entry| entry.name == name)
 }
 
+/// Who takes part. Limits always do: without them a figure says little.
+///
+/// # Errors
+/// [`CompareError::Usage`] where somebody is named whom there is not.
+pub fn chosen(options: &Options) -> Result<Vec<&'static Entry>, CompareError> {
+    if let Some(name) = options.contestants.iter().find(|name| by_name(name).is_none()) {
+        return Err(CompareError::Usage(format!("no contestant {name:?}; --list has all")));
+    }
+    let named = |entry: &&Entry| options.contestants.iter().any(|name| name == entry.name);
+    let wanted = |entry: &&Entry| {
+        options.contestants.is_empty() || named(entry) || entry.role == Role::Limit
+    };
+    Ok(ALL.iter().filter(wanted).chain(FAULTY.iter().filter(named)).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::{ALL, FAULTY, Kind};
-    use crate::contest::Setup;
+    use crate::contestant::Setup;
     use perfring_bench::Pace;
 
     /// What the size of processes does not show is known of each, and is something for those only
     /// that the kernel keeps.
     #[test]
     fn what_the_kernel_holds_is_known() {
-        const KERNELS: [&str; 9] = [
+        const KERNELS: [&str; 7] = [
             "pipe",
             "pipe each",
             "unix seqpacket",
             "unix stream",
-            "mqueue",
-            "ipc-channel",
             "bpf",
             "bpf quiet",
             "perf buffer",

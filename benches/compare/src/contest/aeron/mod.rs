@@ -7,37 +7,20 @@
 
 mod driver;
 mod ends;
+mod frame;
 
 pub use driver::Driver;
 pub use ends::{Fragments, Publication};
 
-use super::common::{Polls, failed};
-use super::{About, Can, Contestant, Home, Setup};
 use crate::CompareError;
-use crate::options::Workload;
-use std::path::{Path, PathBuf};
-
-const NAME: &str = "aeron";
-/// A data frame's header.
-const HEADER: usize = 32;
-/// Frames begin at multiples of this.
-const ALIGN: usize = 32;
-/// The longest frame that its driver allows, so that no record is split.
-const MTU: usize = 65_504;
-const STREAM: i32 = 1001;
+use crate::contest::waits::Polls;
+use crate::contestant::{About, Can, Contestant, Home, Setup, failed};
+use crate::workload::Workload;
+use frame::{HEADER, MTU, NAME};
+use std::path::Path;
 
 /// Aeron IPC: whether the subscriber's thread invokes the driver, and MiB of a term.
 pub struct Aeron<const INVOKER: bool, const MIB: usize>;
-
-/// What a frame takes of a term.
-const fn frame(payload: usize) -> usize {
-    (payload + HEADER).next_multiple_of(ALIGN)
-}
-
-/// Where receiver `index` says that it has subscribed: who subscribes later misses what was sent.
-fn subscribed(path: &Path, index: usize) -> PathBuf {
-    path.with_extension(format!("subscribed-{index}"))
-}
 
 impl<const INVOKER: bool, const MIB: usize> Contestant for Aeron<INVOKER, MIB> {
     type Sender = Publication;
