@@ -1,8 +1,8 @@
 //! Frames: what stands in a block. `u16 what, u16 flags, u32 size`, a body, zeros to a multiple of 8.
 
 use super::machine::Machine;
-use crate::event::{Loss, LossCause, Origin, Rec};
-use crate::totals::Totals;
+use crate::event::{Loss, LossCause, Origin, Rec, Totals};
+use crate::mangle::cut;
 use perfring_consumer::{Anchor, Anchors, Cause, Policy, Record, RecordType, Who};
 use perfring_types::Entry;
 use perfring_types::read::TypeTable;
@@ -69,12 +69,9 @@ fn longs<const N: usize>(out: &mut Vec<u8>, numbers: [u64; N]) {
 }
 
 fn text(out: &mut Vec<u8>, text: &str) {
-    let mut len = text.len().min(TEXT_MAX);
-    while !text.is_char_boundary(len) {
-        len -= 1;
-    }
-    word(out, len as u32);
-    out.extend_from_slice(&text.as_bytes()[..len]);
+    let text = cut(text, TEXT_MAX);
+    word(out, text.len() as u32);
+    out.extend_from_slice(text.as_bytes());
 }
 
 pub(super) fn put_start(out: &mut Vec<u8>, machine: &Machine) {
