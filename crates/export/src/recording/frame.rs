@@ -5,7 +5,6 @@ use crate::event::{Loss, LossCause, Origin, Rec, Totals};
 use crate::mangle::cut;
 use perfring_consumer::{Anchor, Anchors, Cause, Policy, Record, RecordType, Who};
 use perfring_types::Entry;
-use perfring_types::read::TypeTable;
 
 /// Who records, where and when.
 pub(super) const START: u16 = 1;
@@ -279,20 +278,8 @@ impl<'a> Body<'a> {
             2 => Some(Policy::Overwrite),
             _ => None,
         };
-        let (types, anchors) = (TypeTable::default(), Anchors::default());
-        Some(Origin {
-            id,
-            name,
-            home,
-            uuid,
-            epoch,
-            policy,
-            timed,
-            data_size,
-            producer,
-            types,
-            anchors,
-        })
+        let origin = Origin { id, name, home, uuid, epoch, policy, timed, ..Origin::default() };
+        Some(Origin { data_size, producer, ..origin })
     }
 
     /// An entry of a type table, after the origin's number.
