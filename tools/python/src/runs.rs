@@ -1,9 +1,138 @@
-//! Putting a batch together.
+//! The content of a batch: records in runs, and the losses between them.
 
-use super::{Batch, Run, Store};
-use crate::memory::Pinned;
-use crate::record::{Cell, Lost, Origin};
+use crate::lost::Lost;
+use crate::memory::pinned::Pinned;
+use crate::pins::Cell;
+use pyo3::prelude::*;
+use std::ops::Range;
 use std::sync::Arc;
+
+/// Records of one type and length whose places follow one another.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    /// The number of the first in the batch.
+    first: usize,
+    count: usize,
+    kind: u32,
+    len: usize,
+    /// Where the first one's payload begins.
+    at: usize,
+    /// The first one's place in the stream, and how far it is to the next.
+    pos: u64,
+    step: u64,
+}
+
+/// Where the payloads stand.
+enum Store {
+    /// Copies, one after the other.
+    Own(Vec<u8>),
+    /// In the ring: its bytes from the first record's header on, and what keeps them.
+    Ring { bytes: Pinned, cell: Arc<Cell> },
+}
+
+/// A batch's content.
+pub(crate) struct Data {
+    store: Store,
+    runs: Vec<Run>,
+    /// Stamps, if the ring has time.
+    times: Option<Vec<u64>>,
+    /// Each with the number of the record that it stands before.
+    lost: Vec<(usize, Lost)>,
+}
+
+/// Where a record is.
+pub(crate) struct Place {
+    pub(crate) pos: u64,
+    pub(crate) kind: u32,
+    /// Its payload, as [`Data::part`] takes it.
+    pub(crate) range: Range<usize>,
+}
+
+impl Data {
+    fn new(
+        store: Store,
+        mut runs: Vec<Run>,
+        last: Option<Run>,
+        times: Option<Vec<u64>>,
+        lost: Vec<(usize, Lost)>,
+    ) -> Self {
+        runs.extend(last);
+        Data { store, runs, times, lost }
+    }
+
+    /// Records.
+    pub(crate) fn len(&self) -> usize {
+        self.runs.last().map_or(0, |run| run.first + run.count)
+    }
+
+    /// Whether the records stand in the ring.
+    pub(crate) fn is_pinned(&self) -> bool {
+        matches!(self.store, Store::Ring { .. })
+    }
+
+    /// Refuses in a forked child what stands in the ring.
+    pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
+        match &self.store {
+            Store::Own(_) => Ok(()),
+            Store::Ring { cell, .. } => cell.check(py),
+        }
+    }
+
+    /// All bytes, whatever is between the payloads.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match &self.store {
+            Store::Own(bytes) => bytes,
+            Store::Ring { bytes, .. } => bytes.bytes(),
+        }
+    }
+
+    /// The bytes of a record's payload.
+    pub(crate) fn part(&self, range: &Range<usize>) -> &[u8] {
+        self.bytes().get(range.clone()).unwrap_or_default()
+    }
+
+    /// A stamp for each record, if the ring has time.
+    pub(crate) fn times(&self) -> Option<&[u64]> {
+        self.times.as_deref()
+    }
+
+    /// The losses, each with the number of the record that it stands before.
+    pub(crate) fn lost(&self) -> &[(usize, Lost)] {
+        &self.lost
+    }
+
+    /// A record's place.
+    pub(crate) fn place(&self, nth: usize) -> Option<Place> {
+        let run = self.runs.partition_point(|run| run.first + run.count <= nth);
+        let run = self.runs.get(run)?;
+        Some(self.place_in(run, nth - run.first))
+    }
+
+    /// All records' places.
+    pub(crate) fn places(&self) -> impl Iterator<Item = Place> {
+        self.runs.iter().flat_map(move |run| (0..run.count).map(move |nth| self.place_in(run, nth)))
+    }
+
+    fn place_in(&self, run: &Run, nth: usize) -> Place {
+        let at = run.at + nth * self.stride(run);
+        Place { pos: run.pos + run.step * nth as u64, kind: run.kind, range: at..at + run.len }
+    }
+
+    /// Type, length, first, count, offset and stride of each run.
+    pub(crate) fn runs(&self) -> Vec<(u32, usize, usize, usize, usize, usize)> {
+        let runs = self.runs.iter();
+        runs.map(|run| (run.kind, run.len, run.first, run.count, run.at, self.stride(run)))
+            .collect()
+    }
+
+    /// From one payload of a run to the next.
+    fn stride(&self, run: &Run) -> usize {
+        match self.store {
+            Store::Own(_) => run.len,
+            Store::Ring { .. } => run.step as usize,
+        }
+    }
+}
 
 /// Makes a batch.
 pub(crate) struct Builder {
@@ -138,23 +267,18 @@ impl Builder {
     }
 
     /// A batch of copies.
-    pub(crate) fn finish(self, origin: Arc<dyn Origin>) -> Batch {
+    pub(crate) fn finish(self) -> Data {
         let bytes = match self.place {
             Payloads::Copy(bytes) => bytes,
             Payloads::Stay { .. } => Vec::new(), // `finish_in_place` is for these
         };
-        Batch::of(origin, Store::Own(bytes), self.runs, self.last, self.times, self.lost)
+        Data::new(Store::Own(bytes), self.runs, self.last, self.times, self.lost)
     }
 
     /// A batch of records that stay in the ring, in `bytes`, as long as `cell` is there.
-    pub(crate) fn finish_in_place(
-        self,
-        origin: Arc<dyn Origin>,
-        bytes: Pinned,
-        cell: Arc<Cell>,
-    ) -> Batch {
+    pub(crate) fn finish_in_place(self, bytes: Pinned, cell: Arc<Cell>) -> Data {
         let store = Store::Ring { bytes, cell };
-        Batch::of(origin, store, self.runs, self.last, self.times, self.lost)
+        Data::new(store, self.runs, self.last, self.times, self.lost)
     }
 }
 
