@@ -63,7 +63,7 @@ fn shapes() -> Vec<Shape> {
 }
 
 /// There are more shapes than this; each gets one of so many parts of the lies.
-const PART: usize = if cfg!(miri) { 90 } else { 3 };
+const PART: usize = if cfg!(miri) { 90 } else { 12 };
 
 /// Every side on a ring that lies from the beginning.
 fn all_sides(tally: &mut Tally, shape: &Shape, heap: &HeapRing, lie: impl Fn()) {

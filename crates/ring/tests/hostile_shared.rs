@@ -232,7 +232,7 @@ fn is_key(at: usize) -> bool {
 #[test]
 fn no_word_of_a_shared_ring_can_make_anybody_panic_or_loop() {
     let (started, mut tally) = (Instant::now(), Tally::default());
-    let part = if cfg!(miri) { 90 } else { 4 };
+    let part = if cfg!(miri) { 90 } else { 8 };
     for (turn, shape) in shared_shapes().into_iter().enumerate() {
         let heap = shape.heap();
         for (at, old) in shape.words.iter().enumerate() {

@@ -3,8 +3,8 @@
 use perfring_abi::{Hole, RecordType, RecordWord};
 use std::collections::BTreeSet;
 
-/// Numbers at the edges of what some check compares with. Inputs of the fuzzer hold places in this list:
-/// add at the end alone.
+/// Numbers at the edges of what some check compares with. Inputs of the fuzzer hold places
+/// in this list: add at the end alone.
 pub const NASTY: [u64; 30] = [
     0,
     1,
