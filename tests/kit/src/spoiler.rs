@@ -2,69 +2,17 @@
 //! latches, locks, slots and the type table, cuts the file and lets it grow, at full speed. What it
 //! does follows from a seed.
 
-use perfring_abi::{FIELDS, RecordWord};
+use crate::choices::Choices;
+use crate::image::{at, word};
+use crate::rng::Rng;
+use perfring_abi::RecordWord;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Words that numbers of a ring are most likely to be broken by.
-pub const NASTY: [u64; 26] = [
-    0,
-    1,
-    2,
-    3,
-    7,
-    8,
-    12,
-    16,
-    24,
-    1024,
-    4088,
-    4096,
-    4104,
-    8192,
-    65_528,
-    65_536,
-    u32::MAX as u64,
-    1 << 32,
-    1 << 40,
-    (1 << 62) - 8,
-    1 << 62,
-    (1 << 62) + 8,
-    1 << 63,
-    u64::MAX - 7,
-    u64::MAX - 1,
-    u64::MAX,
-];
-
 /// Things done to a ring before it is a whole one again.
 const STEPS: u64 = 60;
-
-/// Numbers that follow from a seed.
-#[derive(Debug)]
-pub struct Rng(u64);
-
-impl Rng {
-    /// The seed may be any number.
-    #[must_use]
-    pub fn new(seed: u64) -> Self {
-        Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    /// Any number.
-    pub fn any(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    /// One below `end`.
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.any() % end.max(1)
-    }
-}
 
 /// The malicious peer of one ring's name.
 #[derive(Debug)]
@@ -76,6 +24,8 @@ pub struct Spoiler {
     data_offset: u64,
     data_size: u64,
     rng: Rng,
+    /// Whether it leaves the file's length and identity alone.
+    keeps_length: bool,
     left: u64,
     /// Things done so far.
     pub steps: u64,
@@ -92,18 +42,30 @@ impl Spoiler {
     /// The system's.
     pub fn new(path: &Path, seed: u64) -> io::Result<Self> {
         let image = std::fs::read(path)?;
-        let field = |name: &str| {
-            let at = FIELDS.iter().find(|field| field.name == name).map_or(0, |field| field.offset);
-            image
-                .get(at..at + 8)
-                .and_then(|word| word.try_into().ok())
-                .map_or(0, u64::from_le_bytes)
-        };
-        let (data_offset, data_size) = (field("data_offset"), field("data_size"));
+        let (data_offset, data_size) = (word(&image, "data_offset"), word(&image, "data_size"));
         let file = File::options().write(true).open(path)?;
         let (path, rng) = (path.to_owned(), Rng::new(seed));
         let (left, steps, cuts, rings) = (STEPS, 0, 0, 0);
-        Ok(Spoiler { path, image, file, data_offset, data_size, rng, left, steps, cuts, rings })
+        Ok(Spoiler {
+            path,
+            image,
+            file,
+            data_offset,
+            data_size,
+            rng,
+            keeps_length: false,
+            left,
+            steps,
+            cuts,
+            rings,
+        })
+    }
+
+    /// For readers that have no guard against a file that is cut: its length stays, and the ring is
+    /// whole again now and then instead of another one.
+    #[must_use]
+    pub fn keeping_length(self) -> Self {
+        Spoiler { keeps_length: true, ..self }
     }
 
     /// Does something.
@@ -117,6 +79,7 @@ impl Spoiler {
         }
         self.left -= 1;
         match self.rng.below(64) {
+            0 | 1 if self.keeps_length => self.back(),
             0 => self.cut(),
             1 => self.grow(),
             2..=21 => self.position(),
@@ -130,12 +93,12 @@ impl Spoiler {
 
     /// Another ring takes the name, with an id of its own. Who has the old one sees it cut.
     fn renew(&mut self) -> io::Result<()> {
-        let mut image = self.image.clone();
-        if let Some(at) = FIELDS.iter().find(|field| field.name == "uuid").map(|field| field.offset)
-        {
-            let id = [self.rng.any().to_le_bytes(), self.rng.any().to_le_bytes()].concat();
-            image[at..at + 16].copy_from_slice(&id);
+        if self.keeps_length {
+            (self.left, self.rings) = (self.rng.below(2 * STEPS), self.rings + 1);
+            return self.file.write_all_at(&self.image, 0);
         }
+        let mut image = self.image.clone();
+        image[at("uuid")].copy_from_slice(&self.rng.bytes(16));
         let draft = self.path.with_extension("draft");
         std::fs::write(&draft, &image)?;
         std::fs::rename(&draft, &self.path)?;
@@ -172,8 +135,7 @@ impl Spoiler {
 
     fn number(&mut self) -> u64 {
         match self.rng.below(4) {
-            0 => NASTY[self.rng.below(NASTY.len() as u64) as usize],
-            1 => self.rng.any(),
+            0 | 1 => self.rng.number(0, self.data_size),
             2 => self.rng.below(4 * self.data_size),
             _ => self.rng.below(self.data_size / 8) * 8,
         }
@@ -185,7 +147,7 @@ impl Spoiler {
 
     /// What readers look at all the time.
     fn position(&mut self) -> io::Result<()> {
-        const WORDS: [&str; 8] = [
+        const WORDS: [&str; 10] = [
             "data_head",
             "data_tail",
             "producer_pos",
@@ -194,11 +156,11 @@ impl Spoiler {
             "space_armed",
             "types_used",
             "anchors_written",
+            "aux_head",
+            "aux_tail",
         ];
-        let name = WORDS[self.rng.below(WORDS.len() as u64) as usize];
-        let Some(field) = FIELDS.iter().find(|field| field.name == name) else { return Ok(()) };
-        let at = field.offset;
-        let was = self.image[at..at + 8].iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte));
+        let name = WORDS[self.rng.index(WORDS.len())];
+        let (at, was) = (at(name).start, word(&self.image, name));
         // Near to what it was, mostly: that is believed.
         let number = match self.rng.below(8) {
             0 => self.number(),

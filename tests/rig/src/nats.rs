@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Generous: a machine may be busy. Nothing waits for it to pass.
-pub(crate) const LIMIT: Duration = Duration::from_secs(90);
+pub const LIMIT: Duration = Duration::from_secs(90);
 
 /// The server's program, if it is here.
 fn program() -> Option<PathBuf> {
@@ -28,7 +28,7 @@ fn program() -> Option<PathBuf> {
 }
 
 /// Waits for a condition.
-pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + LIMIT;
     while !is_so() {
         assert!(Instant::now() < end, "waited in vain: {what}");
@@ -37,7 +37,7 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// A server with a port and a store of its own. Killed and removed at the end.
-pub(crate) struct Server {
+pub struct Server {
     program: PathBuf,
     child: Option<Child>,
     port: u16,
@@ -45,10 +45,10 @@ pub(crate) struct Server {
 }
 
 /// One message of the stream.
-pub(crate) struct Stored {
-    pub(crate) subject: String,
-    pub(crate) headers: HeaderMap,
-    pub(crate) payload: Vec<u8>,
+pub struct Stored {
+    pub subject: String,
+    pub headers: HeaderMap,
+    pub payload: Vec<u8>,
 }
 
 impl Stored {
@@ -61,30 +61,30 @@ impl Stored {
     }
 
     /// What a feed puts in.
-    pub(crate) fn number(&self) -> u64 {
+    pub fn number(&self) -> u64 {
         u64::from_le_bytes(self.payload.as_slice().try_into().unwrap())
     }
 
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.as_str())
     }
 }
 
 impl Server {
     /// With JetStream. `None` if there is none to be had.
-    pub(crate) fn start() -> Option<Server> {
+    pub fn start() -> Option<Server> {
         Self::with("jetstream { store_dir: STORE }")
     }
 
     /// With these lines of configuration; `STORE` is its store.
-    pub(crate) fn with(config: &str) -> Option<Server> {
+    pub fn with(config: &str) -> Option<Server> {
         let mut server = Self::prepare(config)?;
         server.up();
         Some(server)
     }
 
     /// All but started.
-    pub(crate) fn prepare(config: &str) -> Option<Server> {
+    pub fn prepare(config: &str) -> Option<Server> {
         let program = program()?;
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let server = Server { program, child: None, port, dir: tempfile::tempdir().unwrap() };
@@ -93,18 +93,18 @@ impl Server {
     }
 
     /// For the next start.
-    pub(crate) fn configure(&self, config: &str) {
+    pub fn configure(&self, config: &str) {
         let store = format!("{:?}", self.dir.path().join("store"));
         let config = config.replace("STORE", &store);
         let text = format!("listen: \"127.0.0.1:{}\"\n{config}\n", self.port);
         std::fs::write(self.dir.path().join("server.conf"), text).unwrap();
     }
 
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
-    pub(crate) fn up(&mut self) {
+    pub fn up(&mut self) {
         assert!(self.child.is_none());
         let log = std::fs::File::create(self.dir.path().join("log")).unwrap();
         let child = Command::new(&self.program)
@@ -126,7 +126,7 @@ impl Server {
     }
 
     /// SIGKILL.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         let mut child = self.child.take().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
@@ -137,21 +137,21 @@ impl Server {
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
     }
 
-    pub(crate) fn freeze(&self) {
+    pub fn freeze(&self) {
         self.signal("-STOP");
     }
 
-    pub(crate) fn thaw(&self) {
+    pub fn thaw(&self) {
         self.signal("-CONT");
     }
 
     /// Does this with a client of the server.
-    pub(crate) fn ask<T>(&self, ask: impl AsyncFnOnce(async_nats::jetstream::Context) -> T) -> T {
+    pub fn ask<T>(&self, ask: impl AsyncFnOnce(async_nats::jetstream::Context) -> T) -> T {
         self.ask_as(async_nats::ConnectOptions::new(), ask)
     }
 
     /// The same, with these credentials.
-    pub(crate) fn ask_as<T>(
+    pub fn ask_as<T>(
         &self,
         options: async_nats::ConnectOptions,
         ask: impl AsyncFnOnce(async_nats::jetstream::Context) -> T,
@@ -164,17 +164,17 @@ impl Server {
     }
 
     /// All that the stream holds, in its order.
-    pub(crate) fn stored(&self) -> Vec<Stored> {
+    pub fn stored(&self) -> Vec<Stored> {
         self.ask(async |context| stored(&context, "perfring").await)
     }
 
-    pub(crate) fn has_stream(&self) -> bool {
+    pub fn has_stream(&self) -> bool {
         self.ask(async |context| context.get_stream("perfring").await.is_ok())
     }
 
     /// Takes away what the stream holds: one for work, which gives each message to one reader.
     /// (Purging is no way to take: a server of 2.9 purges what comes meanwhile too.)
-    pub(crate) fn take_away(&self, to: &mut Vec<Stored>) {
+    pub fn take_away(&self, to: &mut Vec<Stored>) {
         self.ask(async |context| {
             let name = Some("reader".to_owned());
             let config = pull::Config { durable_name: name, ..pull::Config::default() };
@@ -189,7 +189,7 @@ impl Server {
         });
     }
 
-    pub(crate) fn make_stream(&self, config: stream::Config) {
+    pub fn make_stream(&self, config: stream::Config) {
         self.ask(async |context| context.create_stream(config).await.unwrap());
     }
 }
@@ -202,7 +202,7 @@ impl Drop for Server {
     }
 }
 
-pub(crate) async fn stored(context: &async_nats::jetstream::Context, name: &str) -> Vec<Stored> {
+pub async fn stored(context: &async_nats::jetstream::Context, name: &str) -> Vec<Stored> {
     let stream = context.get_stream(name).await.unwrap();
     let count = stream.cached_info().state.messages;
     let config = pull::Config { ack_policy: AckPolicy::None, ..pull::Config::default() };

@@ -1,13 +1,13 @@
 //! What `perfring record`, `export` and `replay` promise, tried on the real binary.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "../command/mod.rs"]
 mod command;
-mod export;
-#[path = "../kinds/mod.rs"]
+mod files {
+    mod export;
+    mod record;
+    mod replay;
+}
 mod kinds;
-mod record;
-mod replay;
 
 use command::{json_lines, run};
 use perfring_consumer::{Item, Snapshot};

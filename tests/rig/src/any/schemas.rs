@@ -5,11 +5,11 @@ use perfring_types::Constant;
 use proptest::prelude::*;
 
 /// Names and texts of a schema: with all that JSON must escape.
-pub(crate) fn text() -> impl Strategy<Value = String> {
+pub fn text() -> impl Strategy<Value = String> {
     prop_oneof![3 => "[a-z_.]{0,8}", 1 => "[ \"\\\\\t\n\r\u{0}\u{7f}é日=]{0,4}"]
 }
 
-pub(crate) fn any_constant() -> impl Strategy<Value = Constant<'static>> {
+pub fn any_constant() -> impl Strategy<Value = Constant<'static>> {
     prop_oneof![
         any::<bool>().prop_map(Constant::Bool),
         any::<i64>().prop_map(Constant::I64),
@@ -20,7 +20,7 @@ pub(crate) fn any_constant() -> impl Strategy<Value = Constant<'static>> {
 }
 
 /// Fields with names that differ.
-pub(crate) fn members(
+pub fn members(
     model: impl Strategy<Value = Model> + 'static,
     count: std::ops::Range<usize>,
 ) -> impl Strategy<Value = Vec<Member>> {
@@ -49,7 +49,7 @@ fn labels() -> impl Strategy<Value = Vec<(i64, String)>> {
 }
 
 /// Any shape; with those of archives or without.
-pub(crate) fn model(archived: bool) -> BoxedStrategy<Model> {
+pub fn model(archived: bool) -> BoxedStrategy<Model> {
     let bytes = || prop::sample::select(vec![1usize, 2, 4, 8, 16]);
     let leaf = prop_oneof![
         4 => (bytes(), any::<bool>()).prop_map(|(bytes, signed)| Model::Integer { bytes, signed }),

@@ -1,16 +1,15 @@
 //! Any schema and any values of it, written by a writer that shares nothing with the library: it
 //! knows `proto/ABI.md` alone. Beside the bytes it makes the JSON that is to come out.
 
-mod rng;
-pub(crate) mod schemas;
+pub mod schemas;
 
-pub(crate) use rng::Rng;
-pub(crate) use schemas::{members, model};
+use perfring_testkit::rng::Rng;
+pub use schemas::{members, model};
 
 use perfring_types::{Constant, Field, Kind, Label, Shape};
 use serde_json::{Value as Json, json};
 
-pub(crate) fn float(value: f64) -> Json {
+pub fn float(value: f64) -> Json {
     match value {
         value if value.is_nan() => json!("NaN"),
         value if value == f64::INFINITY => json!("Infinity"),
@@ -19,11 +18,11 @@ pub(crate) fn float(value: f64) -> Json {
     }
 }
 
-pub(crate) fn unsigned(value: u128) -> Json {
+pub fn unsigned(value: u128) -> Json {
     u64::try_from(value).map_or_else(|_| json!(value.to_string()), |value| json!(value))
 }
 
-pub(crate) fn signed(value: i128) -> Json {
+pub fn signed(value: i128) -> Json {
     match (u64::try_from(value), i64::try_from(value)) {
         (Ok(value), _) => json!(value),
         (_, Ok(value)) => json!(value),
@@ -31,13 +30,13 @@ pub(crate) fn signed(value: i128) -> Json {
     }
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> Json {
+pub fn hex(bytes: &[u8]) -> Json {
     json!(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
 }
 
 /// What stands in a field.
 #[derive(Clone, Debug)]
-pub(crate) enum Model {
+pub enum Model {
     Integer { bytes: usize, signed: bool },
     F32,
     F64,
@@ -54,34 +53,34 @@ pub(crate) enum Model {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Member {
-    pub(crate) name: String,
+pub struct Member {
+    pub name: String,
     /// Padding before it.
-    pub(crate) gap: usize,
-    pub(crate) what: What,
-    pub(crate) unit: String,
-    pub(crate) help: String,
+    pub gap: usize,
+    pub what: What,
+    pub unit: String,
+    pub help: String,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum What {
+pub enum What {
     Stands(Model),
     Constant(Constant<'static>),
 }
 
-pub(crate) fn leak(text: &str) -> &'static str {
+pub fn leak(text: &str) -> &'static str {
     text.to_owned().leak()
 }
 
 /// Byte order, and bytes of a pointer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Layout {
-    pub(crate) big: bool,
-    pub(crate) width: usize,
+pub struct Layout {
+    pub big: bool,
+    pub width: usize,
 }
 
 impl Layout {
-    pub(crate) const NATIVE: Layout = Layout { big: cfg!(target_endian = "big"), width: 4 };
+    pub const NATIVE: Layout = Layout { big: cfg!(target_endian = "big"), width: 4 };
 
     /// The low `bytes` of a number.
     fn bytes(self, number: u128, bytes: usize) -> Vec<u8> {
@@ -95,8 +94,8 @@ impl Layout {
 
 /// Bytes that stand somewhere, and the pointers among them to what stands before them.
 #[derive(Default)]
-pub(crate) struct Inline {
-    pub(crate) bytes: Vec<u8>,
+pub struct Inline {
+    pub bytes: Vec<u8>,
     /// Where the pointer is, what it counts from, and where it leads.
     pointers: Vec<(usize, usize, usize)>,
 }
@@ -114,7 +113,7 @@ impl Inline {
     }
 
     /// Puts it at the end of the archive.
-    pub(crate) fn place(mut self, layout: Layout, archive: &mut Vec<u8>) -> usize {
+    pub fn place(mut self, layout: Layout, archive: &mut Vec<u8>) -> usize {
         let at = archive.len();
         for (place, from, to) in self.pointers {
             let offset = to as i128 - (at + from) as i128;
@@ -146,7 +145,7 @@ fn integer(bytes: usize, is_signed: bool, number: u128) -> (Json, Option<i64>) {
 }
 
 impl Model {
-    pub(crate) fn size(&self, layout: Layout) -> usize {
+    pub fn size(&self, layout: Layout) -> usize {
         match self {
             Model::Integer { bytes, .. } | Model::Enum { bytes, .. } => *bytes,
             Model::F32 | Model::Char => 4,
@@ -166,7 +165,7 @@ impl Model {
         }
     }
 
-    pub(crate) fn shape(&self, layout: Layout) -> Shape<'static> {
+    pub fn shape(&self, layout: Layout) -> Shape<'static> {
         let size = self.size(layout) as u32;
         let of =
             |model: &Model| -> &'static Shape<'static> { Box::leak(Box::new(model.shape(layout))) };
@@ -201,20 +200,15 @@ impl Model {
     }
 
     /// Any value of it: its bytes, what it points to written to the archive, and its JSON.
-    pub(crate) fn write(
-        &self,
-        rng: &mut Rng,
-        layout: Layout,
-        archive: &mut Vec<u8>,
-    ) -> (Inline, Json) {
+    pub fn write(&self, rng: &mut Rng, layout: Layout, archive: &mut Vec<u8>) -> (Inline, Json) {
         let (bytes, json) = match self {
             Model::Integer { bytes, signed } => {
-                let number = rng.number();
+                let number = rng.wide();
                 (layout.bytes(number, *bytes), integer(*bytes, *signed, number).0)
             }
             Model::Enum { bytes, signed, labels } => {
-                let number = match rng.below(labels.len() + 1) {
-                    0 => rng.number(),
+                let number = match rng.index(labels.len() + 1) {
+                    0 => rng.wide(),
                     at => labels[at - 1].0 as i128 as u128,
                 };
                 let (json, value) = integer(*bytes, *signed, number);
@@ -252,7 +246,7 @@ impl Model {
                 (bytes, json!(text))
             }
             Model::Bytes(size) => {
-                let bytes: Vec<u8> = (0..*size).map(|_| rng.next() as u8).collect();
+                let bytes: Vec<u8> = (0..*size).map(|_| rng.any() as u8).collect();
                 let json = hex(&bytes);
                 (bytes, json)
             }
@@ -263,7 +257,7 @@ impl Model {
             Model::Struct(members) => return write(members, rng, layout, archive),
             Model::String => return string(rng.text(300), layout, archive),
             Model::Vec(of) => {
-                let count = rng.below(5);
+                let count = rng.index(5);
                 let (elements, values) = many(of, count, rng, layout, archive);
                 let to = elements.place(layout, archive);
                 let mut inline = Inline::of(vec![0; layout.width]);
@@ -273,9 +267,9 @@ impl Model {
             }
             Model::Option(of, gap) => {
                 let mut inline = Inline::of(vec![rng.below(2) as u8]);
-                inline.bytes.extend((0..*gap).map(|_| rng.next() as u8));
+                inline.bytes.extend((0..*gap).map(|_| rng.any() as u8));
                 if inline.bytes[0] == 0 {
-                    inline.bytes.extend((0..of.size(layout)).map(|_| rng.next() as u8));
+                    inline.bytes.extend((0..of.size(layout)).map(|_| rng.any() as u8));
                     return (inline, Json::Null);
                 }
                 let (value, json) = of.write(rng, layout, archive);
@@ -322,7 +316,7 @@ fn string(text: String, layout: Layout, archive: &mut Vec<u8>) -> (Inline, Json)
 }
 
 /// The fields of a struct, each after its gap.
-pub(crate) fn fields(members: &[Member], layout: Layout) -> &'static [Field<'static>] {
+pub fn fields(members: &[Member], layout: Layout) -> &'static [Field<'static>] {
     let mut at = 0;
     let mut fields = Vec::new();
     for member in members {
@@ -341,7 +335,7 @@ pub(crate) fn fields(members: &[Member], layout: Layout) -> &'static [Field<'sta
     fields.leak()
 }
 
-pub(crate) fn constant(value: Constant<'_>) -> Json {
+pub fn constant(value: Constant<'_>) -> Json {
     match value {
         Constant::Bool(value) => json!(value),
         Constant::I64(value) => json!(value),
@@ -353,7 +347,7 @@ pub(crate) fn constant(value: Constant<'_>) -> Json {
     }
 }
 
-pub(crate) fn write(
+pub fn write(
     members: &[Member],
     rng: &mut Rng,
     layout: Layout,
@@ -364,7 +358,7 @@ pub(crate) fn write(
         let json = match &member.what {
             What::Constant(value) => constant(*value),
             What::Stands(model) => {
-                inline.bytes.extend((0..member.gap).map(|_| rng.next() as u8));
+                inline.bytes.extend((0..member.gap).map(|_| rng.any() as u8));
                 let (one, json) = model.write(rng, layout, archive);
                 inline.append(one);
                 json

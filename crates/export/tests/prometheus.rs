@@ -2,16 +2,17 @@
 #![cfg(feature = "prometheus")]
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[path = "../otlp/feed.rs"]
 mod feed;
-mod page;
+mod prometheus {
+    pub(crate) mod page;
+}
 
 use feed::{Feed, Numbers, until};
-use page::{OPEN, ask, get, read, scrape};
 use perfring_consumer::Cause;
 use perfring_export::prometheus::{Options, Prometheus};
 use perfring_export::{Loss, LossCause, Output};
 use perfring_telemetry::{Gauge, Histogram, Resource, Sum, Temporality, Value};
+use prometheus::page::{OPEN, ask, get, read, scrape};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Command;

@@ -2,17 +2,19 @@
 #![cfg(feature = "otlp")]
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod delivery;
 mod feed;
-mod mapping;
-mod rows;
-mod samples;
-mod server;
-mod spans;
+mod otlp {
+    mod delivery;
+    mod mapping;
+    mod rows;
+    mod samples;
+    pub(crate) mod server;
+    mod spans;
+}
 
 use feed::{Feed, Numbers, until};
+use otlp::server::{Got, Reply, Server};
 use perfring_export::otlp::{Options, Otlp};
-use server::{Got, Reply, Server};
 
 /// Little waits, so that tests need not.
 fn options(server: &Server) -> Options {

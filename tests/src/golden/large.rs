@@ -1,74 +1,17 @@
 //! The golden files of rings with an AUX area.
 
-use super::shared::Members;
-use super::*;
-
-/// All of them, made anew.
-pub(super) fn all() -> [Golden; 3] {
-    [aux_drop(), aux_overwrite(), aux_shared()]
-}
+use super::account::{Golden, Kind, options, text};
+use super::members::Members;
+use super::script::Script;
+use perfring_abi::Policy;
+use perfring_producer::{Options, ReserveError};
 
 /// The AUX area of all of them: as small as can be.
 const AREA: u64 = 64 << 10;
 
-/// Whether a payload stands in the AUX area.
-pub(super) fn is_large(options: &Options, len: usize) -> bool {
-    let stamp = if options.time { STAMP_LEN as usize } else { 0 };
-    let longest = (options.size - 16).min(65_520) as usize - stamp;
-    options.aux_size != 0 && len > longest
-}
-
-/// The AUX area by a script's account.
-#[derive(Default)]
-pub(super) struct Area {
-    head: u64,
-    tail: u64,
-    /// Where the record stands, where its range begins, and where the next one does.
-    ranges: Vec<(u64, u64, u64)>,
-}
-
-impl Area {
-    /// Writes down the range of the record that stands last, and which others it overwrites.
-    pub(super) fn reserved(&mut self, options: &Options, items: &mut [Item], len: usize) {
-        if !is_large(options, len) {
-            return;
-        }
-        let start = self.head;
-        self.head += range_size(len);
-        self.ranges.push((items.last().unwrap().pos, start, self.head));
-        if options.policy == Policy::Overwrite {
-            self.tail = self.tail.max(self.head.saturating_sub(options.aux_size));
-            for &(pos, ..) in self.ranges.iter().filter(|(_, start, _)| *start < self.tail) {
-                let item = items.iter_mut().find(|item| item.pos == pos).unwrap();
-                item.kind = Kind::Gone;
-            }
-        }
-    }
-
-    /// The consumer of a drop ring has released what is before this position.
-    pub(super) fn released(&mut self, pos: u64) {
-        let before = self.ranges.iter().filter(|(record, ..)| *record < pos);
-        self.tail = before.map(|(.., end)| *end).max().unwrap_or(0);
-    }
-
-    /// Whether the record there has a range.
-    pub(super) fn has(&self, pos: u64) -> bool {
-        self.ranges.iter().any(|(record, ..)| *record == pos)
-    }
-
-    /// Adds what must be found of it.
-    pub(super) fn add_to(&self, expect: &mut Value, options: &Options, file: &[u8]) {
-        if options.aux_size == 0 {
-            return;
-        }
-        let found = ["aux_size", "aux_head", "aux_tail"].map(|field| word(file, field));
-        assert_eq!(found, [options.aux_size, self.head, self.tail], "{}", expect["what"]);
-        expect["aux"] = json!({
-            "aux_size": options.aux_size,
-            "aux_head": self.head,
-            "aux_tail": self.tail,
-        });
-    }
+/// All of them, made anew.
+pub(super) fn all() -> Vec<Golden> {
+    vec![aux_drop(), aux_overwrite(), aux_shared()]
 }
 
 fn with_area(policy: Policy) -> Options {
