@@ -79,7 +79,7 @@ pub struct Ctf {
 }
 
 /// A ring's file, and the packet that is being filled.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Stream {
     path: PathBuf,
     instance: u32,
@@ -139,16 +139,8 @@ impl Ctf {
         self.streams.entry(origin.id).or_insert_with(|| {
             let instance = metadata.ring(&origin.name);
             let file: String = identifier(&origin.name).chars().take(64).collect();
-            Stream {
-                path: path.join(format!("ring-{instance}-{file}")),
-                instance,
-                events: Vec::new(),
-                begin: 0,
-                end: 0,
-                discarded: 0,
-                told: 0,
-                packets: 0,
-            }
+            let path = path.join(format!("ring-{instance}-{file}"));
+            Stream { path, instance, ..Stream::default() }
         })
     }
 

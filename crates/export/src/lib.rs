@@ -30,10 +30,9 @@ pub mod recording;
 mod shapes;
 pub mod signal;
 mod timeline;
-mod totals;
 
 pub use ctf::{Ctf, CtfOptions};
-pub use event::{Event, Key, Loss, LossCause, Origin, Rec, What};
+pub use event::{Event, Key, Loss, LossCause, Origin, Rec, Totals, What};
 pub use null::Null;
 pub use output::{Figures, Output, OutputError, Took};
 #[cfg(feature = "parquet")]
@@ -41,4 +40,3 @@ pub use parquet::{Parquet, ParquetOptions};
 pub use perf_data::{PerfData, PerfDataOptions};
 pub use perfetto::{Perfetto, PerfettoOptions};
 pub use shapes::Shapes;
-pub use totals::Totals;

@@ -47,8 +47,8 @@ impl Record {
     }
 }
 
-/// The records from a boundary to another, one after the other; of what is no record, one
-/// [`Corrupt`], and nothing after it. `load` reads a header word: in the order that its caller
+/// The records from a boundary to another, one after the other; from what is no record on,
+/// [`Corrupt`] without end. `load` reads a header word: in the order that its caller
 /// needs, or from a copy.
 #[derive(Debug)]
 pub(crate) struct Walk<L> {
@@ -81,7 +81,6 @@ impl<L: FnMut(u64) -> u64> Iterator for Walk<L> {
         }
         let word = RecordWord::from_raw((self.load)(pos));
         let Some(len) = payload_of(word, self.end - pos) else {
-            self.end = pos;
             return Some(Err(Corrupt { pos }));
         };
         self.pos = pos + word.size();
@@ -204,7 +203,8 @@ pub(crate) fn step(
 ) -> Result<Option<(Found, u64)>, Corrupt> {
     for record in ring.records(cursor, head) {
         let Record { pos, word, len } = record?;
-        let (bad, size, after) = (Corrupt { pos }, word.size(), pos + word.size());
+        let (bad, size) = (Corrupt { pos }, word.size());
+        let after = pos + size;
         if shape.is_large(word) {
             let body = body_at(ring, pos, word).ok_or(bad)?;
             let (frame, range) = shape.large(pos, body).ok_or(bad)?;
@@ -219,8 +219,10 @@ pub(crate) fn step(
             return Ok(Some((Found::Record(frame), after)));
         }
         if word.kind() == RecordType::LOST {
-            let lost = lost_at(ring, pos, size).ok_or(bad)?;
-            return Ok(Some((Found::Lost(lost), after)));
+            return match lost_at(ring, pos, size) {
+                Some(lost) => Ok(Some((Found::Lost(lost), after))),
+                None => Err(bad),
+            };
         }
     }
     Ok(None)

@@ -300,3 +300,13 @@ pub(crate) fn newest_stamp(ring: Ring<'_>, from: u64, to: u64) -> u64 {
     }
     newest
 }
+
+/// The stamp of what is reserved now in a shared ring, under the lock: no less than that of anything before it.
+#[inline(always)]
+pub(crate) fn rise(ring: Ring<'_>, now: u64) -> u64 {
+    // Relaxed: M orders it. Before the reservation: a stamp that nothing has does no harm.
+    let newest = &ring.header.shared.newest_stamp;
+    let stamp = newest.load(Ordering::Relaxed).max(now);
+    newest.store(stamp, Ordering::Relaxed);
+    stamp
+}

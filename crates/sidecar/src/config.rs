@@ -1,6 +1,5 @@
 //! What a sidecar is to do: a file of TOML, flags, or both.
 
-mod error;
 pub(crate) mod filter;
 mod flags;
 mod input;
@@ -9,10 +8,10 @@ pub(crate) mod opened;
 pub(crate) mod rule;
 mod table;
 
-pub use error::ConfigError;
 pub use input::{From, Input, Mode, Place};
 pub use kinds::{Delivery, OutputConfig};
 pub use perfring_consumer::Guard;
+pub use table::ConfigError;
 
 use rule::Rule;
 use serde::Deserialize;

@@ -18,11 +18,10 @@ use checkpoint::Checkpoints;
 use outlet::Outlet;
 use outlets::Outlets;
 use pending::Pending;
-use perfring_consumer::{ClockError, Home, Saved, Who};
+use perfring_consumer::{ClockError, Home, Saved};
 use perfring_export::{Origin, Output, OutputError, Shapes};
 use perfring_kernel::KernelRing;
 use perfring_set::{Merge, MergeFigures, Source, SourceId};
-use perfring_types::read::TypeTable;
 use ring::{Ring, Rings, Stage};
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -158,13 +157,11 @@ impl Engine {
             name: name.to_owned(),
             home: name.to_owned(),
             uuid: about.uuid,
-            epoch: 0,
             policy: about.policy,
             timed: about.timed,
             data_size: about.data_size,
-            producer: Who::default(),
-            types: TypeTable::default(),
             anchors: source.anchors(),
+            ..Origin::default()
         };
         let shapes = Shapes::of(origin, source.types());
         let id = self.insert(Ring::new(shapes, None, input.clone(), false), source);

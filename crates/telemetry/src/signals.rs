@@ -10,10 +10,7 @@ pub use metric::{Gauge, Histogram, Sum};
 pub use record::{Attributes, COMMON, FIRST, Signal};
 pub use span::{SpanEnd, SpanStart};
 
-use crate::names;
-use perfring_producer::types::tagged::TaggedWriter;
-use perfring_producer::types::{Class, Field, Schema};
-use record::{fields, ns, schema};
+use record::*;
 
 /// All ready types: a sink puts them into the ring's table when it attaches.
 pub(crate) const ALL: [Schema<'static>; 7] = [

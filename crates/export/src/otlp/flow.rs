@@ -1,6 +1,6 @@
 //! From what was made of records to requests: waits for resources, gathers, and lets go in time.
 
-use super::batch::{Building, Credit};
+use super::batch::{self, Batch, Building, Credit};
 use super::lanes::Lanes;
 use super::made::{Item, Made, Seen};
 use super::options::{Lane, LongSpans, Options};
@@ -252,21 +252,10 @@ impl Flow {
     fn send(&mut self, is_due: impl Fn(u64, usize, Option<Instant>, &Options) -> bool) {
         let options = &self.options;
         let due = |items, bytes, since| items > 0 && is_due(items, bytes, since, options);
-        if due(self.logs.items(), self.logs.bytes(), self.logs.since())
-            && let Some(batch) = self.logs.seal()
-        {
-            self.lanes.push(Lane::Logs, batch);
-        }
-        if due(self.metrics.items(), self.metrics.bytes(), self.metrics.since())
-            && let Some(batch) = self.metrics.seal()
-        {
-            self.lanes.push(Lane::Metrics, batch);
-        }
-        if due(self.traces.items(), self.traces.bytes(), self.traces.since())
-            && let Some(batch) = self.traces.seal()
-        {
-            self.lanes.push(Lane::Traces, batch);
-        }
+        let lanes = &self.lanes;
+        send_if(&mut self.logs, due, |batch| lanes.push(Lane::Logs, batch));
+        send_if(&mut self.metrics, due, |batch| lanes.push(Lane::Metrics, batch));
+        send_if(&mut self.traces, due, |batch| lanes.push(Lane::Traces, batch));
     }
 
     fn send_everything(&mut self, now: Instant) {
@@ -358,6 +347,16 @@ impl Flow {
         self.send(|_, _, since, _| {
             since.is_some_and(|since| now.saturating_duration_since(since) >= delay)
         });
+    }
+}
+
+fn send_if<T: batch::Item>(
+    building: &mut Building<T>,
+    due: impl Fn(u64, usize, Option<Instant>) -> bool,
+    send: impl Fn(Batch),
+) {
+    if due(building.items(), building.bytes(), building.since()) {
+        building.seal().into_iter().for_each(send);
     }
 }
 

@@ -194,17 +194,12 @@ fn truth(value: &Value) -> Option<bool> {
 }
 
 fn number(value: &Value) -> Option<Number> {
+    let whole = |int: Option<i64>, double| int.map_or(Number::Double(double), Number::Int);
     Some(match value {
         Value::I64(value) => Number::Int(*value),
-        Value::U64(value) => {
-            i64::try_from(*value).map_or(Number::Double(*value as f64), Number::Int)
-        }
-        Value::I128(value) => {
-            i64::try_from(*value).map_or(Number::Double(*value as f64), Number::Int)
-        }
-        Value::U128(value) => {
-            i64::try_from(*value).map_or(Number::Double(*value as f64), Number::Int)
-        }
+        Value::U64(value) => whole(i64::try_from(*value).ok(), *value as f64),
+        Value::I128(value) => whole(i64::try_from(*value).ok(), *value as f64),
+        Value::U128(value) => whole(i64::try_from(*value).ok(), *value as f64),
         Value::F32(value) => Number::Double((*value).into()),
         Value::F64(value) => Number::Double(*value),
         Value::Label { value, .. } => Number::Int(*value),

@@ -1,63 +1,35 @@
 //! The consumer of a drop ring: borrows records where they stand, and hands the space back.
 
+use crate::consumer::lines::Lines;
 use crate::consumer::passed::Passed;
+use crate::consumer::progress::Progress;
+use crate::consumer::release::Release;
 use crate::counters::{ConsumerBook, Count};
-use crate::latch::{self, LatchWriter};
 use crate::record::{Corrupt, Found, Frame, Range, Shape, payload_of, split, step};
-use crate::recount::count_surely;
 use crate::view::{Ring, sane};
-use crate::wait::{Fences, claim_space_wake};
+use crate::wait::Fences;
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{HEADER_LEN, RecordWord};
 
 /// Empty looks after which a reader that does nothing else hands back what it has read.
 const IDLE_LOOKS: u32 = 64;
 
-/// Bytes of a cache line, as far as handing it back goes: with longer ones it is handed back twice.
-/// Half as long under loom, whose rings are no longer than one.
-const LINE: u64 = if cfg!(loom) { 32 } else { 64 };
-
-/// Release after so many bytes: never. Positions stay below a quarter of this range, so that the sum
-/// of the two does not overflow.
-const NEVER: u64 = u64::MAX >> 1;
-
-/// Stores the word at `pos` back, which the caller has read and not released.
-#[inline(always)]
-fn touch(ring: Ring<'_>, pos: u64) {
-    let word = ring.word(pos);
-    // Relaxed: the producer stores there after it has seen the tail move past it (C, D).
-    word.store(word.load(Ordering::Relaxed), Ordering::Relaxed);
-}
-
 /// The private state of the consumer of a drop ring.
 #[derive(Debug)]
 pub struct Reader {
-    /// The next record.
-    cursor: u64,
-    /// `data_head` when last looked at.
-    head: u64,
-    /// What `data_tail` holds.
-    pub(crate) released: u64,
-    /// Records before `cursor`, since the ring was made.
-    records: u64,
-    /// Bytes before `cursor` that are no record's: holes and markers.
-    skipped: u64,
+    progress: Progress,
+    release: Release,
     /// No further than this goes the quick way.
-    pub(crate) stop: u64,
+    stop: u64,
     /// The same, of a ring without time and AUX area; else nowhere, so that such a ring pays nothing
     /// for them.
     plain_stop: u64,
-    /// Release at least after this many bytes.
-    interval: u64,
     /// Looks in a row that found nothing new.
     idle: u32,
-    pub(crate) timed: bool,
-    pub(crate) area: Passed,
-    /// Where the line ends that is handed back next; never, if none are.
-    hand_at: u64,
+    timed: bool,
+    area: Passed,
+    lines: Lines,
     hands: bool,
-    fences: Fences,
-    latch: LatchWriter,
 }
 
 impl Reader {
@@ -72,32 +44,17 @@ impl Reader {
         if !sane(ring, head, tail) {
             return Err(Corrupt { pos: tail });
         }
-        // After a death between the book and the tail, the book that fits the tail counts; after a
-        // foreign perf reader, none does, and what it read is what was written and is not there.
-        let fits = latch::find_where(&ring.header.consumer, |words| {
-            ConsumerBook::from_words(words).pos == tail
-        });
-        let passed = match &fits {
-            Some(whole) => ConsumerBook::from_words(&whole.words).passed(),
-            None => count_surely(ring, tail)?,
-        };
-        let kept = fits.or_else(|| latch::find(&ring.header.consumer));
+        let (release, passed) = Release::take_over(ring, tail, fences)?;
         Ok(Reader {
-            cursor: tail,
-            head: tail,
-            released: tail,
-            records: passed.records,
-            skipped: tail.wrapping_sub(passed.bytes),
+            progress: Progress::at(tail, passed),
+            release,
             stop: tail,
             plain_stop: tail,
-            interval: ring.data_size() / 8,
             idle: 0,
             timed: false,
             area: Passed::default(),
-            hand_at: NEVER,
+            lines: Lines::NEVER,
             hands: false,
-            fences,
-            latch: LatchWriter::after(&ring.header.consumer, kept.as_ref()),
         })
     }
 
@@ -113,8 +70,8 @@ impl Reader {
     #[must_use]
     pub fn with_aux(self, ring: Ring<'_>, size: u64) -> Self {
         let mut reader = Reader { area: Passed::attach(ring, size), ..self };
-        if let Some((after, count)) = reader.area.handed_back(ring, reader.cursor) {
-            reader.head = reader.head.max(after);
+        if let Some((after, count)) = reader.area.handed_back(ring, reader.cursor()) {
+            reader.progress.set_head(reader.progress.head().max(after));
             reader.pass(after, count);
         }
         reader.set_stop();
@@ -129,12 +86,6 @@ impl Reader {
 
     /// The same reader, handing the cache lines of what it has read back to the producer: by
     /// [`Reader::hand_lines`], and at each release. The data area must be writable.
-    ///
-    /// A line that a reader has only looked at is shared by two cores, and a producer that comes
-    /// round to it has to ask for it twice: for its content, if it was pushed out, and for leave to
-    /// write. A line that the reader was the last to write is one core's, and moves at once. So the
-    /// reader stores the word back that it has just loaded. Nobody can tell, but by the time it
-    /// takes (`benches/NOTES.md`).
     #[must_use]
     pub fn with_hands(self, hands: bool) -> Self {
         let mut reader = Reader { hands, ..self };
@@ -145,38 +96,20 @@ impl Reader {
     /// Hands back the lines before the cursor. What earlier calls returned counts as read.
     #[inline(always)]
     pub fn hand_lines(&mut self, ring: Ring<'_>) {
-        self.hand_to(ring, self.cursor);
-    }
-
-    #[inline(always)]
-    fn hand_to(&mut self, ring: Ring<'_>, upto: u64) {
-        while self.hand_at <= upto {
-            touch(ring, self.hand_at - LINE);
-            self.hand_at += LINE;
-        }
+        self.lines.hand_to(ring, self.cursor());
     }
 
     /// From now on nothing is released but by [`Reader::release_to`].
     pub fn hold(&mut self) {
-        self.interval = NEVER;
+        self.release.hold();
         self.set_stop();
         self.hand_on();
     }
 
-    /// Whether [`Reader::hold`] was called.
-    #[inline]
-    fn holds(&self) -> bool {
-        self.interval == NEVER
-    }
-
     /// Goes on at the tail. A reader on hold hands back when it releases, and not before.
     fn hand_on(&mut self) {
-        self.hand_at = if self.hands && !self.holds() { self.first_line() } else { NEVER };
-    }
-
-    /// Where the first line ends that does not begin before the tail, where the producer may be writing.
-    fn first_line(&self) -> u64 {
-        self.released.next_multiple_of(LINE) + LINE
+        let now = self.hands && !self.release.holds();
+        self.lines = if now { Lines::from_tail(self.release.pos()) } else { Lines::NEVER };
     }
 
     /// The next record or loss, or `None` if there is none now. What earlier calls returned counts
@@ -188,11 +121,11 @@ impl Reader {
     /// # Errors
     /// [`Corrupt`], again and again at the same position.
     pub fn next(&mut self, ring: Ring<'_>) -> Result<(Option<Found>, bool), Corrupt> {
-        if self.cursor == self.head {
+        if self.known() == 0 {
             return self.next_of_look(ring);
         }
         let due = self.is_due();
-        let stepped = step(ring, self.shape(), self.cursor, self.head)?;
+        let stepped = step(ring, self.shape(), self.cursor(), self.progress.head())?;
         // After the last error, which would lose the wake that is owed.
         let owed = due && self.release(ring);
         if let Some(found) = self.stepped(stepped) {
@@ -208,7 +141,7 @@ impl Reader {
 
     fn next_of_look(&mut self, ring: Ring<'_>) -> Result<(Option<Found>, bool), Corrupt> {
         let due = self.look(ring)?;
-        let stepped = step(ring, self.shape(), self.cursor, self.head)?;
+        let stepped = step(ring, self.shape(), self.cursor(), self.progress.head())?;
         let owed = due && self.release(ring); // as in `next`
         Ok((self.stepped(stepped), owed))
     }
@@ -216,7 +149,7 @@ impl Reader {
     /// Passes what a step came to.
     fn stepped(&mut self, stepped: Option<(Found, u64)>) -> Option<Found> {
         let Some((found, after)) = stepped else {
-            self.pass(self.head, Count::default());
+            self.pass(self.progress.head(), Count::default());
             return None;
         };
         let count = match found {
@@ -230,7 +163,8 @@ impl Reader {
         self.pass(after, count);
         if self.area_is_due() {
             // The quick way asks for nothing but this.
-            (self.stop, self.plain_stop) = (self.cursor, self.cursor.min(self.plain_stop));
+            let cursor = self.cursor();
+            (self.stop, self.plain_stop) = (cursor, cursor.min(self.plain_stop));
         }
         Some(found)
     }
@@ -246,7 +180,7 @@ impl Reader {
     #[inline]
     pub fn next_any(&mut self, ring: Ring<'_>) -> Option<Frame> {
         let timed = self.timed;
-        let word = ring.word(self.cursor + u64::from(HEADER_LEN));
+        let word = ring.word(self.cursor() + u64::from(HEADER_LEN));
         self.next_known(ring, self.stop, RecordWord::is_plain, |len| split(timed, len, word))
     }
 
@@ -265,15 +199,14 @@ impl Reader {
         let frame = if self.is_plain() { self.next_record(ring) } else { self.next_any(ring) }?;
         // Relaxed, as in `next_known`; what that found of one header is true of its like.
         let same = ring.word(frame.pos).load(Ordering::Relaxed);
-        let (mut count, mut pos) = (1, self.cursor);
-        while count < max && pos < self.stop && self.head - pos >= frame.size {
+        let (mut count, mut pos, head) = (1, self.cursor(), self.progress.head());
+        while count < max && pos < self.stop && head - pos >= frame.size {
             if ring.word(pos).load(Ordering::Relaxed) != same {
                 break;
             }
             (count, pos) = (count + 1, pos + frame.size);
         }
-        self.cursor = pos;
-        self.records = self.records.wrapping_add(count - 1);
+        self.progress.pass_records(pos, count - 1);
         Some((frame, count))
     }
 
@@ -285,19 +218,18 @@ impl Reader {
         is_record: impl FnOnce(RecordWord) -> bool,
         split: impl FnOnce(usize) -> Option<(usize, Option<u64>)>,
     ) -> Option<Frame> {
-        let pos = self.cursor;
+        let pos = self.cursor();
         if pos >= stop {
             return None;
         }
         // Relaxed: B ordered it.
         let word = RecordWord::from_raw(ring.word(pos).load(Ordering::Relaxed));
-        let len = payload_of(word, self.head - pos)?;
+        let len = payload_of(word, self.known())?;
         if !is_record(word) {
             return None;
         }
         let (size, (len, time)) = (word.size(), split(len)?);
-        self.cursor = pos + size;
-        self.records = self.records.wrapping_add(1);
+        self.progress.pass_records(pos + size, 1);
         Some(Frame { pos, kind: word.kind(), len, size, time })
     }
 
@@ -313,9 +245,9 @@ impl Reader {
         mut visit: impl FnMut(&Frame),
     ) -> u64 {
         self.hand_lines(ring);
-        let (head, stop) = (self.head, if PLAIN { self.plain_stop } else { self.stop });
+        let (head, stop) = (self.progress.head(), if PLAIN { self.plain_stop } else { self.stop });
         let timed = self.timed;
-        let (mut pos, mut hand_at, mut records) = (self.cursor, self.hand_at, 0);
+        let (mut pos, mut lines, mut records) = (self.cursor(), self.lines, 0);
         // What was found of the last header is true of its like, which most are; and the way to the
         // next record then need not wait for this one's header. At first there was none: no record is
         // as long as that.
@@ -340,13 +272,10 @@ impl Reader {
             visit(&Frame { pos, kind, len, size, time });
             pos += size;
             records += 1;
-            while hand_at <= pos {
-                touch(ring, hand_at - LINE);
-                hand_at += LINE;
-            }
+            lines.hand_to(ring, pos);
         }
-        (self.cursor, self.hand_at) = (pos, hand_at);
-        self.records = self.records.wrapping_add(records);
+        self.lines = lines;
+        self.progress.pass_records(pos, records);
         records
     }
 
@@ -355,15 +284,15 @@ impl Reader {
     #[inline]
     pub fn look_ahead(&mut self, ring: Ring<'_>) -> bool {
         let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
-        let fresh = head.wrapping_sub(self.head);
-        if self.cursor != self.head
+        let fresh = head.wrapping_sub(self.progress.head());
+        if self.known() != 0
             || fresh == 0
-            || fresh >= ring.data_size() - (self.cursor - self.released)
+            || fresh >= ring.data_size() - (self.cursor() - self.release.pos())
         {
             return false;
         }
         self.idle = 0;
-        self.head = head;
+        self.progress.set_head(head);
         self.set_stop();
         true
     }
@@ -371,38 +300,44 @@ impl Reader {
     /// Where the quick way ends: at what is known of, or where a release is due.
     #[inline]
     fn set_stop(&mut self) {
-        self.stop = self.head.min(self.released + self.interval);
+        self.stop = self.progress.head().min(self.release.due_at());
         self.plain_stop = if self.is_plain() { self.stop } else { 0 };
     }
 
     /// Looks at `data_head`. Returns whether to release.
     fn look(&mut self, ring: Ring<'_>) -> Result<bool, Corrupt> {
         let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
-        if head == self.head {
+        if head == self.progress.head() {
             // Relaxed: a hint; whoever waits looks again by itself.
             let wanted =
                 self.idle >= IDLE_LOOKS || ring.header.space.armed.load(Ordering::Relaxed) != 0;
             self.idle = self.idle.saturating_add(1);
             return Ok(wanted);
         }
-        if !sane(ring, head, self.released) || head < self.head {
-            return Err(Corrupt { pos: self.cursor });
-        }
+        self.learn(ring, head)?;
         self.idle = 0;
-        self.head = head;
-        self.set_stop();
         Ok(self.is_due())
+    }
+
+    /// The head was loaded.
+    fn learn(&mut self, ring: Ring<'_>, head: u64) -> Result<(), Corrupt> {
+        if !sane(ring, head, self.release.pos()) || head < self.progress.head() {
+            return Err(Corrupt { pos: self.cursor() });
+        }
+        self.progress.set_head(head);
+        self.set_stop();
+        Ok(())
     }
 
     /// Whether so much was read that it goes back to the producer.
     fn is_due(&self) -> bool {
-        self.cursor - self.released >= self.interval || self.area_is_due()
+        self.cursor() >= self.release.due_at() || self.area_is_due()
     }
 
     /// Whether so much of the AUX area was read that it goes back to the producer.
     #[inline]
     fn area_is_due(&self) -> bool {
-        self.area.is_due() && !self.holds()
+        self.area.is_due() && !self.release.holds()
     }
 
     /// Passes a range, with its record.
@@ -413,10 +348,11 @@ impl Reader {
     /// Hands back everything before the cursor, unless it is on [`Reader::hold`]. Returns whether a
     /// waiting producer is to be woken.
     pub fn release(&mut self, ring: Ring<'_>) -> bool {
-        if self.cursor == self.released || self.holds() {
+        if self.cursor() == self.release.pos() || self.release.holds() {
             return false;
         }
-        let book = ConsumerBook { pos: self.cursor, read: self.passed(), lapped: Count::default() };
+        let book =
+            ConsumerBook { pos: self.cursor(), read: self.passed(), lapped: Count::default() };
         self.hand_back(ring, &book, self.area.end())
     }
 
@@ -432,21 +368,15 @@ impl Reader {
             self.area.hand_back(ring, book.pos, range_end);
         }
         if self.hands {
-            if self.holds() {
-                self.hand_at = self.first_line();
+            if self.release.holds() {
+                self.lines = Lines::from_tail(self.release.pos());
             }
-            self.hand_to(ring, book.pos);
+            self.lines.hand_to(ring, book.pos);
         }
-        // The book before the tail: after a death between the two, the older book fits the tail.
-        self.latch.write(&ring.header.consumer, &book.to_words());
-        self.released = book.pos;
+        let owed = self.release.hand_back(ring, book);
         self.set_stop();
         self.hand_on();
-        ring.header.data_tail.store(book.pos, Ordering::Release); // C, pairs with D
-        self.fences.light(); // K, pairs with L
-        // Relaxed: K orders it.
-        ring.header.space.armed.load(Ordering::Relaxed) != 0
-            && claim_space_wake(&ring.header.space, book.pos)
+        owed
     }
 
     /// A fresh look at how far the producer is.
@@ -455,11 +385,7 @@ impl Reader {
     /// [`Corrupt`] if it went where it cannot be.
     pub fn refresh(&mut self, ring: Ring<'_>) -> Result<u64, Corrupt> {
         let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
-        if !sane(ring, head, self.released) || head < self.head {
-            return Err(Corrupt { pos: self.cursor });
-        }
-        self.head = head;
-        self.set_stop();
+        self.learn(ring, head)?;
         Ok(head)
     }
 
@@ -471,38 +397,54 @@ impl Reader {
     /// [`Corrupt`].
     #[inline]
     pub fn peek(&self, ring: Ring<'_>, cursor: u64) -> Result<Option<(Found, u64)>, Corrupt> {
-        step(ring, self.shape(), cursor, self.head)
+        step(ring, self.shape(), cursor, self.progress.head())
     }
 
     /// Passes what was peeked: `count` records up to `cursor`; of those with ranges, each has been
     /// told of by [`Reader::pass_range`].
     pub fn pass(&mut self, cursor: u64, count: Count) {
-        // A cursor that peek never returned would break the books, not memory: keep it in range.
-        if (self.cursor..=self.head).contains(&cursor) && cursor.is_multiple_of(8) {
-            let other = (cursor - self.cursor).wrapping_sub(count.bytes);
-            self.skipped = self.skipped.wrapping_add(other);
-            self.records = self.records.wrapping_add(count.records);
-            self.cursor = cursor;
-        }
+        self.progress.pass(cursor, count);
     }
 
     /// Bytes after the cursor that are known to be published.
     #[must_use]
     #[inline]
     pub fn known(&self) -> u64 {
-        self.head - self.cursor
+        self.progress.known()
     }
 
     /// The position of the next record.
     #[must_use]
     #[inline]
     pub fn cursor(&self) -> u64 {
-        self.cursor
+        self.progress.pos()
     }
 
     /// Records before the cursor, since the ring was made.
     #[must_use]
     pub fn passed(&self) -> Count {
-        Count { records: self.records, bytes: self.cursor.wrapping_sub(self.skipped) }
+        self.progress.passed()
+    }
+
+    /// What `data_tail` holds.
+    pub(crate) fn released(&self) -> u64 {
+        self.release.pos()
+    }
+
+    /// Where the last range of the AUX area ends that was read.
+    #[inline]
+    pub(crate) fn range_end(&self) -> u64 {
+        self.area.end()
+    }
+
+    /// The stamp of the record at the cursor, if it has one and that is known of.
+    #[inline]
+    pub(crate) fn known_stamp(&self, ring: Ring<'_>) -> Option<u64> {
+        let pos = self.cursor();
+        if pos >= self.stop || !self.timed {
+            return None;
+        }
+        let word = RecordWord::from_raw(ring.load(pos)); // B ordered it
+        word.is_plain().then(|| ring.load(pos + u64::from(HEADER_LEN)))
     }
 }

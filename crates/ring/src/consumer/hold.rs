@@ -6,14 +6,13 @@ use crate::counters::Count;
 use crate::mark::{Front, Mark};
 use crate::record::{Corrupt, Found, step};
 use crate::view::Ring;
-use perfring_abi::atomic::Ordering;
-use perfring_abi::{HEADER_LEN, RecordWord};
 
 impl Reader {
     /// Bytes that were read and are not released.
     #[must_use]
+    #[inline]
     pub fn held(&self) -> u64 {
-        self.cursor() - self.released
+        self.cursor() - self.released()
     }
 
     /// The place after everything that was read.
@@ -24,17 +23,17 @@ impl Reader {
             pos: self.cursor(),
             before: self.passed(),
             lapped: Count::default(),
-            range_end: self.area.end(),
+            range_end: self.range_end(),
         }
     }
 
     /// Hands back everything before a mark. Returns whether a waiting producer is to be woken. A
     /// mark that is not after the last one, or of a place not read yet, does nothing.
     pub fn release_to(&mut self, ring: Ring<'_>, mark: &Mark) -> bool {
-        if mark.pos <= self.released || mark.pos > self.cursor() || !mark.pos.is_multiple_of(8) {
+        if mark.pos <= self.released() || mark.pos > self.cursor() || !mark.pos.is_multiple_of(8) {
             return false;
         }
-        self.hand_back(ring, &mark.book(), mark.range_end.min(self.area.end()))
+        self.hand_back(ring, &mark.book(), mark.range_end.min(self.range_end()))
     }
 
     /// What is next, of what is known of.
@@ -43,14 +42,8 @@ impl Reader {
     /// [`Corrupt`].
     #[inline]
     pub fn front(&self, ring: Ring<'_>) -> Result<Front, Corrupt> {
-        let pos = self.cursor();
-        if pos < self.stop {
-            // Relaxed, both: B ordered them.
-            let word = RecordWord::from_raw(ring.word(pos).load(Ordering::Relaxed));
-            if word.is_plain() && self.timed {
-                let stamp = ring.word(pos + u64::from(HEADER_LEN)).load(Ordering::Relaxed);
-                return Ok(Front::Stamped(stamp));
-            }
+        if let Some(stamp) = self.known_stamp(ring) {
+            return Ok(Front::Stamped(stamp));
         }
         self.front_beyond(ring)
     }
@@ -76,8 +69,8 @@ impl Reader {
     fn pass_holes(&mut self, ring: Ring<'_>) -> Result<bool, Corrupt> {
         self.pass(self.cursor() + self.known(), Count::default());
         let holes =
-            self.held() > 0 && step(ring, self.shape(), self.released, self.cursor())?.is_none();
-        Ok(holes && self.hand_back(ring, &self.mark().book(), self.area.end()))
+            self.held() > 0 && step(ring, self.shape(), self.released(), self.cursor())?.is_none();
+        Ok(holes && self.hand_back(ring, &self.mark().book(), self.range_end()))
     }
 
     #[cold]
@@ -100,7 +93,7 @@ impl Reader {
     /// it that no producer writes. Nothing is passed then.
     pub fn pass_to(&mut self, ring: Ring<'_>, to: u64) -> Result<Count, Corrupt> {
         self.refresh(ring)?;
-        let (mut pos, mut count, mut range_end) = (self.cursor(), Count::default(), 0);
+        let (mut pos, mut count, mut last) = (self.cursor(), Count::default(), None);
         if to < pos || to > pos + self.known() {
             return Err(Corrupt { pos: to });
         }
@@ -112,7 +105,7 @@ impl Reader {
                         Found::Record(frame) => count.add(frame.size),
                         Found::Large(frame, range) => {
                             count.add(frame.size);
-                            range_end = range_end.max(range.end());
+                            last = Some(range);
                         }
                         Found::Lost(_) => {}
                     }
@@ -122,7 +115,7 @@ impl Reader {
             }
         }
         self.pass(to, count);
-        self.area.pass_to(range_end);
+        last.iter().for_each(|range| self.pass_range(range));
         Ok(count)
     }
 }

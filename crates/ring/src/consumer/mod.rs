@@ -2,4 +2,7 @@
 
 pub(crate) mod borrow;
 pub(crate) mod hold;
+pub(crate) mod lines;
 pub(crate) mod passed;
+pub(crate) mod progress;
+pub(crate) mod release;

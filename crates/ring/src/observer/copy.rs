@@ -4,7 +4,7 @@
 use crate::aux_area;
 use crate::counters::{ConsumerBook, Count, Saved};
 use crate::latch::{self, LatchWriter};
-use crate::mark::Mark;
+use crate::mark::{Front, Mark};
 use crate::oldest::oldest;
 use crate::record::{
     Bounds, Corrupt, Frame, Lost, Range, Record, Shape, body_of, lost_of, payload_of, split_body,
@@ -13,7 +13,7 @@ use crate::recount::newest_book;
 use crate::view::{POS_MAX, Ring};
 use alloc::vec::Vec;
 use perfring_abi::atomic::AtomicU64;
-use perfring_abi::{Cause, Policy, RecordType, RecordWord, SIZE_MAX};
+use perfring_abi::{Cause, Policy, RecordType, RecordWord, SIZE_MAX, aux_record};
 
 /// An observer that was lapped this often without reading a record in between goes on from the
 /// producer's last book instead of from the oldest record, which it would never catch.
@@ -43,38 +43,38 @@ pub enum Seen<'a> {
 /// place in the page.
 #[derive(Debug)]
 pub struct Observer {
-    pub(crate) cursor: u64,
+    cursor: u64,
     head: u64,
     /// Records before `cursor`, since the ring was made: read and lost.
     passed: Count,
     /// Of those, lost.
-    pub(crate) lapped: Count,
+    lapped: Count,
     laps_in_a_row: u32,
     policy: Policy,
-    pub(crate) shape: Shape,
+    shape: Shape,
     /// A copy of the last range that was fetched.
     large: Vec<u64>,
     /// Whether the last record was one.
-    pub(crate) is_large: bool,
+    is_large: bool,
     /// Words of the ring from `from` to `upto`, judged to be whole.
-    pub(crate) copy: Vec<u64>,
-    pub(crate) from: u64,
-    pub(crate) upto: u64,
+    copy: Vec<u64>,
+    from: u64,
+    upto: u64,
     /// A loss that was found by looking ahead: it comes before what is at the cursor.
-    pub(crate) pending: Option<Pending>,
-    pub(crate) latch: LatchWriter,
+    pending: Option<Pending>,
+    latch: LatchWriter,
 }
 
 /// A loss that an observer found and that was not taken from it yet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pending {
-    pub(crate) lost: Lost,
+struct Pending {
+    lost: Lost,
     /// The place before it.
-    pub(crate) before: Mark,
+    before: Mark,
 }
 
 /// What came of copying anew.
-pub(crate) enum Refill {
+enum Refill {
     Empty,
     Copied,
     Lost(Lost),
@@ -200,15 +200,15 @@ impl Observer {
         // returns. No more holes fit than the ring has words; only a producer that outruns them
         // makes more turns.
         for _ in 0..=2 * ring.data.len() {
-            let Some(record) = self.copied()? else {
+            let Some((word, len)) = self.copied()? else {
                 match self.refill(ring)? {
                     Refill::Empty => return Ok(None),
                     Refill::Lost(lost) if lost.records > 0 => return Ok(Some(Seen::Lost(lost))),
                     Refill::Lost(_) | Refill::Copied => continue,
                 }
             };
-            let Record { pos, word, len } = record;
-            let (size, body) = (word.size(), record.body_in(self.from));
+            let record = Record { pos: self.cursor, word, len };
+            let (pos, size, body) = (record.pos, word.size(), record.body_in(self.from));
             if self.shape.is_large(word) {
                 let body = body_of(&self.copy[body]).ok_or(Corrupt { pos })?;
                 let (frame, range) = self.shape.large(pos, body).ok_or(Corrupt { pos })?;
@@ -232,16 +232,16 @@ impl Observer {
         Ok(None)
     }
 
-    /// The record at the cursor, if all of it is in the copy.
+    /// The header at the cursor and its payload's length, if the whole record is in the copy.
     #[inline]
-    pub(crate) fn copied(&self) -> Result<Option<Record>, Corrupt> {
+    fn copied(&self) -> Result<Option<(RecordWord, usize)>, Corrupt> {
         let (pos, ready) = (self.cursor, self.upto - self.cursor);
         if ready == 0 {
             return Ok(None);
         }
         let word = RecordWord::from_raw(self.copy[((pos - self.from) / 8) as usize]);
         match payload_of(word, ready) {
-            Some(len) => Ok(Some(Record { pos, word, len })),
+            Some(len) => Ok(Some((word, len))),
             // Cut by the end of the copy: there is more, and a copy that begins here has it all.
             None if payload_of(word, self.head - pos).is_some() && pos != self.from => Ok(None),
             None => Err(Corrupt { pos }),
@@ -249,8 +249,8 @@ impl Observer {
     }
 
     /// Copies what is there from the cursor on, and judges the copy.
-    pub(crate) fn refill(&mut self, ring: Ring<'_>) -> Result<Refill, Corrupt> {
-        if let Some(lost) = self.take_pending() {
+    fn refill(&mut self, ring: Ring<'_>) -> Result<Refill, Corrupt> {
+        if let Some(Pending { lost, .. }) = self.pending.take() {
             return Ok(Refill::Lost(lost));
         }
         let bad = Corrupt { pos: self.cursor };
@@ -318,11 +318,6 @@ impl Observer {
         self.cursor == self.upto
     }
 
-    /// The payload that was fetched last.
-    pub(crate) fn fetched(&self) -> &[u64] {
-        &self.large
-    }
-
     /// Where this observer would go on.
     #[must_use]
     pub fn saved(&self) -> Saved {
@@ -330,8 +325,108 @@ impl Observer {
     }
 
     /// Where it stands: after a loss that was found and not taken yet.
-    pub(crate) fn place(&self) -> Saved {
+    fn place(&self) -> Saved {
         Saved { pos: self.cursor, before: self.passed }
+    }
+
+    /// The place after everything that was read.
+    #[must_use]
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        match &self.pending {
+            Some(pending) => pending.before,
+            None => {
+                let Saved { pos, before } = self.place();
+                Mark { pos, before, lapped: self.lapped, range_end: 0 }
+            }
+        }
+    }
+
+    /// Saves a place in the page, as [`Observer::save`] does that of now: for the consumer of an
+    /// overwrite ring alone.
+    pub fn save_mark(&mut self, ring: Ring<'_>, mark: &Mark) {
+        self.latch.write(&ring.header.consumer, &mark.book().to_words());
+    }
+
+    /// What is next, of what was copied.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    #[inline]
+    pub fn front(&mut self) -> Result<Front, Corrupt> {
+        if self.pending.is_some() {
+            return Ok(Front::Lost);
+        }
+        while let Some((word, _)) = self.copied()? {
+            if word.is_data() {
+                if !self.shape.timed {
+                    return Ok(Front::Plain);
+                }
+                // Of a record with a range it stands elsewhere.
+                let nth = if self.shape.is_large(word) { aux_record::TIME } else { 0 };
+                let at = ((self.place().pos - self.from) / 8) as usize + 1 + nth;
+                return Ok(Front::Stamped(self.copy.get(at).copied().unwrap_or(0)));
+            }
+            if word.kind() == RecordType::LOST {
+                return Ok(Front::Lost);
+            }
+            self.cursor += word.size();
+        }
+        // The head may have been looked at long before this was copied.
+        Ok(Front::More)
+    }
+
+    /// As [`Observer::front`], after a look at the ring if nothing is known of.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    pub fn look(&mut self, ring: Ring<'_>) -> Result<Front, Corrupt> {
+        // As in `next`: a turn passes holes, or copies anew, or returns.
+        for _ in 0..=2 * ring.data.len() {
+            let front = self.front()?;
+            if front != Front::More {
+                return Ok(front);
+            }
+            let before = self.mark();
+            match self.refill(ring)? {
+                Refill::Empty => return Ok(Front::Empty),
+                Refill::Lost(lost) if lost.records > 0 => {
+                    self.pending = Some(Pending { lost, before });
+                    // What was copied is copied again: so `next` comes to `refill` before it.
+                    (self.from, self.upto) = (self.cursor, self.cursor);
+                }
+                Refill::Lost(_) | Refill::Copied => {}
+            }
+        }
+        Ok(Front::More)
+    }
+
+    /// As [`Observer::next`], and what is next after it of what was copied.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    #[inline]
+    pub fn take(
+        &mut self,
+        ring: Ring<'_>,
+        aux: &[AtomicU64],
+    ) -> Result<Option<(Seen<'_>, Front)>, Corrupt> {
+        let (pos, what) = match self.next_in(ring, aux)? {
+            None => return Ok(None),
+            Some(Seen::Lost(lost)) => (lost.pos, Err(lost)),
+            Some(Seen::Record(frame, words)) => (frame.pos, Ok((frame, words.len()))),
+        };
+        // What is wrong with the next is told by the next look.
+        let front = self.front().unwrap_or(Front::More);
+        Ok(Some(match what {
+            Err(lost) => (Seen::Lost(lost), front),
+            Ok((frame, _)) if self.is_large => (Seen::Record(frame, &self.large), front),
+            Ok((frame, len)) => {
+                let at = ((frame.payload_pos() - self.from) / 8) as usize;
+                let words = self.copy.get(at..at + len).ok_or(Corrupt { pos })?;
+                (Seen::Record(frame, words), front)
+            }
+        }))
     }
 
     /// Records that were gone before this observer came to them.

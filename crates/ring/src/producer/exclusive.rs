@@ -412,7 +412,7 @@ impl Writer {
     /// need, while its position is lent. Returns whether it could.
     #[inline(always)]
     pub fn evict_for(&mut self, ring: Ring<'_>, hot: &Hot, len: usize) -> bool {
-        len < self.plain_end && self.room.evict_known(ring, hot.end_of(len))
+        hot.end_of(len).is_some_and(|end| self.room.evict_known(ring, end))
     }
 
     /// Publishes what was held back while the position is lent. Returns whether somebody may want to

@@ -42,17 +42,17 @@ impl Hot {
         self.changed
     }
 
-    /// Where a record of `len` bytes would end.
+    /// Where a record of `len` bytes would end, if it has no stamp and is not too long.
     #[inline(always)]
-    pub(crate) fn end_of(&self, len: usize) -> u64 {
-        self.changed.pos + record_size(len)
+    pub(crate) fn end_of(&self, len: usize) -> Option<u64> {
+        (len < self.plain_end).then(|| self.changed.pos + record_size(len))
     }
 
     /// Whether a record of `len` bytes fits without a look at anything else.
     #[must_use]
     #[inline(always)]
     pub fn fits(&self, len: usize) -> bool {
-        len < self.plain_end && self.end_of(len) <= self.limit
+        self.end_of(len).is_some_and(|end| end <= self.limit)
     }
 
     /// Begins a record where [`Hot::fits`] or `Writer::evict_for` says that there is room for it.

@@ -2,11 +2,14 @@
 
 use crate::aux_area;
 use crate::record::Record;
-use crate::reserve::Refusal;
+use crate::reserve::{Refusal, Reserved};
+use crate::shared::ledger;
+use crate::shared::locked_room::LockedRoom;
 use crate::shared::sweep::sweep;
+use crate::time::rise;
 use crate::view::{Peers, Shared};
 use perfring_abi::atomic::{Ordering, fence};
-use perfring_abi::{Policy, aux_record};
+use perfring_abi::{Policy, RecordType, RecordWord, aux_record, range_size};
 
 /// What a producer of a shared ring knows of the AUX area, if there is one.
 #[derive(Debug)]
@@ -27,9 +30,41 @@ impl Allotted {
         self.size
     }
 
+    /// Space for the record of a payload that is not too long, and for the payload: open, under the
+    /// lock. Stamped if it is told the time.
+    pub(crate) fn reserve<P: Peers>(
+        &mut self,
+        at: Shared<'_>,
+        peers: &P,
+        room: &mut LockedRoom,
+        kind: RecordType,
+        len: usize,
+        now: Option<u64>,
+    ) -> Result<Reserved, Refusal> {
+        let (floor, policy, me, need) =
+            (room.floor(), room.policy(), room.owner().index(), range_size(len));
+        let start = room.begin(&at, peers, RecordWord::aux().size())?;
+        let range = match self.find(at, peers, policy, me, start, need) {
+            Ok(range) => range,
+            Err(refusal) => {
+                room.take_back(at, floor);
+                return Err(refusal);
+            }
+        };
+        let reserved = Reserved { start, kind, len, lead: Reserved::large_lead(range) };
+        let time = now.map_or(0, |now| rise(at.ring, now));
+        reserved.write_body(at.ring, len, time, policy);
+        ledger::open(at, start, RecordWord::busy_aux(me));
+        // After `producer_pos`: whoever sees the range sees that something is reserved (O). Under
+        // the lock.
+        at.ring.header.aux.head.store(range + need, Ordering::Release);
+        room.owner().unlock(at);
+        Ok(reserved)
+    }
+
     /// Where the next range begins, and room for it: by the producer in slot `me`, whose record
     /// begins at `start`.
-    pub(crate) fn find<P: Peers>(
+    fn find<P: Peers>(
         &mut self,
         at: Shared<'_>,
         peers: &P,

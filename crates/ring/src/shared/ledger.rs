@@ -6,7 +6,7 @@ use crate::record::Corrupt;
 use crate::recount::bring_up;
 use crate::view::Shared;
 use perfring_abi::atomic::Ordering;
-use perfring_abi::ledger;
+use perfring_abi::{Hole, RecordWord, ledger};
 
 /// The ledger as a book that is true at `producer_pos`, if nothing is open: then nobody adds to it
 /// without the lock either.
@@ -127,4 +127,23 @@ pub(crate) fn records(at: Shared<'_>) -> u64 {
             .wrapping_add(line.ledger_more.load(Ordering::Relaxed)),
         _ => u64::MAX,
     }
+}
+
+/// Opens a reservation, under the lock.
+#[inline(always)]
+pub(crate) fn open(at: Shared<'_>, start: u64, word: RecordWord) {
+    // Relaxed: O publishes it.
+    at.ring.word(start).store(word.raw(), Ordering::Relaxed);
+    expect(at, 1);
+    at.ring.header.shared.producer_pos.store(start + word.size(), Ordering::Release); // O
+}
+
+/// What is left of a reservation becomes a hole of its own, and the ledger hears of it, and of
+/// records that it did not expect.
+pub(crate) fn leave(at: Shared<'_>, pos: u64, rest: u64, more: u64) {
+    if rest > 0 {
+        // Relaxed: the swap publishes it.
+        at.ring.word(pos).store(RecordWord::nop(rest, Hole::Rest).raw(), Ordering::Relaxed);
+    }
+    correct(at, more, Count { records: 0, bytes: rest });
 }

@@ -2,7 +2,9 @@
 //! room, brings the book, and tells the losses.
 
 use crate::counters::{Count, ProducerBook, lost_words};
+use crate::holder::Who;
 use crate::latch;
+use crate::record::Corrupt;
 use crate::recount::book_interval;
 use crate::reserve::Refusal;
 use crate::shared::evict::{KnownTail, Place};
@@ -13,6 +15,18 @@ use crate::shared::sweep::{advance, note_stuck, sweep};
 use crate::view::{Peers, Ring, Shared, sane};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{Cause, Evict, Header, LOST_SIZE, Layout, Policy, RecordWord, Slot, Tell};
+
+/// Why a producer could not attach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unattached {
+    /// Positions or records are such as no producer leaves.
+    Corrupt(Corrupt),
+    /// The lock is held by the producer in this slot, which lives and does not move.
+    Contended {
+        /// The slot.
+        slot: u32,
+    },
+}
 
 /// How far a producer of a shared ring may go, and what it counts of its slot.
 #[derive(Debug)]
@@ -42,23 +56,45 @@ struct Stand {
 }
 
 impl LockedRoom {
-    /// For the producer that has this slot, and the lock.
-    pub(crate) fn new(owner: Owner, layout: &Layout, figures: Figures) -> Self {
-        let Layout { policy, evict, tell, .. } = *layout;
-        let (floor, limit, evict_limit, book_pos) = (0, 0, 0, 0);
-        let tail = KnownTail::new();
-        LockedRoom {
-            owner,
-            floor,
-            limit,
-            evict_limit,
-            tail,
-            book_pos,
-            figures,
-            policy,
-            evict,
-            tell,
+    /// Signs for a slot whose lock the caller holds, and ends what the last holder left open.
+    pub(crate) fn attach<P: Peers>(
+        at: Shared<'_>,
+        layout: &Layout,
+        index: u32,
+        who: &Who,
+        peers: &P,
+    ) -> Result<Self, Unattached> {
+        let holder = &at.slots[index as usize].holder;
+        // The new epoch before anything else: no lock word of an earlier holder is this one's.
+        who.sign(holder);
+        let owner = Owner::new(index, Who::read(holder).epoch);
+        match owner.lock(at, peers) {
+            Ok(_) => {}
+            Err(Refusal::Contended { slot }) => return Err(Unattached::Contended { slot }),
+            Err(_) => return Err(Unattached::Corrupt(Corrupt { pos: at.ring.head() })),
         }
+        let (head, tail) = (at.ring.head(), at.ring.tail());
+        let end = at.producer_pos();
+        let sane = sane(at.ring, end, tail) && head <= end && head >= tail;
+        if !sane || !head.is_multiple_of(8) {
+            owner.unlock(at);
+            return Err(Unattached::Corrupt(Corrupt { pos: tail }));
+        }
+        sweep(at, index);
+        let figures = Figures::take_over(at, index);
+        owner.unlock(at);
+        Ok(LockedRoom {
+            owner,
+            floor: 0,
+            limit: 0,
+            evict_limit: 0,
+            tail: KnownTail::new(),
+            book_pos: 0,
+            figures,
+            policy: layout.policy,
+            evict: layout.evict,
+            tell: layout.tell,
+        })
     }
 
     #[inline(always)]
@@ -120,6 +156,35 @@ impl LockedRoom {
         Ok(start)
     }
 
+    /// Opens a reservation, and gives the lock back.
+    #[inline(always)]
+    pub(crate) fn open(&self, at: Shared<'_>, start: u64, size: u64) {
+        ledger::open(at, start, RecordWord::busy(size, self.owner.index()));
+        self.owner.unlock(at);
+    }
+
+    /// Counts what is committed at `pos`, before the store that commits it.
+    #[inline(always)]
+    pub(crate) fn count_written(&mut self, at: Shared<'_>, pos: u64, records: u64, bytes: u64) {
+        let (figures, slot) = self.figures_mut(at);
+        figures.add_written(slot, pos, records, bytes);
+    }
+
+    /// Does something else under the lock. Returns whether that was to be had.
+    pub(crate) fn under_lock<P: Peers>(
+        &self,
+        at: Shared<'_>,
+        peers: &P,
+        then: impl FnOnce(),
+    ) -> bool {
+        if self.owner.lock(at, peers).is_err() {
+            return false;
+        }
+        then();
+        self.owner.unlock(at);
+        true
+    }
+
     /// End of this producer's last reservation.
     pub(crate) fn floor(&self) -> u64 {
         self.floor
@@ -148,7 +213,7 @@ impl LockedRoom {
     /// Takes the ring in two, so that the call from the hot path passes it in registers.
     #[inline(never)]
     fn evict_few(&mut self, header: &Header, data: &[AtomicU64], end: u64) -> bool {
-        end <= self.evict_limit && self.tail.evict(Ring::new(header, data), end, self.book_pos)
+        self.tail.evict(Ring::new(header, data), end, self.book_pos)
     }
 
     /// Makes room for `size` bytes, tells what is still to be told, and sets the next limit.

@@ -1,7 +1,7 @@
 //! One of many producers of a shared ring.
 
 pub(crate) mod allot;
-pub(crate) mod behind;
+pub(crate) mod end;
 pub(crate) mod evict;
 pub(crate) mod group;
 pub(crate) mod ledger;

@@ -8,36 +8,21 @@
 use crate::aux_area;
 use crate::counters::{Count, Refused};
 use crate::holder::Who;
-use crate::record::{BODY_LEN, Corrupt};
+use crate::record::BODY_LEN;
 use crate::reserve::{Refusal, Reserved, fill, max_len, refused_size};
 use crate::shared::allot::Allotted;
-use crate::shared::behind::Behind;
+use crate::shared::end::Ends;
 use crate::shared::group::Group;
 use crate::shared::ledger;
-use crate::shared::locked_room::LockedRoom;
-use crate::shared::owner::Owner;
-use crate::shared::slot::Figures;
-use crate::shared::sweep::{advance, sweep};
+use crate::shared::locked_room::{LockedRoom, Unattached};
 use crate::time::{self, Reading};
-use crate::view::{Peers, Ring, Shared, sane};
-use crate::wait::{Fences, Wake, claim_wake};
+use crate::view::{Peers, Ring, Shared};
+use crate::wait::{Fences, Wake};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{
-    AUX_SIZE, Cause, HEADER_LEN, Header, Hole, Layout, RecordType, RecordWord, Slot, aux_record,
+    AUX_SIZE, HEADER_LEN, Header, Hole, Layout, RecordType, RecordWord, Slot, aux_record,
     range_size, record_size,
 };
-
-/// Why a producer could not attach.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unattached {
-    /// Positions or records are such as no producer leaves.
-    Corrupt(Corrupt),
-    /// The lock is held by the producer in this slot, which lives and does not move.
-    Contended {
-        /// The slot.
-        slot: u32,
-    },
-}
 
 /// The private state of one producer of a shared ring.
 #[derive(Debug)]
@@ -49,8 +34,7 @@ pub struct SharedWriter {
     /// Bytes of each record's stamp.
     stamp: usize,
     allotted: Allotted,
-    fences: Fences,
-    behind: Behind,
+    ends: Ends,
 }
 
 impl SharedWriter {
@@ -67,34 +51,15 @@ impl SharedWriter {
         who: &Who,
         peers: &P,
     ) -> Result<Self, Unattached> {
-        let slot = &at.slots[index as usize];
-        // The new epoch before anything else: no lock word of an earlier holder is this one's.
-        who.sign(&slot.holder);
-        let owner = Owner::new(index, Who::read(&slot.holder).epoch);
-        match owner.lock(at, peers) {
-            Ok(_) => {}
-            Err(Refusal::Contended { slot }) => return Err(Unattached::Contended { slot }),
-            Err(_) => return Err(Unattached::Corrupt(Corrupt { pos: at.ring.head() })),
-        }
-        let (head, tail) = (at.ring.head(), at.ring.tail());
-        let end = at.producer_pos();
-        let sane = sane(at.ring, end, tail) && head <= end && head >= tail;
-        if !sane || !head.is_multiple_of(8) {
-            owner.unlock(at);
-            return Err(Unattached::Corrupt(Corrupt { pos: tail }));
-        }
-        sweep(at, index);
-        let figures = Figures::take_over(at, index);
-        owner.unlock(at);
+        let room = LockedRoom::attach(at, layout, index, who, peers)?;
         let max_len = max_len(at.ring, layout);
         Ok(SharedWriter {
-            room: LockedRoom::new(owner, layout, figures),
+            ends: Ends::new(room.owner(), fences),
+            room,
             max_len,
             plain_end: if layout.time { 0 } else { max_len + 1 },
             stamp: layout.stamp_len(),
             allotted: Allotted::new(layout.aux_size),
-            fences,
-            behind: Behind::new(),
         })
     }
 
@@ -160,18 +125,18 @@ impl SharedWriter {
         let (header, end) = (at.ring.header, start + word.size());
         // Relaxed: A or O publishes it.
         at.ring.word(start).store(word.raw(), Ordering::Relaxed);
-        self.count_written(*at, start, 1, word.size());
+        self.room.count_written(*at, start, 1, word.size());
         ledger::expect(*at, 1);
         // Nothing is open before it: nobody else can move the head, but to where it goes anyway. (B)
         if header.data_head.load(Ordering::Acquire) == start {
             header.data_head.store(end, Ordering::Release); // A, pairs with B: it is committed
             header.shared.producer_pos.store(end, Ordering::Release); // O
             self.room.owner().unlock(*at);
-            return Ok(self.wake(*at, wake, end));
+            return Ok(self.ends.wake(*at, wake, end));
         }
         header.shared.producer_pos.store(end, Ordering::Release); // O: it is committed
         self.room.owner().unlock(*at);
-        Ok(self.ended(*at, peers, wake, end))
+        Ok(self.ends.ended(*at, peers, wake, end))
     }
 
     /// Space for a record, marked as open. Any number can be open at a time, and end in any order.
@@ -195,7 +160,7 @@ impl SharedWriter {
             return Ok(Reserved { start, kind, len, lead });
         }
         let reserved = self.begin_at(&at, peers, kind, len, now)?;
-        self.open(at, reserved.start, reserved.size());
+        self.room.open(at, reserved.start, reserved.size());
         Ok(reserved)
     }
 
@@ -219,8 +184,8 @@ impl SharedWriter {
             return Err(Refusal::TooLarge { len, max: self.max_len });
         }
         let start = self.room.begin(&at, peers, size)?;
-        let time = if self.stamp != 0 { rise(at, now) } else { 0 };
-        self.open(at, start, size);
+        let time = if self.stamp != 0 { time::rise(at.ring, now) } else { 0 };
+        self.room.open(at, start, size);
         Ok(Group::new(start, size, time))
     }
 
@@ -242,15 +207,11 @@ impl SharedWriter {
         let start = self.room.begin(at, peers, record_size(len + stamp))?;
         if stamp != 0 {
             // Relaxed: A or O publishes it.
-            at.ring.word(start + u64::from(HEADER_LEN)).store(rise(*at, now), Ordering::Relaxed);
+            at.ring
+                .word(start + u64::from(HEADER_LEN))
+                .store(time::rise(at.ring, now), Ordering::Relaxed);
         }
         Ok(Reserved { start, kind, len, lead: stamp as u64 })
-    }
-
-    #[inline(always)]
-    fn open(&mut self, at: Shared<'_>, start: u64, size: u64) {
-        open_as(at, start, RecordWord::busy(size, self.index()));
-        self.room.owner().unlock(at);
     }
 
     /// As [`SharedWriter::try_reserve`], of a payload that is too long for the data area: its record's
@@ -270,30 +231,13 @@ impl SharedWriter {
         len: usize,
         now: u64,
     ) -> Result<(u64, u64), Refusal> {
-        let (at, need) = (Shared::new(Ring::new(header, data), slots), range_size(len));
-        if need > self.allotted.size() {
+        let at = Shared::new(Ring::new(header, data), slots);
+        if range_size(len) > self.allotted.size() {
             return Err(Refusal::TooLarge { len, max: self.max_len() });
         }
-        let floor = self.room.floor();
-        let start = self.room.begin(&at, peers, RecordWord::aux().size())?;
-        let (policy, index) = (self.room.policy(), self.index());
-        let range_at = match self.allotted.find(at, peers, policy, index, start, need) {
-            Ok(range_at) => range_at,
-            Err(refusal) => {
-                self.room.take_back(at, floor);
-                return Err(refusal);
-            }
-        };
-        let lead = Reserved::large_lead(range_at);
-        let reserved = Reserved { start, kind, len, lead };
-        let time = if self.stamp != 0 { rise(at, now) } else { 0 };
-        reserved.write_body(at.ring, len, time, policy);
-        open_as(at, start, RecordWord::busy_aux(index));
-        // After `producer_pos`: whoever sees the range sees that something is reserved (O). Under
-        // the lock.
-        at.ring.header.aux.head.store(range_at + need, Ordering::Release);
-        self.room.owner().unlock(at);
-        Ok((start, lead))
+        let now = (self.stamp != 0).then_some(now);
+        let reserved = self.allotted.reserve(at, peers, &mut self.room, kind, len, now)?;
+        Ok((reserved.start, reserved.lead))
     }
 
     /// Commits the first `len` bytes of a reservation. Returns whether a wake is owed.
@@ -314,10 +258,10 @@ impl SharedWriter {
         let (start, size) = (reserved.start, reserved.size());
         let word = reserved.word(len.min(reserved.len));
         if word.size() < size {
-            leave(at, start + word.size(), size - word.size(), 0);
+            ledger::leave(at, start + word.size(), size - word.size(), 0);
         }
-        self.count_written(at, start, 1, word.size());
-        self.end(at, peers, start, word, size, wake)
+        self.room.count_written(at, start, 1, word.size());
+        self.ends.end(at, peers, start, word, size, wake)
     }
 
     /// Commits a reservation of [`SharedWriter::try_reserve_large`]. Returns whether a wake is owed.
@@ -339,8 +283,8 @@ impl SharedWriter {
         // What is left of its range is free when the next one is. Relaxed: N publishes it.
         let len_word = at.ring.word(start + 8 + 8 * aux_record::LEN as u64);
         len_word.store(len as u64, Ordering::Relaxed);
-        self.count_written(at, start, 1, word.size());
-        self.end(at, peers, start, word, word.size(), wake)
+        self.room.count_written(at, start, 1, word.size());
+        self.ends.end(at, peers, start, word, word.size(), wake)
     }
 
     /// Gives a reservation back: a hole that readers skip. Returns whether a wake is owed, as
@@ -354,7 +298,7 @@ impl SharedWriter {
         ledger::correct(at, u64::MAX, Count { records: 1, bytes: size }); // one written less
         let (figures, slot) = self.room.figures_mut(at);
         figures.add_discarded(slot, start, size);
-        self.end(at, peers, start, RecordWord::nop(size, Hole::Discarded), size, Wake::Auto)
+        self.ends.end(at, peers, start, RecordWord::nop(size, Hole::Discarded), size, Wake::Auto)
     }
 
     /// The next record of a group, to be filled, if it fits.
@@ -390,79 +334,26 @@ impl SharedWriter {
             return self.give_back(at, peers, start, group.size());
         }
         if group.left() > 0 || records > 1 {
-            leave(at, group.next(), group.left(), records - 1);
+            ledger::leave(at, group.next(), group.left(), records - 1);
         }
-        self.count_written(at, start, records, group.used());
-        self.end(at, peers, start, group.first(), group.size(), wake)
-    }
-
-    /// The swap that ends a reservation, and what follows from it.
-    #[inline(always)]
-    fn end<P: Peers>(
-        &mut self,
-        at: Shared<'_>,
-        peers: &P,
-        start: u64,
-        word: RecordWord,
-        size: u64,
-        wake: Wake,
-    ) -> bool {
-        at.ring.word(start).swap(word.raw(), Ordering::SeqCst); // N, O
-        // loom takes SeqCst accesses for acquire and release ones, and knows the fence.
-        #[cfg(loom)]
-        fence(Ordering::SeqCst);
-        self.ended_at(at, peers, wake, start + size)
-    }
-
-    /// After a record was published behind an open one.
-    #[cold]
-    fn ended<P: Peers>(&mut self, at: Shared<'_>, peers: &P, wake: Wake, end: u64) -> bool {
-        fence(Ordering::SeqCst); // O
-        self.ended_at(at, peers, wake, end)
-    }
-
-    #[inline(always)]
-    fn ended_at<P: Peers>(&mut self, at: Shared<'_>, peers: &P, wake: Wake, end: u64) -> bool {
-        let head = advance(at);
-        if head < end {
-            self.behind.look(at, peers, self.room.owner(), head);
-            // Whoever sleeps will not be woken by what is published here: it is to look whether
-            // the one that holds it up is dead.
-            return self.wake(at, if wake == Wake::No { wake } else { Wake::Force }, head);
-        }
-        self.wake(at, wake, head)
-    }
-
-    #[inline(always)]
-    fn wake(&self, at: Shared<'_>, wake: Wake, head: u64) -> bool {
-        if wake == Wake::No {
-            return false;
-        }
-        self.fences.light(); // I, pairs with J
-        // Relaxed: I orders it.
-        at.ring.header.wait.armed.load(Ordering::Relaxed) != 0 && claim(at, wake, head)
+        self.room.count_written(at, start, records, group.used());
+        self.ends.end(at, peers, start, group.first(), group.size(), wake)
     }
 
     /// Counts a refusal, to be told in the stream before the next record of this producer that
     /// fits. Returns whether a wake is owed: a full ring wants reading.
     #[cold]
     pub fn refuse(&mut self, at: Shared<'_>, refusal: Refusal, len: usize) -> bool {
-        let cause = match refusal {
-            Refusal::TooLarge { .. } => Cause::TooLarge,
-            Refusal::Contended { .. } => Cause::Contended,
-            Refusal::Pending { .. } => Cause::Pending,
-            Refusal::Full | Refusal::Corrupt { .. } => Cause::Full,
-        };
         let size = if len > self.max_len {
             refused_size(self.allotted.size(), len, self.stamp)
         } else {
             record_size(len + self.stamp)
         };
         let (figures, slot) = self.room.figures_mut(at);
-        figures.add_refused(slot, cause, size);
+        figures.add_refused(slot, refusal, size);
         // The next reservation makes room, which tells the loss.
         self.room.look_again();
-        self.wake(at, Wake::Force, at.ring.head())
+        self.ends.wake(at, Wake::Force, at.ring.head())
     }
 
     /// Before the producer goes: tells losses that are still to be told, if there is room. Returns
@@ -475,13 +366,7 @@ impl SharedWriter {
         let told = self.room.make_room(at, peers, 0).is_ok();
         owner.unlock(at);
         fence(Ordering::SeqCst); // O
-        told && self.ended_at(at, peers, Wake::Auto, 0)
-    }
-
-    #[inline(always)]
-    fn count_written(&mut self, at: Shared<'_>, pos: u64, records: u64, bytes: u64) {
-        let (figures, slot) = self.room.figures_mut(at);
-        figures.add_written(slot, pos, records, bytes);
+        told && self.ends.ended_at(at, peers, Wake::Auto, 0)
     }
 
     /// The tail that would let a record of `len` bytes in now: what to wait for.
@@ -506,7 +391,7 @@ impl SharedWriter {
         peers: &P,
         read: impl FnOnce() -> Reading,
     ) -> bool {
-        self.under_lock(at, peers, || {
+        self.room.under_lock(at, peers, || {
             // Relaxed: M orders it.
             let newest = at.ring.header.shared.newest_stamp.load(Ordering::Relaxed);
             time::begin(at.ring, &read(), at.producer_pos(), newest);
@@ -521,17 +406,7 @@ impl SharedWriter {
         peers: &P,
         read: impl FnOnce() -> Reading,
     ) -> bool {
-        self.under_lock(at, peers, || time::keep(at.ring, &read(), at.producer_pos()))
-    }
-
-    fn under_lock<P: Peers>(&self, at: Shared<'_>, peers: &P, then: impl FnOnce()) -> bool {
-        let owner = self.room.owner();
-        if owner.lock(at, peers).is_err() {
-            return false;
-        }
-        then();
-        owner.unlock(at);
-        true
+        self.room.under_lock(at, peers, || time::keep(at.ring, &read(), at.producer_pos()))
     }
 
     /// What this slot has written, this producer and those before it.
@@ -569,41 +444,4 @@ impl SharedWriter {
     pub fn fill(&self, at: Shared<'_>, reserved: &Reserved, payload: &[u8]) {
         fill(at.ring, reserved, payload);
     }
-}
-
-/// Opens a reservation, under the lock.
-#[inline(always)]
-fn open_as(at: Shared<'_>, start: u64, word: RecordWord) {
-    // Relaxed: O publishes it.
-    at.ring.word(start).store(word.raw(), Ordering::Relaxed);
-    ledger::expect(at, 1);
-    at.ring.header.shared.producer_pos.store(start + word.size(), Ordering::Release); // O
-}
-
-/// What is left of a reservation becomes a hole of its own, and the ledger hears of it, and of
-/// records that it did not expect.
-fn leave(at: Shared<'_>, pos: u64, rest: u64, more: u64) {
-    if rest > 0 {
-        // Relaxed: the swap publishes it.
-        at.ring.word(pos).store(RecordWord::nop(rest, Hole::Rest).raw(), Ordering::Relaxed);
-    }
-    ledger::correct(at, more, Count { records: 0, bytes: rest });
-}
-
-/// The stamp of what is reserved now, under the lock: no less than that of anything before it.
-#[inline(always)]
-fn rise(at: Shared<'_>, now: u64) -> u64 {
-    // Relaxed: M orders it. Before the reservation: a stamp that nothing has does no harm.
-    let newest = &at.ring.header.shared.newest_stamp;
-    let stamp = newest.load(Ordering::Relaxed).max(now);
-    newest.store(stamp, Ordering::Relaxed);
-    stamp
-}
-
-/// A producer of a shared ring saw a sleeper. How many records there are is known to nobody just
-/// now: what the ledger says counts open ones too, so a sleeper who waits for so many may be woken
-/// somewhat early; and where it is stale, at once.
-#[cold]
-fn claim(at: Shared<'_>, wake: Wake, head: u64) -> bool {
-    claim_wake(&at.ring.header.wait, wake, head, ledger::records(at))
 }

@@ -8,6 +8,7 @@
 use crate::counters::{Count, REFUSED, Refused};
 use crate::holder::Who;
 use crate::latch::{self, LatchWriter, Whole};
+use crate::reserve::Refusal;
 use crate::view::Shared;
 use alloc::vec::Vec;
 use perfring_abi::atomic::Ordering;
@@ -168,7 +169,13 @@ impl Figures {
     }
 
     /// Counts a record that is refused.
-    pub(crate) fn add_refused(&mut self, slot: &Slot, cause: Cause, bytes: u64) {
+    pub(crate) fn add_refused(&mut self, slot: &Slot, refusal: Refusal, bytes: u64) {
+        let cause = match refusal {
+            Refusal::TooLarge { .. } => Cause::TooLarge,
+            Refusal::Contended { .. } => Cause::Contended,
+            Refusal::Pending { .. } => Cause::Pending,
+            Refusal::Full | Refusal::Corrupt { .. } => Cause::Full,
+        };
         self.losses.refused.of_mut(cause).add(bytes);
         self.write_losses(slot, NOWHERE);
     }

@@ -1,8 +1,7 @@
 //! Outputs on the command line.
 
-use super::error::ConfigError;
 use super::kinds::OutputConfig;
-use super::table::Table;
+use super::table::{ConfigError, Table};
 use std::collections::HashSet;
 
 /// What stands behind the colon.

@@ -1,9 +1,8 @@
 //! Where records go: the kinds of outputs.
 
-use super::error::ConfigError;
 use super::filter::{Filter, Severity};
 use super::opened::Opened;
-use super::table::Table;
+use super::table::{ConfigError, Table};
 use perfring_export::{Ctf, Null, Output, OutputError, PerfData, Perfetto, json, recording};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

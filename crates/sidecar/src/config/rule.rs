@@ -1,8 +1,7 @@
 //! When to keep what overwrite rings hold: the flight recorder's rules.
 
-use super::error::ConfigError;
 use super::filter::severity;
-use super::table::Table;
+use super::table::{ConfigError, Table};
 use perfring_export::Rec;
 use serde::Deserialize;
 use std::path::PathBuf;

@@ -18,6 +18,14 @@ const PRUNE: Duration = Duration::from_secs(1);
 /// What is said, a sentence at a time.
 pub(crate) type Say<'a> = &'a mut dyn FnMut(&str);
 
+/// What inputs are looked at with.
+struct Look<'a> {
+    engine: &'a mut Engine,
+    places: &'a Places,
+    damaged: &'a mut Damaged,
+    say: Say<'a>,
+}
+
 /// All inputs.
 #[derive(Default)]
 pub(crate) struct Inputs {
@@ -64,8 +72,8 @@ enum Tried {
     Attached,
     /// It may be possible later.
     Later(String),
-    /// It will not be; and whether it is damage, or a ring that this code does not know.
-    Never(String, bool),
+    /// It will not be.
+    Never(String),
     Gone,
 }
 
@@ -110,38 +118,29 @@ impl Inputs {
 
     /// Whether all that there is to attach to was tried.
     pub(crate) fn look(&mut self, engine: &mut Engine, places: &Places, say: Say<'_>) -> bool {
+        let mut look = Look { engine, places, damaged: &mut self.damaged, say };
         let mut all = true;
         for dir in &mut self.dirs {
             let mut left = CHANGES;
             while left > 0 {
                 let Some(change) = dir.follower.next() else { break };
                 left -= 1;
-                change_of(
-                    change,
-                    &dir.input,
-                    &mut self.waiting,
-                    &mut self.damaged,
-                    engine,
-                    places,
-                    say,
-                );
+                look.change(change, &dir.input, &mut self.waiting);
             }
             all &= left > 0;
             if !dir.follower.is_there() && !dir.told_missing {
                 let place = dir.follower.dir().display();
-                say(&format!("{place} is not there yet, or may not be read: it is looked for"));
+                let why = "is not there yet, or may not be read: it is looked for";
+                (look.say)(&format!("{place} {why}"));
             }
             dir.told_missing = !dir.follower.is_there();
         }
         let now = Instant::now();
         if self.again.is_none_or(|again| now >= again) {
             self.again = now.checked_add(AGAIN);
-            for single in &mut self.singles {
-                single.look(engine, places, &mut self.damaged, say);
-            }
-            self.kernel.iter_mut().for_each(|kernel| kernel.look(engine, say));
-            let damaged = &mut self.damaged;
-            self.waiting.retain_mut(|waiting| waiting.retry(engine, places, damaged, say));
+            self.singles.iter_mut().for_each(|single| single.look(&mut look));
+            self.kernel.iter_mut().for_each(|kernel| kernel.look(&mut look));
+            self.waiting.retain_mut(|waiting| waiting.retry(&mut look));
         }
         all
     }
@@ -197,79 +196,75 @@ fn remove(home: &Home, uuid: &[u8; 16]) -> Result<Option<Totals>, AttachError> {
     Ok(whole)
 }
 
-fn change_of(
-    change: Change,
-    input: &Input,
-    waiting: &mut Vec<Waiting>,
-    damaged: &mut Damaged,
-    engine: &mut Engine,
-    places: &Places,
-    say: Say<'_>,
-) {
-    let mut gone = |uuid: [u8; 16], engine: &mut Engine| {
-        engine.vanish(&uuid);
-        waiting.retain(|waiting| waiting.uuid != uuid);
-    };
-    let ring = match change {
-        Change::Appeared(ring) => ring,
-        Change::Replaced { before, now } => {
-            gone(before.identity.uuid, engine);
-            now
-        }
-        Change::Vanished(ring) => {
-            damaged.left(ring.path, ring.identity.uuid);
-            return gone(ring.identity.uuid, engine);
-        }
-        Change::Refused(other) => {
-            if RingFile::look(other.path.as_path()).is_err_and(|error| is_damage(&error)) {
-                damaged.found(&other.path, engine);
+impl Look<'_> {
+    fn change(&mut self, change: Change, input: &Input, waiting: &mut Vec<Waiting>) {
+        let mut gone = |uuid: [u8; 16], engine: &mut Engine| {
+            engine.vanish(&uuid);
+            waiting.retain(|waiting| waiting.uuid != uuid);
+        };
+        let ring = match change {
+            Change::Appeared(ring) => ring,
+            Change::Replaced { before, now } => {
+                gone(before.identity.uuid, self.engine);
+                now
             }
-            return say(&format!("{} is not read: {}", other.path.display(), other.why));
+            Change::Vanished(ring) => {
+                self.damaged.left(ring.path, ring.identity.uuid);
+                return gone(ring.identity.uuid, self.engine);
+            }
+            Change::Refused(other) => {
+                if RingFile::look(other.path.as_path()).is_err_and(|error| is_damage(&error)) {
+                    self.damaged.found(&other.path, self.engine);
+                }
+                return (self.say)(&format!("{} is not read: {}", other.path.display(), other.why));
+            }
+            _ => return,
+        };
+        self.damaged.is_ring(&ring.path);
+        let (home, uuid) = (Home::from(ring.path), ring.identity.uuid);
+        if self.damaged.is_aside(&uuid) || self.engine.reappear(&uuid, &home) {
+            return;
         }
-        _ => return,
-    };
-    damaged.is_ring(&ring.path);
-    let (home, uuid) = (Home::from(ring.path), ring.identity.uuid);
-    if damaged.is_aside(&uuid) || engine.reappear(&uuid, &home) {
-        return;
+        match self.attach(&home, input, uuid) {
+            Tried::Attached | Tried::Gone => {}
+            Tried::Never(why) => (self.say)(&why),
+            Tried::Later(why) => {
+                (self.say)(&why);
+                waiting.push(Waiting { input: input.clone(), home, uuid, told: why });
+            }
+        }
     }
-    match attach(&home, input, Some(uuid), engine, places) {
-        Tried::Attached | Tried::Gone => {}
-        Tried::Never(why, damage) => {
-            damaged.never(uuid, damage, engine);
-            say(&why);
-        }
-        Tried::Later(why) => {
-            say(&why);
-            waiting.push(Waiting { input: input.clone(), home, uuid, told: why });
-        }
-    }
-}
 
-fn attach(
-    home: &Home,
-    input: &Input,
-    uuid: Option<[u8; 16]>,
-    engine: &mut Engine,
-    places: &Places,
-) -> Tried {
-    match engine.attach(home, input, uuid, |uuid| places.get(uuid)) {
-        Ok(_) => Tried::Attached,
-        // Whoever follows the directory hears of it.
-        Err(AttachFailure::Replaced { .. }) if uuid.is_some() => Tried::Gone,
-        Err(AttachFailure::Attach(AttachError::NotFound { .. })) => Tried::Gone,
-        Err(AttachFailure::Attach(
-            error @ (AttachError::Bad { .. }
-            | AttachError::Corrupt { .. }
-            | AttachError::Cut { .. }
-            | AttachError::Unguarded { .. }),
-        )) => Tried::Never(format!("{error}; it is set aside"), is_damage(&error)),
-        Err(error) => Tried::Later(format!("{error}; it is tried again")),
+    fn attach(&mut self, home: &Home, input: &Input, uuid: [u8; 16]) -> Tried {
+        match self.engine.attach(home, input, Some(uuid), |uuid| self.places.get(uuid)) {
+            Ok(_) => Tried::Attached,
+            // Whoever follows the directory hears of it.
+            Err(AttachFailure::Replaced { .. }) => Tried::Gone,
+            Err(AttachFailure::Attach(AttachError::NotFound { .. })) => Tried::Gone,
+            Err(AttachFailure::Attach(
+                error @ (AttachError::Bad { .. }
+                | AttachError::Corrupt { .. }
+                | AttachError::Cut { .. }
+                | AttachError::Unguarded { .. }),
+            )) => {
+                self.damaged.never(uuid, is_damage(&error), self.engine);
+                Tried::Never(format!("{error}; it is set aside"))
+            }
+            Err(error) => Tried::Later(format!("{error}; it is tried again")),
+        }
+    }
+
+    /// Says what is wrong, unless that was said last.
+    fn say_once(&mut self, why: String, told: &mut String) {
+        if why != *told {
+            (self.say)(&why);
+            *told = why;
+        }
     }
 }
 
 impl Kernel {
-    fn look(&mut self, engine: &mut Engine, say: Say<'_>) {
+    fn look(&mut self, look: &mut Look<'_>) {
         if self.opened {
             return;
         }
@@ -278,16 +273,13 @@ impl Kernel {
                 self.opened = true;
                 for ring in rings {
                     let name = format!("kernel-{}", ring.cpu());
-                    engine.add_kernel(&name, ring, &self.input);
+                    look.engine.add_kernel(&name, ring, &self.input);
                 }
             }
             // It may be allowed later, or the process may come.
             Err(error) => {
                 let why = format!("the kernel's events are not read: {error}");
-                if why != self.told {
-                    say(&why);
-                    self.told = why;
-                }
+                look.say_once(why, &mut self.told);
             }
         }
     }
@@ -295,82 +287,63 @@ impl Kernel {
 
 impl Waiting {
     /// Whether it goes on waiting.
-    fn retry(
-        &mut self,
-        engine: &mut Engine,
-        places: &Places,
-        damaged: &mut Damaged,
-        say: Say<'_>,
-    ) -> bool {
-        match attach(&self.home, &self.input, Some(self.uuid), engine, places) {
-            Tried::Attached => {
-                say(&format!("{} is read now", self.home));
-                false
-            }
-            Tried::Gone => false,
-            Tried::Never(why, damage) => {
-                damaged.never(self.uuid, damage, engine);
-                say(&why);
-                false
-            }
+    fn retry(&mut self, look: &mut Look<'_>) -> bool {
+        match look.attach(&self.home, &self.input, self.uuid) {
+            Tried::Attached => (look.say)(&format!("{} is read now", self.home)),
+            Tried::Gone => {}
+            Tried::Never(why) => (look.say)(&why),
             Tried::Later(why) => {
-                if why != self.told {
-                    say(&why);
-                    self.told = why;
-                }
-                true
+                look.say_once(why, &mut self.told);
+                return true;
             }
         }
+        false
     }
 }
 
 impl Single {
-    fn look(&mut self, engine: &mut Engine, places: &Places, damaged: &mut Damaged, say: Say<'_>) {
+    fn look(&mut self, look: &mut Look<'_>) {
         let file = RingFile::look(self.home.clone());
         let there = file.and_then(|file| file.identity()).map(|identity| identity.uuid);
         let now = there.as_ref().ok().copied();
         if let Some(uuid) = self.uuid.take_if(|uuid| Some(*uuid) != now) {
-            damaged.left(self.home.path(), uuid);
-            engine.vanish(&uuid);
+            look.damaged.left(self.home.path(), uuid);
+            look.engine.vanish(&uuid);
         }
         if now.is_some() {
-            damaged.is_ring(&self.home.path());
+            look.damaged.is_ring(&self.home.path());
         }
-        if self.uuid.is_some() || now.is_some_and(|uuid| damaged.is_aside(&uuid)) {
+        if self.uuid.is_some() || now.is_some_and(|uuid| look.damaged.is_aside(&uuid)) {
             return;
         }
         let why = match there {
-            Ok(uuid) if engine.reappear(&uuid, &self.home) => {
+            Ok(uuid) if look.engine.reappear(&uuid, &self.home) => {
                 self.uuid = Some(uuid);
                 return;
             }
-            Ok(uuid) => match attach(&self.home, &self.input, Some(uuid), engine, places) {
+            Ok(uuid) => match look.attach(&self.home, &self.input, uuid) {
                 Tried::Attached => {
                     if !self.told.is_empty() {
-                        say(&format!("{} is read now", self.home));
+                        (look.say)(&format!("{} is read now", self.home));
                     }
                     self.uuid = Some(uuid);
                     String::new()
                 }
                 Tried::Gone => return,
-                Tried::Later(why) => why,
-                Tried::Never(why, damage) => {
-                    damaged.never(uuid, damage, engine);
-                    why
-                }
+                Tried::Later(why) | Tried::Never(why) => why,
             },
             Err(AttachError::NotFound { .. }) => {
                 format!("{} is not there yet: it is looked for", self.home)
             }
             Err(error) => {
                 if is_damage(&error) {
-                    damaged.found(&self.home.path(), engine);
+                    look.damaged.found(&self.home.path(), look.engine);
                 }
                 error.to_string()
             }
         };
         if !why.is_empty() && why != self.told {
-            say(&why);
+            (look.say)(&why);
         }
         self.told = why;
     }

@@ -1,15 +1,8 @@
 //! Log records.
 
-use super::record::{
-    Attributes, COMMON, FIRST, Signal, any, attributes, fields, maybe, ns, plain, schema, sealed,
-    text,
-};
+use super::record::*;
 use crate::ids::{SpanId, TraceId};
-use crate::names;
 use crate::severity::Severity;
-use crate::value::Value;
-use perfring_producer::types::tagged::TaggedWriter;
-use perfring_producer::types::{Class, Field, Schema};
 
 /// A log record.
 ///

@@ -1,14 +1,7 @@
 //! Samples of instruments.
 
-use super::record::{
-    Attributes, COMMON, FIRST, Signal, any, attributes, fields, maybe, ns, plain, schema, sealed,
-    text,
-};
-use crate::names;
+use super::record::*;
 use crate::severity::Temporality;
-use crate::value::Value;
-use perfring_producer::types::tagged::TaggedWriter;
-use perfring_producer::types::{Class, Field, Schema};
 
 /// A sample of something that goes up and down.
 ///

@@ -1,9 +1,12 @@
 //! What the ready types are made of.
 
-use crate::names::{self, AttributeName};
-use crate::value::Value;
-use perfring_producer::types::tagged::TaggedWriter;
-use perfring_producer::types::{Class, Encoding, Field, Schema, Shape};
+use crate::names::AttributeName;
+use perfring_producer::types::{Encoding, Shape};
+
+pub(super) use crate::names;
+pub(super) use crate::value::Value;
+pub(super) use perfring_producer::types::tagged::TaggedWriter;
+pub(super) use perfring_producer::types::{Class, Field, Schema};
 
 /// Attributes: names and values.
 pub type Attributes<'a> = &'a [(&'a str, Value<'a>)];

@@ -1,14 +1,8 @@
 //! Spans: that one begins, and that one ends.
 
-use super::record::{
-    Attributes, COMMON, FIRST, Signal, any, attributes, fields, maybe, ns, plain, schema, sealed,
-    text,
-};
+use super::record::*;
 use crate::ids::{SpanId, TraceId};
-use crate::names;
 use crate::severity::{SpanKind, Status};
-use perfring_producer::types::tagged::TaggedWriter;
-use perfring_producer::types::{Class, Field, Schema};
 
 /// A span begins.
 ///
