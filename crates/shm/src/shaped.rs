@@ -40,7 +40,7 @@ impl<'a> Record<'a> {
     /// ```
     /// use perfring_types::{Encoding, PodRecord, Record as Shaped, Schema};
     /// # use perfring_abi::RecordType;
-    /// # use perfring_shm::{Guard, Lines, MappedReader, MappedWriter, Item, NotThis, RingOptions, create};
+    /// # use perfring_shm::{Guard, Lines, MappedReader, End, WriteWindow, Item, NotThis, RingOptions, create};
     /// # use perfring_ring::Wake;
     /// #[repr(transparent)]
     /// #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
@@ -52,8 +52,8 @@ impl<'a> Record<'a> {
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("ring");
     /// # create(&path, &RingOptions::default())?;
-    /// # let mut writer = MappedWriter::attach(&path, "")?;
-    /// # writer.publish(Tick::SCHEMA.id, &7u64.to_ne_bytes(), Wake::Auto)?;
+    /// # let mut writer = WriteWindow::attach(&path)?;
+    /// # writer.put(Tick::SCHEMA.id, &7u64.to_ne_bytes(), End::Publish(Wake::Auto), |_| 0).unwrap();
     /// # let mut reader = MappedReader::attach(&path, "", Lines::default(), Guard::Never)?;
     /// # let Some(Item::Record(record)) = reader.read(|_| ())? else { panic!() };
     /// assert_eq!(record.as_pod::<Tick>(), Ok(&Tick(7)));

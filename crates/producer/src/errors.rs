@@ -1,8 +1,21 @@
-//! Why a record is not taken.
+//! Why a ring cannot be opened, and why it does not take a record or a type.
 
-use crate::types::TypeError;
 use perfring_ring::Refusal;
+use perfring_shm::{AttachError, CreateError};
+use perfring_types::ENTRY_MAX;
 use thiserror::Error;
+
+/// Why [`Producer::create`](crate::Producer::create) failed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The ring could not be made.
+    #[error(transparent)]
+    Create(CreateError),
+    /// It was made, but could not be attached to.
+    #[error(transparent)]
+    Attach(AttachError),
+}
 
 /// Why a record was not taken. Small and `Copy`: it is on the way of every record.
 ///
@@ -59,4 +72,56 @@ impl From<Refusal> for ReserveError {
             Refusal::Corrupt { tail } => ReserveError::Corrupt { tail },
         }
     }
+}
+
+/// Why a type could not be registered. What the table held before is as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum TypeError {
+    /// The ring was made without a type table.
+    #[error(
+        "this ring has no type table: make it with types_size above 0 (`perfring create --types-size`)"
+    )]
+    NoTable,
+    /// The table has no room for the entry.
+    #[error(
+        "the type table is full: the entry takes {needed} bytes and {left} are left; make the ring \
+         with a larger one (`perfring create --types-size`)"
+    )]
+    Full {
+        /// Bytes of the entry.
+        needed: u64,
+        /// Bytes that are left.
+        left: u64,
+    },
+    /// No reader takes so long an entry.
+    #[error("the type's entry takes {len} bytes, and at most {ENTRY_MAX} can be: shorten its help")]
+    TooLong {
+        /// Bytes of the entry.
+        len: usize,
+    },
+    /// Another type has the same number.
+    #[error(
+        "record type {id} is taken in this ring by a type with another name or layout: give one of \
+         them another id, or raise its version"
+    )]
+    Taken {
+        /// The number.
+        id: u32,
+    },
+    /// Another process holds the table's lock for longer than a registration takes.
+    #[error("another process holds the type table's lock and does not go on: try again")]
+    Busy,
+    /// An entry of the table cannot be one: somebody wrote into it.
+    #[error("the type table is damaged {at} bytes after its first entry: nothing can be added")]
+    Damaged {
+        /// Where, from the first entry on.
+        at: u64,
+    },
+    /// The system refused the table's lock.
+    #[error("the type table cannot be locked: {}", std::io::Error::from_raw_os_error(*.errno))]
+    Lock {
+        /// What the system said.
+        errno: i32,
+    },
 }
