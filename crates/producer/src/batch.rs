@@ -5,7 +5,7 @@ use crate::space::{put, refuse, reserve};
 use crate::stamp::Clock;
 use perfring_abi::RecordType;
 use perfring_ring::{Refusal, Wake};
-use perfring_shm::{End, MachineClock, Reservation, WriteWindow};
+use perfring_shm::{End, MachineClock, Reservation, TimeKeeper, WriteWindow};
 
 /// Records that are held back until the batch ends, and then published by one store of
 /// `data_head`.
@@ -46,10 +46,14 @@ impl<'a> Batch<'a> {
     /// See [`ReserveError`]; the refusal is counted.
     #[inline]
     pub fn offer(&mut self, kind: RecordType, payload: &[u8]) -> Result<bool, ReserveError> {
-        match self.window.put(kind, payload, End::Hold, |keeper| self.clock.stamp(keeper)) {
-            Ok(()) => Ok(true),
-            Err(Refusal::Full) if !self.window.forked() => Ok(false),
-            Err(refusal) => Err(refuse(self.window, refusal, payload.len())),
+        let stamp = |keeper: TimeKeeper<'_>| self.clock.stamp(keeper);
+        let put = self.window.put(kind, payload, End::Hold, stamp, |window, refusal| match refusal {
+            Refusal::Full => ReserveError::Full,
+            refusal => refuse(window, refusal, payload.len()),
+        });
+        match put {
+            Err(ReserveError::Full) => Ok(false),
+            put => put.map(|()| true),
         }
     }
 

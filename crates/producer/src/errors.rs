@@ -1,7 +1,7 @@
 //! Why a ring cannot be opened, and why it does not take a record or a type.
 
 use perfring_ring::Refusal;
-use perfring_shm::{AttachError, CreateError};
+use perfring_shm::{AttachError, CreateError, Forked};
 use perfring_types::ENTRY_MAX;
 use thiserror::Error;
 
@@ -52,7 +52,7 @@ pub enum ReserveError {
     #[error(transparent)]
     Type(TypeError),
     /// This process is a forked child of the one that attached. Nothing is counted.
-    #[error("this process was forked from the one that attached: attach anew")]
+    #[error("{}", perfring_shm::Forked)]
     Forked,
     /// The positions are such as no producer and consumer leave.
     #[error("data_tail is {tail}, where nobody of ours can have put it: somebody damages the ring")]
@@ -71,6 +71,12 @@ impl From<Refusal> for ReserveError {
             Refusal::Pending { slot } => ReserveError::Pending { slot },
             Refusal::Corrupt { tail } => ReserveError::Corrupt { tail },
         }
+    }
+}
+
+impl From<Forked> for ReserveError {
+    fn from(Forked: Forked) -> Self {
+        ReserveError::Forked
     }
 }
 

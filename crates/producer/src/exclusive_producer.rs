@@ -182,9 +182,12 @@ impl Producer {
     /// # Errors
     /// What no waiting mends: see [`ReserveError`]; it is counted.
     pub fn wait_for_room(&mut self, len: usize, timeout: Duration) -> Result<bool, ReserveError> {
+        if self.window.forked() {
+            return Err(ReserveError::Forked);
+        }
         match wait(&mut self.window, Refusal::Full, len, timeout) {
             Ok(()) => Ok(true),
-            Err(Refusal::Full) if !self.window.forked() => Ok(false),
+            Err(Refusal::Full) => Ok(false),
             Err(refusal) => Err(refuse(&mut self.window, refusal, len)),
         }
     }
@@ -324,7 +327,10 @@ impl Producer {
     pub(crate) fn offer(&mut self, kind: RecordType, len: usize) -> Option<Reservation<'_>> {
         let Self { window, clock, .. } = self;
         let end = End::Publish(Wake::Auto);
-        window.reserve_or(kind, len, end, |keeper| clock.stamp(keeper), |_, _| ()).ok()
+        let offered = window.reserve_or(kind, len, end, |keeper| clock.stamp(keeper), |_, refusal| {
+            ReserveError::from(refusal)
+        });
+        offered.ok()
     }
 
     /// How much space the next archive gets.

@@ -138,7 +138,7 @@ impl SharedProducer {
         kind: RecordType,
         len: usize,
     ) -> Result<SharedReservation<'_>, ReserveError> {
-        match self.window.try_reserve(kind, len, self.now()) {
+        match self.window.try_reserve(kind, len, || self.now()) {
             Ok(record) => Ok(record),
             Err(refusal) => Err(self.refuse(refusal, len)),
         }
@@ -155,7 +155,7 @@ impl SharedProducer {
         len: usize,
         timeout: Duration,
     ) -> Result<SharedReservation<'_>, ReserveError> {
-        let attempt = || self.window.try_reserve(kind, len, self.now());
+        let attempt = || self.window.try_reserve(kind, len, || self.now());
         self.wait_for(timeout, len, attempt).map_err(|refusal| self.refuse(refusal, len))
     }
 
@@ -183,7 +183,7 @@ impl SharedProducer {
         len: usize,
         timeout: Duration,
     ) -> Result<Option<SharedReservation<'_>>, ReserveError> {
-        let attempt = || self.window.try_reserve(kind, len, self.now());
+        let attempt = || self.window.try_reserve(kind, len, || self.now());
         self.offered(self.wait_for(timeout, len, attempt), len)
     }
 
@@ -229,7 +229,7 @@ impl SharedProducer {
     /// See [`ReserveError`]; the loss is counted, as one record.
     #[inline]
     pub fn batch(&self, bytes: usize) -> Result<SharedBatch<'_>, ReserveError> {
-        match self.window.try_batch(bytes, self.now()) {
+        match self.window.try_batch(bytes, || self.now()) {
             Ok(batch) => Ok(batch),
             Err(refusal) => Err(self.refuse(refusal, self.len_of_group(bytes))),
         }
@@ -241,7 +241,7 @@ impl SharedProducer {
     /// # Errors
     /// What no waiting mends: see [`ReserveError`]; it is counted.
     pub fn offer_batch(&self, bytes: usize) -> Result<Option<SharedBatch<'_>>, ReserveError> {
-        self.offered(self.window.try_batch(bytes, self.now()), self.len_of_group(bytes))
+        self.offered(self.window.try_batch(bytes, || self.now()), self.len_of_group(bytes))
     }
 
     /// What producers in this slot have committed since the ring was made.

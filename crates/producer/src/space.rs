@@ -28,10 +28,8 @@ pub(crate) fn put(
     payload: &[u8],
     end: End,
 ) -> Result<(), ReserveError> {
-    match window.put(kind, payload, end, |keeper| clock.stamp(keeper)) {
-        Ok(()) => Ok(()),
-        Err(refusal) => Err(refuse(window, refusal, payload.len())),
-    }
+    let refused = |window: &mut WriteWindow, refusal| refuse(window, refusal, payload.len());
+    window.put(kind, payload, end, |keeper| clock.stamp(keeper), refused)
 }
 
 /// Space for one record, in place.
@@ -73,9 +71,6 @@ pub(crate) fn wait(
     len: usize,
     timeout: Duration,
 ) -> Result<(), Refusal> {
-    if window.forked() {
-        return Err(refusal);
-    }
     let since = Instant::now();
     let mut spun = 0;
     while refusal == Refusal::Full {
@@ -97,13 +92,10 @@ pub(crate) fn wait(
     Err(refusal)
 }
 
-/// Counts a refusal, unless the ring is a parent's.
+/// Counts a refusal.
 #[cold]
 #[inline(never)]
 pub(crate) fn refuse(window: &mut WriteWindow, refusal: Refusal, len: usize) -> ReserveError {
-    if window.forked() {
-        return ReserveError::Forked;
-    }
     window.refuse(refusal, len);
     refusal.into()
 }

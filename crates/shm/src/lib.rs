@@ -58,7 +58,7 @@ pub use map::shared_reservation::{SharedBatch, SharedReservation};
 pub use map::shared_window::SharedWindow;
 pub use map::types_window::{LockedTypes, TypesWindow};
 pub use map::write_loop::publish_each;
-pub use map::write_window::{End, Reservation, TimeKeeper, WriteWindow};
+pub use map::write_window::{End, Forked, Reservation, TimeKeeper, WriteWindow};
 pub use observer::{MappedObserver, SlotsSeen, bytes_of};
 pub use perf::attr::{Also, KernelEventSpec, Whose};
 pub use perf::event::{KernelEvent, KernelEvents, NoEvent};

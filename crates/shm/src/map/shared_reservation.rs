@@ -23,12 +23,13 @@ impl<'a> SharedReservation<'a> {
         pair: &'a SharedPair,
         kind: RecordType,
         len: usize,
-        now: u64,
+        now: impl FnOnce() -> u64,
     ) -> Result<Self, Refusal> {
         if pair.forked() {
             return Err(Refusal::Full);
         }
-        let reserved = pair.writer_mut().try_reserve(pair.at(), pair.peers(), kind, len, now)?;
+        let (at, now) = (pair.at(), now());
+        let reserved = pair.writer_mut().try_reserve(at, pair.peers(), kind, len, now)?;
         // SAFETY: reserved for this producer just now.
         unsafe { pair.map().zero_last_word(&reserved) };
         Ok(SharedReservation { pair, reserved })
@@ -129,12 +130,16 @@ pub struct SharedBatch<'a> {
 
 impl<'a> SharedBatch<'a> {
     #[inline]
-    pub(super) fn open(pair: &'a SharedPair, bytes: usize, now: u64) -> Result<Self, Refusal> {
+    pub(super) fn open(
+        pair: &'a SharedPair,
+        bytes: usize,
+        now: impl FnOnce() -> u64,
+    ) -> Result<Self, Refusal> {
         if pair.forked() {
             return Err(Refusal::Full);
         }
-        let (at, bytes) = (pair.at(), bytes as u64);
-        let group = pair.writer_mut().try_reserve_group(at, pair.peers(), bytes, now)?;
+        let (at, now) = (pair.at(), now());
+        let group = pair.writer_mut().try_reserve_group(at, pair.peers(), bytes as u64, now)?;
         Ok(SharedBatch { pair, group, wake: Wake::Auto })
     }
 

@@ -15,6 +15,7 @@ use crate::map::pages::{Pages, PagesError};
 use crate::map::shared_pair::SharedPair;
 use crate::map::shared_reservation::{SharedBatch, SharedReservation};
 use crate::map::types_window::TypesWindow;
+use crate::map::write_window::Forked;
 use crate::sys::clock::MachineClock;
 use crate::sys::fork::NotForChildren;
 use crate::sys::futex;
@@ -171,9 +172,9 @@ impl SharedWindow {
     /// Publishes one record without a stamp, all of it under the ring's lock. A refusal is not counted.
     ///
     /// # Errors
-    /// What `refused` makes of the refusal.
+    /// What `refused` makes of a refusal; [`Forked`].
     #[inline(always)]
-    pub fn publish<E>(
+    pub fn publish<E: From<Forked>>(
         &self,
         kind: RecordType,
         payload: &[u8],
@@ -182,7 +183,7 @@ impl SharedWindow {
     ) -> Result<(), E> {
         let (pair, len) = (&self.pair, payload.len());
         if pair.forked() {
-            return Err(refused(Refusal::Full));
+            return Err(Forked.into());
         }
         let at = pair.at();
         let published = pair.writer_mut().publish(at, pair.peers(), kind, len, wake, |reserved| {
@@ -235,7 +236,7 @@ impl SharedWindow {
         &self,
         kind: RecordType,
         len: usize,
-        now: u64,
+        now: impl FnOnce() -> u64,
     ) -> Result<SharedReservation<'_>, Refusal> {
         SharedReservation::open(&self.pair, kind, len, now)
     }
@@ -246,7 +247,11 @@ impl SharedWindow {
     /// # Errors
     /// See [`Refusal`].
     #[inline]
-    pub fn try_batch(&self, bytes: usize, now: u64) -> Result<SharedBatch<'_>, Refusal> {
+    pub fn try_batch(
+        &self,
+        bytes: usize,
+        now: impl FnOnce() -> u64,
+    ) -> Result<SharedBatch<'_>, Refusal> {
         SharedBatch::open(&self.pair, bytes, now)
     }
 

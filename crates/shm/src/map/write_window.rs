@@ -20,6 +20,7 @@ use perfring_ring::{Count, ProducerBook, Reading, Refusal, Reserved, Wake, Write
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
+use thiserror::Error;
 
 /// What ending a record does with `data_head`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +31,12 @@ pub enum End {
     Hold,
 }
 
+/// This process is a forked child of the one that attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("this process was forked from the one that attached: attach anew")]
+pub struct Forked;
+
 /// The place of a ring's one producer, and its mapping.
-///
-/// A forked child is refused all space, as [`Refusal::Full`]: [`WriteWindow::forked`] tells that apart.
 #[derive(Debug)]
 pub struct WriteWindow {
     // In the order in which they are to go: first what a forked child is cut off from.
@@ -135,25 +139,31 @@ impl WriteWindow {
     /// Writes one record. A refusal is not counted. `now` is asked only for a stamp.
     ///
     /// # Errors
-    /// See [`Refusal`].
+    /// What `refused` makes of a refusal; [`Forked`].
     #[inline(always)]
-    pub fn put(
+    pub fn put<E: From<Forked>>(
         &mut self,
         kind: RecordType,
         payload: &[u8],
         end: End,
         now: impl FnOnce(TimeKeeper<'_>) -> u64,
-    ) -> Result<(), Refusal> {
+        refused: impl FnOnce(&mut Self, Refusal) -> E,
+    ) -> Result<(), E> {
+        if self.forked() {
+            return Err(Forked.into());
+        }
         // Two complete paths, so that the code for a ring without time contains nothing of the other.
-        if payload.len() < self.writer.plain_end() {
-            if self.children.forked() {
-                return Err(Refusal::Full);
+        let len = payload.len();
+        if len < self.writer.plain_end() {
+            match self.writer.try_reserve_plain(self.map.ring(), kind, len) {
+                Ok(reserved) => self.fill(reserved, payload, end),
+                Err(refusal) => return Err(refused(self, refusal)),
             }
-            let reserved = self.writer.try_reserve_plain(self.map.ring(), kind, payload.len())?;
-            self.fill(reserved, payload, end);
         } else {
-            let reserved = self.try_reserve(kind, payload.len(), now)?;
-            self.fill(reserved, payload, end);
+            match self.try_reserve(kind, len, now) {
+                Ok(reserved) => self.fill(reserved, payload, end),
+                Err(refusal) => return Err(refused(self, refusal)),
+            }
         }
         Ok(())
     }
@@ -161,9 +171,9 @@ impl WriteWindow {
     /// Space for one record, in place. A refusal is not counted.
     ///
     /// # Errors
-    /// What `refused` makes of the refusal.
+    /// What `refused` makes of a refusal; [`Forked`].
     #[inline(always)]
-    pub fn reserve_or<E>(
+    pub fn reserve_or<E: From<Forked>>(
         &mut self,
         kind: RecordType,
         len: usize,
@@ -171,6 +181,9 @@ impl WriteWindow {
         now: impl FnOnce(TimeKeeper<'_>) -> u64,
         refused: impl FnOnce(&mut Self, Refusal) -> E,
     ) -> Result<Reservation<'_>, E> {
+        if self.forked() {
+            return Err(Forked.into());
+        }
         match self.try_reserve(kind, len, now) {
             Ok(reserved) => {
                 // SAFETY: this mapping's writer just made the reservation.
@@ -184,9 +197,9 @@ impl WriteWindow {
     /// As [`WriteWindow::reserve_or`], again and again until `wait` gives up.
     ///
     /// # Errors
-    /// What `wait` returns.
+    /// What `wait` returns; [`Forked`].
     #[inline(always)]
-    pub fn reserve_when<E>(
+    pub fn reserve_when<E: From<Forked>>(
         &mut self,
         kind: RecordType,
         len: usize,
@@ -194,6 +207,9 @@ impl WriteWindow {
         mut now: impl FnMut(TimeKeeper<'_>) -> u64,
         mut wait: impl FnMut(&mut Self, Refusal) -> Result<(), E>,
     ) -> Result<Reservation<'_>, E> {
+        if self.forked() {
+            return Err(Forked.into());
+        }
         let reserved = loop {
             // Here and not in `wait`: what is reserved is then known where it is used.
             match self.try_reserve(kind, len, &mut now) {
@@ -214,10 +230,7 @@ impl WriteWindow {
         len: usize,
         now: impl FnOnce(TimeKeeper<'_>) -> u64,
     ) -> Result<Reserved, Refusal> {
-        let Self { children, map, writer, .. } = self;
-        if children.forked() {
-            return Err(Refusal::Full);
-        }
+        let Self { map, writer, .. } = self;
         writer.try_reserve_any(map.ring(), kind, len, |writer| now(TimeKeeper { map, writer }))
     }
 
@@ -256,11 +269,10 @@ impl WriteWindow {
         }
     }
 
-    /// Counts a refusal, to be told in the stream before the next record that fits. Not in a forked
-    /// child.
+    /// Counts a refusal, to be told in the stream before the next record that fits.
     #[cold]
     pub fn refuse(&mut self, refusal: Refusal, len: usize) {
-        if !self.forked() && self.writer.refuse(self.map.ring(), refusal, len) {
+        if self.writer.refuse(self.map.ring(), refusal, len) {
             futex::wake(self.map.ring().wait_word());
         }
     }
