@@ -60,13 +60,24 @@ trait Contestant {
     fn read(&mut self, from: u64) -> u64;
 }
 
-struct Case<'a> {
+struct Case {
     name: &'static str,
     /// What it is compared with, and whether reading counts.
     base: Option<&'static str>,
     both: bool,
-    run: Box<dyn Contestant + 'a>,
+    run: Box<dyn Contestant>,
     samples: Vec<Took>,
+}
+
+impl Case {
+    fn new(
+        name: &'static str,
+        base: Option<&'static str>,
+        both: bool,
+        run: impl Contestant + 'static,
+    ) -> Self {
+        Case { name, base, both, run: Box::new(run), samples: Vec::new() }
+    }
 }
 
 /// Publishes by one function and reads by another.
@@ -155,63 +166,51 @@ fn same_line(record: &perfring_consumer::Record<'_>, number: u64) -> bool {
     record.archived::<Line>().is_ok_and(|line| line.number == number && line.message.len() == 29)
 }
 
-fn cases(rings: &mut Rings) -> Vec<Case<'_>> {
-    let mut cases = Vec::new();
-    let mut case = |name, base, both, run| {
-        cases.push(Case { name, base, both, run, samples: Vec::new() });
-    };
+/// Sixty-four bytes, in each of the ways to publish them.
+fn shaped(rings: &mut Rings) -> Vec<Case> {
     let plain = Options::default();
-
-    let (mut producer, consumer) = rings.one(plain);
-    let publish =
-        move |n| producer.publish(BYTES, bytemuck::bytes_of(black_box(&Sixty::of(n)))).unwrap();
-    case(
-        "publish",
-        None,
-        true,
-        Box::new(Through { publish, consumer, right: same_bytes }) as Box<_>,
-    );
+    let mut cases = vec![Case::new("publish", None, true, bytes_through(rings.one(plain)))];
     let (mut producer, consumer) = rings.one(plain);
     let publish = move |n| producer.publish_pod(black_box(&Sixty::of(n))).unwrap();
-    let run = Box::new(Through { publish, consumer, right: same_pod });
-    case("publish_pod", Some("publish"), true, run);
+    let run = Through { publish, consumer, right: same_pod };
+    cases.push(Case::new("publish_pod", Some("publish"), true, run));
     let (mut producer, consumer) = rings.one(plain);
     let publish = move |n| {
         let mut record = producer.reserve_pod::<Sixty>().unwrap();
         *record = Sixty::of(n);
         record.commit();
     };
-    let run = Box::new(Through { publish, consumer, right: same_pod });
-    case("reserve_pod", Some("publish"), true, run);
-
-    let (producer, consumer) = rings.many(plain);
-    let publish =
-        move |n| producer.publish(BYTES, bytemuck::bytes_of(black_box(&Sixty::of(n)))).unwrap();
-    let run = Box::new(Through { publish, consumer, right: same_bytes });
-    case("shared publish", None, true, run);
+    let run = Through { publish, consumer, right: same_pod };
+    cases.push(Case::new("reserve_pod", Some("publish"), true, run));
+    let run = shared_bytes_through(rings.many(plain));
+    cases.push(Case::new("shared publish", None, true, run));
     let (producer, consumer) = rings.many(plain);
     let publish = move |n| producer.publish_pod(black_box(&Sixty::of(n))).unwrap();
-    let run = Box::new(Through { publish, consumer, right: same_pod });
-    case("shared publish_pod", Some("shared publish"), true, run);
+    let run = Through { publish, consumer, right: same_pod };
+    cases.push(Case::new("shared publish_pod", Some("shared publish"), true, run));
+    cases
+}
 
-    let timed = Options { time: true, ..plain };
-    let (mut producer, consumer) = rings.one(timed);
-    let publish =
-        move |n| producer.publish(BYTES, bytemuck::bytes_of(black_box(&Sixty::of(n)))).unwrap();
-    let run = Box::new(Through { publish, consumer, right: same_bytes });
-    case("timed publish", Some("publish"), false, run);
-    let (producer, consumer) = rings.many(timed);
-    let publish =
-        move |n| producer.publish(BYTES, bytemuck::bytes_of(black_box(&Sixty::of(n)))).unwrap();
-    let run = Box::new(Through { publish, consumer, right: same_bytes });
-    case("timed shared publish", Some("shared publish"), false, run);
-    let run = Box::new(Plain(|_| {
+/// The same with a time stamp, and the clock alone.
+fn timed(rings: &mut Rings) -> Vec<Case> {
+    let timed = Options { time: true, ..Options::default() };
+    let exclusive = bytes_through(rings.one(timed));
+    let shared = shared_bytes_through(rings.many(timed));
+    let clock = Plain(|_| {
         black_box(nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME)).unwrap();
-    }));
-    case("clock_gettime", None, false, run);
+    });
+    vec![
+        Case::new("timed publish", Some("publish"), false, exclusive),
+        Case::new("timed shared publish", Some("shared publish"), false, shared),
+        Case::new("clock_gettime", None, false, clock),
+    ]
+}
 
+/// An archive of rkyv's, to a buffer and into a ring.
+fn archived(rings: &mut Rings) -> Vec<Case> {
+    let base = Some("rkyv to a buffer");
     let (mut value, mut buffer) = (line(), rkyv::util::Align([0u8; 256]));
-    let run = Box::new(Plain(move |n| {
+    let alone = Plain(move |n| {
         value.number = n;
         let mut scratch = [MaybeUninit::<u8>::uninit(); 256];
         let to = Buffer::from(&mut *buffer);
@@ -221,25 +220,40 @@ fn cases(rings: &mut Rings) -> Vec<Case<'_>> {
             SubAllocator::new(&mut scratch),
         );
         black_box(done.unwrap().len());
-    }));
-    case("rkyv to a buffer", None, false, run);
-    let (mut producer, consumer) = rings.one(plain);
+    });
+    let (mut producer, consumer) = rings.one(Options::default());
     let mut value = line();
     let publish = move |n| {
         value.number = n;
         producer.publish_rkyv(black_box(&value)).unwrap();
     };
-    let run = Box::new(Through { publish, consumer, right: same_line });
-    case("publish_rkyv", Some("rkyv to a buffer"), false, run);
-    let (producer, consumer) = rings.many(plain);
+    let exclusive = Through { publish, consumer, right: same_line };
+    let (producer, consumer) = rings.many(Options::default());
     let mut value = line();
     let publish = move |n| {
         value.number = n;
         producer.publish_rkyv(black_box(&value)).unwrap();
     };
-    let run = Box::new(Through { publish, consumer, right: same_line });
-    case("shared publish_rkyv", Some("rkyv to a buffer"), false, run);
-    cases
+    let shared = Through { publish, consumer, right: same_line };
+    vec![
+        Case::new("rkyv to a buffer", None, false, alone),
+        Case::new("publish_rkyv", base, false, exclusive),
+        Case::new("shared publish_rkyv", base, false, shared),
+    ]
+}
+
+fn bytes_through((mut producer, consumer): (Producer, Consumer)) -> impl Contestant + 'static {
+    let publish =
+        move |n| producer.publish(BYTES, bytemuck::bytes_of(black_box(&Sixty::of(n)))).unwrap();
+    Through { publish, consumer, right: same_bytes }
+}
+
+fn shared_bytes_through(
+    (producer, consumer): (SharedProducer, Consumer),
+) -> impl Contestant + 'static {
+    let publish =
+        move |n| producer.publish(BYTES, bytemuck::bytes_of(black_box(&Sixty::of(n)))).unwrap();
+    Through { publish, consumer, right: same_bytes }
 }
 
 fn median(mut of: Vec<f64>) -> f64 {
@@ -255,7 +269,8 @@ fn main() {
     let shm = std::path::Path::new("/dev/shm");
     let dir = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
     let mut rings = Rings { dir: dir.unwrap(), made: 0 };
-    let mut cases = cases(&mut rings);
+    let mut cases: Vec<Case> =
+        [shaped, timed, archived].into_iter().flat_map(|of| of(&mut rings)).collect();
     if let Some(only) = args.iter().position(|arg| arg == "--only").and_then(|at| args.get(at + 1))
     {
         cases.retain(|case| case.name.contains(only.as_str()));
@@ -280,6 +295,10 @@ fn main() {
             case.samples.push(took);
         }
     }
+    report(&cases, repetitions, rounds, json);
+}
+
+fn report(cases: &[Case], repetitions: u64, rounds: u64, json: bool) {
     let per = (rounds * ROUND) as f64;
     let ns = |took: &Took, both: bool| {
         let read = if both { took.read } else { Duration::ZERO };
@@ -291,7 +310,7 @@ fn main() {
             "", "publish", "read", "both"
         );
     }
-    for case in &cases {
+    for case in cases {
         let of = |what: &dyn Fn(&Took) -> f64| median(case.samples.iter().map(what).collect());
         let [publish, both] = [false, true].map(|both| of(&|took: &Took| ns(took, both)));
         let base = case.base.and_then(|base| cases.iter().find(|other| other.name == base));

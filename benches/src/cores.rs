@@ -1,6 +1,6 @@
 //! Two cores, and how far apart they are.
 
-use crate::BenchError;
+use crate::error::BenchError;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use serde::Serialize;

@@ -1,7 +1,7 @@
 //! The loops that both processes run: produce, consume, answer, and the bare line between them.
 
-use crate::BenchError;
-use crate::contest::{Receiver, Sender};
+use crate::contest::ring::{Receiver, Sender};
+use crate::error::BenchError;
 use crate::payload::{Check, fill};
 use crate::raw::ticks;
 use serde::{Deserialize, Serialize};

@@ -32,9 +32,11 @@
 
 #[allow(unsafe_code, reason = "the kernel's ring without a library: system calls and mappings")]
 pub mod bpf;
+mod case;
 pub mod contest;
 pub mod cores;
 pub mod drive;
+pub mod error;
 pub mod machine;
 pub mod many;
 mod measure;
@@ -45,58 +47,14 @@ mod peer;
 pub mod raw;
 mod report;
 pub mod stats;
+mod tables;
 
 use std::io::{self, Write};
-use std::process::{ExitCode, ExitStatus};
+use std::process::ExitCode;
 
+pub use error::BenchError;
 pub use options::{Options, PAYLOADS, Pace, Part, USAGE};
-pub use peer::die_with_parent;
-
-/// The first argument of a child process; what follows it is for [`child`].
-pub const CHILD_ARG: &str = "__bench-child";
-
-/// Why a run failed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BenchError {
-    /// The arguments make no sense.
-    #[error("{0}")]
-    Usage(String),
-    /// A file, a pipe or the output.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    /// A system call.
-    #[error("{what}: {source}")]
-    System {
-        /// What was being done.
-        what: &'static str,
-        /// What the kernel said.
-        source: nix::errno::Errno,
-    },
-    /// The other process ended too early; what it had to say went to standard error.
-    #[error("the child process ended early: {0}")]
-    ChildDied(ExitStatus),
-    /// The two processes do not understand each other.
-    #[error("message between the processes: {0}")]
-    Message(#[from] serde_json::Error),
-    /// A ring refused.
-    #[error("{contestant}: {source}")]
-    Contestant {
-        /// Whose ring.
-        contestant: &'static str,
-        /// What it said.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// Records were lost where none may be, or were not what was sent, or counts do not agree.
-    /// Reported with the rest, after the table.
-    #[error("{lost} records lost where producers wait, {bad} damaged or wrongly counted")]
-    Damaged {
-        /// Lost where producers wait for room.
-        lost: u64,
-        /// Not what the producer had written, or not counted as it should be.
-        bad: u64,
-    },
-}
+pub use peer::{CHILD_ARG, die_with_parent};
 
 /// Measures, and writes the report to `out`: a table, or one JSON object a line. Progress goes to
 /// `log`.

@@ -1,6 +1,7 @@
 //! What was measured on: the report's first line.
 
-use crate::{BenchError, Options};
+use crate::error::BenchError;
+use crate::options::Options;
 use serde::Serialize;
 use std::fmt;
 use std::fs;

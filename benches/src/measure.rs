@@ -1,133 +1,23 @@
 //! What is measured, in which order, and how often.
 
-use crate::contest::{Audience, Contestant, Policy, Ring, Setup, ringed};
+use crate::case::{Case, Group, Quantiles, Sample, groups};
+use crate::contest::ring::{Audience, Contestant, Policy, Ring, Setup};
+use crate::contest::ringed;
 use crate::cores::{Distance, Pinned, two_cores};
 use crate::drive::{Limit, ask, ask_line, consume, copy};
+use crate::error::BenchError;
 use crate::machine::Machine;
+use crate::many::crew::{self, Found};
+use crate::options::{MAX_ROUNDS, Options, Part, SMALL};
 use crate::payload::{Check, sized};
 use crate::peer::{Peer, Step};
-use crate::{BenchError, Options, Part, many, report};
+use crate::report;
 use hdrhistogram::Histogram;
 use std::io::Write;
 use std::time::Instant;
 
-/// The payload of the overwrite and latency parts.
-pub(crate) const SMALL: usize = 64;
-/// Rounds, as a multiple of the repetitions, after which there is no more trying for as many
-/// samples of one distance: the machine may never settle.
-pub(crate) const MAX_ROUNDS: usize = 3;
 /// Round trips before those that count.
 const WARM_UP: u32 = 1000;
-
-/// One kind of sample.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Case {
-    pub(crate) part: Part,
-    pub(crate) contestant: Contestant,
-    pub(crate) payload: usize,
-    pub(crate) policy: Policy,
-    pub(crate) audience: Audience,
-}
-
-/// Round trips, halved, in nanoseconds.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Quantiles {
-    pub(crate) p50: f64,
-    pub(crate) p99: f64,
-    pub(crate) p999: f64,
-}
-
-/// What one sample found.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sample {
-    /// The round it belongs to: others of the same round were taken next to it.
-    pub(crate) round: usize,
-    /// Verified records; where nobody reads, those that the producer published.
-    pub(crate) records: u64,
-    /// By the reader's clock; where nobody reads, by the producer's.
-    pub(crate) records_per_s: f64,
-    /// By the producer's clock.
-    pub(crate) ns_per_record: f64,
-    pub(crate) lost: u64,
-    pub(crate) bad: u64,
-    pub(crate) latency: Option<Quantiles>,
-    pub(crate) hops_ns: Option<[f64; 2]>,
-    pub(crate) distance: Distance,
-}
-
-impl Sample {
-    /// The figure that ratios are made of.
-    pub(crate) fn figure(&self, part: Part) -> f64 {
-        match part {
-            Part::Throughput => self.records_per_s,
-            Part::Overwrite => self.ns_per_record,
-            Part::Latency => self.latency.map_or(f64::NAN, |latency| latency.p50),
-            Part::Many => f64::NAN,
-        }
-    }
-}
-
-/// Cases that are compared with each other and take turns.
-#[derive(Debug)]
-pub(crate) struct Group {
-    pub(crate) cases: Vec<(Case, Vec<Sample>)>,
-}
-
-impl Group {
-    fn new(cases: impl IntoIterator<Item = Case>) -> Self {
-        Group { cases: cases.into_iter().map(|case| (case, Vec::new())).collect() }
-    }
-
-    /// Whether at some distance there are enough samples of every case.
-    fn is_complete(&self, repetitions: usize) -> bool {
-        [Distance::Near, Distance::Far, Distance::None].iter().any(|distance| {
-            self.cases.iter().filter(|(case, _)| case.contestant != Contestant::Memcpy).all(
-                |(_, samples)| {
-                    samples.iter().filter(|sample| sample.distance == *distance).count()
-                        >= repetitions
-                },
-            )
-        })
-    }
-}
-
-fn groups(options: &Options) -> Vec<Group> {
-    use Audience::{Keen, Nobody};
-    use Contestant::{Floor, Line, Memcpy, Perfring};
-    let mut groups = Vec::new();
-    for part in &options.parts {
-        let case = |contestant, payload, policy, audience| Case {
-            part: *part,
-            contestant,
-            payload,
-            policy,
-            audience,
-        };
-        match part {
-            Part::Throughput => groups.extend(options.payloads.iter().map(|&payload| {
-                Group::new(
-                    [Memcpy, Floor, Perfring].map(|who| case(who, payload, Policy::Drop, Keen)),
-                )
-            })),
-            Part::Overwrite => groups.push(Group::new(
-                [
-                    (Floor, Policy::Drop, Keen),
-                    (Floor, Policy::Overwrite, Nobody),
-                    (Perfring, Policy::Drop, Keen),
-                    (Perfring, Policy::Overwrite, Nobody),
-                    (Perfring, Policy::OverwriteHalf, Nobody),
-                    (Perfring, Policy::Overwrite, Keen),
-                ]
-                .map(|(who, policy, audience)| case(who, SMALL, policy, audience)),
-            )),
-            Part::Latency => groups.push(Group::new(
-                [Line, Floor, Perfring].map(|who| case(who, SMALL, Policy::Drop, Keen)),
-            )),
-            Part::Many => {} // has samples of its own kind
-        }
-    }
-    groups
-}
 
 /// See [`crate::run`].
 pub(crate) fn run(
@@ -155,16 +45,16 @@ pub(crate) fn run(
     }
     drop(bench);
     let found = if options.parts.contains(&Part::Many) {
-        many::run(options, cores, log)?
+        crew::run(options, cores, log)?
     } else {
-        many::Found::default()
+        Found::default()
     };
     report::write(&machine, options, &groups, &found, out)?;
     judge(&groups, &found)
 }
 
 /// Nothing may be lost where producers wait, and nothing damaged at all.
-fn judge(groups: &[Group], found: &many::Found) -> Result<(), BenchError> {
+fn judge(groups: &[Group], found: &Found) -> Result<(), BenchError> {
     let all = || {
         groups.iter().flat_map(|group| {
             group.cases.iter().flat_map(|(case, samples)| samples.iter().map(move |s| (case, s)))

@@ -1,13 +1,18 @@
 //! What to measure, and for how long.
 
-use crate::BenchError;
-use crate::many::PRODUCERS_MAX;
+use crate::error::BenchError;
+use crate::many::audit::PRODUCERS_MAX;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
 /// The payloads that can be measured: each is compiled for its own length.
 pub const PAYLOADS: [usize; 7] = [8, 64, 256, 1024, 4096, 16_384, 65_472];
 
+/// The payload of the overwrite and latency parts.
+pub(crate) const SMALL: usize = 64;
+/// Rounds, as a multiple of the repetitions, after which there is no more trying for as many
+/// samples of one distance: the machine may never settle.
+pub(crate) const MAX_ROUNDS: usize = 3;
 /// The options, for `--help`.
 pub const USAGE: &str = "\
 Measures perfring between two processes, beside the least code that moves the same bytes.

@@ -38,7 +38,7 @@ macro_rules! sized {
                 const $n: usize = 65_472;
                 $body
             }
-            other => Err($crate::BenchError::Usage(format!("no payload of {other} bytes"))),
+            other => Err($crate::error::BenchError::Usage(format!("no payload of {other} bytes"))),
         }
     };
 }

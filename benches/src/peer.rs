@@ -4,15 +4,16 @@
 //! shared page: the child sets `READY` once it is attached, the parent then sets `GO`, and the
 //! child sets `DONE` when it has finished, all to the number of the step. Nobody sleeps.
 
-use crate::contest::{Contestant, Ring, Setup, ringed};
+use crate::contest::ring::{Contestant, Ring, Setup};
+use crate::contest::ringed;
 use crate::cores::Pinned;
-use crate::drive::ask_line;
-use crate::drive::{Limit, answer, answer_line, look_until, produce, tick_ns};
-use crate::many::{Race, Ran, produce as produce_race};
-use crate::measure::SMALL;
+use crate::drive::{Limit, answer, answer_line, ask_line, look_until, produce, tick_ns};
+use crate::error::BenchError;
+use crate::many::produce::{Ran, run as produce_race};
+use crate::many::race::Race;
+use crate::options::SMALL;
 use crate::payload::sized;
 use crate::raw::Mapping;
-use crate::{BenchError, CHILD_ARG};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
+
+/// The first argument of a child process; what follows it is for [`child`].
+pub const CHILD_ARG: &str = "__bench-child";
 
 /// Words of the shared page, each on lines of its own but for the last ones, which the child
 /// writes together.

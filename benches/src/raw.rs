@@ -6,8 +6,8 @@
 //! right only because the harness makes the file in a directory of its own, gives it one sender
 //! and one receiver with the same payload length, and believes them.
 
-use crate::BenchError;
-use crate::contest::{Policy, Setup};
+use crate::contest::ring::{Policy, Setup};
+use crate::error::BenchError;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use std::ffi::c_void;
 use std::fs::{File, OpenOptions};

@@ -1,22 +1,17 @@
 //! The report: one JSON object a line, or tables.
 
-use crate::contest::{Audience, Contestant, Policy};
+use crate::case::{Case, Group, Quantiles, Sample};
+use crate::contest::ring::{Audience, Contestant, Policy};
 use crate::cores::Distance;
+use crate::error::BenchError;
 use crate::machine::Machine;
-use crate::measure::{Case, Group, Quantiles, Sample};
+use crate::many::crew::Found;
+use crate::many::report as many;
+use crate::options::{Options, Part};
 use crate::stats::{median, range, ratio};
-use crate::{BenchError, Options, Part, many};
-use comfy_table::{CellAlignment, Table, presets};
+use crate::tables::{Repetition, Summary, aligned};
 use serde::Serialize;
 use std::io::Write;
-
-/// Which sample a line is of.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(untagged)]
-pub(crate) enum Repetition {
-    Nth(usize),
-    Median(&'static str),
-}
 
 /// One line of the report.
 #[derive(Clone, Debug, Serialize)]
@@ -65,23 +60,12 @@ impl From<Quantiles> for Latency {
     }
 }
 
-/// What a line of medians says besides.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Summary {
-    pub(crate) samples: usize,
-    /// Samples whose distance changed while they were taken.
-    pub(crate) left_out: usize,
-    /// Of the figure that ratios are made of.
-    pub(crate) min: f64,
-    pub(crate) max: f64,
-}
-
 /// Writes the whole report.
 pub(crate) fn write(
     machine: &Machine,
     options: &Options,
     groups: &[Group],
-    found: &many::Found,
+    found: &Found,
     out: &mut dyn Write,
 ) -> Result<(), BenchError> {
     if options.json {
@@ -310,17 +294,6 @@ fn table(part: Part, rows: &[Row]) -> String {
         Part::Many => &[],
     };
     aligned(head, rows.iter().map(|row| cells(part, row)))
-}
-
-/// A table whose columns are aligned to the right.
-pub(crate) fn aligned(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(head.iter().copied());
-    for column in table.column_iter_mut() {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table.add_rows(rows);
-    table.trim_fmt()
 }
 
 fn cells(part: Part, row: &Row) -> Vec<String> {

@@ -1,13 +1,12 @@
 //! Which samples are taken, and which of them take turns.
 
-use crate::contest::all::Kind as Entrant;
-use crate::contest::all::{Entry, Role};
-use crate::contest::{Can, Home, Setup};
-use crate::options::{Options, Workload};
+use crate::contestant::{Can, Home, Role, Setup};
+use crate::entrants::{Entry, Kind as Entrant};
+use crate::options::Options;
 use crate::part::{Audience, Duty, Limit, Part};
 use crate::places::{Placed, Places};
-use crate::player::SMALL;
 use crate::rows::{Absent, Kind};
+use crate::workload::{SMALL, Workload};
 use perfring_bench::Pace;
 use std::path::Path;
 
@@ -248,7 +247,7 @@ impl Case {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::contest::all::by_name;
+    use crate::entrants::by_name;
     use std::collections::BTreeSet;
 
     fn case(name: &str, workload: Workload, wanted: impl Fn(&Kind) -> bool) -> Case {
@@ -291,11 +290,11 @@ mod tests {
             let alone = fits(name, Workload::Overwrite, &|kind| kind.audience == Audience::None);
             assert_eq!(alone, Ok(()), "{name}");
         }
-        // Our observers are waited for by nobody; a disruptor waits for all.
+        // Our observers are waited for by nobody; a disruptor's readers all are.
         assert!(fits("perfring", Workload::Fanout, &|kind| !kind.lossy).is_err());
         assert_eq!(fits("perfring", Workload::Fanout, &|kind| kind.lossy), Ok(()));
-        assert_eq!(fits("disruptor", Workload::Fanout, &|kind| !kind.lossy), Ok(()));
-        assert!(fits("disruptor", Workload::Fanout, &|kind| kind.lossy).is_err());
+        assert_eq!(fits("disruptor-mp", Workload::Fanout, &|kind| !kind.lossy), Ok(()));
+        assert!(fits("disruptor-mp", Workload::Fanout, &|kind| kind.lossy).is_err());
     }
 
     #[test]

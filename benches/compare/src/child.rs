@@ -4,7 +4,7 @@
 //! output and error are files: libraries print what they like.
 
 use crate::CompareError;
-use crate::contest::all::{Kind, by_name};
+use crate::entrants::{Kind, by_name};
 use crate::part::{Order, Part, Word};
 use crate::player::bare;
 use crate::stage::{Page, Stage};

@@ -4,11 +4,14 @@
 //! receiver, in one run and taking turns, each sample with the distance of the cores before and
 //! after it. See `ROWS.md` for what is reported.
 
+pub mod absences;
 pub mod case;
 pub mod child;
 pub mod conductor;
 pub mod contest;
+pub mod contestant;
 pub mod duty;
+pub mod entrants;
 pub mod machine;
 pub mod notes;
 pub mod options;
@@ -24,6 +27,7 @@ pub mod stage;
 pub mod summary;
 pub mod table;
 pub mod words;
+pub mod workload;
 
 use std::io;
 

@@ -1,11 +1,9 @@
 //! What is said beside the figures of a workload, on the terminal and on the page: how each was set
 //! up there, what is to be known of them, and how rings of their own scale.
 
-use crate::options::Workload;
-use crate::player::SMALL;
-use crate::rows::{Kind, Machine, Row, Use};
+use crate::rows::{Kind, Machine, Row, Use, number};
 use crate::scaling::{Scaling, Step, scalings};
-use crate::table::number;
+use crate::workload::{SMALL, Workload};
 
 /// What tells kinds of one workload apart.
 pub fn which(kind: &Kind) -> String {
@@ -125,7 +123,7 @@ fn of_all(machine: &Machine, workload: Workload) -> Option<String> {
         ),
         Workload::Memory => Some(
             "What a kernel holds is what it may come to when the channel is full: by the size \
-             of the pipe, the socket's room, the queue's messages, the maps of the kernel's own rings. Not all \
+             of the pipe, the socket's room, the maps of the kernel's own rings. Not all \
              channels are as large as was asked for: the settings say what the system gave."
                 .to_owned(),
         ),

@@ -1,83 +1,12 @@
 //! What to measure, and for how long.
 
 use crate::CompareError;
-use crate::contest::all::{ALL, Entry, FAULTY, Role, by_name};
+use crate::workload::Workload;
 use perfring_bench::{PAYLOADS, Pace};
-use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
-/// One of the comparisons.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Workload {
-    /// Lossless records a second, by payload.
-    Throughput,
-    /// Half a round trip, looking all the time.
-    Latency,
-    /// Half a round trip, sleeping in the kernel.
-    Wakeup,
-    /// Many senders, each on a core of its own where there are enough, and one receiver or none.
-    Producers,
-    /// What a record costs a sender that overwrites.
-    Overwrite,
-    /// Many receivers of every record.
-    Fanout,
-    /// What a refused offer costs.
-    Full,
-    /// From nothing to the first record.
-    Cold,
-    /// What a channel holds of memory.
-    Memory,
-}
-
-impl Workload {
-    /// In the order of the report.
-    pub const ALL: [Workload; 9] = [
-        Workload::Throughput,
-        Workload::Latency,
-        Workload::Wakeup,
-        Workload::Producers,
-        Workload::Overwrite,
-        Workload::Fanout,
-        Workload::Full,
-        Workload::Cold,
-        Workload::Memory,
-    ];
-
-    /// As reports name it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Workload::Throughput => "throughput",
-            Workload::Latency => "latency",
-            Workload::Wakeup => "wakeup",
-            Workload::Producers => "producers",
-            Workload::Overwrite => "overwrite",
-            Workload::Fanout => "fanout",
-            Workload::Full => "full",
-            Workload::Cold => "cold",
-            Workload::Memory => "memory",
-        }
-    }
-}
-
-impl fmt::Display for Workload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Workload {
-    type Err = CompareError;
-
-    fn from_str(text: &str) -> Result<Self, CompareError> {
-        Workload::ALL.into_iter().find(|workload| workload.name() == text).ok_or_else(|| {
-            let names = Workload::ALL.map(Workload::name).join(", ");
-            CompareError::Usage(format!("no workload {text:?}: there are {names}"))
-        })
-    }
-}
+/// The most senders, and the most receivers.
+pub const SENDERS_MAX: usize = 64;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -172,24 +101,12 @@ impl Options {
             return complain(format!("{} seconds per sample", self.seconds_per_sample));
         }
         let crowd = self.senders.iter().chain(&self.receivers);
-        if let Some(n) = crowd.clone().find(|n| !(1..=crate::stage::SENDERS_MAX).contains(*n)) {
+        if let Some(n) = crowd.clone().find(|n| !(1..=SENDERS_MAX).contains(*n)) {
             return complain(format!("{n} at once: 1 to 64 can be measured"));
         }
         if self.repetitions == 0 {
             return complain("nothing to repeat".to_owned());
         }
-        if let Some(name) = self.contestants.iter().find(|name| by_name(name).is_none()) {
-            return complain(format!("no contestant {name:?}; --list has all"));
-        }
         Ok(())
-    }
-
-    /// Who takes part. Limits always do: without them a figure says little.
-    pub fn entries(&self) -> impl Iterator<Item = &'static Entry> + use<'_> {
-        let named = |entry: &&Entry| self.contestants.iter().any(|name| name == entry.name);
-        let wanted = move |entry: &&Entry| {
-            self.contestants.is_empty() || named(entry) || entry.role == Role::Limit
-        };
-        ALL.iter().filter(wanted).chain(FAULTY.iter().filter(named))
     }
 }

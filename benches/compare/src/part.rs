@@ -1,6 +1,6 @@
 //! What is asked of the processes of a sample, and what they say of it.
 
-use crate::contest::Setup;
+use crate::contestant::Setup;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

@@ -1,16 +1,13 @@
 //! A contestant without its types, and the parts that it can play.
 
 use crate::CompareError;
-use crate::contest::{About, Can, Cannot, Contestant, Setup};
+use crate::contestant::{About, Can, Cannot, Contestant, Setup};
 use crate::duty;
-use crate::options::Workload;
 use crate::part::{Duty, Found, Part};
 use crate::stage::Stage;
+use crate::workload::{SMALL, Workload};
 use perfring_bench::payload::sized;
 use std::marker::PhantomData;
-
-/// Bytes of a record wherever the length is not what is looked at.
-pub const SMALL: usize = 64;
 
 /// What can be asked of any contestant that has two ends.
 pub trait Player: Sync {

@@ -1,10 +1,9 @@
 //! What is reported, line by line; `ROWS.md` says what each field is.
 
-use crate::contest::Home;
-use crate::contest::all::Role;
-use crate::options::Workload;
+use crate::contestant::{Home, Role};
 use crate::part::Audience;
 use crate::places::Placed;
+use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
 
 /// One line.
@@ -185,25 +184,6 @@ pub struct Median {
     pub best_rival: Option<String>,
 }
 
-impl Workload {
-    /// The field that counts.
-    pub fn figure(self) -> &'static str {
-        match self {
-            Workload::Throughput | Workload::Producers | Workload::Fanout => "records_per_s",
-            Workload::Latency | Workload::Wakeup => "p50_ns",
-            Workload::Overwrite => "ns_per_record",
-            Workload::Full => "ns_per_refusal",
-            Workload::Cold => "cold_ns",
-            Workload::Memory => "memory_bytes",
-        }
-    }
-
-    /// Whether more of it is better.
-    pub fn higher_is_better(self) -> bool {
-        self.figure() == "records_per_s"
-    }
-}
-
 impl Figures {
     /// The field that counts.
     pub fn figure(&self) -> Option<f64> {
@@ -217,6 +197,26 @@ impl Figures {
             Workload::Cold => self.cold_ns,
             Workload::Memory => self.memory_bytes,
         }
+    }
+
+    /// Memory as its two parts.
+    pub fn weighed(&self) -> String {
+        let kernel = self.kernel_bytes.map(|bytes| bytes as f64);
+        let all = self.memory_bytes.unwrap_or_default();
+        let mapped = (all - kernel.unwrap_or_default()) / 1024.0;
+        kernel.map_or_else(
+            || format!("{mapped:.0} + unknown"),
+            |kernel| format!("{mapped:.0} + {:.0}", kernel / 1024.0),
+        )
+    }
+}
+
+/// Three digits or more.
+pub fn number(value: f64) -> String {
+    match value.abs() {
+        small if small < 10.0 => format!("{value:.2}"),
+        middle if middle < 100.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
     }
 }
 

@@ -5,15 +5,16 @@ use crate::case::{Case, RINGS, absent, fits, kinds};
 use crate::conductor::{
     Failure, INTERRUPTED, Performance, Play, farthest_hop_ns, memory_dir, perform, sweep,
 };
-use crate::contest::all::{Entry, Kind as Entrant};
-use crate::contest::{About, Can};
+use crate::contestant::{About, Can};
+use crate::entrants::{Entry, Kind as Entrant, chosen};
 use crate::machine;
-use crate::options::{Options, Workload};
+use crate::options::Options;
 use crate::places::{Placed, Places};
 use crate::rows::{Absent, Contestant, Kind, Row, Sample, Use};
 use crate::sample::sample;
 use crate::summary::medians;
 use crate::words::{about, describe, usual};
+use crate::workload::Workload;
 use perfring_bench::cores::Distance;
 use perfring_bench::drive::tick_ns;
 use std::io::Write;
@@ -68,11 +69,12 @@ pub fn run(
     log: &mut dyn Write,
 ) -> Result<Vec<Row>, CompareError> {
     options.check()?;
+    let entries = chosen(options)?;
     let (places, tick_ns) = (Places::here()?, tick_ns());
     let machine = machine::of(options, places.as_ref(), tick_ns)?;
     let mut run = Run { options, places, tick_ns, rows: Vec::new(), each, hangs: Vec::new() };
     run.tell(Row::Machine(machine))?;
-    let able = run.entrants()?;
+    let able = run.entrants(entries)?;
     let mut groups = run.groups(&able)?;
     for group in &mut groups {
         let measured = run.measure(group, log);
@@ -105,9 +107,12 @@ impl Run<'_> {
     }
 
     /// Tells who takes part and who does not, and returns the former.
-    fn entrants(&mut self) -> Result<Vec<(&'static Entry, Option<Can>)>, CompareError> {
+    fn entrants(
+        &mut self,
+        entries: Vec<&'static Entry>,
+    ) -> Result<Vec<(&'static Entry, Option<Can>)>, CompareError> {
         let mut able = Vec::new();
-        for entry in self.options.entries() {
+        for entry in entries {
             let reason = match entry.kind {
                 Entrant::Ends(player) => player.check().err(),
                 Entrant::NotBuilt(how) => Some(how.to_owned()),
@@ -283,9 +288,7 @@ impl Run<'_> {
             weigh: case.kind.workload == Workload::Memory,
         };
         let performed = perform(&play, dir.path());
-        // Who was killed has removed neither its queues, which are charged to the user for ever, nor
-        // its shared memory.
-        crate::contest::mqueue::sweep(dir.path());
+        // Who was killed has not removed its shared memory.
         sweep(dir.path());
         performed
     }

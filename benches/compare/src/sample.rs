@@ -2,10 +2,11 @@
 
 use crate::case::Case;
 use crate::conductor::Performance;
-use crate::options::{Options, Workload};
+use crate::options::Options;
 use crate::part::{Audience, Found};
 use crate::places::Placed;
 use crate::rows::{Figures, Latency, Sample};
+use crate::workload::Workload;
 use perfring_bench::cores::Distance;
 
 /// Reads the sample out of a performance, which held so many channels where memory was weighed, of

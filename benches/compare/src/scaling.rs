@@ -1,8 +1,8 @@
 //! What several senders do together beside what one does: rings of their own, where nothing is
 //! shared but the reader.
 
-use crate::options::Workload;
 use crate::rows::{Contestant, Median, Row};
+use crate::workload::Workload;
 
 /// A contestant of rings of their own, with one reader or none.
 #[derive(Clone, Debug, PartialEq)]
@@ -121,8 +121,8 @@ fn steps(medians: &[&Median]) -> Vec<Step> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::contest::Home;
-    use crate::contest::all::Role;
+    use crate::contestant::Home;
+    use crate::contestant::Role;
     use crate::summary::medians;
     use crate::summary::tests::sample;
 

@@ -2,6 +2,7 @@
 //! from the conductor for what may sleep.
 
 use crate::CompareError;
+use crate::options::SENDERS_MAX;
 use crate::part::{Found, Word};
 use nix::time::{ClockId, clock_gettime};
 use perfring_bench::drive::look_until;
@@ -18,8 +19,6 @@ const DONE: usize = 48;
 const MARKS: usize = 64;
 /// What each sender has sent.
 const SENT: usize = 160;
-/// The most senders.
-pub const SENDERS_MAX: usize = 64;
 /// The mapping has a data area, which nobody uses.
 const UNUSED: u64 = 1 << 16;
 

@@ -1,6 +1,7 @@
 //! Medians, and what they are of the floor's and the best rival's.
 
-use crate::contest::all::{Role, by_name};
+use crate::contestant::Role;
+use crate::entrants::by_name;
 use crate::rows::{Figures, Latency, Median, Sample};
 use perfring_bench::stats::{median, range};
 
@@ -115,9 +116,9 @@ fn compare(medians: &mut [Median]) {
 #[allow(clippy::unwrap_used)]
 pub(crate) mod tests {
     use super::*;
-    use crate::options::Workload;
     use crate::part::Audience;
     use crate::rows::Kind;
+    use crate::workload::Workload;
 
     /// A sample of this figure.
     pub(crate) fn sample(

@@ -1,10 +1,10 @@
 //! The report on the terminal.
 
 use crate::CompareError;
-use crate::contest::Home;
+use crate::absences::grouped;
 use crate::notes;
-use crate::options::Workload;
-use crate::rows::{Absent, Figures, Median, Row};
+use crate::rows::{Absent, Median, Row, number};
+use crate::workload::Workload;
 use comfy_table::{CellAlignment, Table, presets};
 use std::io::Write;
 
@@ -42,7 +42,7 @@ pub fn write(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
             })
             .collect();
         if !medians.is_empty() {
-            writeln!(out, "\n{}\n{}", title(workload), table(workload, &medians))?;
+            writeln!(out, "\n{}\n{}", workload.title(), table(workload, &medians))?;
             beside(rows, workload, out)?;
         }
     }
@@ -52,7 +52,7 @@ pub fn write(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
 fn contestants(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
     let lines = rows.iter().filter_map(|row| match row {
         Row::Contestant(c) => {
-            Some(vec![c.name.clone(), c.version.clone(), home(c.home).to_owned()])
+            Some(vec![c.name.clone(), c.version.clone(), c.home.words().to_owned()])
         }
         _ => None,
     });
@@ -81,15 +81,6 @@ fn beside(rows: &[Row], workload: Workload, out: &mut dyn Write) -> Result<(), C
     Ok(writeln!(out, "\n{}", aligned(&head, lines, CellAlignment::Left))?)
 }
 
-/// Where its ends are.
-pub fn home(home: Home) -> &'static str {
-    match home {
-        Home::Processes => "processes",
-        Home::Threads => "threads",
-        Home::Kernel => "kernel and process",
-    }
-}
-
 fn absent(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
     let absent: Vec<&Absent> = rows
         .iter()
@@ -107,88 +98,6 @@ fn absent(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
     Ok(())
 }
 
-/// Absences that have a reason in common together: names, from what, and the reason.
-pub fn grouped(absent: &[&Absent]) -> Vec<(String, String, String)> {
-    // The places of each name first: not everybody is absent from all that somebody is.
-    let mut each: Vec<(&Absent, Vec<Place<'_>>)> = Vec::new();
-    for one in absent {
-        let place = (one.workload.map_or("everything", Workload::name), one.part.as_deref());
-        let same = |(other, _): &&mut (&Absent, Vec<Place<'_>>)| {
-            (&other.name, &other.reason, other.failed) == (&one.name, &one.reason, one.failed)
-        };
-        match each.iter_mut().find(same) {
-            Some((_, places)) => places.push(place),
-            None => each.push((one, vec![place])),
-        }
-    }
-    let mut groups: Vec<(Vec<&str>, &Absent, String)> = Vec::new();
-    for (one, places) in each {
-        let places = words(&places);
-        let same = |(_, other, of): &&mut (Vec<&str>, &Absent, String)| {
-            other.reason == one.reason && other.failed == one.failed && *of == places
-        };
-        match groups.iter_mut().find(same) {
-            Some((names, ..)) => names.push(&one.name),
-            None => groups.push((vec![&one.name], one, places)),
-        }
-    }
-    let group = |(names, one, places): (Vec<&str>, &Absent, String)| {
-        let what = if one.failed { "failed at" } else { "absent from" };
-        (names.join(", "), format!("{what} {places}"), one.reason.clone())
-    };
-    groups.into_iter().map(group).collect()
-}
-
-/// A workload, and what of it.
-type Place<'a> = (&'a str, Option<&'a str>);
-
-/// Each workload once, with its parts behind it, but for those of which all are there.
-fn words(places: &[Place<'_>]) -> String {
-    let mut words: Vec<String> = Vec::new();
-    for &(workload, _) in places {
-        let parts: Vec<&str> =
-            places.iter().filter(|(of, _)| *of == workload).filter_map(|(_, part)| *part).collect();
-        // All workloads that have parts have two.
-        let word = match parts.as_slice() {
-            [part] => format!("{workload} ({part})"),
-            _ => workload.to_owned(),
-        };
-        if !words.contains(&word) {
-            words.push(word);
-        }
-    }
-    words.join(", ")
-}
-
-/// What a workload is, in words.
-pub fn title(workload: Workload) -> &'static str {
-    match workload {
-        Workload::Throughput => "Lossless, one sender, one receiver: verified records",
-        Workload::Latency => "Half a round trip, looking all the time, 64 bytes",
-        Workload::Wakeup => "Half a round trip, sleeping in the kernel, 64 bytes",
-        Workload::Producers => {
-            "Many senders, 64 bytes, each on a core of its own where there are enough: records of all \
-             together, verified by one receiver of a lossless channel; or sent, where nobody reads"
-        }
-        Workload::Overwrite => {
-            "What a record of 64 bytes costs a sender that overwrites the oldest"
-        }
-        Workload::Fanout => {
-            "Each record to every receiver, all receivers on one core, 64 bytes: verified records of \
-             all together; who waits for its receivers (lossless) and who does not (lossy) apart"
-        }
-        Workload::Full => "What an offer of 64 bytes costs that is refused, as it is full",
-        Workload::Cold => {
-            "From nothing to the first record read, both processes running: making it and opening \
-             both ends"
-        }
-        Workload::Memory => {
-            "Memory of a channel that has moved twice its size: growth of the proportional set of \
-             all processes, and what the kernel holds besides"
-        }
-    }
-}
-
 fn table(workload: Workload, medians: &[&Median]) -> String {
     let head = [
         match workload {
@@ -204,7 +113,7 @@ fn table(workload: Workload, medians: &[&Median]) -> String {
         "hop ns",
         "samples",
         "left out",
-        unit(workload),
+        workload.unit(),
         "range",
         match workload {
             Workload::Latency | Workload::Wakeup => "p90 / p99 / p99.9 / max ns",
@@ -225,44 +134,13 @@ fn table(workload: Workload, medians: &[&Median]) -> String {
     aligned(&head, lines, CellAlignment::Right)
 }
 
-/// What the figure of a workload is in.
-pub fn unit(workload: Workload) -> &'static str {
-    match workload {
-        Workload::Throughput | Workload::Producers | Workload::Fanout => "M records/s",
-        Workload::Latency | Workload::Wakeup => "p50 ns",
-        Workload::Overwrite => "ns/record",
-        Workload::Full => "ns/refusal",
-        Workload::Cold => "us",
-        Workload::Memory => "KiB",
-    }
-}
-
-/// How much of the figure makes one of its unit.
-pub fn scale(workload: Workload) -> f64 {
-    match workload {
-        Workload::Throughput | Workload::Producers | Workload::Fanout => 1e6,
-        Workload::Cold => 1e3,
-        Workload::Memory => 1024.0,
-        _ => 1.0,
-    }
-}
-
-/// Three digits or more.
-pub fn number(value: f64) -> String {
-    match value.abs() {
-        small if small < 10.0 => format!("{value:.2}"),
-        middle if middle < 100.0 => format!("{value:.1}"),
-        _ => format!("{value:.0}"),
-    }
-}
-
 fn cells(workload: Workload, median: &Median) -> Vec<String> {
-    let (f, scale) = (&median.figures, scale(workload));
+    let (f, scale) = (&median.figures, workload.scale());
     let dash = || "-".to_owned();
     let times = |ratio: Option<f64>| ratio.map_or_else(dash, |r| format!("{r:.2}"));
     let detail = match f.latency {
         Some(l) => [l.p90_ns, l.p99_ns, l.p999_ns, l.max_ns].map(number).join(" / "),
-        None if workload == Workload::Memory => weighed(f),
+        None if workload == Workload::Memory => f.weighed(),
         None if matches!(workload, Workload::Full | Workload::Cold) => dash(),
         None => number(f.ns_per_record),
     };
@@ -289,17 +167,6 @@ fn cells(workload: Workload, median: &Median) -> Vec<String> {
     ]
 }
 
-/// Memory as its two parts.
-pub fn weighed(figures: &Figures) -> String {
-    let kernel = figures.kernel_bytes.map(|bytes| bytes as f64);
-    let all = figures.memory_bytes.unwrap_or_default();
-    let mapped = (all - kernel.unwrap_or_default()) / 1024.0;
-    kernel.map_or_else(
-        || format!("{mapped:.0} + unknown"),
-        |kernel| format!("{mapped:.0} + {:.0}", kernel / 1024.0),
-    )
-}
-
 fn aligned(
     head: &[&str],
     lines: impl Iterator<Item = Vec<String>>,
@@ -312,43 +179,4 @@ fn aligned(
     }
     table.add_rows(lines);
     table.trim_fmt()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nobody_is_absent_from_more_than_was_said() {
-        let partly = |name: &str, workload, part: Option<&str>, reason: &str| Absent {
-            name: name.to_owned(),
-            workload,
-            part: part.map(str::to_owned),
-            reason: reason.to_owned(),
-            failed: false,
-        };
-        let absent = |name, workload, reason| partly(name, workload, None, reason);
-        let all = [
-            absent("a", Some(Workload::Full), "r"),
-            absent("b", Some(Workload::Full), "r"),
-            absent("a", Some(Workload::Cold), "r"),
-            absent("b", Some(Workload::Cold), "r"),
-            absent("c", Some(Workload::Full), "r"),
-            absent("d", None, "s"),
-            partly("e", Some(Workload::Fanout), Some("lossy"), "t"),
-            partly("f", Some(Workload::Fanout), Some("lossy"), "u"),
-            partly("f", Some(Workload::Fanout), Some("lossless"), "u"),
-        ];
-        let all: Vec<&Absent> = all.iter().collect();
-        let text = |(names, place, reason)| format!("{place}: {names}: {reason}");
-        let lines: Vec<String> = grouped(&all).into_iter().map(text).collect();
-        let want = [
-            "absent from full, cold: a, b: r",
-            "absent from full: c: r",
-            "absent from everything: d: s",
-            "absent from fanout (lossy): e: t",
-            "absent from fanout: f: u",
-        ];
-        assert_eq!(lines, want);
-    }
 }

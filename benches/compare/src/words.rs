@@ -2,12 +2,12 @@
 
 use crate::CompareError;
 use crate::case::Case;
-use crate::contest::all::{ALL, Entry, Kind as Entrant, Role};
-use crate::contest::{About, Home};
-use crate::options::{Options, Workload};
+use crate::contestant::{About, Home, Role};
+use crate::entrants::{ALL, Entry, Kind as Entrant};
+use crate::options::Options;
 use crate::part::Audience;
-use crate::player::SMALL;
 use crate::rows::{Kind, Row};
+use crate::workload::{SMALL, Workload};
 use std::io::Write;
 
 /// Who it is, as it is set up for this.

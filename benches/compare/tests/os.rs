@@ -7,18 +7,15 @@ use perfring_bench::cores::{Pinned, two_cores};
 use perfring_bench::payload::{Check, fill, sized};
 use perfring_compare::CompareError;
 use perfring_compare::contest::bpf::{Bpf, BpfQuiet};
-use perfring_compare::contest::crossbeam::Crossbeam;
-use perfring_compare::contest::disruptor::{Disruptor, DisruptorMany};
-use perfring_compare::contest::ipc_channel::IpcChannel;
 use perfring_compare::contest::lttng::Lttng;
-use perfring_compare::contest::mqueue::Mqueue;
 use perfring_compare::contest::perf_buffer::PerfBuffer;
 use perfring_compare::contest::perf_overwrite::PerfOverwrite;
+use perfring_compare::contest::photon_ring::{PhotonRing, PhotonRingMany};
 use perfring_compare::contest::pipe::{Pipe, PipeEach};
 use perfring_compare::contest::rtrb::Rtrb;
 use perfring_compare::contest::unix_seqpacket::UnixSeqpacket;
 use perfring_compare::contest::unix_stream::UnixStream;
-use perfring_compare::contest::{Contestant, Home, Receiver, Sender, Setup};
+use perfring_compare::contestant::{Contestant, Home, Receiver, Sender, Setup};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode};
 use std::thread;
@@ -314,10 +311,10 @@ fn all_of<C: Contestant>() -> Fallible<bool> {
             tell("65472", streams::<C, 65_472>(at, |_| (), 500).map(rate));
         }
     }
-    if can.senders.is_ok() {
+    if can.senders.and(can.lossless).is_ok() {
         tell("4 senders", streams::<C, 64>(at, |setup| setup.senders = 4, 50_000).map(rate));
     }
-    if can.receivers.is_ok() {
+    if can.receivers.and(can.lossless).is_ok() {
         tell("3 receivers", streams::<C, 64>(at, |setup| setup.receivers = 3, 50_000).map(rate));
     }
     if can.sleeping.is_ok() {
@@ -370,12 +367,9 @@ contestants!(
     PipeEach,
     UnixStream,
     UnixSeqpacket,
-    Mqueue,
-    IpcChannel,
     Rtrb,
-    Crossbeam,
-    Disruptor,
-    DisruptorMany,
+    PhotonRing,
+    PhotonRingMany,
     Bpf,
     BpfQuiet,
     PerfBuffer,

@@ -8,7 +8,8 @@ mod promises;
 
 use ends::{CHILD, send_all};
 use perfring_bench::{BenchError, payload::sized};
-use perfring_compare::contest::{self, Contestant, Setup};
+use perfring_compare::contest;
+use perfring_compare::contestant::{Contestant, Setup};
 use promises::{many_receive, many_send, overtaken, overwrites, refuses, sleeps, streams};
 use std::env::var;
 use std::path::PathBuf;
@@ -107,6 +108,7 @@ contestants! {
     ringfire_slots: contest::ringfire::Slots;
     ringfire_many: contest::ringfire::Many;
     ringfire_blobs: contest::ringfire::Blobs;
+    disruptor_mp: contest::disruptor_mp::DisruptorMp;
     shmem_ipc: contest::shmem_ipc::ShmemIpc;
     #[cfg(feature = "iceoryx2")]
     iceoryx2: contest::iceoryx2::Iceoryx2;

@@ -5,10 +5,11 @@
 //! processes of each sample.
 
 use perfring_compare::child::{CHILD_ARG, child};
-use perfring_compare::options::{Options, Workload};
+use perfring_compare::options::Options;
 use perfring_compare::rows::{Row, parse};
 use perfring_compare::run::run;
 use perfring_compare::words::faults;
+use perfring_compare::workload::Workload;
 use std::io;
 use std::process::ExitCode;
 

@@ -10,7 +10,7 @@ mod system;
 
 pub use system::{Program, create_map, insn, map_id, number, open_map, set_entry};
 
-use crate::BenchError;
+use crate::error::BenchError;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use std::ffi::c_void;
 use std::num::NonZeroUsize;

@@ -1,6 +1,6 @@
 //! The system call, and what it is asked for: maps and programs.
 
-use crate::BenchError;
+use crate::error::BenchError;
 use nix::errno::Errno;
 use nix::libc;
 use std::ffi::c_long;

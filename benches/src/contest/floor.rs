@@ -1,8 +1,9 @@
 //! The floor behind the traits. Its loops are in [`crate::raw`]; here is how its reader waits.
 
-use super::{Receiver, Ring, Sender, Setup};
+use super::ring::{Receiver, Ring, Sender, Setup};
+use crate::error::BenchError;
+use crate::options::Pace;
 use crate::raw::{FloorReceiver, FloorSender, Mapping};
-use crate::{BenchError, Pace};
 use std::hint::spin_loop;
 use std::ops::Range;
 use std::path::Path;

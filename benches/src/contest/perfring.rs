@@ -1,7 +1,7 @@
 //! perfring, through its public doors.
 
-use super::{Contestant, Policy, Receiver, Ring, Sender, Setup, failed};
-use crate::BenchError;
+use super::ring::{Contestant, Policy, Receiver, Ring, Sender, Setup, failed};
+use crate::error::BenchError;
 use perfring_consumer::{Consumer, Item, Observer, Start};
 use perfring_producer::{Each, Evict, Options, Producer, RecordType, ReserveError};
 use std::ops::Range;

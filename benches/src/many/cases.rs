@@ -1,9 +1,8 @@
 //! Which samples are taken, and which of them take turns.
 
-use super::{Placement, Sample, Shape, Way, Who};
-use crate::Options;
+use super::race::{Placement, Sample, Shape, Way, Who};
 use crate::cores::Distance;
-use crate::measure::SMALL;
+use crate::options::{Options, SMALL};
 
 /// One kind of sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

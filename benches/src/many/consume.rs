@@ -2,8 +2,10 @@
 
 use super::audit::{Begin, Losses, Seen, Tally};
 use crate::bpf;
-use crate::contest::{Contestant, Waits, failed};
-use crate::{BenchError, Pace};
+use crate::contest::floor::Waits;
+use crate::contest::ring::{Contestant, failed};
+use crate::error::BenchError;
+use crate::options::Pace;
 use perfring_consumer::{Consumer, Item, Snapshot, Stat};
 use std::path::Path;
 use std::thread::yield_now;

@@ -1,10 +1,10 @@
 //! What a producer process does: races from a common start for the sample's time, and counts.
 
 use super::audit::{Losses, Tally, attempts, first_number};
-use super::{Race, Shape, Way, Who};
-use crate::BenchError;
+use super::race::{Race, Shape, Way, Who};
 use crate::bpf;
-use crate::contest::{Contestant, failed};
+use crate::contest::ring::{Contestant, failed};
+use crate::error::BenchError;
 use crate::payload::{fill, sized};
 use nix::time::{ClockId, clock_gettime};
 use perfring_consumer::Cause;
@@ -32,6 +32,21 @@ pub(crate) struct Ran {
     pub(crate) end_ns: u64,
     /// By how much the ring's figures of this producer, or its numbers, differ from its own count.
     pub(crate) bad: u64,
+}
+
+impl Ran {
+    /// What goes over the shared page.
+    pub(crate) fn words(&self) -> [u64; 7] {
+        let [full, contended, pending, other] = self.tally.refused.words();
+        [self.tally.published, self.end_ns, self.bad, full, contended, pending, other]
+    }
+}
+
+impl From<[u64; 7]> for Ran {
+    fn from([published, end_ns, bad, full, contended, pending, other]: [u64; 7]) -> Self {
+        let refused = Losses::from([full, contended, pending, other]);
+        Ran { tally: Tally { published, refused }, end_ns, bad }
+    }
 }
 
 /// Attaches, says so to `begin`, which returns when the race starts, and runs.

@@ -1,11 +1,14 @@
 //! The report on many producers: lines of JSON, or tables.
 
 use super::audit::Losses;
-use super::{Case, Found, Group, Placement, Sample, Shape, Way, Who};
+use super::cases::{Case, Group};
+use super::crew::Found;
+use super::race::{Placement, Sample, Shape, Way, Who};
 use crate::cores::Distance;
-use crate::report::{Repetition, Summary, aligned};
+use crate::error::BenchError;
+use crate::options::Options;
 use crate::stats::{median, range, ratio};
-use crate::{BenchError, Options};
+use crate::tables::{Repetition, Summary, aligned};
 use serde::Serialize;
 use std::io::Write;
 

@@ -1,12 +1,13 @@
 //! What a file must say of itself before anybody maps it.
 
-use crate::page::HeaderPage;
-use crate::{
+use crate::numbers::{
     ABI_COMPAT, ABI_VERSION, AUX_SIZE_MAX, AUX_SIZE_MIN, DATA_SIZE_MAX, DATA_SIZE_MIN, ENDIAN_MARK,
-    Evict, FEATURE_AUX, FEATURE_TIME, FEATURES_REQUIRED_KNOWN, MAGIC, PERF_CAPABILITIES,
-    PERF_HEADER_SIZE, Policy, Producers, SLOT_SIZE, SLOTS_MAX, STAMP_LEN, TIME_CLOCK,
-    TYPES_SIZE_MAX, Tell,
+    FEATURE_AUX, FEATURE_TIME, FEATURES_REQUIRED_KNOWN, MAGIC, PERF_CAPABILITIES, PERF_HEADER_SIZE,
+    SLOT_SIZE, SLOTS_MAX, STAMP_LEN, TIME_CLOCK, TYPES_SIZE_MAX,
 };
+use crate::page::HeaderPage;
+use crate::policy::{Evict, Policy, Producers, Tell};
+use crate::record::{HEADER_LEN, RECORD_ALIGN, SIZE_MAX, record_size};
 use bytemuck::Zeroable;
 use core::fmt;
 
@@ -206,7 +207,7 @@ impl Layout {
     #[must_use]
     #[inline]
     pub const fn record_size(&self, len: usize) -> u64 {
-        crate::record_size(len.saturating_add(self.stamp_len()))
+        record_size(len.saturating_add(self.stamp_len()))
     }
 
     /// The header page of a new ring of this shape. `magic` is left zero: it is written last.
@@ -355,7 +356,7 @@ fn aux_fits(size: u64, page_size: u32) -> bool {
 
 /// The longest payload for a data area of this size.
 pub(crate) const fn max_len(data_size: u64) -> usize {
-    let by_ring = data_size - crate::RECORD_ALIGN as u64;
-    let size = if by_ring < crate::SIZE_MAX as u64 { by_ring } else { crate::SIZE_MAX as u64 };
-    (size - crate::HEADER_LEN as u64) as usize
+    let by_ring = data_size - RECORD_ALIGN as u64;
+    let size = if by_ring < SIZE_MAX as u64 { by_ring } else { SIZE_MAX as u64 };
+    (size - HEADER_LEN as u64) as usize
 }

@@ -1,7 +1,7 @@
 //! The header page as plain bytes: how a ring is made, and how its identity is read before any
 //! of it is mapped.
 
-use crate::ANCHOR;
+use crate::words::ANCHOR;
 use bytemuck::{Pod, Zeroable};
 use core::mem::offset_of;
 

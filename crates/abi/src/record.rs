@@ -1,5 +1,7 @@
 //! The record word: `struct perf_event_header` as one aligned 64-bit word.
 
+use crate::numbers::RANGE_ALIGN;
+
 /// Bytes of `struct perf_event_header`.
 pub const HEADER_LEN: u32 = 8;
 /// A record's size is a multiple of this, because perf readers advance by `size` and expect the
@@ -39,7 +41,7 @@ pub mod aux_record {
 #[must_use]
 #[inline]
 pub const fn range_size(len: usize) -> u64 {
-    (len as u64).saturating_add(crate::RANGE_ALIGN - 1) & !(crate::RANGE_ALIGN - 1)
+    (len as u64).saturating_add(RANGE_ALIGN - 1) & !(RANGE_ALIGN - 1)
 }
 
 /// What a hole was, in its `misc`.

@@ -1,14 +1,14 @@
 //! The consumer.
 
-use crate::Types;
-use crate::pace::{Distance, Look, Pace, SPIN};
+use crate::cursor::Cursor;
+use crate::item::{Item, Record};
+use crate::pace::{Distance, Pace};
+use crate::pinned::Pinned;
+use crate::run::Run;
+use crate::table::Types;
 use perfring_abi::Layout;
 use perfring_ring::{Anchors, Corrupt, Count, WakeAt};
-use perfring_shm::{
-    AttachError, Guard, Home, Item, Lines, MappedReader, Pages, PagesError, Pinned, Run, Sleeper,
-    Ticket,
-};
-use std::time::{Duration, Instant};
+use perfring_shm::{AttachError, Guard, Home, Lines, Pages, PagesError, ReadWindow};
 
 /// The one consumer of a ring. A new one goes on where the last one released.
 ///
@@ -17,10 +17,12 @@ use std::time::{Duration, Instant};
 /// in the page.
 #[derive(Debug)]
 pub struct Consumer {
-    pub(crate) inner: MappedReader,
-    pace: Pace,
+    pub(crate) cursor: Cursor,
+    pub(crate) pace: Pace,
     pub(crate) wake_at: WakeAt,
-    distance: Distance,
+    pub(crate) distance: Distance,
+    /// Where it last went to sleep before something that was not published.
+    pub(crate) lagged_at: Option<u64>,
 }
 
 impl Consumer {
@@ -108,9 +110,10 @@ impl Consumer {
     ) -> Result<Self, AttachError> {
         let own = std::env::args_os().next().unwrap_or_default();
         let own = std::path::Path::new(&own).file_name().unwrap_or_default().to_string_lossy();
-        let inner = MappedReader::attach(home, name.unwrap_or(&own), lines, guard)?;
-        let distance = Distance::of_consumer(inner.layout().data_size);
-        Ok(Consumer { inner, pace: Pace::default(), wake_at: WakeAt::default(), distance })
+        let cursor = Cursor::attach(home, name.unwrap_or(&own), lines, guard)?;
+        let distance = Distance::of_consumer(cursor.mapping().file().layout().data_size);
+        let (pace, wake_at) = (Pace::default(), WakeAt::default());
+        Ok(Consumer { cursor, pace, wake_at, distance, lagged_at: None })
     }
 
     /// How this consumer waits. Default [`Pace::Adaptive`].
@@ -136,7 +139,15 @@ impl Consumer {
     #[inline(always)]
     pub fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
         let (pace, distance) = (self.pace, &mut self.distance);
-        self.inner.read(|cursor| distance.keep(pace, cursor))
+        match &mut self.cursor {
+            Cursor::InPlace(window) => {
+                match window.next_known(|cursor| distance.keep(pace, cursor)) {
+                    Ok((frame, bytes)) => Ok(Some(Item::Record(Record::new(&frame, bytes)))),
+                    Err(window) => read_in_place(window),
+                }
+            }
+            copied => read_copied(copied, pace, distance),
+        }
     }
 
     /// Shows `visit` all that is there now, and returns how much that was: as a loop of
@@ -170,7 +181,53 @@ impl Consumer {
     #[inline(always)]
     pub fn drain(&mut self, visit: impl FnMut(Item<'_>)) -> Result<u64, Corrupt> {
         let (pace, distance) = (self.pace, &mut self.distance);
-        self.inner.drain(|cursor| distance.keep(pace, cursor), visit)
+        if let Cursor::InPlace(window) = &mut self.cursor {
+            return drain_in_place(window, |cursor| distance.keep(pace, cursor), visit);
+        }
+        self.drain_copied(visit)
+    }
+
+    fn drain_copied(&mut self, mut visit: impl FnMut(Item<'_>)) -> Result<u64, Corrupt> {
+        let mut count = 0;
+        // Where the one look found the head.
+        let mut end = None;
+        loop {
+            let item = match &mut self.cursor {
+                Cursor::InPlace(window) => read_in_place(window),
+                Cursor::Guarded(guarded) => {
+                    let window = guarded.window_mut();
+                    if window.reader().known() == 0 {
+                        if end.is_some_and(|end| window.reader().cursor() >= end) {
+                            return Ok(count);
+                        }
+                        if end.is_none() {
+                            let keep = |cursor| self.distance.keep(self.pace, cursor);
+                            end = Some(window.look_ahead(keep));
+                        }
+                    }
+                    guarded.read()
+                }
+                Cursor::Saving(saving) => {
+                    let window = saving.window();
+                    if window.observer().must_look() {
+                        let cursor = window.observer().saved().pos;
+                        if end.is_some_and(|end| cursor >= end) {
+                            return Ok(count);
+                        }
+                        if end.is_none() {
+                            self.distance.keep(self.pace, cursor);
+                            end = Some(window.mapping().head());
+                        }
+                    }
+                    saving.read()
+                }
+            };
+            match item? {
+                Some(item) => visit(item),
+                None => return Ok(count),
+            }
+            count += 1;
+        }
     }
 
     /// The next records of one type and one length in a row, at most `max`, in place: for those who
@@ -208,104 +265,13 @@ impl Consumer {
     /// ```
     #[inline]
     pub fn read_run(&mut self, max: u64) -> Option<Run<'_>> {
-        self.inner.read_run(max)
-    }
-
-    /// Waits until there may be something to read, for at most `timeout`: spins a little as its
-    /// [`Pace`] says, then sleeps. Returns whether there is.
-    ///
-    /// ```
-    /// # use perfring_consumer::Consumer;
-    /// # use perfring_producer::{Options, Producer, RecordType};
-    /// # use std::time::Duration;
-    /// # let dir = tempfile::tempdir()?;
-    /// # let path = dir.path().join("ring");
-    /// # let mut producer = Producer::create(&path, &Options::default())?;
-    /// let mut consumer = Consumer::attach(&path)?;
-    /// assert!(!consumer.wait(Duration::from_millis(1)));
-    /// producer.publish(RecordType::BYTES, b"x")?;
-    /// assert!(consumer.wait(Duration::MAX)); // for ever
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn wait(&mut self, timeout: Duration) -> bool {
-        if self.spin(timeout.min(SPIN)) {
-            return true;
-        }
-        let deadline = Instant::now().checked_add(timeout.saturating_sub(SPIN));
-        while !self.inner.is_behind() {
-            let left = match deadline {
-                Some(deadline) => deadline.saturating_duration_since(Instant::now()),
-                None => Duration::MAX,
-            };
-            if left.is_zero() {
-                return false;
-            }
-            self.inner.sleep(self.wake_at, left);
-        }
-        true
-    }
-
-    /// As [`Consumer::wait`], without ever sleeping: for a core of its own.
-    #[inline]
-    pub fn spin(&mut self, timeout: Duration) -> bool {
-        let inner = &self.inner;
-        self.distance.spin(self.pace, timeout, |look| match look {
-            Look::Near => inner.is_behind_near(),
-            Look::Far => inner.is_behind(),
-        })
-    }
-
-    /// Sleeps at once, for at most `timeout`, until a producer publishes what was asked for with
-    /// [`Consumer::set_wake_at`]; [`Consumer::wait`] without the spinning, and content with any
-    /// wake. Releases first.
-    pub fn sleep(&mut self, timeout: Duration) {
-        self.inner.sleep(self.wake_at, timeout);
-    }
-
-    /// What sleeps for this consumer without having it: for who shares it between threads, behind a
-    /// lock that a sleeping thread is not to hold.
-    ///
-    /// ```
-    /// # use perfring_consumer::Consumer;
-    /// # use perfring_producer::{Options, Producer, RecordType};
-    /// # use std::{sync::Mutex, time::Duration};
-    /// # let dir = tempfile::tempdir()?;
-    /// # let path = dir.path().join("ring");
-    /// # let mut producer = Producer::create(&path, &Options::default())?;
-    /// let consumer = Consumer::attach(&path)?;
-    /// let sleeper = consumer.sleeper()?;
-    /// let consumer = Mutex::new(consumer);
-    /// # producer.publish(RecordType::BYTES, b"x")?;
-    /// while consumer.lock().unwrap().fill().unread == 0 {
-    ///     let ticket = consumer.lock().unwrap().prepare_sleep();
-    ///     if let Some(ticket) = ticket {
-    ///         sleeper.sleep(ticket, Duration::from_secs(1)); // others can read meanwhile
-    ///         consumer.lock().unwrap().end_sleep();
-    ///     }
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`AttachError::Io`] if the ring cannot be mapped once more.
-    pub fn sleeper(&self) -> Result<Sleeper, AttachError> {
-        self.inner.sleeper()
-    }
-
-    /// Before [`Sleeper::sleep`]: asks to be woken. `None` if there is something to read. Releases
-    /// first.
-    pub fn prepare_sleep(&mut self) -> Option<Ticket> {
-        self.inner.prepare_sleep(self.wake_at)
-    }
-
-    /// After [`Sleeper::sleep`], once nobody sleeps for this consumer any more.
-    pub fn end_sleep(&mut self) {
-        self.inner.end_sleep();
+        let Cursor::InPlace(window) = &mut self.cursor else { return None };
+        window.next_run(max).map(Run::new)
     }
 
     /// Hands back everything that [`Consumer::read`] returned so far, the last item included.
     pub fn release(&mut self) {
-        self.inner.release();
+        self.cursor.release();
     }
 
     /// Everything that is there now, of which any number of records can be held at a time; `None`
@@ -334,58 +300,62 @@ impl Consumer {
     /// # Errors
     /// [`Corrupt`].
     pub fn pinned(&mut self) -> Result<Option<Pinned<'_>>, Corrupt> {
-        self.inner.pinned()
+        let Cursor::InPlace(window) = &mut self.cursor else { return Ok(None) };
+        Ok(Some(Pinned::new(window.pin()?)))
     }
 
     /// Whether records of a drop ring are copied: [`Guard::Always`] or [`Guard::Never`], also where
     /// this was attached with [`Guard::Auto`].
     #[must_use]
     pub fn guard(&self) -> Guard {
-        self.inner.guard()
+        match self.cursor {
+            Cursor::Guarded(_) => Guard::Always,
+            Cursor::InPlace(_) | Cursor::Saving(_) => Guard::Never,
+        }
     }
 
     /// The position of the next record.
     #[must_use]
     pub fn position(&self) -> u64 {
-        self.inner.cursor()
+        self.cursor.position()
     }
 
     /// Records read since the ring was made, by this consumer and those before it.
     #[must_use]
     pub fn read_count(&self) -> Count {
-        self.inner.read_count()
+        self.cursor.passed().since(self.cursor.lapped())
     }
 
     /// Records of an overwrite ring that were gone before this consumer, or one before it, came to
     /// them.
     #[must_use]
     pub fn lapped(&self) -> Count {
-        self.inner.lapped()
+        self.cursor.lapped()
     }
 
     /// What tells wall-clock times of stamps: of all records that are published now. Take it anew
     /// for later ones, as somebody may set the clock.
     #[must_use]
     pub fn anchors(&self) -> Anchors {
-        self.inner.anchors()
+        self.cursor.mapping().anchors()
     }
 
     /// The ring's type table, as it is now.
     #[must_use]
     pub fn types(&self) -> Types {
-        Types::of(self.inner.types())
+        Types::of(self.cursor.mapping().types())
     }
 
     /// Whether the type table has grown since this copy was taken.
     #[must_use]
     pub fn has_more_types(&self, than: &Types) -> bool {
-        self.inner.types().end() > than.end()
+        self.cursor.mapping().types().end() > than.end()
     }
 
     /// The ring's shape and identity.
     #[must_use]
     pub fn layout(&self) -> &Layout {
-        self.inner.layout()
+        self.cursor.mapping().file().layout()
     }
 
     /// Does something with the pages of the ring, for this process, before it begins: faults them in,
@@ -394,12 +364,87 @@ impl Consumer {
     /// # Errors
     /// [`PagesError`] says what could not be done; the ring can be used as before.
     pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
-        self.inner.set_pages(pages)
+        self.cursor.mapping().set_pages(pages)
     }
 
     /// Where the ring lives.
     #[must_use]
     pub fn home(&self) -> &Home {
-        self.inner.file().home()
+        self.cursor.mapping().file().home()
     }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        if !self.cursor.mapping().is_forked() {
+            self.cursor.release();
+            // Of one that was armed for a descriptor: no producer is to wake who has gone.
+            self.cursor.mapping().end_sleep();
+        }
+    }
+}
+
+#[inline(always)]
+fn drain_in_place(
+    window: &mut ReadWindow,
+    before_look: impl FnOnce(u64),
+    mut visit: impl FnMut(Item<'_>),
+) -> Result<u64, Corrupt> {
+    // Where the one look found the head.
+    let (mut count, mut end) = (0, 0);
+    let mut before_look = Some(before_look);
+    loop {
+        if before_look.is_none() && window.reader().cursor() >= end {
+            return Ok(count);
+        }
+        if window.reader().known() == 0
+            && let Some(before_look) = before_look.take()
+        {
+            end = window.look_ahead(before_look);
+        }
+        let visited = window.visit_known(|frame, bytes| {
+            visit(Item::Record(Record::new(frame, bytes)));
+        });
+        count += visited;
+        if visited > 0 && window.reader().known() == 0 {
+            continue; // to the one look, or the end
+        }
+        match read_in_place(window)? {
+            Some(item) => visit(item),
+            None => return Ok(count),
+        }
+        count += 1;
+    }
+}
+
+#[inline(never)]
+fn read_copied<'a>(
+    cursor: &'a mut Cursor,
+    pace: Pace,
+    distance: &mut Distance,
+) -> Result<Option<Item<'a>>, Corrupt> {
+    match cursor {
+        Cursor::InPlace(window) => read_in_place(window),
+        Cursor::Guarded(guarded) => {
+            if guarded.window().reader().known() == 0 {
+                distance.keep(pace, guarded.window().reader().cursor());
+            }
+            guarded.read()
+        }
+        Cursor::Saving(saving) => saving.read(),
+    }
+}
+
+#[inline(never)]
+fn read_in_place(window: &mut ReadWindow) -> Result<Option<Item<'_>>, Corrupt> {
+    match window.next_any() {
+        Ok((frame, bytes)) => Ok(Some(Item::Record(Record::new(&frame, bytes)))),
+        Err(window) => read_rest(window),
+    }
+}
+
+/// All that is not a record that was known of.
+#[inline(never)]
+fn read_rest(window: &mut ReadWindow) -> Result<Option<Item<'_>>, Corrupt> {
+    Ok(window.read()?.map(Item::new))
 }

@@ -44,17 +44,26 @@
 //! Emptiness is `None` and loss is an [`Item`]; the only error of reading is [`Corrupt`].
 #![forbid(unsafe_code)]
 
-mod ahead;
 mod consumer;
+mod cursor;
+mod guarded;
+mod holding;
+mod item;
 mod observer;
 mod pace;
+mod pinned;
 #[cfg(feature = "poll")]
 mod poll;
+mod run;
+mod saving;
 mod snapshot;
 mod stat;
 mod table;
+mod waiting;
 
 pub use consumer::Consumer;
+pub use holding::Fill;
+pub use item::{Item, NotThis, Record};
 pub use observer::Observer;
 pub use pace::Pace;
 pub use perfring_abi::{Cause, Evict, Layout, Policy, Producers, RecordType, Tell};
@@ -63,13 +72,14 @@ pub use perfring_ring::{
     Refused, Saved, SlotFigures, Start, Totals, WakeAt, Who,
 };
 pub use perfring_shm::{
-    AttachError, ClockError, Fill, Guard, Home, Identity, Idle, Item, Lines, MachineClock, NotThis,
-    Pages, Pinned, Place, Raw, RawReader, Record, RingFile, Role, Run, Sleeper, Ticket,
-    install_guard, recover,
+    AttachError, ClockError, Guard, Home, Identity, Idle, Lines, MachineClock, Pages, Place, Raw,
+    RawReader, RingFile, Role, Sleeper, Ticket, install_guard, recover,
 };
 #[cfg(feature = "poll")]
 pub use perfring_shm::{PollBy, PollError, Pollable};
 pub use perfring_types as types;
+pub use pinned::Pinned;
+pub use run::Run;
 pub use snapshot::{Items, Snapshot};
 pub use stat::{HeldUp, Holding, Member, Stat};
 pub use table::{OtherType, Types};

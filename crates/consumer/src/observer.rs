@@ -1,12 +1,13 @@
 //! The observer.
 
-use crate::Snapshot;
-use crate::Types;
+use crate::item::Item;
 use crate::pace::{Distance, Pace, SPIN};
+use crate::snapshot::Snapshot;
 use crate::stat::Stat;
+use crate::table::Types;
 use perfring_abi::Layout;
 use perfring_ring::{Anchors, Corrupt, Count, Saved, Start};
-use perfring_shm::{AttachError, Guard, Home, Item, MappedObserver};
+use perfring_shm::{AttachError, CopyWindow, Guard, Home, ObserverMapping};
 use std::time::{Duration, Instant};
 
 /// The longest pause between two looks of a waiting observer.
@@ -23,7 +24,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(10);
 /// records and bytes, and goes on from the oldest valid record.
 #[derive(Debug)]
 pub struct Observer {
-    pub(crate) inner: MappedObserver,
+    pub(crate) window: CopyWindow<ObserverMapping>,
     pace: Pace,
     distance: Distance,
 }
@@ -49,9 +50,9 @@ impl Observer {
         start: Start,
         guard: Guard,
     ) -> Result<Self, AttachError> {
-        let inner = MappedObserver::open_guarded(home, start, guard)?;
-        let distance = Distance::of_observer(inner.layout().data_size);
-        Ok(Observer { inner, pace: Pace::default(), distance })
+        let window = CopyWindow::watch(ObserverMapping::open(home, guard)?, start)?;
+        let distance = Distance::of_observer(window.mapping().file().layout().data_size);
+        Ok(Observer { window, pace: Pace::default(), distance })
     }
 
     /// How this observer waits. Default [`Pace::Adaptive`].
@@ -66,8 +67,10 @@ impl Observer {
     /// [`Corrupt`] if the ring holds what no producer writes.
     #[inline]
     pub fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
-        let (pace, distance) = (self.pace, &mut self.distance);
-        self.inner.read(|cursor| distance.keep(pace, cursor))
+        if self.window.observer().must_look() {
+            self.distance.keep(self.pace, self.window.observer().saved().pos);
+        }
+        Ok(self.window.read()?.map(Item::new))
     }
 
     /// Waits until there may be something to read, for at most `timeout`. An observer cannot ask
@@ -75,12 +78,13 @@ impl Observer {
     /// ever less often, down to once in 10 ms.
     pub fn wait(&mut self, timeout: Duration) -> bool {
         let deadline = Instant::now().checked_add(timeout);
-        let inner = &self.inner;
-        if self.distance.spin(self.pace, timeout.min(SPIN), |_| inner.is_behind()) {
+        let window = &self.window;
+        let is_behind = || window.mapping().head() != window.observer().saved().pos;
+        if self.distance.spin(self.pace, timeout.min(SPIN), |_| is_behind()) {
             return true;
         }
         let mut pause = SPIN;
-        while !self.inner.is_behind() {
+        while !is_behind() {
             let left = match deadline {
                 Some(deadline) => deadline.saturating_duration_since(Instant::now()),
                 None => Duration::MAX,
@@ -97,13 +101,13 @@ impl Observer {
     /// Where this observer would go on: for [`Start::At`].
     #[must_use]
     pub fn saved(&self) -> Saved {
-        self.inner.saved()
+        self.window.observer().saved()
     }
 
     /// Records that were gone before this observer came to them.
     #[must_use]
     pub fn lapped(&self) -> Count {
-        self.inner.lapped()
+        self.window.observer().lapped()
     }
 
     /// A copy of everything intact, while producers run at full speed.
@@ -111,9 +115,7 @@ impl Observer {
     /// # Errors
     /// [`Corrupt`].
     pub fn snapshot(&self) -> Result<Snapshot, Corrupt> {
-        // The types after the records: a record's type was there before it.
-        let records = self.inner.snapshot()?;
-        Ok(Snapshot::new(records, self.types(), *self.inner.layout()))
+        Snapshot::of(self.window.mapping())
     }
 
     /// The ring's figures.
@@ -121,37 +123,37 @@ impl Observer {
     /// # Errors
     /// [`AttachError::Io`] where the file system has no locks.
     pub fn stat(&self) -> Result<Stat, AttachError> {
-        Stat::of(self.inner.file(), self.inner.totals())
+        Stat::of(self.window.mapping().file(), self.window.mapping().totals())
     }
 
     /// What tells wall-clock times of stamps: of all records that are published now. Take it anew
     /// for later ones, as somebody may set the clock.
     #[must_use]
     pub fn anchors(&self) -> Anchors {
-        self.inner.anchors()
+        self.window.mapping().anchors()
     }
 
     /// The ring's type table, as it is now.
     #[must_use]
     pub fn types(&self) -> Types {
-        Types::of(self.inner.types())
+        Types::of(self.window.mapping().types())
     }
 
     /// Whether the type table has grown since this copy was taken.
     #[must_use]
     pub fn has_more_types(&self, than: &Types) -> bool {
-        self.inner.types().end() > than.end()
+        self.window.mapping().types().end() > than.end()
     }
 
     /// The ring's shape and identity.
     #[must_use]
     pub fn layout(&self) -> &Layout {
-        self.inner.layout()
+        self.window.mapping().file().layout()
     }
 
     /// Where the ring lives.
     #[must_use]
     pub fn home(&self) -> &Home {
-        self.inner.file().home()
+        self.window.mapping().file().home()
     }
 }

@@ -1,6 +1,6 @@
 //! Waiting by descriptor: for event loops.
 
-use crate::Consumer;
+use crate::consumer::Consumer;
 use perfring_shm::{PollBy, PollError, Pollable};
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ impl Consumer {
     /// # Errors
     /// [`PollError::Io`].
     pub fn pollable(&self, by: PollBy) -> Result<Pollable, PollError> {
-        self.inner.pollable(by)
+        self.cursor.mapping().pollable(by)
     }
 
     /// Asks for the next wake, and releases first. Returns `false` if there is something to read:
@@ -59,7 +59,10 @@ impl Consumer {
     /// # Errors
     /// See [`PollError`]; nothing is armed then.
     pub fn arm(&mut self, pollable: &mut Pollable, limit: Duration) -> Result<bool, PollError> {
-        self.inner.arm(pollable, self.wake_at, limit)
+        self.cursor.mapping().check(pollable)?;
+        let ticket = self.prepare_sleep();
+        self.cursor.mapping().arm(pollable, ticket, limit)?;
+        Ok(ticket.is_some())
     }
 
     /// Afterwards the descriptor is not readable, and producers make no wake for this consumer, until
@@ -69,6 +72,9 @@ impl Consumer {
     /// # Errors
     /// See [`PollError`].
     pub fn disarm(&mut self, pollable: &mut Pollable) -> Result<(), PollError> {
-        self.inner.disarm(pollable)
+        let mapping = self.cursor.mapping();
+        mapping.check(pollable)?;
+        mapping.end_sleep();
+        mapping.arm(pollable, None, Duration::ZERO)
     }
 }

@@ -1,9 +1,10 @@
 //! The snapshot: what a ring held at one moment.
 
-use crate::Types;
+use crate::item::{Item, Record};
+use crate::table::Types;
 use perfring_abi::Layout;
 use perfring_ring::{Anchors, Corrupt, Found, Start, Totals};
-use perfring_shm::{AttachError, Home, Item, MappedObserver, Record};
+use perfring_shm::{AttachError, CopyWindow, Guard, Home, ObserverMapping, bytes_of};
 
 /// A copy of everything intact in a ring: of a live one while its producer runs at full speed, or
 /// of the file that dead processes left.
@@ -38,13 +39,14 @@ impl Snapshot {
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Corrupt`] if not even the positions can be believed.
     pub fn take(home: impl Into<Home>) -> Result<Self, AttachError> {
-        let observer = MappedObserver::open(home, Start::Oldest)?;
-        let inner = observer.snapshot().map_err(|source| observer.file().corrupt(source))?;
-        Ok(Snapshot::new(inner, Types::of(observer.types()), *observer.layout()))
+        let window = CopyWindow::watch(ObserverMapping::open(home, Guard::Never)?, Start::Oldest)?;
+        Self::of(window.mapping()).map_err(|source| window.mapping().file().corrupt(source))
     }
 
-    pub(crate) fn new(inner: perfring_ring::Snapshot, types: Types, layout: Layout) -> Self {
-        Snapshot { inner, types, layout }
+    pub(crate) fn of(mapping: &ObserverMapping) -> Result<Self, Corrupt> {
+        // The types after the records: a record's type was there before it.
+        let inner = mapping.snapshot()?;
+        Ok(Snapshot { inner, types: Types::of(mapping.types()), layout: *mapping.file().layout() })
     }
 
     /// The items, oldest first. Damage ends them with an error.
@@ -126,9 +128,7 @@ impl<'a> Iterator for Items<'a> {
                 Some(Ok(match found {
                     Found::Lost(lost) => Item::Lost(lost),
                     Found::Record(frame) | Found::Large(frame, _) => {
-                        let bytes = perfring_shm::bytes_of(words, frame.len);
-                        let (pos, kind, time) = (frame.pos, frame.kind, frame.time);
-                        Item::Record(Record { pos, kind, bytes, time })
+                        Item::Record(Record::new(&frame, bytes_of(words, frame.len)))
                     }
                 }))
             }

@@ -2,7 +2,7 @@
 
 use perfring_abi::{Layout, Producers};
 use perfring_ring::{Anchors, SlotFigures, Totals, Who};
-use perfring_shm::{AttachError, Home, MappedObserver, Place, RingFile, SlotsSeen};
+use perfring_shm::{AttachError, Home, Place, RingFile, SlotsSeen, anchors, peek, slots};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Who holds a place, and whether it is alive.
@@ -66,7 +66,7 @@ impl Stat {
     /// # Errors
     /// See [`AttachError`].
     pub fn read(home: impl Into<Home>) -> Result<Self, AttachError> {
-        let (file, totals) = MappedObserver::peek(home)?;
+        let (file, totals) = peek(home)?;
         Self::of(&file, totals)
     }
 
@@ -74,13 +74,13 @@ impl Stat {
         let holding = |place| -> Result<Holding, AttachError> {
             Ok(Holding { alive: file.is_held(place)?, who: file.holder(place)? })
         };
-        let seen = MappedObserver::slots(file)?;
+        let seen = slots(file)?;
         let held_up = HeldUp::look(file, &seen)?;
         let member = |(alive, figures)| Member { alive, figures };
         Ok(Stat {
             layout: *file.layout(),
             totals,
-            anchors: MappedObserver::anchors_of(file)?,
+            anchors: anchors(file)?,
             producer: holding(Place::Producer(0))?,
             producers: seen.figures.into_iter().map(member).collect(),
             held_up,
@@ -115,7 +115,7 @@ impl HeldUp {
         // no sign that the reservation in its way is not there any more.
         let (mut locked, mut open) = (first.locked_by, first.held_up);
         while locked.is_some() || open.is_some() {
-            let now = MappedObserver::slots(file)?;
+            let now = slots(file)?;
             let stays = |slot: &u32| place(&now, *slot) == place(first, *slot);
             locked = locked.filter(|slot| now.locked_by == Some(*slot) && stays(slot));
             open = open.filter(|slot| now.held_up == Some(*slot) && stays(slot));

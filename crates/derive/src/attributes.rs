@@ -1,7 +1,7 @@
 //! `#[record(...)]` and doc comments.
 
-use proc_macro2::Span;
-use quote::ToTokens;
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, quote_spanned};
 use syn::meta::ParseNestedMeta;
 use syn::{Attribute, Error, Expr, ExprLit, Ident, Lit, LitInt, LitStr, Path, Result};
 
@@ -52,7 +52,22 @@ pub(crate) struct Part {
     pub(crate) skip: bool,
 }
 
+/// Generated code whose errors are shown at `place`.
+pub(crate) fn at(place: Span) -> Span {
+    Span::call_site().located_at(place)
+}
+
 impl Container {
+    /// The path of `perfring_types`, for code whose errors are shown at `span`.
+    pub(crate) fn krate(&self, span: Span) -> TokenStream {
+        let Some(path) = &self.krate else { return quote_spanned!(span=> ::perfring_types) };
+        let respanned = path.to_token_stream().into_iter().map(|mut token| {
+            token.set_span(token.span().located_at(span));
+            token
+        });
+        respanned.collect()
+    }
+
     pub(crate) fn of(attributes: &[Attribute]) -> Result<Self> {
         let mut all = Container { help: help(attributes), ..Container::default() };
         each(attributes, |meta| {

@@ -1,8 +1,7 @@
 //! Enums without data: numbers with names.
 
-use crate::attributes::{Container, Part, Repr, all_or_errors};
+use crate::attributes::{Container, Part, Repr, all_or_errors, at};
 use crate::record::{archived_name, unraw};
-use crate::{at, krate};
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
@@ -45,7 +44,7 @@ pub(crate) fn enumeration(input: &DeriveInput, all: &Container) -> Result<TokenS
     }))?;
     let variants: Vec<_> = data.variants.iter().map(|variant| &variant.ident).collect();
 
-    let krate = krate(all, Span::call_site());
+    let krate = all.krate(Span::call_site());
     let plain = repr.map(|repr| labelled(all, ident, &repr, &variants, &names));
     let archived_name = archived_name(ident, &input.attrs);
     let archived = all.rkyv.then(|| {
@@ -77,12 +76,12 @@ fn labelled(
     variants: &[&Ident],
     names: &[String],
 ) -> TokenStream {
-    let krate = krate(all, Span::call_site());
+    let krate = all.krate(Span::call_site());
     let repr = quote!(::core::primitive::#repr);
     let numbers: Vec<_> = (0..variants.len()).map(|number| format_ident!("V{number}")).collect();
     let checks = variants.iter().map(|variant| {
         let span = at(variant.span());
-        let krate = crate::krate(all, span);
+        let krate = all.krate(span);
         quote_spanned! {span=>
             const _: () = #krate::derived::check_label(#ident::#variant as #repr as i128);
         }

@@ -8,8 +8,7 @@ mod enumeration;
 mod record;
 
 use attributes::Container;
-use proc_macro2::{Span, TokenStream};
-use quote::{ToTokens, quote_spanned};
+use proc_macro2::TokenStream;
 use syn::{Data, DeriveInput, Error, Result};
 
 /// Makes a struct a record, or an enum a field of records.
@@ -147,21 +146,6 @@ fn derive(input: &DeriveInput) -> Result<TokenStream> {
             "nobody could tell which field of a union is meant: use a struct with a field for each",
         )),
     }
-}
-
-/// The path of `perfring_types`, for code whose errors are shown at `span`.
-fn krate(all: &Container, span: Span) -> TokenStream {
-    let Some(path) = &all.krate else { return quote_spanned!(span=> ::perfring_types) };
-    let respanned = path.to_token_stream().into_iter().map(|mut token| {
-        token.set_span(token.span().located_at(span));
-        token
-    });
-    respanned.collect()
-}
-
-/// Generated code whose errors are shown at `place`.
-fn at(place: Span) -> Span {
-    Span::call_site().located_at(place)
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Structs: plain ones and rkyv archives.
 
-use crate::attributes::{Container, Part, Repr, Show, all_or_errors};
-use crate::{at, krate};
+use crate::attributes::{Container, Part, Repr, Show, all_or_errors, at};
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::punctuated::Punctuated;
@@ -123,12 +122,12 @@ fn pod(input: &DeriveInput, all: &Container, declared: &Fields) -> Result<TokenS
     all_or_errors(errors)?;
     let known = known?;
 
-    let krate = krate(all, Span::call_site());
+    let krate = all.krate(Span::call_site());
     let ident = &input.ident;
     let here = ident.to_token_stream();
     let told = known.iter().filter(|field| !field.skipped()).map(|field| {
         let (ty, span) = (&field.field.ty, field.span());
-        let krate = crate::krate(all, span);
+        let krate = all.krate(span);
         let shape = match field.part.show {
             Show::Text => quote_spanned!(span=> <#ty as #krate::derived::ByteArray>::TEXT),
             Show::Hex => quote_spanned!(span=> <#ty as #krate::derived::ByteArray>::HEX),
@@ -168,7 +167,7 @@ fn pod_checks(all: &Container, ident: &Ident, known: &[Known<'_>]) -> TokenStrea
     let mut fine = quote!(true);
     for field in known {
         let (ty, member, span) = (&field.field.ty, &field.member, field.span());
-        let krate = krate(all, span);
+        let krate = all.krate(span);
         let align = quote!(::core::mem::align_of::<#ty>());
         checks.extend(quote_spanned! {span=>
             const _: () = #krate::derived::check_field_alignment(#align);
@@ -184,7 +183,7 @@ fn pod_checks(all: &Container, ident: &Ident, known: &[Known<'_>]) -> TokenStrea
         fine.extend(quote!(&& #align <= 8));
     }
     let span = at(ident.span());
-    let krate = krate(all, span);
+    let krate = all.krate(span);
     checks.extend(quote_spanned! {span=>
         // A field's alignment is the field's to answer for.
         const _: () = if #fine {
@@ -222,7 +221,7 @@ pub(crate) fn archived_name(ident: &Ident, attributes: &[Attribute]) -> Ident {
 
 fn archive(input: &DeriveInput, all: &Container, declared: &Fields) -> Result<TokenStream> {
     let known = fields(declared)?;
-    let krate = krate(all, Span::call_site());
+    let krate = all.krate(Span::call_site());
     let (ident, generics) = (&input.ident, &input.generics);
     let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
     let archived = quote!(<#ident #ty_generics as #krate::derived::rkyv::Archive>::Archived);
@@ -241,7 +240,7 @@ fn archive(input: &DeriveInput, all: &Container, declared: &Fields) -> Result<To
             Show::Hex => "archived_hex",
             Show::Opaque => "archived_opaque",
         };
-        let (read, krate) = (Ident::new(read, span), crate::krate(all, span));
+        let (read, krate) = (Ident::new(read, span), all.krate(span));
         let shape = |of: &TokenStream| {
             quote_spanned! {span=>
                 #krate::derived::#read::<#of, _>(|archived| &archived.#member)
@@ -256,7 +255,7 @@ fn archive(input: &DeriveInput, all: &Container, declared: &Fields) -> Result<To
     let schema = schema(&krate, input, all, &quote!(Rkyv), &quote!(#krate::RKYV_FORMAT), &archived);
     let check_id = check_id(all);
     let span = at(ident.span());
-    let at_ident = crate::krate(all, span);
+    let at_ident = all.krate(span);
     checks.extend(quote_spanned! {span=>
         const _: () = #at_ident::derived::check_alignment(::core::mem::align_of::<#some>());
         const _: () = #at_ident::derived::check_size(::core::mem::size_of::<#some>());
@@ -287,7 +286,7 @@ fn archive(input: &DeriveInput, all: &Container, declared: &Fields) -> Result<To
 fn check_id(all: &Container) -> Option<TokenStream> {
     let id = all.id.as_ref()?;
     let span = at(id.span());
-    let krate = krate(all, span);
+    let krate = all.krate(span);
     Some(quote_spanned!(span=> const _: () = #krate::derived::check_id(#id);))
 }
 

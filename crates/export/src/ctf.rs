@@ -4,9 +4,10 @@ mod field;
 mod metadata;
 
 use crate::draft::{directory, trouble};
+use crate::event::{Event, Loss, Origin, Rec, What};
 use crate::mangle::identifier;
+use crate::output::{Figures, Output, OutputError, Took};
 use crate::timeline::Timeline;
-use crate::{Event, Figures, Loss, Origin, Output, OutputError, Rec, Took, What};
 use metadata::{LOST, Metadata, OTHER, Shown};
 use perfring_types::read::Value;
 use serde::Deserialize;
@@ -78,7 +79,7 @@ pub struct Ctf {
 }
 
 /// A ring's file, and the packet that is being filled.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Stream {
     path: PathBuf,
     instance: u32,
@@ -138,16 +139,8 @@ impl Ctf {
         self.streams.entry(origin.id).or_insert_with(|| {
             let instance = metadata.ring(&origin.name);
             let file: String = identifier(&origin.name).chars().take(64).collect();
-            Stream {
-                path: path.join(format!("ring-{instance}-{file}")),
-                instance,
-                events: Vec::new(),
-                begin: 0,
-                end: 0,
-                discarded: 0,
-                told: 0,
-                packets: 0,
-            }
+            let path = path.join(format!("ring-{instance}-{file}"));
+            Stream { path, instance, ..Stream::default() }
         })
     }
 

@@ -1,6 +1,6 @@
 //! Files in the making.
 
-use crate::OutputError;
+use crate::output::OutputError;
 use std::fs::{DirEntry, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};

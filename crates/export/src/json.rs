@@ -23,7 +23,9 @@
 mod encode;
 mod file;
 mod lines;
+mod options;
 mod pipe;
 
 pub use encode::{encode, utc};
-pub use lines::{JsonLines, Options};
+pub use lines::JsonLines;
+pub use options::Options;

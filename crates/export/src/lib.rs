@@ -17,7 +17,6 @@ mod mangle;
 #[cfg(feature = "nats")]
 pub mod nats;
 mod null;
-mod origin;
 #[cfg(feature = "otlp")]
 pub mod otlp;
 mod output;
@@ -31,16 +30,13 @@ pub mod recording;
 mod shapes;
 pub mod signal;
 mod timeline;
-mod totals;
 
 pub use ctf::{Ctf, CtfOptions};
-pub use event::{Event, Key, Loss, LossCause, Rec, What};
+pub use event::{Event, Key, Loss, LossCause, Origin, Rec, Totals, What};
 pub use null::Null;
-pub use origin::Origin;
 pub use output::{Figures, Output, OutputError, Took};
 #[cfg(feature = "parquet")]
 pub use parquet::{Parquet, ParquetOptions};
 pub use perf_data::{PerfData, PerfDataOptions};
 pub use perfetto::{Perfetto, PerfettoOptions};
 pub use shapes::Shapes;
-pub use totals::Totals;

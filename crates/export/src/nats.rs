@@ -59,23 +59,22 @@ mod options;
 mod read_back;
 mod stream;
 mod subject;
+mod told;
 mod worker;
 
 pub use options::{Discard, Headers, Options, Payload, Storage, Stream};
 
-use crate::{Event, Figures, Output, OutputError, Took};
+use crate::event::Event;
+use crate::output::{Figures, Output, OutputError, Took};
 use flight::Finished;
 use message::{Encoder, Entry};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use told::Shared;
 use worker::Worker;
-
-/// The client drops acknowledgements that it has no room for, so there is room for all of a window.
-const MAX_WINDOW: usize = 65_536;
 
 /// Entries are handed to the thread so many at a time: it is woken once for all.
 const BATCH: usize = 64;
@@ -111,45 +110,6 @@ pub struct Nats {
     /// `None` once closed.
     to: Option<UnboundedSender<Vec<Entry>>>,
     ended: Receiver<()>,
-}
-
-/// What both sides have.
-#[derive(Debug, Default)]
-struct Shared {
-    told: Mutex<Told>,
-    /// End now, whatever is left.
-    stop: Notify,
-}
-
-/// What the thread tells.
-#[derive(Clone, Debug, Default)]
-struct Told {
-    /// Finished entries, all before any that is not, and what they are counted as.
-    finished: Finished,
-    delivered: u64,
-    bytes: u64,
-    retries: u64,
-    refused: u64,
-    /// The last that was refused for good.
-    last_refused: Option<String>,
-    /// What is wrong now.
-    trouble: Option<String>,
-}
-
-impl Shared {
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Told {
-    fn trouble(&self) -> Option<String> {
-        let refused = || {
-            let last = self.last_refused.as_ref()?;
-            Some(format!("{} refused for good, the last: {last}", self.refused))
-        };
-        self.trouble.clone().or_else(refused)
-    }
 }
 
 impl Nats {

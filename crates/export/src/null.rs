@@ -1,6 +1,7 @@
 //! Nothing: for measuring what comes before an output.
 
-use crate::{Event, Figures, Output, OutputError, Took, What};
+use crate::event::{Event, What};
+use crate::output::{Figures, Output, OutputError, Took};
 use std::time::Instant;
 
 /// Takes everything and counts it.

@@ -1,6 +1,6 @@
 //! What an output is.
 
-use crate::Event;
+use crate::event::Event;
 use std::time::Instant;
 use thiserror::Error;
 

@@ -5,7 +5,8 @@ mod slot;
 mod table;
 
 use crate::draft::{Draft, directory, trouble};
-use crate::{Event, Figures, Loss, Origin, Output, OutputError, Rec, Took, What};
+use crate::event::{Event, Loss, Origin, Rec, What};
+use crate::output::{Figures, Output, OutputError, Took};
 use ::parquet::errors::ParquetError;
 use columns::{Column, Of};
 use perfring_types::read::Value;

@@ -4,8 +4,9 @@ mod format;
 mod tracing;
 
 use crate::draft::Draft;
+use crate::event::{Event, Loss, Origin, Rec, What};
+use crate::output::{Figures, Output, OutputError, Took};
 use crate::timeline::Timeline;
-use crate::{Event, Figures, Loss, Origin, Output, OutputError, Rec, Took, What};
 use format::{End, RAW_MAX, Stamp};
 use perfring_types::read::Value;
 use serde::Deserialize;

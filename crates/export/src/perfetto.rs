@@ -7,14 +7,15 @@ mod signals;
 mod tracks;
 
 use crate::draft::Draft;
+use crate::event::{Event, Loss, Origin, Rec, What};
+use crate::output::{Figures, Output, OutputError, Took};
 use crate::timeline::Timeline;
-use crate::{Event, Figures, Loss, Origin, Output, OutputError, Rec, Took, What};
 use names::Names;
 use perfring_types::Class;
 use perfring_types::read::Value;
 use proto::{
-    Clock, ClockSnapshot, DebugAnnotation, EventType, TracePacket, TracePacketDefaults,
-    TrackDescriptor, TrackEvent,
+    Clock, ClockSnapshot, DebugAnnotation, TracePacket, TracePacketDefaults, TrackDescriptor,
+    TrackEvent,
 };
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
@@ -256,15 +257,9 @@ impl Perfetto {
             None => self.names.event(&format!("type {}", record.kind)),
         };
         let class = record.kind_of().map_or("plain", |kind| kind.class.name());
-        let event = TrackEvent {
-            r#type: Some(EventType::Instant as i32),
-            name_iid: Some(name_iid),
-            track_uuid: Some(track),
-            categories: vec![if class == "plain" { "record" } else { class }.to_owned()],
-            debug_annotations: self.details(record),
-            ..TrackEvent::default()
-        };
-        self.event(at, event)
+        let class = if class == "plain" { "record" } else { class };
+        let event = TrackEvent::instant(track, class, self.details(record));
+        self.event(at, TrackEvent { name_iid: Some(name_iid), ..event })
     }
 
     fn loss(&mut self, origin: &Origin, loss: &Loss, at: u64) -> Result<(), OutputError> {
@@ -277,18 +272,11 @@ impl Perfetto {
             annotate::number(&mut self.names, "bytes", loss.bytes),
             annotate::text(&mut self.names, "cause", loss.cause.name().to_owned()),
         ];
-        let event = TrackEvent {
-            r#type: Some(EventType::Instant as i32),
-            name: Some(name),
-            track_uuid: Some(ring),
-            categories: vec!["lost".to_owned()],
-            debug_annotations: details,
-            ..TrackEvent::default()
-        };
-        self.event(at, event)?;
+        let event = TrackEvent::instant(ring, "lost", details);
+        self.event(at, TrackEvent { name: Some(name), ..event })?;
         let lost = self.lost.entry(origin.id).or_default();
         *lost = lost.saturating_add(loss.records);
-        let mut event = counted(i64::try_from(*lost).unwrap_or(i64::MAX));
+        let mut event = TrackEvent::counted(i64::try_from(*lost).unwrap_or(i64::MAX));
         let track = tracks::uuid(&[b"lost", &origin.uuid]);
         event.track_uuid = Some(track);
         self.describe(TrackDescriptor {
@@ -297,11 +285,6 @@ impl Perfetto {
         })?;
         self.event(at, event)
     }
-}
-
-fn counted(number: i64) -> TrackEvent {
-    let r#type = Some(EventType::Counter as i32);
-    TrackEvent { r#type, counter_value: Some(number), ..TrackEvent::default() }
 }
 
 impl Output for Perfetto {

@@ -1,12 +1,11 @@
 //! What a ring says of its records, as its readers know it: their types, and how to tell the time.
 
-use crate::{Origin, Rec};
+use crate::event::{Origin, Rec};
 use perfring_consumer::{
-    Anchors, AttachError, Corrupt, Home, Layout, Observer, Record, RecordType, Snapshot, Start,
-    Totals, Types, Who,
+    AttachError, Corrupt, Home, Layout, Observer, Record, RecordType, Snapshot, Start, Totals,
+    Types, Who,
 };
 use perfring_types::Entries;
-use perfring_types::read::TypeTable;
 use std::collections::HashMap;
 
 /// Records of one unknown type that are passed over between two looks at a table that has grown, and
@@ -96,8 +95,7 @@ impl Origin {
             timed: layout.time,
             data_size: layout.data_size,
             producer,
-            types: TypeTable::default(),
-            anchors: Anchors::default(),
+            ..Origin::default()
         }
     }
 }

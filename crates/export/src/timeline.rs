@@ -1,6 +1,6 @@
 //! Where events stand in time.
 
-use crate::{Event, What};
+use crate::event::{Event, What};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 const SECOND: u64 = 1_000_000_000;

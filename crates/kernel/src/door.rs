@@ -1,7 +1,7 @@
 //! The door of `tests/fuzz`: a real kernel writes no hostile records, so they come from elsewhere.
 
-use crate::EventKind;
 use crate::decode::{What, decode};
+use crate::event::EventKind;
 use perfring_consumer::{Cause, RecordType};
 use perfring_ring::KernelFrame;
 

@@ -1,6 +1,7 @@
 //! Asking the kernel for rings.
 
-use crate::{EventKind, KernelRing};
+use crate::event::EventKind;
+use crate::ring::KernelRing;
 use perfring_shm::{KernelEvent, KernelEventSpec, MappedKernel, NoEvent, Whose};
 use std::fs;
 use std::io;

@@ -95,57 +95,55 @@ pub enum Switched {
     Preempted,
 }
 
-/// A task came to its processor or left it: `switches`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Record, Pod, Zeroable)]
-#[record(name = "perf.Switch")]
-pub struct Switch {
-    /// The process.
-    pub pid: u32,
-    /// The thread.
-    pub tid: u32,
-    /// The processor.
-    pub cpu: u32,
-    /// Which way.
-    pub switched: Enum<Switched>,
+/// Records that begin with a task and its processor.
+macro_rules! on_processors {
+    ($($(#[$doc:meta])* $name:ident, $full:literal $({
+        $($(#[$about:meta])* $member:ident: $type:ty,)*
+    })?;)*) => {$(
+        $(#[$doc])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug, Record, Pod, Zeroable)]
+        #[record(name = $full)]
+        pub struct $name {
+            /// The process.
+            pub pid: u32,
+            /// The thread.
+            pub tid: u32,
+            /// The processor.
+            pub cpu: u32,
+            $($($(#[$about])* pub $member: $type,)*)?
+        }
+    )*};
 }
 
-/// As `perf.Switch`, where a whole processor is watched: with the task that comes next, or that was
-/// there before.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Record, Pod, Zeroable)]
-#[record(name = "perf.SwitchCpuWide")]
-pub struct SwitchCpuWide {
-    /// The process.
-    pub pid: u32,
-    /// The thread.
-    pub tid: u32,
-    /// The processor.
-    pub cpu: u32,
-    /// Which way.
-    pub switched: Enum<Switched>,
-    /// The other process: the next one if this one left, else the one before.
-    pub other_pid: u32,
-    /// The other thread.
-    pub other_tid: u32,
-}
-
-/// A task got a name: `tasks`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Record, Pod, Zeroable)]
-#[record(name = "perf.Comm")]
-pub struct Comm {
-    /// The process.
-    pub pid: u32,
-    /// The thread.
-    pub tid: u32,
-    /// The processor.
-    pub cpu: u32,
-    /// 1: as it began another program.
-    pub exec: u32,
-    /// The name.
-    #[record(text)]
-    pub comm: [u8; 16],
+on_processors! {
+    /// A task came to its processor or left it: `switches`.
+    Switch, "perf.Switch" {
+        /// Which way.
+        switched: Enum<Switched>,
+    };
+    /// As `perf.Switch`, where a whole processor is watched: with the task that comes next, or that
+    /// was there before.
+    SwitchCpuWide, "perf.SwitchCpuWide" {
+        /// Which way.
+        switched: Enum<Switched>,
+        /// The other process: the next one if this one left, else the one before.
+        other_pid: u32,
+        /// The other thread.
+        other_tid: u32,
+    };
+    /// A task got a name: `tasks`.
+    Comm, "perf.Comm" {
+        /// 1: as it began another program.
+        exec: u32,
+        /// The name.
+        #[record(text)]
+        comm: [u8; 16],
+    };
+    /// The kernel takes no more samples for a while, as there were too many.
+    Throttle, "perf.Throttle";
+    /// It takes samples again.
+    Unthrottle, "perf.Unthrottle";
 }
 
 macro_rules! tasks {
@@ -174,30 +172,6 @@ tasks! {
     Fork, "perf.Fork";
     /// A task ends: `tasks`.
     Exit, "perf.Exit";
-}
-
-macro_rules! throttles {
-    ($($(#[$doc:meta])* $name:ident, $full:literal;)*) => {$(
-        $(#[$doc])*
-        #[repr(C)]
-        #[derive(Clone, Copy, Debug, Record, Pod, Zeroable)]
-        #[record(name = $full)]
-        pub struct $name {
-            /// The process.
-            pub pid: u32,
-            /// The thread.
-            pub tid: u32,
-            /// The processor.
-            pub cpu: u32,
-        }
-    )*};
-}
-
-throttles! {
-    /// The kernel takes no more samples for a while, as there were too many.
-    Throttle, "perf.Throttle";
-    /// It takes samples again.
-    Unthrottle, "perf.Unthrottle";
 }
 
 /// The number of a field of [`MMAP`].

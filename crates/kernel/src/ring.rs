@@ -1,7 +1,7 @@
 //! One of the kernel's rings, read as a ring of perfring's.
 
-use crate::EventKind;
 use crate::decode::{What, decode};
+use crate::event::EventKind;
 use perfring_consumer::{
     Anchor, Anchors, Cause, ClockError, Corrupt, Count, Fill, Front, Item, Lost, MachineClock,
     Mark, Record,

@@ -1,7 +1,7 @@
 //! A kernel ring among the sources of a merge.
 
-use crate::KernelRing;
 use crate::records::SCHEMAS;
+use crate::ring::KernelRing;
 use perfring_consumer::{Anchors, Fill, Front, Item, Mark, Types};
 use perfring_set::{About, Source, SourceError};
 

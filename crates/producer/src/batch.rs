@@ -47,10 +47,11 @@ impl<'a> Batch<'a> {
     #[inline]
     pub fn offer(&mut self, kind: RecordType, payload: &[u8]) -> Result<bool, ReserveError> {
         let stamp = |keeper: TimeKeeper<'_>| self.clock.stamp(keeper);
-        let put = self.window.put(kind, payload, End::Hold, stamp, |window, refusal| match refusal {
-            Refusal::Full => ReserveError::Full,
-            refusal => refuse(window, refusal, payload.len()),
-        });
+        let put =
+            self.window.put(kind, payload, End::Hold, stamp, |window, refusal| match refusal {
+                Refusal::Full => ReserveError::Full,
+                refusal => refuse(window, refusal, payload.len()),
+            });
         match put {
             Err(ReserveError::Full) => Ok(false),
             put => put.map(|()| true),

@@ -327,9 +327,13 @@ impl Producer {
     pub(crate) fn offer(&mut self, kind: RecordType, len: usize) -> Option<Reservation<'_>> {
         let Self { window, clock, .. } = self;
         let end = End::Publish(Wake::Auto);
-        let offered = window.reserve_or(kind, len, end, |keeper| clock.stamp(keeper), |_, refusal| {
-            ReserveError::from(refusal)
-        });
+        let offered = window.reserve_or(
+            kind,
+            len,
+            end,
+            |keeper| clock.stamp(keeper),
+            |_, refusal| ReserveError::from(refusal),
+        );
         offered.ok()
     }
 

@@ -85,7 +85,6 @@
 //! touches neither the parent's ring nor its place in it; the child attaches anew.
 #![forbid(unsafe_code)]
 
-
 #[cfg(feature = "rkyv")]
 mod archive;
 mod batch;

@@ -1,6 +1,7 @@
 //! A ring on the heap: for property tests, loom and Miri, which know no mappings.
 
-use crate::{Range, Ring, Shared};
+use crate::record::Range;
+use crate::view::{Ring, Shared};
 use alloc::boxed::Box;
 use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_abi::{Evict, Header, Layout, Policy, Producers, Slot, Tell};

@@ -3,7 +3,8 @@
 //! The page and the orderings are those of a drop ring. What differs: `misc` is the kernel's and
 //! tells no padding, no type is a hole, and there are no books: the kernel counts by itself.
 
-use crate::{Corrupt, Ring, sane};
+use crate::record::Corrupt;
+use crate::view::{Ring, sane};
 use alloc::vec::Vec;
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{HEADER_LEN, RECORD_ALIGN, RecordWord};

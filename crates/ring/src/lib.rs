@@ -4,12 +4,12 @@
 //! and property tests run on a heap ring (`heap` feature) the very code that runs on a mapping.
 //! Nothing here makes a system call, and nothing on the way of a record allocates.
 //!
-//! Who has what: `writer` and `room` are the exclusive producer, `shared`, `shared_room`, `lock` and
-//! `slot` one of many, `large` and
-//! `large_shared` what is too long for the data area; `reader`, `observer` and `snapshot` read both kinds of rings, `ahead` what
-//! they do not release yet, `kernel` those of the kernel; `totals` are
-//! the books, `latch` and `book` how they are kept, `wait` who sleeps and who wakes, `types` the
-//! type table, `time` what tells wall-clock times of stamps.
+//! Modules, from below: [`Ring`] (`view`) is what all of them work on; `record` has the one walk over
+//! records; `latch` and `counters` are the books, `recount` brings them up to a position, `oldest` and
+//! `tail_mark` find the oldest record and what was overwritten before it; `wait` puts to sleep and
+//! wakes. On these stand `producer` (the exclusive one), `shared` (one of many), `consumer` (of a drop
+//! ring) and `observer`; `aux_area` is what is too long for the data area, `kernel` reads the kernel's
+//! rings, `types` is the type table, `time` tells wall-clock times of stamps.
 //!
 //! # Orderings
 //!
@@ -46,187 +46,49 @@
 
 extern crate alloc;
 
-mod ahead;
-mod book;
+mod aux_area;
+mod books;
+mod consumer;
+mod counters;
 #[cfg(any(feature = "heap", loom))]
 pub mod heap;
 mod holder;
-mod hot;
 mod kernel;
-mod large;
-mod large_shared;
 mod latch;
-mod lock;
+mod mark;
 mod observer;
 mod oldest;
-mod reader;
-mod room;
+mod producer;
+mod record;
+mod recount;
+mod reserve;
 mod shared;
-mod shared_room;
-mod shared_time;
-mod slot;
-mod snapshot;
+mod tail_mark;
 mod time;
-mod totals;
 mod types;
+mod view;
 mod wait;
-mod writer;
 
-use perfring_abi::atomic::{AtomicU64, Ordering, fence};
-use perfring_abi::{Cause, Header};
-
-pub use ahead::{Front, Mark};
-pub use book::{ConsumerBook, Count, ProducerBook, Refused};
+pub use books::Totals;
+pub use consumer::borrow::Reader;
+pub use counters::{ConsumerBook, Count, ProducerBook, Refused, Saved};
 pub use holder::Who;
-pub use hot::{Changed, Hot};
 pub use kernel::{KernelFrame, KernelReader};
-pub use large::Range;
-pub use lock::{LOCK_ROUNDS, Peers, Recovered, Shared, recover};
-pub use observer::{Observer, Saved, Seen, Start};
-pub use reader::{Found, Frame, Reader};
-pub use shared::{Group, SharedWriter, Unattached};
-pub use slot::SlotFigures;
-pub use snapshot::{Snapshot, Step};
+pub use mark::{Front, Mark};
+pub use observer::copy::{Observer, Seen, Start};
+pub use observer::intact::{Snapshot, Step};
+pub use producer::exclusive::Writer;
+pub use producer::loan::{Changed, Hot};
+pub use record::{Corrupt, Found, Frame, Lost, Range};
+pub use recount::newest_stamp;
+pub use reserve::{Refusal, Reserved};
+pub use shared::group::Group;
+pub use shared::locked_room::Unattached;
+pub use shared::owner::LOCK_ROUNDS;
+pub use shared::publish::SharedWriter;
+pub use shared::recover::{Recovered, recover};
+pub use shared::slot::SlotFigures;
 pub use time::{Anchor, Anchors, Reading, Scale};
-pub use totals::{Totals, newest_stamp};
 pub use types::{TableFull, TypeTable, TypeTableWriter};
+pub use view::{Peers, Ring, Shared, spoil};
 pub use wait::{Fences, Wake, WakeAt, full_fence};
-pub use writer::{Refusal, Reserved, Writer};
-
-/// A ring as the algorithm sees it: the header's live fields and the data area.
-#[derive(Clone, Copy, Debug)]
-pub struct Ring<'a> {
-    header: &'a Header,
-    data: &'a [AtomicU64],
-}
-
-impl<'a> Ring<'a> {
-    /// A view of a ring. The data area must be a power of two of words, which whoever made it has
-    /// checked: positions in any other would be wrong, though never out of bounds.
-    #[must_use]
-    #[inline]
-    pub fn new(header: &'a Header, data: &'a [AtomicU64]) -> Self {
-        debug_assert!(data.len().is_power_of_two());
-        Ring { header, data }
-    }
-
-    /// The header's live fields.
-    #[must_use]
-    #[inline]
-    pub fn header(&self) -> &'a Header {
-        self.header
-    }
-
-    /// Bytes of the data area.
-    #[must_use]
-    #[inline]
-    pub fn data_size(&self) -> u64 {
-        self.data.len() as u64 * 8
-    }
-
-    /// The word at a position.
-    #[inline]
-    fn word(&self, pos: u64) -> &'a AtomicU64 {
-        &self.data[(pos >> 3) as usize & (self.data.len() - 1)]
-    }
-
-    /// `data_head` as an observer sees it, on pages that may be mapped read-only.
-    #[must_use]
-    #[inline]
-    pub fn head(&self) -> u64 {
-        let head = self.header.data_head.load(Ordering::Relaxed);
-        fence(Ordering::Acquire); // B, pairs with A
-        head
-    }
-
-    /// `data_tail`, read after all that was read before it.
-    #[must_use]
-    #[inline]
-    pub fn tail(&self) -> u64 {
-        fence(Ordering::Acquire); // F, pairs with E
-        self.header.data_tail.load(Ordering::Relaxed)
-    }
-
-    /// What the word at a position holds: a relaxed load. Of a drop ring's record it is what was
-    /// committed, if the head was loaded before (B) and the tail does not move past it; elsewhere the
-    /// caller looks at the tail afterwards (F).
-    #[must_use]
-    #[inline]
-    pub fn load(&self, pos: u64) -> u64 {
-        self.word(pos).load(Ordering::Relaxed)
-    }
-
-    /// Copies the words from `pos` on, at most a ring of them: relaxed loads, since a producer may
-    /// be writing over them; the caller looks at the tail afterwards (F).
-    pub fn copy_out(&self, pos: u64, to: &mut [u64]) {
-        let start = (pos >> 3) as usize & (self.data.len() - 1);
-        let (first, second) = to.split_at_mut(to.len().min(self.data.len() - start));
-        for (to, from) in first.iter_mut().zip(&self.data[start..]) {
-            *to = from.load(Ordering::Relaxed);
-        }
-        for (to, from) in second.iter_mut().zip(self.data) {
-            *to = from.load(Ordering::Relaxed);
-        }
-    }
-}
-
-/// Positions beyond this are not believed: a ring written at 100 GB/s comes here after a year.
-const POS_MAX: u64 = 1 << 62;
-
-/// Whether a head and a tail can be those of one ring.
-fn sane(ring: Ring<'_>, head: u64, tail: u64) -> bool {
-    head.is_multiple_of(8)
-        && tail.is_multiple_of(8)
-        && head <= POS_MAX
-        && tail <= head
-        && head - tail < ring.data_size()
-}
-
-/// Puts the positions where nobody leaves them: of a ring that is to be taken for damaged by all who
-/// look at it, readers and producers.
-pub fn spoil(header: &Header) {
-    // Relaxed, and then a fence: it is of no ring any more, and what is done to its data comes after.
-    header.data_tail.store(u64::MAX, Ordering::Relaxed);
-    header.data_head.store(u64::MAX, Ordering::Relaxed);
-    header.aux.tail.store(u64::MAX, Ordering::Relaxed);
-    fence(Ordering::SeqCst);
-}
-
-/// Records that a reader will not see, as it comes to the place where they would have stood.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lost {
-    /// The position in the stream where the loss is told.
-    pub pos: u64,
-    /// How many records.
-    pub records: u64,
-    /// How many bytes of the ring they took or would have taken, headers and padding included.
-    pub bytes: u64,
-    /// Why.
-    pub cause: Cause,
-}
-
-/// The ring holds at `pos` what no producer of ours writes there. What was read before stands;
-/// nothing can be said of what follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Corrupt {
-    /// Where.
-    pub pos: u64,
-}
-
-impl Corrupt {
-    /// The ring's file was cut short while it was read. No record stands at such a place.
-    pub const CUT: Corrupt = Corrupt { pos: u64::MAX };
-}
-
-impl core::fmt::Display for Corrupt {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        if *self == Corrupt::CUT {
-            return f.write_str(
-                "the ring's file was cut short while it was in use: it is no ring any more",
-            );
-        }
-        write!(f, "the ring is damaged at position {}: no record can stand there", self.pos)
-    }
-}
-
-impl core::error::Error for Corrupt {}

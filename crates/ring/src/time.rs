@@ -6,7 +6,8 @@
 //! An *anchor* says what the wall clock was at a moment of the stamps' clock, from a position on.
 //! The two clocks run at one rate, so one anchor does until somebody sets the wall clock.
 
-use crate::Ring;
+use crate::record::Record;
+use crate::view::Ring;
 use core::cmp::Ordering::Less;
 use perfring_abi::atomic::{AtomicU64, Ordering, fence, spin_loop};
 use perfring_abi::{
@@ -289,19 +290,23 @@ fn put_scale(perf: &PerfTime, scale: Option<Scale>) {
 pub(crate) fn newest_stamp(ring: Ring<'_>, from: u64, to: u64) -> u64 {
     // Relaxed throughout: the last producer's, whose head B acquired.
     let mut newest = ring.header.shared.newest_stamp.load(Ordering::Relaxed);
-    let mut pos = from;
-    while pos < to {
-        let word = RecordWord::from_raw(ring.word(pos).load(Ordering::Relaxed));
-        if word.size() < 8 {
-            break;
-        }
+    for Record { pos, word, .. } in ring.records(from, to).map_while(Result::ok) {
         if word.is_data() && word.size() > 8 {
             // Of a record with its payload in the AUX area it stands elsewhere.
             let aux = word.raw() == RecordWord::aux().raw();
             let nth = if aux { aux_record::TIME as u64 } else { 0 };
             newest = newest.max(ring.word(pos + 8 + 8 * nth).load(Ordering::Relaxed));
         }
-        pos += word.size();
     }
     newest
+}
+
+/// The stamp of what is reserved now in a shared ring, under the lock: no less than that of anything before it.
+#[inline(always)]
+pub(crate) fn rise(ring: Ring<'_>, now: u64) -> u64 {
+    // Relaxed: M orders it. Before the reservation: a stamp that nothing has does no harm.
+    let newest = &ring.header.shared.newest_stamp;
+    let stamp = newest.load(Ordering::Relaxed).max(now);
+    newest.store(stamp, Ordering::Relaxed);
+    stamp
 }

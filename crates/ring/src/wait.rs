@@ -5,9 +5,8 @@
 //! the other: a wake is never missed. The publisher's fence is on the path of every record, so the
 //! pair is asymmetric, see [`Fences`].
 
-use crate::Ring;
-use crate::large::Shape;
-use crate::reader::{Found, step};
+use crate::record::{Found, Shape, step};
+use crate::view::Ring;
 use perfring_abi::atomic::{AtomicU32, Ordering, compiler_fence, fence};
 use perfring_abi::{SpaceLine, WaitLine};
 

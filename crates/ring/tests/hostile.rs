@@ -103,7 +103,7 @@ fn shapes() -> Vec<Shape> {
             let mut reader = Reader::attach(ring, Fences::Full).unwrap();
             for round in 0..40_usize {
                 let len = [0, 9, 24, 40, 3, 300, 100][round % 7];
-                match writer.try_reserve(ring, RecordType::BYTES, len) {
+                match writer.try_reserve(ring, RecordType::BYTES, len, |_| 0) {
                     Ok(reserved) if round % 5 == 3 => writer.discard(ring, reserved),
                     Ok(reserved) => {
                         writer.fill(ring, &reserved, &vec![round as u8; len]);
@@ -252,7 +252,7 @@ impl Tally {
     fn write_on(&mut self, writer: &mut Writer, ring: Ring<'_>) {
         for round in 0..12_usize {
             let len = [0, 17, 64, 240, 300][round % 5];
-            match writer.try_reserve(ring, RecordType::BYTES, len) {
+            match writer.try_reserve(ring, RecordType::BYTES, len, |_| 0) {
                 Ok(reserved) if round % 4 == 1 => writer.discard(ring, reserved),
                 Ok(reserved) => {
                     writer.fill(ring, &reserved, &vec![7; len]);

@@ -63,7 +63,7 @@ fn rows(text: &str) -> Vec<Row<'_>> {
 
 /// Reserves, fills and ends one record. Returns whether it was granted.
 fn one(writer: &mut Writer, ring: Ring<'_>, len: usize, commit: bool, fill: u8) -> bool {
-    match writer.try_reserve(ring, RecordType::BYTES, len) {
+    match writer.try_reserve(ring, RecordType::BYTES, len, |_| 0) {
         Ok(reserved) => {
             writer.fill(ring, &reserved, &vec![fill; len]);
             if commit {

@@ -44,7 +44,7 @@ fn put(heap: &HeapRing, reserved: &Reserved, byte: u8) {
 }
 
 fn publish(heap: &HeapRing, writer: &mut Writer, len: usize, byte: u8) -> Result<(), Refusal> {
-    let reserved = writer.try_reserve(heap.ring(), KIND, len)?;
+    let reserved = writer.try_reserve(heap.ring(), KIND, len, |_| 0)?;
     put(heap, &reserved, byte);
     let _ = writer.commit_and_publish(heap.ring(), reserved, len, Wake::Auto);
     Ok(())
@@ -77,7 +77,7 @@ fn a_range_is_refused_until_the_one_before_is_released() {
     let heap = heap(Policy::Drop);
     let (mut writer, mut reader) = (writer(&heap), reader(&heap));
     assert!(matches!(
-        writer.try_reserve(heap.ring(), KIND, 1025),
+        writer.try_reserve(heap.ring(), KIND, 1025, |_| 0),
         Err(Refusal::TooLarge { len: 1025, max: 1024 })
     ));
     for turn in 0..20 {
@@ -233,7 +233,7 @@ fn an_aux_tail_that_nobody_left_is_damage_and_not_a_reason_to_skip_records() {
         let heap = heap(Policy::Drop);
         let mut writer = writer(&heap);
         for _ in 0..3 {
-            let reserved = writer.try_reserve(heap.ring(), KIND, 8).unwrap();
+            let reserved = writer.try_reserve(heap.ring(), KIND, 8, |_| 0).unwrap();
             writer.fill(heap.ring(), &reserved, &[1; 8]);
             let _ = writer.commit_and_publish(heap.ring(), reserved, 8, Wake::Auto);
         }

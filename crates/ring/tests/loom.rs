@@ -50,7 +50,7 @@ fn writer(heap: &HeapRing) -> Writer {
 
 /// One record with two words of payload, each of which says which record it is of.
 fn publish(writer: &mut Writer, ring: Ring<'_>, id: u64) -> Result<bool, Refusal> {
-    let reserved = writer.try_reserve(ring, RecordType::BYTES, 16)?;
+    let reserved = writer.try_reserve(ring, RecordType::BYTES, 16, |_| 0)?;
     let bytes: Vec<u8> = [id, !id].iter().flat_map(|word| word.to_ne_bytes()).collect();
     writer.fill(ring, &reserved, &bytes);
     let len = reserved.len();
@@ -218,7 +218,7 @@ fn observed_eviction(name: &str, size: u64, lens: &'static [usize], pos: u64) {
         let mut writer = writer(&heap);
         let mut put = move |heap: &HeapRing, len: usize| {
             let ring = heap.ring();
-            let reserved = writer.try_reserve(ring, RecordType::BYTES, len).unwrap();
+            let reserved = writer.try_reserve(ring, RecordType::BYTES, len, |_| 0).unwrap();
             writer.fill(ring, &reserved, &[0xff; 16][..len]);
             let len = reserved.len();
             writer.commit(ring, reserved, len);
@@ -271,7 +271,7 @@ fn an_observer_of_a_range_never_sees_a_torn_payload() {
         let mut writer = writer(&heap);
         let mut put = move |heap: &HeapRing, byte: u8| {
             let ring = heap.ring();
-            let reserved = writer.try_reserve(ring, RecordType::BYTES, 64).unwrap();
+            let reserved = writer.try_reserve(ring, RecordType::BYTES, 64, |_| 0).unwrap();
             // The last words alone, which are copied last and written first.
             let at = reserved.range().unwrap().at + 48;
             heap.fill_range(perfring_ring::Range { at, len: 16 }, &[byte; 16]);
@@ -374,7 +374,7 @@ fn payloads_need_no_atomics_between_producer_and_consumer() {
             thread::spawn(move || {
                 for _ in 0..2 {
                     let ring = heap.ring();
-                    if let Ok(reserved) = writer.try_reserve(ring, RecordType::BYTES, 16) {
+                    if let Ok(reserved) = writer.try_reserve(ring, RecordType::BYTES, 16, |_| 0) {
                         for at in places(reserved.payload_pos()) {
                             plainly.0[at].with_mut(drop);
                         }

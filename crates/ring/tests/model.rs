@@ -350,8 +350,8 @@ impl<'a> Model<'a> {
         let (ring, kind) = (self.heap.ring(), kind_of(id));
         let writer = self.writer.as_mut().unwrap();
         let got = match self.case.time && !id.is_multiple_of(5) {
-            true => writer.try_reserve_at(ring, kind, len, now),
-            false => writer.try_reserve(ring, kind, len),
+            true => writer.try_reserve(ring, kind, len, |_| now),
+            false => writer.try_reserve(ring, kind, len, |_| 0),
         };
         let size = self.size_of(len);
         let max = self.size as usize - 16 - self.stamp_len();
@@ -712,7 +712,7 @@ impl<'a> Model<'a> {
         if self.case.policy == Policy::Overwrite && quiet {
             let old = self.tail;
             let writer = self.writer.as_mut().unwrap();
-            let _ = writer.try_reserve(self.heap.ring(), RecordType::BYTES, len).unwrap();
+            let _ = writer.try_reserve(self.heap.ring(), RecordType::BYTES, len, |_| 0).unwrap();
             self.heap.header().data_tail.store(old, Ordering::Relaxed);
             self.adopt_head();
             let book = Totals::read(self.heap.ring(), self.case.policy).unwrap();
@@ -955,7 +955,7 @@ fn a_ring_evicted_by_halves_keeps_three_eighths() {
                     writer = Writer::attach(ring, heap.layout(), Fences::Full).unwrap();
                 }
                 let tail = ring.tail();
-                let reserved = writer.try_reserve(ring, RecordType::BYTES, len).unwrap();
+                let reserved = writer.try_reserve(ring, RecordType::BYTES, len, |_| 0).unwrap();
                 if ring.tail() != tail {
                     let kept = writer.pos() + record_size(len) - ring.tail();
                     assert!(kept >= SIZE * 3 / 8, "{kept} kept after {taken_over_at}, {len}");

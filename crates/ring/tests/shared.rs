@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Told, attach_at};
-use perfring_abi::{Evict, Policy, RecordType, Tell};
+use perfring_abi::{Evict, Policy, RecordType, RecordWord, Tell};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
     Count, Fences, Found, Group, Peers, Reader, Recovered, Refusal, Refused, Reserved, Shared,
@@ -72,6 +72,36 @@ fn the_nine_steps() {
         cursor = after;
     }
     assert_eq!(found, [(1536, 2048, 3), (3584, 1536, 4)]);
+}
+
+/// A record whose size leads beyond what is published, at every state of a full ring: no producer
+/// that makes room by it stores a tail beyond the head.
+#[test]
+fn no_damaged_size_moves_the_tail_beyond_the_head() {
+    const SIZE: u64 = 64;
+    let mut refused = 0;
+    for published in 16..64 {
+        for size in (0..2048).step_by(8) {
+            let heap = HeapRing::new(1024, Policy::Overwrite).unwrap().many(1);
+            let (at, peers) = (heap.shared(), Told::default());
+            let mut producer = attach_at(&heap, &peers, 0);
+            let len = SIZE as usize - 8;
+            for _ in 0..published {
+                let ended = producer.publish(at, &peers, RecordType::BYTES, len, Wake::No, |_| {});
+                assert_eq!(ended, Ok(false));
+            }
+            let [tail, head, _] = stands(&heap);
+            let damaged = RecordWord::pack(RecordType::BYTES.get(), 0, size);
+            heap.data()[(tail % 1024 / 8) as usize].store(damaged.raw(), Ordering::Relaxed);
+            let reserved = producer.try_reserve(at, &peers, RecordType::BYTES, len, 0);
+            assert!(heap.ring().tail() <= head, "{published}, {size}: tail beyond the head");
+            if size == 0 || u64::from(size) > head - tail {
+                assert_eq!(reserved.unwrap_err(), Refusal::Corrupt { tail }, "{published}, {size}");
+                refused += 1;
+            }
+        }
+    }
+    println!("{refused} damaged sizes refused");
 }
 
 /// What the model knows of a stretch of the ring.

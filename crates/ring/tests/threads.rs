@@ -26,7 +26,7 @@ fn len(id: u64) -> usize {
 }
 
 fn write(writer: &mut Writer, ring: Ring<'_>, id: u64) -> Result<(), Refusal> {
-    let reserved = writer.try_reserve(ring, KIND, len(id))?;
+    let reserved = writer.try_reserve(ring, KIND, len(id), |_| 0)?;
     let mut bytes = [id as u8; 72];
     bytes[..8].copy_from_slice(&id.to_ne_bytes());
     writer.fill(ring, &reserved, &bytes[..len(id)]);
@@ -63,7 +63,7 @@ fn produce(heap: &HeapRing, done: &AtomicBool, pause: u64) -> Totals {
         }
         let _ = writer.publish(ring, Wake::Auto);
         if id % 97 == 0
-            && let Ok(reserved) = writer.try_reserve(ring, KIND, 16)
+            && let Ok(reserved) = writer.try_reserve(ring, KIND, 16, |_| 0)
         {
             writer.discard(ring, reserved);
             let _ = writer.publish(ring, Wake::Auto);

@@ -1,6 +1,6 @@
 //! One name in a directory of rings: a ring, or not.
 
-use crate::SetError;
+use crate::dir::SetError;
 use perfring_consumer::{AttachError, Identity, Layout, RingFile};
 use std::ffi::OsStr;
 use std::fs;

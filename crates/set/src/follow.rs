@@ -1,8 +1,7 @@
 //! Following a directory: which rings there are, and which come and go.
 
-use crate::entry::{self, Not, is_hidden};
+use crate::entry::{self, NoRing, Not, RingEntry, is_hidden};
 use crate::watch::{Seen, Watch};
-use crate::{NoRing, RingEntry};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::fs;

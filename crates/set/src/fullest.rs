@@ -1,6 +1,7 @@
 //! Draining the fullest first.
 
-use crate::{Merged, Source, SourceError, SourceId};
+use crate::merge::{Merged, SourceId};
+use crate::source::{Source, SourceError};
 use perfring_consumer::{Fill, Front, Item, Mark};
 use std::cmp::Ordering;
 use std::time::{Duration, Instant};

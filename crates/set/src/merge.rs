@@ -4,7 +4,7 @@ mod turns;
 
 use crate::heap::{Heap, Next};
 use crate::looks::{Looks, Seat};
-use crate::{Source, SourceError};
+use crate::source::{Source, SourceError};
 use perfring_consumer::{ClockError, Front, Item, MachineClock, Mark};
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,6 +1,7 @@
 //! Removing rings that nobody needs any more.
 
-use crate::{RingEntry, SetError, list};
+use crate::dir::SetError;
+use crate::entry::{RingEntry, list};
 use perfring_consumer::{
     AttachError, Count, Identity, Idle, Layout, Place, Policy, RingFile, Role, Totals, Who,
 };

@@ -30,46 +30,41 @@
 //!   [`install_guard`] finds memory of its own in their place, see `sys/sigbus.rs`.
 //! * Every attach maps the file anew, so two handles in one process never share an address.
 
-mod ahead;
 mod file;
-mod guarded;
 mod map;
-mod observer;
 mod perf;
 #[cfg(feature = "poll")]
 mod poll;
-mod raw;
-mod reader;
-mod run;
-mod shaped;
-mod sleeper;
 mod sys;
 
-pub use ahead::Fill;
 pub use file::create::{RingOptions, create};
 pub use file::error::{AttachError, CreateError, Role};
+pub use file::guard::Guard;
 pub use file::home::Home;
 pub use file::open::{Identity, Place, RingFile};
 pub use file::remove::{Idle, Removal, remove};
-pub use guarded::Guard;
+pub use map::consumer_mapping::{ConsumerMapping, Lines};
+pub use map::copy_window::CopyWindow;
+pub use map::look::{SlotsSeen, anchors, peek, slots};
+pub use map::next::{Next, bytes_of};
+pub use map::observer_mapping::ObserverMapping;
 pub use map::pages::{Pages, PagesError};
+pub use map::pin_window::PinWindow;
+pub use map::raw::{Raw, RawReader};
+pub use map::read_window::ReadWindow;
 pub use map::recover::recover;
 pub use map::shared_reservation::{SharedBatch, SharedReservation};
 pub use map::shared_window::SharedWindow;
+pub use map::sleeper::{Sleeper, Ticket};
 pub use map::types_window::{LockedTypes, TypesWindow};
 pub use map::write_loop::publish_each;
 pub use map::write_window::{End, Forked, Reservation, TimeKeeper, WriteWindow};
-pub use observer::{MappedObserver, SlotsSeen, bytes_of};
 pub use perf::attr::{Also, KernelEventSpec, Whose};
 pub use perf::event::{KernelEvent, KernelEvents, NoEvent};
 pub use perf::mapped::MappedKernel;
 #[cfg(feature = "poll")]
 pub use poll::pollable::{PollBy, PollError, Pollable};
-pub use raw::{Raw, RawReader};
-pub use reader::{Item, Lines, MappedReader, Pinned, Record};
-pub use run::Run;
-pub use shaped::NotThis;
-pub use sleeper::{Sleeper, Ticket};
 pub use sys::clock::{ClockError, Clocks, CounterSample, MachineClock};
+pub use sys::futex::SLICE;
 pub use sys::host::program_name;
 pub use sys::sigbus::install_guard;

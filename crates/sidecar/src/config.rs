@@ -1,28 +1,24 @@
 //! What a sidecar is to do: a file of TOML, flags, or both.
 
+pub(crate) mod filter;
 mod flags;
 mod input;
 mod kinds;
+pub(crate) mod opened;
+pub(crate) mod rule;
 mod table;
-pub(crate) use table::Table;
 
 pub use input::{From, Input, Mode, Place};
 pub use kinds::{Delivery, OutputConfig};
 pub use perfring_consumer::Guard;
+pub use table::ConfigError;
 
-use crate::filter::Filter;
-use crate::rule::Rule;
+use rule::Rule;
 use serde::Deserialize;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use table::Tables;
-use thiserror::Error;
-
-/// A configuration that cannot be: where, what is wrong, what to do.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0}")]
-pub struct ConfigError(pub(crate) String);
 
 /// What a sidecar is to do.
 ///
@@ -203,25 +199,5 @@ impl Config {
 
     fn names(&self) -> HashSet<String> {
         self.outputs.iter().map(|output| output.name.clone()).collect()
-    }
-}
-
-/// Keys that all outputs have.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Common {
-    r#type: String,
-    name: String,
-    delivery: Delivery,
-    types: Vec<String>,
-    r#where: Vec<String>,
-    min_severity: Option<crate::filter::Severity>,
-}
-
-impl Common {
-    const KEYS: [&str; 6] = ["type", "name", "delivery", "types", "where", "min_severity"];
-
-    fn filter(&self) -> Result<Filter, String> {
-        Filter::new(&self.types, &self.r#where, self.min_severity)
     }
 }

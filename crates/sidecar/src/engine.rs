@@ -1,71 +1,33 @@
 //! The engine: from rings through the merge to outputs, and back, what may leave the rings.
 
-mod turn;
+mod checkpoint;
+mod outlet;
+mod outlets;
+mod pending;
+mod ring;
+pub(crate) mod turn;
 
-use crate::checkpoint::Checkpoints;
+pub use outlet::{Dropped, OutputStatus};
+pub(crate) use ring::Idle;
+pub use ring::{AttachFailure, Note, RingFigures, RingStatus};
+
+use crate::config::filter::Filter;
+use crate::config::rule::Rule;
 use crate::config::{Delivery, Input};
-use crate::filter::Filter;
-use crate::outlet::{Dropped, Outlet, Seq};
-use crate::ring::{AttachFailure, Ring, RingFigures, Rings, Stage};
-use crate::rule::Rule;
-use perfring_consumer::{ClockError, Home, Saved, Who};
-use perfring_export::{Figures, Origin, Output, OutputError, Shapes};
+use checkpoint::Checkpoints;
+use outlet::Outlet;
+use outlets::Outlets;
+use pending::Pending;
+use perfring_consumer::{ClockError, Home, Saved};
+use perfring_export::{Origin, Output, OutputError, Shapes};
 use perfring_kernel::KernelRing;
 use perfring_set::{Merge, MergeFigures, Source, SourceId};
-use perfring_types::read::TypeTable;
+use ring::{Ring, Rings, Stage};
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
-use turn::Pending;
 
-/// As many outputs there can be: a bit each.
-const OUTPUTS_MAX: usize = 64;
-/// Between two tries to hand the event that is held to an output that is to go.
-const PENDING_PAUSE: Duration = Duration::from_millis(1);
-/// As many rings wait at most until an output that need not have everything is told of their end.
-const LEAVING_MAX: usize = 1024;
 /// As many damaged rings are told apart.
 const DAMAGED_MAX: usize = 65_536;
-
-/// What a turn came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// There may be more.
-    More,
-    /// There is nothing now.
-    Empty,
-    /// An output that must have everything has no room: nothing is read.
-    Stalled,
-}
-
-/// Something worth a line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Note {
-    /// A ring cannot be read on: what is wrong.
-    SetAside {
-        /// The ring.
-        ring: String,
-        /// Where it is, if it is one of perfring's.
-        home: Option<Home>,
-        /// Its id.
-        uuid: [u8; 16],
-        /// What is wrong.
-        why: String,
-    },
-    /// A ring was read to its end and is gone.
-    Ended {
-        /// The ring.
-        ring: String,
-        /// Its id.
-        uuid: [u8; 16],
-        /// What it gave.
-        figures: RingFigures,
-        /// Its file is gone, too, and nobody reads another of its names.
-        vanished: bool,
-        /// The place where an observer goes on, if it stays and is read by nobody else.
-        saved: Option<Saved>,
-    },
-}
 
 /// Reads many rings in the order of time, hands what it reads to outputs, and lets records go from
 /// their rings once every output that promises delivery has delivered them.
@@ -97,11 +59,8 @@ pub struct Engine {
     merge: Merge,
     rings: Rings,
     by_uuid: HashMap<[u8; 16], SourceId>,
-    outlets: Vec<Option<Outlet>>,
-    /// The outputs that there are, a bit each.
-    all: u64,
+    outlets: Outlets,
     rules: Vec<Rule>,
-    seq: Seq,
     turn: u64,
     /// Rings of which something came in this turn.
     touched: Vec<SourceId>,
@@ -122,45 +81,6 @@ pub struct Engine {
     met: u64,
 }
 
-/// A ring that may go.
-pub(crate) struct Idle {
-    pub(crate) home: Home,
-    pub(crate) input: Input,
-    pub(crate) uuid: [u8; 16],
-}
-
-/// A ring as it is shown.
-#[derive(Debug)]
-pub struct RingStatus<'a> {
-    /// What outputs know of it.
-    pub origin: &'a Origin,
-    /// What it gave.
-    pub figures: &'a RingFigures,
-    /// It is looked at only.
-    pub observed: bool,
-    /// Its records are copied before anything looks at them.
-    pub guarded: bool,
-    /// Its file is gone, and it is read to its end.
-    pub vanished: bool,
-    /// Bytes between what is delivered and what is published.
-    pub lag: u64,
-}
-
-/// An output as it is shown.
-#[derive(Debug)]
-pub struct OutputStatus<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// What it promises.
-    pub delivery: Delivery,
-    /// What it did.
-    pub figures: Figures,
-    /// What it was not given, as it was busy.
-    pub dropped: Dropped,
-    /// Why it gets nothing any more.
-    pub failed: Option<&'a OutputError>,
-}
-
 impl Engine {
     /// Without rings and outputs; records are held back for at most `delay`.
     ///
@@ -171,10 +91,8 @@ impl Engine {
             merge: Merge::new(delay)?,
             rings: Rings::default(),
             by_uuid: HashMap::new(),
-            outlets: Vec::new(),
-            all: 0,
+            outlets: Outlets::default(),
             rules: Vec::new(),
-            seq: Seq::default(),
             turn: 0,
             touched: Vec::new(),
             checkpoints: Checkpoints::default(),
@@ -200,68 +118,13 @@ impl Engine {
         filter: Filter,
         output: Box<dyn Output>,
     ) -> Result<(), OutputError> {
-        let free = self.outlets.iter().position(Option::is_none);
-        let at = free.unwrap_or(self.outlets.len());
-        if at >= OUTPUTS_MAX {
-            let sentence = format!("a sidecar has at most {OUTPUTS_MAX} outputs");
-            return Err(OutputError::new(name, sentence));
-        }
-        if at == self.outlets.len() {
-            self.outlets.push(None);
-        }
-        if let Some(place) = self.outlets.get_mut(at) {
-            *place = Some(Outlet::new(name, delivery, filter, output));
-        }
-        self.all |= 1 << at;
-        self.rings.values_mut().for_each(|ring| ring.began &= !(1 << at));
+        let bit = self.outlets.add(name, delivery, filter, output)?;
+        self.rings.values_mut().for_each(|ring| ring.began &= !bit);
         if let Some(pending) = &mut self.pending {
             // It is older than this output, which begins after it.
-            pending.done |= 1 << at;
+            pending.done |= bit;
         }
         Ok(())
-    }
-
-    /// Takes an output out, after it has delivered what it has.
-    ///
-    /// One that must have everything stays as it is if it has no room for a record that is offered to
-    /// it. If it could not deliver what it has, it has failed: it gets nothing more, and keeps in the
-    /// rings what it did not deliver. Whoever reads them next reads that again.
-    ///
-    /// # Errors
-    /// [`OutputError`] if it could not, until the deadline.
-    pub fn remove_output(&mut self, name: &str, deadline: Instant) -> Result<(), OutputError> {
-        let is_it = |outlet: &Option<Outlet>| outlet.as_ref().is_some_and(|of| of.name == name);
-        let Some(at) = self.outlets.iter().position(is_it) else { return Ok(()) };
-        let must = |engine: &Self| {
-            engine.outlets.get(at).and_then(Option::as_ref).is_some_and(Outlet::is_required)
-        };
-        let lacks = |engine: &Self| {
-            engine.pending.as_ref().is_some_and(|pending| pending.done & (1 << at) == 0)
-        };
-        // The event that is held is none of its successor's.
-        while must(self) && lacks(self) && !self.try_pending() && lacks(self) {
-            self.flush();
-            self.undelivered();
-            if Instant::now() >= deadline {
-                break;
-            }
-            std::thread::sleep(PENDING_PAUSE);
-        }
-        if must(self) && lacks(self) {
-            return Err(OutputError::new(name, "it has no room for the record that waits for it"));
-        }
-        let Some(place) = self.outlets.get_mut(at) else { return Ok(()) };
-        let Some(outlet) = place else { return Ok(()) };
-        let closed = outlet.close(deadline);
-        if let Err(error) = &closed
-            && outlet.is_required()
-        {
-            outlet.failed = Some(error.clone());
-            return closed;
-        }
-        *place = None;
-        self.all &= !(1 << at);
-        closed
     }
 
     /// Sets the rules by which records ask for snapshots.
@@ -294,13 +157,11 @@ impl Engine {
             name: name.to_owned(),
             home: name.to_owned(),
             uuid: about.uuid,
-            epoch: 0,
             policy: about.policy,
             timed: about.timed,
             data_size: about.data_size,
-            producer: Who::default(),
-            types: TypeTable::default(),
             anchors: source.anchors(),
+            ..Origin::default()
         };
         let shapes = Shapes::of(origin, source.types());
         let id = self.insert(Ring::new(shapes, None, input.clone(), false), source);
@@ -326,8 +187,7 @@ impl Engine {
         let ring = self.rings.entry(id).or_insert(ring);
         if self.pending.is_none() {
             // At once, also of a ring that stays empty; who is busy is told later.
-            let (began, origin) = (&mut ring.began, ring.shapes.origin());
-            turn::begin(&mut self.outlets, &mut self.seq, began, origin);
+            self.outlets.begin(&mut ring.began, ring.shapes.origin());
         }
         id
     }
@@ -378,7 +238,7 @@ impl Engine {
 
     /// Why an output that must have everything cannot go on, if one cannot.
     pub(crate) fn take_failed(&mut self) -> Option<OutputError> {
-        let mut outlets = self.outlets.iter_mut().flatten().filter(|outlet| outlet.is_required());
+        let mut outlets = self.outlets.iter_mut().filter(|outlet| outlet.is_required());
         outlets.find_map(|outlet| outlet.failed.take())
     }
 
@@ -410,14 +270,7 @@ impl Engine {
 
     /// The rings.
     pub fn rings(&self) -> impl Iterator<Item = RingStatus<'_>> {
-        self.rings.values().filter(|ring| ring.stage != Stage::Gone).map(|ring| RingStatus {
-            origin: ring.shapes.origin(),
-            figures: &ring.figures,
-            observed: ring.observed,
-            guarded: ring.guarded,
-            vanished: ring.vanished,
-            lag: ring.shapes.head().saturating_sub(ring.delivered().pos),
-        })
+        self.rings.values().filter(|ring| ring.stage != Stage::Gone).map(Ring::status)
     }
 
     /// What is known of the rings, and whether each is one that overwrites.
@@ -448,13 +301,7 @@ impl Engine {
 
     /// The outputs.
     pub fn outputs(&self) -> impl Iterator<Item = OutputStatus<'_>> {
-        self.outlets.iter().flatten().map(|outlet| OutputStatus {
-            name: &outlet.name,
-            delivery: outlet.delivery,
-            figures: outlet.figures(),
-            dropped: outlet.dropped,
-            failed: outlet.failed.as_ref(),
-        })
+        self.outlets.iter().map(Outlet::status)
     }
 
     /// Counts a ring that is damaged, once; of one without an id, whoever calls sees to that.

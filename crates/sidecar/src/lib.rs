@@ -29,31 +29,17 @@
 //! [key]: perfring_export::Key
 #![forbid(unsafe_code)]
 
-mod checkpoint;
 pub mod config;
-mod damaged;
 mod engine;
-mod filter;
-mod inputs;
 mod limits;
-mod outlet;
-mod own;
-mod places;
-mod recorder;
-mod replace;
-mod ring;
-mod rule;
 mod run;
 mod signals;
-mod status;
 
+pub use config::filter::Filter;
+pub use config::rule::{On, Rule};
 pub use config::{Config, ConfigError};
-pub use engine::{Engine, Note, OutputStatus, RingStatus, Turn};
-pub use filter::Filter;
+pub use engine::turn::Turn;
+pub use engine::{AttachFailure, Dropped, Engine, Note, OutputStatus, RingFigures, RingStatus};
 pub use limits::raise_limits;
-pub use outlet::Dropped;
-pub use places::PlacesError;
-pub use ring::{AttachFailure, RingFigures};
-pub use rule::{On, Rule};
-pub use run::{End, Reload, Sidecar, StartError};
+pub use run::{End, PlacesError, Reload, Sidecar, StartError};
 pub use signals::Signals;

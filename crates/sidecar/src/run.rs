@@ -1,17 +1,27 @@
 //! The sidecar: the engine with its inputs, its configuration and its files.
 
-use crate::config::{Config, ConfigError, OutputConfig};
-use crate::engine::{Engine, Note, Turn};
-use crate::inputs::Inputs;
-use crate::own::{self, Opened, Own};
-use crate::places::{Places, PlacesError};
-use crate::recorder::Recorder;
-use crate::replace::replace;
+mod damaged;
+mod inputs;
+mod outputs;
+mod own;
+mod places;
+mod recorder;
+mod replace;
+mod status;
+
+pub use places::PlacesError;
+
+use crate::config::{Config, ConfigError};
+use crate::engine::turn::Turn;
+use crate::engine::{Engine, Note};
 use crate::signals::Signals;
-use crate::status;
+use inputs::Inputs;
+use outputs::Outputs;
 use perfring_consumer::{ClockError, install_guard};
 use perfring_export::OutputError;
-use std::collections::HashMap;
+use places::Places;
+use recorder::Recorder;
+use replace::replace;
 use std::io;
 use std::time::{Duration, Instant};
 use thiserror::Error;
@@ -97,12 +107,7 @@ pub struct Sidecar {
     since: Instant,
     once: bool,
     timers: Timers,
-    /// What each output was in trouble with, when it was last told.
-    troubles: HashMap<String, String>,
-    /// Outputs that show the sidecar's own figures, by name.
-    own: HashMap<String, Own>,
-    /// Why it cannot go on with the outputs that it has, after a reload that went wrong half way.
-    broken: Option<OutputError>,
+    outputs: Outputs,
 }
 
 /// When things are due.
@@ -126,9 +131,9 @@ impl Sidecar {
         install_guard().map_err(StartError::Guard)?;
         let places = Places::open(config.settings.state.as_deref())?;
         let mut engine = Engine::new(config.settings.delay())?;
-        let mut own = HashMap::new();
+        let mut outputs = Outputs::default();
         for output in &config.outputs {
-            add(&mut engine, &mut own, output)?;
+            outputs.add(&mut engine, output)?;
         }
         engine.set_rules(config.rules.clone());
         let mut inputs = Inputs::default();
@@ -146,9 +151,7 @@ impl Sidecar {
             since: now,
             once: false,
             timers: Timers { look: now, places: now, status: now, log, deaths: now, own: now },
-            troubles: HashMap::new(),
-            own,
-            broken: None,
+            outputs,
         })
     }
 
@@ -248,7 +251,7 @@ impl Sidecar {
         self.engine.let_go();
         self.engine.see_off(); // also where turns are always full
         self.look_at_notes(say);
-        self.tell_troubles(say);
+        self.outputs.tell_troubles(&self.engine, say);
         self.look_at_rules(signals, now, say);
         let settings = &self.config.settings;
         if now >= self.timers.places {
@@ -265,7 +268,7 @@ impl Sidecar {
         }
         if now >= self.timers.own {
             self.timers.own = now + OWN;
-            self.own.values().for_each(|figures| own::tell(figures, &self.engine));
+            self.outputs.show_own(&self.engine);
         }
         let asked = signals.take_status();
         if asked || (now >= self.timers.status && settings.status.is_some()) {
@@ -298,7 +301,7 @@ impl Sidecar {
                     self.inputs.set_aside(uuid);
                 }
                 Note::Ended { ring, uuid, vanished, saved, .. } => {
-                    self.own.values().for_each(|figures| own::forget(figures, &ring));
+                    self.outputs.forget(&ring);
                     // A ring that stays may be read again, by another configuration.
                     if let Some(saved) = saved {
                         self.places.update([(uuid, saved)].into());
@@ -307,24 +310,6 @@ impl Sidecar {
                         self.places.forget(&uuid);
                     }
                 }
-            }
-        }
-    }
-
-    /// Says once what is wrong with outputs, and once that it is not any more.
-    fn tell_troubles(&mut self, say: &mut dyn FnMut(&str)) {
-        for output in self.engine.outputs() {
-            let told = self.troubles.get(output.name);
-            match &output.figures.trouble {
-                Some(trouble) if told != Some(trouble) => {
-                    say(&format!("{}: {trouble}", output.name));
-                    self.troubles.insert(output.name.to_owned(), trouble.clone());
-                }
-                None if told.is_some() => {
-                    say(&format!("{}: goes on", output.name));
-                    self.troubles.remove(output.name);
-                }
-                _ => {}
             }
         }
     }
@@ -354,7 +339,7 @@ impl Sidecar {
     /// An output that must have everything and cannot go on.
     fn failed(&mut self) -> Option<End> {
         let failed = self.engine.take_failed();
-        failed.or_else(|| self.broken.take()).map(|error| match error.closed_pipe {
+        failed.or_else(|| self.outputs.take_broken()).map(|error| match error.closed_pipe {
             true => End::ClosedPipe,
             false => End::Failed(error),
         })
@@ -367,8 +352,10 @@ impl Sidecar {
             Ok(config) => config,
             Err(error) => return say(&format!("{error}; the old configuration stays")),
         };
-        if let Err(error) = self.change_outputs(&config, say) {
-            return match &self.broken {
+        let (old, shutdown) = (&self.config.outputs, self.config.settings.shutdown());
+        let changed = self.outputs.change(&mut self.engine, old, &config.outputs, shutdown, say);
+        if let Err(error) = changed {
+            return match self.outputs.broken() {
                 None => say(&format!("{error}; the old configuration stays")),
                 Some(why) => say(&format!(
                     "{why}; the sidecar ends, and keeps in the rings what is not delivered: start \
@@ -400,106 +387,4 @@ impl Sidecar {
         self.config = config;
         say("the configuration was read again");
     }
-
-    /// Opens what is new, and closes what is not wanted any more.
-    fn change_outputs(
-        &mut self,
-        config: &Config,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<(), OutputError> {
-        let old = self.config.outputs.clone();
-        let is_in = |all: &[OutputConfig], output: &OutputConfig| {
-            all.iter().any(|other| other.is_as(output))
-        };
-        let gone: Vec<&OutputConfig> =
-            old.iter().filter(|output| !is_in(&config.outputs, output)).collect();
-        let new = config.outputs.iter().filter(|output| !is_in(&old, output));
-        // Those whose place nobody has are opened while all others go on.
-        let (same_name, fresh): (Vec<_>, Vec<_>) =
-            new.partition(|output| gone.iter().any(|gone| gone.name == output.name));
-        let mut opened = Vec::new();
-        for output in fresh {
-            opened.push((output, output.open()?));
-        }
-        let deadline = Instant::now() + self.config.settings.shutdown();
-        for (at, old) in gone.iter().enumerate() {
-            let mut changed = self.close_output(&old.name, deadline, say);
-            let new = same_name.iter().find(|new| new.name == old.name);
-            if let Some(new) = new
-                && changed.is_ok()
-            {
-                changed = add(&mut self.engine, &mut self.own, new);
-                if changed.is_err() {
-                    self.back_to(gone.get(at..=at).unwrap_or_default(), deadline, say);
-                }
-            }
-            if let Err(error) = changed {
-                self.back_to(gone.get(..at).unwrap_or_default(), deadline, say);
-                return Err(error);
-            }
-        }
-        for (config, output) in opened {
-            if let Err(error) = insert(&mut self.engine, &mut self.own, config, output) {
-                self.broken = Some(error.clone());
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
-    /// Closes an output that is to go. What it does not deliver is told; if it must deliver all,
-    /// the sidecar cannot go on.
-    fn close_output(
-        &mut self,
-        name: &str,
-        deadline: Instant,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<(), OutputError> {
-        let closed = self.engine.remove_output(name, deadline);
-        if let Err(error) = closed {
-            let kept = self.engine.outputs().find(|output| output.name == name);
-            if let Some(kept) = kept {
-                if kept.failed.is_some() {
-                    self.broken = Some(error.clone());
-                }
-                return Err(error);
-            }
-            say(&error.to_string());
-        }
-        self.own.remove(name);
-        Ok(())
-    }
-
-    /// Puts back these, in the place of what came for them.
-    fn back_to(&mut self, old: &[&OutputConfig], deadline: Instant, say: &mut dyn FnMut(&str)) {
-        for old in old {
-            let back = self.close_output(&old.name, deadline, say);
-            let back = back.and_then(|()| add(&mut self.engine, &mut self.own, old));
-            if let Err(error) = back {
-                // Not one output less than was asked for.
-                self.broken.get_or_insert(error);
-            }
-        }
-    }
-}
-
-type Owns = HashMap<String, Own>;
-
-fn add(engine: &mut Engine, own: &mut Owns, config: &OutputConfig) -> Result<(), OutputError> {
-    let opened = config.open()?;
-    insert(engine, own, config, opened)
-}
-
-fn insert(
-    engine: &mut Engine,
-    own: &mut Owns,
-    config: &OutputConfig,
-    opened: Opened,
-) -> Result<(), OutputError> {
-    let (name, filter) = (&config.name, config.filter.clone());
-    engine.add_output(name, config.delivery, filter, opened.output)?;
-    if let Some(figures) = opened.own {
-        own.insert(name.clone(), figures);
-    }
-    Ok(())
 }

@@ -90,13 +90,13 @@
 #![forbid(unsafe_code)]
 
 mod ids;
-mod local;
 #[cfg(feature = "log")]
 pub mod log;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 pub mod names;
 mod resource;
+mod ring;
 mod severity;
 mod signals;
 mod sink;

@@ -1,6 +1,10 @@
 //! A sink for the `log` crate (feature `log`).
 
-use crate::{Log, Severity, Sink, Value, names};
+use crate::names;
+use crate::severity::Severity;
+use crate::signals::Log;
+use crate::sink::Sink;
+use crate::value::Value;
 use log::{Level, LevelFilter, Metadata, Record, SetLoggerError};
 
 /// Writes the records of the `log` crate into a ring.

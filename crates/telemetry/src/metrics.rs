@@ -1,10 +1,14 @@
 //! A recorder for the `metrics` crate (feature `metrics`).
 
-use crate::types::{Class, Constant, Field, Shape};
-use crate::{FIRST, Gauge, Histogram, Signal, Sink, Sum, Temporality, Value, names};
+use crate::names;
+use crate::severity::Temporality;
+use crate::signals::{FIRST, Gauge, Histogram, Signal, Sum};
+use crate::sink::Sink;
+use crate::value::Value;
 use metrics::{CounterFn, GaugeFn, HistogramFn, Key, KeyName, Metadata, SharedString, Unit};
 use perfring_producer::RecordType;
 use perfring_producer::types::tagged::TaggedWriter;
+use perfring_producer::types::{Class, Constant, Field, Shape};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

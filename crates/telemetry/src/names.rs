@@ -76,81 +76,33 @@ pub const BUCKET_COUNTS: &str = "bucket_counts";
 /// Goes before the name of an attribute that would mean something else without it.
 pub const ATTRIBUTES: &str = "attributes.";
 
+macro_rules! all {
+    ($($name:ident)*) => { &[$($name),*] };
+}
+
 /// The names that mean something in records of this class; all others are attributes.
 #[must_use]
 pub const fn reserved(class: Class) -> &'static [&'static str] {
     match class {
-        Class::Log => &[
-            TIME,
-            PID,
-            SEVERITY_NUMBER,
-            SEVERITY_TEXT,
-            BODY,
-            TRACE_ID,
-            SPAN_ID,
-            EVENT_NAME,
-            OBSERVED_TIME,
-            SCOPE,
-            CUT,
+        Class::Log => all![
+            TIME PID SEVERITY_NUMBER SEVERITY_TEXT BODY TRACE_ID SPAN_ID EVENT_NAME OBSERVED_TIME
+            SCOPE CUT
         ],
-        Class::SpanStart => &[
-            TIME,
-            PID,
-            TRACE_ID,
-            SPAN_ID,
-            PARENT_SPAN_ID,
-            NAME,
-            KIND,
-            LINK_TRACE_ID,
-            LINK_SPAN_ID,
-            SCOPE,
-            CUT,
+        Class::SpanStart => all![
+            TIME PID TRACE_ID SPAN_ID PARENT_SPAN_ID NAME KIND LINK_TRACE_ID LINK_SPAN_ID SCOPE CUT
         ],
-        Class::SpanEnd => &[
-            TIME,
-            PID,
-            TRACE_ID,
-            SPAN_ID,
-            PARENT_SPAN_ID,
-            NAME,
-            DURATION,
-            STATUS_CODE,
-            STATUS_MESSAGE,
-            CUT,
+        Class::SpanEnd => all![
+            TIME PID TRACE_ID SPAN_ID PARENT_SPAN_ID NAME DURATION STATUS_CODE STATUS_MESSAGE CUT
         ],
-        Class::Gauge => &[TIME, PID, NAME, UNIT, DESCRIPTION, VALUE, SCOPE, CUT],
-        Class::Sum => &[
-            TIME,
-            PID,
-            NAME,
-            UNIT,
-            DESCRIPTION,
-            VALUE,
-            IS_MONOTONIC,
-            TEMPORALITY,
-            START_TIME,
-            SCOPE,
-            CUT,
+        Class::Gauge => all![TIME PID NAME UNIT DESCRIPTION VALUE SCOPE CUT],
+        Class::Sum => all![
+            TIME PID NAME UNIT DESCRIPTION VALUE IS_MONOTONIC TEMPORALITY START_TIME SCOPE CUT
         ],
-        Class::Histogram => &[
-            TIME,
-            PID,
-            NAME,
-            UNIT,
-            DESCRIPTION,
-            VALUE,
-            TEMPORALITY,
-            START_TIME,
-            COUNT,
-            SUM,
-            MIN,
-            MAX,
-            EXPLICIT_BOUNDS,
-            BUCKET_COUNTS,
-            SCOPE,
-            CUT,
+        Class::Histogram => all![
+            TIME PID NAME UNIT DESCRIPTION VALUE TEMPORALITY START_TIME COUNT SUM MIN MAX
+            EXPLICIT_BOUNDS BUCKET_COUNTS SCOPE CUT
         ],
-        Class::Resource => &[TIME, START_TIME, CUT],
+        Class::Resource => all![TIME START_TIME CUT],
         _ => &[],
     }
 }

@@ -155,10 +155,10 @@ fn decoded(text: &str) -> String {
 
 /// A random UUID, version 4.
 fn uuid() -> String {
-    let mut bytes = crate::TraceId::random().0;
+    let mut bytes = crate::ids::TraceId::random().0;
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
-    let hex = crate::TraceId(bytes).to_string();
+    let hex = crate::ids::TraceId(bytes).to_string();
     let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
     parts.join("-")
 }

@@ -5,7 +5,11 @@ macro_rules! numbered {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $name {
-            $($(#[$each])* $variant = $number,)*
+            $(
+                #[doc = concat!("`", $text, "`. ")]
+                $(#[$each])*
+                $variant = $number,
+            )*
         }
 
         impl $name {
@@ -49,51 +53,33 @@ numbered! {
     Severity {
         /// The finest.
         Trace = 1 "TRACE",
-        /// Trace, second.
         Trace2 = 2 "TRACE2",
-        /// Trace, third.
         Trace3 = 3 "TRACE3",
-        /// Trace, worst.
         Trace4 = 4 "TRACE4",
         /// For who looks for a fault.
         Debug = 5 "DEBUG",
-        /// Debug, second.
         Debug2 = 6 "DEBUG2",
-        /// Debug, third.
         Debug3 = 7 "DEBUG3",
-        /// Debug, worst.
         Debug4 = 8 "DEBUG4",
         /// Something happened.
         Info = 9 "INFO",
-        /// Info, second.
         Info2 = 10 "INFO2",
-        /// Info, third.
         Info3 = 11 "INFO3",
-        /// Info, worst.
         Info4 = 12 "INFO4",
         /// Not an error, but more than news.
         Warn = 13 "WARN",
-        /// Warning, second.
         Warn2 = 14 "WARN2",
-        /// Warning, third.
         Warn3 = 15 "WARN3",
-        /// Warning, worst.
         Warn4 = 16 "WARN4",
         /// Something went wrong.
         Error = 17 "ERROR",
-        /// Error, second.
         Error2 = 18 "ERROR2",
-        /// Error, third.
         Error3 = 19 "ERROR3",
-        /// Error, worst.
         Error4 = 20 "ERROR4",
         /// The program cannot go on.
         Fatal = 21 "FATAL",
-        /// Fatal, second.
         Fatal2 = 22 "FATAL2",
-        /// Fatal, third.
         Fatal3 = 23 "FATAL3",
-        /// Fatal, worst.
         Fatal4 = 24 "FATAL4",
     }
 }

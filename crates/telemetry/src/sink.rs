@@ -1,18 +1,17 @@
 //! Where records go.
 
-use crate::local::{self, Handle};
-use crate::signals::{ALL, COMMON, RESOURCE, Signal};
-use crate::{Resource, ids, signals};
+use crate::resource::Resource;
+use crate::ring::{Ring, Threads, give_buffer, take_buffer};
+use crate::signals::{ALL, COMMON, Signal};
 use perfring_producer::types::tagged::TaggedWriter;
 use perfring_producer::types::{Class, Encoding, Field, Schema};
 use perfring_producer::{
-    AttachError, CreateError, Home, Layout, Options, Policy, RecordType, ReserveError,
-    SharedProducer, TypeError, create,
+    AttachError, CreateError, Home, Options, Policy, RecordType, ReserveError, SharedProducer,
+    TypeError, create,
 };
+use std::error::Error;
 use std::fmt;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Duration;
+use std::sync::Arc;
 
 /// The shape of a ring for telemetry: shared by many, the oldest records go, each has its time, 4 MiB,
 /// and a type table of 1 MiB, which holds some 1500 types.
@@ -27,19 +26,6 @@ pub fn options() -> Options {
     let (size, policy, types_size) = (4 << 20, Policy::Overwrite, 1 << 20);
     Options { size, policy, types_size, time: true, ..Options::many() }
 }
-
-/// How long a sink of one producer waits for another process that is in its way: some turns of the
-/// scheduler.
-const PATIENCE: Duration = Duration::from_millis(20);
-
-/// Whether the ring stamps records with their time.
-fn is_timed(layout: &Layout) -> bool {
-    layout.time
-}
-
-/// Bytes of the value that a word of a numbered field takes, and where in them the word begins.
-const VALUE: usize = 16;
-const WORD: usize = 8;
 
 /// Where telemetry goes: a shared ring, to be used from any threads. Clones are the same sink.
 ///
@@ -78,42 +64,6 @@ pub struct Sink {
     ring: Arc<Ring>,
 }
 
-/// A ring as a process is attached to it.
-#[derive(Debug)]
-pub(crate) struct Ring {
-    home: Home,
-    layout: Layout,
-    /// As [`is_timed`] says.
-    timed: bool,
-    max_len: usize,
-    resource: Resource,
-    threads: Threads,
-    /// For whoever has no producer of their own.
-    spare: Mutex<Handle>,
-    /// The process that may take that lock: in a child it could be held forever.
-    owner: u32,
-    /// The process, as it stands in records.
-    pid: AtomicU32,
-    /// What its sums count from.
-    started: AtomicU64,
-    /// Bytes since the resource was last told.
-    traffic: AtomicU64,
-    /// A thread counts its bytes for itself up to so many.
-    chunk: u64,
-    /// Bytes after which the resource is told again.
-    interval: u64,
-    dropped: AtomicU64,
-}
-
-/// Who has a producer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Threads {
-    /// Each thread.
-    Each,
-    /// The sink, for all of them.
-    Together,
-}
-
 /// Why there is no sink.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -126,23 +76,25 @@ pub enum SinkError {
     First(ReserveError),
 }
 
-impl fmt::Display for SinkError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl SinkError {
+    fn inner(&self) -> &(dyn Error + 'static) {
         match self {
-            SinkError::Create(error) => error.fmt(f),
-            SinkError::Attach(error) => error.fmt(f),
-            SinkError::First(error) => error.fmt(f),
+            SinkError::Create(error) => error,
+            SinkError::Attach(error) => error,
+            SinkError::First(error) => error,
         }
     }
 }
 
-impl std::error::Error for SinkError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            SinkError::Create(error) => error.source(),
-            SinkError::Attach(error) => error.source(),
-            SinkError::First(error) => error.source(),
-        }
+impl fmt::Display for SinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self.inner(), f)
+    }
+}
+
+impl Error for SinkError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.inner().source()
     }
 }
 
@@ -193,27 +145,8 @@ impl Sink {
         for schema in &ALL {
             spare.register(schema).map_err(SinkError::First)?;
         }
-        let layout = *spare.layout();
-        let pid = std::process::id();
-        let interval = layout.data_size / 4;
-        let ring = Ring {
-            home,
-            layout,
-            timed: is_timed(&layout),
-            max_len: spare.max_len(),
-            resource,
-            threads,
-            spare: Mutex::new(Handle::new(spare)),
-            owner: pid,
-            pid: AtomicU32::new(pid),
-            started: AtomicU64::new(ids::started()),
-            traffic: AtomicU64::new(0),
-            chunk: interval / 256,
-            interval,
-            dropped: AtomicU64::new(0),
-        };
-        let sink = Sink { ring: Arc::new(ring) };
-        let _ = sink.tell_resource(); // if the ring is full now, it is told later
+        let sink = Sink { ring: Ring::new(home, threads, spare, resource) };
+        let _ = sink.ring.tell_resource(); // if the ring is full now, it is told later
         Ok(sink)
     }
 
@@ -258,13 +191,7 @@ impl Sink {
         let fields: Vec<Field<'_>> = COMMON.iter().chain(fields).copied().collect();
         let schema = Schema { class, help, ..Schema::new(name, Encoding::Tagged) };
         let schema = schema.with_fields(0, &fields).with_hashed_id();
-        let register = |handle: &Handle| handle.producer.register(&schema);
-        let mut done = self.with_producer(register);
-        if done == Err(ReserveError::Forked) {
-            self.renew();
-            done = self.with_producer(register);
-        }
-        done.map(|()| schema.id)
+        self.ring.register(&schema).map(|()| schema.id)
     }
 
     /// Whether what [`Sink::declare`] refused may do another time: another process had the table's lock
@@ -287,210 +214,48 @@ impl Sink {
         kind: RecordType,
         fill: impl FnOnce(&mut TaggedWriter<'_>),
     ) -> Result<(), ReserveError> {
-        let buffer = local::take_buffer();
-        let mut draft = Draft { sink: self, kind, buffer, done: false };
-        fill(&mut self.begin(&mut draft.buffer));
+        let buffer = take_buffer();
+        let mut draft = Draft { ring: &self.ring, kind, buffer, done: false };
+        fill(&mut self.ring.begin(&mut draft.buffer));
         match draft.publish() {
             Ok(0) => Ok(()),
             Ok(bytes) => {
-                self.count(bytes);
+                self.ring.count(bytes);
                 Ok(())
             }
             Err(error) => Err(error),
         }
     }
 
-    /// A record with the common fields.
-    #[inline]
-    fn begin<'b>(&self, buffer: &'b mut Vec<u8>) -> TaggedWriter<'b> {
-        let mut writer = TaggedWriter::new(buffer).with_limit(self.ring.max_len);
-        if !self.ring.timed {
-            writer.u64(0, ids::nanos());
-        }
-        writer.u64(1, self.ring.pid.load(Ordering::Relaxed).into());
-        writer
-    }
-
     /// Records that this process could not publish to this sink. The ring's own counters have them
     /// by cause; see [`ReserveError`].
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.ring.dropped.load(Ordering::Relaxed)
+        self.ring.dropped()
     }
 
     /// The longest record, in bytes. Text that does not fit is cut, and ends with an ellipsis.
     #[must_use]
     pub fn max_len(&self) -> usize {
-        self.ring.max_len
+        self.ring.max_len()
     }
 
     /// Whether the ring stamps records with their time: if not, the sink does.
     #[must_use]
     pub fn is_timed(&self) -> bool {
-        self.ring.timed
+        self.ring.is_timed()
     }
 
     /// Where the ring lives.
     #[must_use]
     pub fn home(&self) -> &Home {
-        &self.ring.home
-    }
-
-    /// Returns how many bytes the sink is to count.
-    fn publish(&self, kind: RecordType, payload: &mut [u8]) -> Result<u64, ReserveError> {
-        let mut done = self.try_publish(kind, payload);
-        if done == Err(ReserveError::Forked) {
-            self.renew();
-            done = self.try_publish(kind, payload);
-        }
-        if done.is_err() {
-            self.ring.dropped.fetch_add(1, Ordering::Relaxed);
-        }
-        done
-    }
-
-    #[inline]
-    fn try_publish(&self, kind: RecordType, payload: &mut [u8]) -> Result<u64, ReserveError> {
-        // A record that was begun before the fork showed has the parent's pid: a value in it may have
-        // written a record itself, or another thread.
-        let pid = self.ring.pid.load(Ordering::Relaxed);
-        let at = if self.ring.timed { WORD } else { VALUE + WORD };
-        if let Some(place) = payload.get_mut(at..at + WORD) {
-            place.copy_from_slice(&u64::from(pid).to_ne_bytes());
-        }
-        self.with_producer_of(pid, |handle| handle.publish(kind, payload, &self.ring))
-    }
-
-    fn with_producer<R>(
-        &self,
-        act: impl Fn(&Handle) -> Result<R, ReserveError>,
-    ) -> Result<R, ReserveError> {
-        self.with_producer_of(self.ring.pid.load(Ordering::Relaxed), act)
-    }
-
-    /// `Forked` if this is not the process with this pid.
-    #[inline]
-    fn with_producer_of<R>(
-        &self,
-        pid: u32,
-        act: impl Fn(&Handle) -> Result<R, ReserveError>,
-    ) -> Result<R, ReserveError> {
-        match self.ring.threads {
-            Threads::Together => self.ring.with_spare(act),
-            Threads::Each => {
-                local::with(&self.ring, pid, &act).unwrap_or_else(|| self.ring.with_spare(act))
-            }
-        }
-    }
-
-    /// In a forked child: attach anew, and say so.
-    #[cold]
-    fn renew(&self) {
-        if self.ring.threads == Threads::Together {
-            return;
-        }
-        local::forget(&self.ring);
-        let pid = std::process::id();
-        if self.ring.pid.swap(pid, Ordering::Relaxed) != pid {
-            self.ring.started.store(ids::started_anew(), Ordering::Relaxed);
-            let _ = self.tell_resource();
-        }
-    }
-
-    /// Tells the resource again, now and then, so that a ring that overwrites still has it.
-    #[cold]
-    fn count(&self, bytes: u64) {
-        let before = self.ring.traffic.fetch_add(bytes, Ordering::Relaxed);
-        if before < self.ring.interval && before + bytes >= self.ring.interval {
-            let _ = self.tell_resource();
-        }
-    }
-
-    /// By the sink's own producer, so that a thread that does no more than this takes no slot.
-    fn tell_resource(&self) -> Result<(), ReserveError> {
-        let mut buffer = local::take_buffer();
-        let mut writer = self.begin(&mut buffer);
-        signals::started(self.ring.started.load(Ordering::Relaxed), &mut writer);
-        self.ring.resource.fill(&mut writer);
-        let tell = |handle: &Handle| handle.publish(RESOURCE.id, &buffer, &self.ring).map(|_| ());
-        let mut told = self.ring.with_spare(tell);
-        if told == Err(ReserveError::Forked) {
-            told = self.with_producer(tell);
-        }
-        local::give_buffer(buffer);
-        // Refused, for a full ring or want of a slot: after the next bytes again.
-        let rest = if told.is_ok() { 0 } else { self.ring.interval - 1 };
-        self.ring.traffic.store(rest, Ordering::Relaxed);
-        told
-    }
-}
-
-impl Handle {
-    /// Publishes; says how many bytes the sink is to count.
-    #[inline]
-    fn publish(&self, kind: RecordType, bytes: &[u8], ring: &Ring) -> Result<u64, ReserveError> {
-        // Only a ring that never fills: to wait for space would be to wait for a reader.
-        if ring.threads == Threads::Together && ring.layout.policy == Policy::Overwrite {
-            self.publish_patiently(kind, bytes)?;
-        } else {
-            self.producer.publish(kind, bytes)?;
-        }
-        let sum = self.bytes.get().saturating_add(ring.layout.record_size(bytes.len()));
-        let due = sum >= ring.chunk;
-        self.bytes.set(if due { 0 } else { sum });
-        Ok(if due { sum } else { 0 })
-    }
-
-    /// Waits for a producer that was interrupted at a bad moment. For one that is stopped it waits
-    /// once, and no more until it goes on.
-    fn publish_patiently(&self, kind: RecordType, bytes: &[u8]) -> Result<(), ReserveError> {
-        let limit = if self.held_up.get() { Duration::ZERO } else { PATIENCE };
-        let done = self.producer.publish_timeout(kind, bytes, limit);
-        let held_up =
-            matches!(done, Err(ReserveError::Contended { .. } | ReserveError::Pending { .. }));
-        self.held_up.set(held_up);
-        done
-    }
-}
-
-impl Ring {
-    /// One more producer; none if all slots are taken, or the ring's name is another ring's now.
-    pub(crate) fn attach(&self) -> Option<SharedProducer> {
-        let producer = SharedProducer::attach(self.home.clone()).ok()?;
-        (producer.layout().uuid == self.layout.uuid).then_some(producer)
-    }
-
-    fn with_spare<R>(
-        &self,
-        act: impl Fn(&Handle) -> Result<R, ReserveError>,
-    ) -> Result<R, ReserveError> {
-        // In a child it may be held forever. Where it is not, the producer itself knows of the fork.
-        match self.spare.try_lock() {
-            Ok(spare) => act(&spare),
-            // A panic between two records leaves the producer as it was.
-            Err(TryLockError::Poisoned(spare)) => act(&spare.into_inner()),
-            Err(TryLockError::WouldBlock) => act(&*self.wait_for_spare()?),
-        }
-    }
-
-    #[cold]
-    fn wait_for_spare(&self) -> Result<MutexGuard<'_, Handle>, ReserveError> {
-        if std::process::id() != self.owner {
-            return Err(ReserveError::Forked);
-        }
-        Ok(self.spare.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        local::sweep();
+        self.ring.home()
     }
 }
 
 /// A record in the making.
 struct Draft<'a> {
-    sink: &'a Sink,
+    ring: &'a Arc<Ring>,
     kind: RecordType,
     buffer: Vec<u8>,
     done: bool,
@@ -500,7 +265,7 @@ impl Draft<'_> {
     #[inline]
     fn publish(mut self) -> Result<u64, ReserveError> {
         self.done = true;
-        self.sink.publish(self.kind, &mut self.buffer)
+        self.ring.publish(self.kind, &mut self.buffer)
     }
 }
 
@@ -508,8 +273,8 @@ impl Drop for Draft<'_> {
     fn drop(&mut self) {
         if !self.done {
             // A panic: these may be the last words.
-            let _ = self.sink.publish(self.kind, &mut self.buffer);
+            let _ = self.ring.publish(self.kind, &mut self.buffer);
         }
-        local::give_buffer(std::mem::take(&mut self.buffer));
+        give_buffer(std::mem::take(&mut self.buffer));
     }
 }

@@ -1,8 +1,9 @@
 //! The consumer.
 
-use crate::{Error, OwnedItem};
+use crate::error::Error;
+use crate::owned::{OwnedItem, found};
 use futures_core::Stream;
-use perfring_consumer::{AttachError, Corrupt, Front, Home, Item, PollBy, Pollable};
+use perfring_consumer::{AttachError, Front, Home, Item, PollBy, Pollable};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -115,11 +116,7 @@ impl Consumer {
             return Ok(None);
         }
         let pos = self.inner.position();
-        match self.inner.read()? {
-            Some(item) => Ok(Some(item)),
-            // It was there at the look: only who breaks the protocol takes it away.
-            None => Err(Corrupt { pos }.into()),
-        }
+        found(self.inner.read(), pos).map(Some)
     }
 
     /// Waits until there is something to read, and takes nothing: [`Consumer::get_mut`] has it then.
@@ -215,11 +212,10 @@ impl Stream for Consumer {
         let next = match ready!(this.poll_ready(cx)) {
             Err(error) => Err(error),
             Ok(false) => Ok(None),
-            Ok(true) => match this.inner.read() {
-                Err(corrupt) => Err(corrupt.into()),
-                Ok(Some(item)) => Ok(Some(OwnedItem::from(item))),
-                Ok(None) => Err(Corrupt { pos: this.inner.position() }.into()),
-            },
+            Ok(true) => {
+                let pos = this.inner.position();
+                found(this.inner.read(), pos).map(|item| Some(OwnedItem::from(item)))
+            }
         };
         this.ended = !matches!(next, Ok(Some(_)));
         Poll::Ready(next.transpose())

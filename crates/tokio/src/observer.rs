@@ -1,8 +1,9 @@
 //! The observer.
 
-use crate::{Error, OwnedItem};
+use crate::error::Error;
+use crate::owned::{OwnedItem, found};
 use futures_core::Stream;
-use perfring_consumer::{AttachError, Corrupt, Front, Home, Item, Start};
+use perfring_consumer::{AttachError, Front, Home, Item, Start};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -86,11 +87,7 @@ impl Observer {
             return Ok(None);
         }
         let pos = self.inner.saved().pos;
-        match self.inner.read()? {
-            Some(item) => Ok(Some(item)),
-            // What was looked at is a copy of its own.
-            None => Err(Corrupt { pos }.into()),
-        }
+        found(self.inner.read(), pos).map(Some)
     }
 
     /// As [`Consumer::ready`](crate::Consumer::ready). Cancel-safe.
@@ -163,11 +160,10 @@ impl Stream for Observer {
         let next = match ready!(this.poll_ready(cx)) {
             Err(error) => Err(error),
             Ok(false) => Ok(None),
-            Ok(true) => match this.inner.read() {
-                Err(corrupt) => Err(corrupt.into()),
-                Ok(Some(item)) => Ok(Some(OwnedItem::from(item))),
-                Ok(None) => Err(Corrupt { pos: this.inner.saved().pos }.into()),
-            },
+            Ok(true) => {
+                let pos = this.inner.saved().pos;
+                found(this.inner.read(), pos).map(|item| Some(OwnedItem::from(item)))
+            }
         };
         this.ended = !matches!(next, Ok(Some(_)));
         Poll::Ready(next.transpose())

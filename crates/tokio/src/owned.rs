@@ -1,7 +1,8 @@
 //! Items that outlive their ring.
 
+use crate::error::Error;
 use bytes::Bytes;
-use perfring_consumer::{Anchors, Item, Lost, Record};
+use perfring_consumer::{Anchors, Corrupt, Item, Lost, Record};
 
 /// A record and its payload, copied once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,4 +61,10 @@ impl From<Item<'_>> for OwnedItem {
             Item::Lost(lost) => OwnedItem::Lost(lost),
         }
     }
+}
+
+/// What was read at this position, where a look had found something: only who breaks the protocol
+/// takes it away.
+pub(crate) fn found(read: Result<Option<Item<'_>>, Corrupt>, pos: u64) -> Result<Item<'_>, Error> {
+    read?.ok_or(Error::Corrupt(Corrupt { pos }))
 }

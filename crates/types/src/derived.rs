@@ -1,8 +1,8 @@
 //! What the code made by `#[derive(Record)]` calls, so that its errors can speak. Not for others.
 
+use crate::schema::{Kind, Shape};
 #[cfg(feature = "rkyv")]
-use crate::Shaped;
-use crate::{Kind, Shape};
+use crate::shape::Shaped;
 pub use perfring_abi::RecordType;
 use perfring_abi::SIZE_MAX;
 

@@ -1,6 +1,6 @@
 //! The frame of an entry in the type table: `size, id, len, check, layout`, text, zeros.
 
-use crate::Schema;
+use crate::schema::Schema;
 use alloc::vec::Vec;
 use core::fmt;
 use perfring_abi::RecordType;
@@ -160,7 +160,7 @@ fn check(bytes: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Encoding;
+    use crate::schema::Encoding;
     use alloc::vec;
 
     fn entry(name: &str) -> Vec<u64> {

@@ -1,6 +1,7 @@
 //! Enumerations in plain records.
 
-use crate::{Kind, Label, Shape, Shaped};
+use crate::schema::{Kind, Label, Shape};
+use crate::shape::Shaped;
 use bytemuck::{Pod, Zeroable};
 use core::fmt;
 use core::hash::{Hash, Hasher};
@@ -144,11 +145,9 @@ impl<M: Marker> Hash for EnumOf<M> {
 /// The value's name; a number that has none as it is.
 impl<M: Marker> fmt::Debug for EnumOf<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let raw = self.raw;
-        let value: i128 = raw.into();
-        match M::Of::LABELS.iter().find(|label| i128::from(label.value) == value) {
-            Some(label) => f.write_str(label.name),
-            None => raw.fmt(f),
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => self.raw.fmt(f),
         }
     }
 }

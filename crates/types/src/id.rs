@@ -1,6 +1,6 @@
 //! A type's number, from what it is.
 
-use crate::{Constant, Field, Schema, Shape};
+use crate::schema::{Constant, Field, Schema, Shape};
 use perfring_abi::RecordType;
 
 /// FNV-1a, 64 bits (Fowler, Noll, Vo): small, and can run in a `const`.

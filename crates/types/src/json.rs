@@ -1,6 +1,6 @@
 //! The line of JSON that stands in the type table.
 
-use crate::{Class, Constant, Field, Kind, Schema, Shape};
+use crate::schema::{Class, Constant, Field, Kind, Schema, Shape};
 use alloc::string::String;
 use core::fmt::Write as _;
 

@@ -5,7 +5,8 @@
 //! length: its root stands at the very end, aligned since rkyv aligns as it writes, so the exact
 //! length must be kept.
 
-use crate::{Kind, Record, Shape, Shaped};
+use crate::schema::{Kind, Shape};
+use crate::shape::{Record, Shaped};
 use ::rkyv::api::low::{self, LowSerializer, LowValidator};
 use ::rkyv::option::ArchivedOption;
 use ::rkyv::primitive::{

@@ -1,6 +1,6 @@
 //! Types that have a schema.
 
-use crate::{Kind, Schema, Shape};
+use crate::schema::{Kind, Schema, Shape};
 
 /// What can stand in a field.
 ///

@@ -92,18 +92,20 @@ impl Sides {
             }
         }
         match what % 8 {
-            0..3 => match writer.try_reserve_at(ring, RecordType::BYTES, len, input.u16().into()) {
-                Ok(reserved) => {
-                    heap::fill(heap, &reserved, |bytes| writer.fill(ring, &reserved, bytes));
-                    writer.commit(ring, reserved, len / (usize::from(what >> 6) + 1));
+            0..3 => {
+                match writer.try_reserve(ring, RecordType::BYTES, len, |_| input.u16().into()) {
+                    Ok(reserved) => {
+                        heap::fill(heap, &reserved, |bytes| writer.fill(ring, &reserved, bytes));
+                        writer.commit(ring, reserved, len / (usize::from(what >> 6) + 1));
+                    }
+                    Err(refusal) => {
+                        let _ = writer.tail_for(ring, len);
+                        let _ = writer.refuse(ring, refusal, len);
+                    }
                 }
-                Err(refusal) => {
-                    let _ = writer.tail_for(ring, len);
-                    let _ = writer.refuse(ring, refusal, len);
-                }
-            },
+            }
             3 => {
-                if let Ok(reserved) = writer.try_reserve(ring, RecordType::BYTES, len) {
+                if let Ok(reserved) = writer.try_reserve(ring, RecordType::BYTES, len, |_| 0) {
                     writer.discard(ring, reserved);
                 }
             }
@@ -116,7 +118,7 @@ impl Sides {
                         hot.commit(reserved);
                     }
                 }
-                if hot.publish(ring, writer) {
+                if writer.publish_lent(ring, &mut hot) {
                     writer.take_back(hot.changed());
                     let _ = writer.publish(ring, Wake::Auto);
                 } else {

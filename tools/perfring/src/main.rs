@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+#[cfg(feature = "bench")]
 mod bench;
 mod columns;
 mod demo;
@@ -73,9 +74,11 @@ enum Command {
     #[cfg(feature = "top")]
     Top(top::Args),
     Doctor(doctor::Args),
+    #[cfg(feature = "bench")]
     Bench(bench::Args),
     Completions(generate::CompletionsArgs),
     Man(generate::ManArgs),
+    #[cfg(feature = "bench")]
     #[command(name = perfring_bench::CHILD_ARG, hide = true)]
     BenchChild(bench::ChildArgs),
     #[command(name = "demo-child", hide = true)]
@@ -107,9 +110,11 @@ fn main() -> ExitCode {
         #[cfg(feature = "top")]
         Command::Top(args) => top::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        #[cfg(feature = "bench")]
         Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::man(&args),
+        #[cfg(feature = "bench")]
         Command::BenchChild(args) => bench::child(&args),
         Command::DemoChild(args) => demo::child(&args),
     });

@@ -437,22 +437,39 @@ fn wrong_usage_is_one_sentence_and_help_is_no_error() {
     run(&["tal"], b"").refuses(2, "'tail'");
     run(&["publish", "x", "--type", "2"], b"").refuses(2, "kernel");
     run(&["tail", "x", "--timeout", "-1"], b"").refuses(2, "see `perfring tail --help`");
-    run(&["bench", "--frob"], b"").refuses(2, "--frob");
-    // What needs the source says so where there is none.
-    let compare = perfring(&["bench", "--compare"]).current_dir("/").output().unwrap();
-    Done(compare).refuses(2, "cargo run --release --manifest-path benches/compare/Cargo.toml");
     for command in [
         "create", "rm", "publish", "tail", "consume", "dump", "types", "stat", "recover", "doctor",
-        "bench", "demo",
+        "demo",
     ] {
-        let help = run(&[command, "--help"], b"");
-        assert_eq!((help.code(), help.err().as_str()), (0, ""));
-        assert!(help.out().contains("Example: "), "{command} has no example");
-        assert!(help.out().contains(&format!("perfring {command}")), "{command} has no example");
+        helps(command);
     }
     assert_eq!(run(&["--version"], b"").code(), 0);
 }
 
+fn helps(command: &str) {
+    let help = run(&[command, "--help"], b"");
+    assert_eq!((help.code(), help.err().as_str()), (0, ""));
+    assert!(help.out().contains("Example: "), "{command} has no example");
+    assert!(help.out().contains(&format!("perfring {command}")), "{command} has no example");
+}
+
+#[cfg(feature = "bench")]
+#[test]
+fn bench_says_what_it_needs() {
+    helps("bench");
+    run(&["bench", "--frob"], b"").refuses(2, "--frob");
+    // What needs the source says so where there is none.
+    let compare = perfring(&["bench", "--compare"]).current_dir("/").output().unwrap();
+    Done(compare).refuses(2, "cargo run --release --manifest-path benches/compare/Cargo.toml");
+}
+
+#[cfg(not(feature = "bench"))]
+#[test]
+fn there_is_no_bench_where_it_was_not_asked_for() {
+    run(&["bench", "--short"], b"").refuses(2, "unrecognized subcommand 'bench'");
+}
+
+#[cfg(feature = "bench")]
 #[test]
 fn a_short_bench_loses_nothing_and_speaks_json() {
     let bench = run(&["bench", "--short", "--json", "--payloads", "8,64"], b"");

@@ -4,12 +4,12 @@
 //! hangs, ends with it.
 
 mod actor;
+mod directory;
 mod hop;
 mod memory;
-mod sweep;
 
+pub use directory::{memory_dir, sweep};
 pub use hop::farthest_hop_ns;
-pub use sweep::sweep;
 
 use crate::CompareError;
 use crate::part::{Found, Order, Part, Word};
@@ -58,26 +58,6 @@ pub struct Performance {
     pub found: Vec<Found>,
     /// Bytes by which the memory of all processes grew between their first word and their last.
     pub grown: i64,
-}
-
-/// Where names of shared memory are.
-const SHARED_MEMORY: &str = "/dev/shm";
-/// What the names of directories begin with.
-const PREFIX: &str = "perfring-compare-";
-
-/// A directory of files in memory for one sample, or for as long as it is kept.
-///
-/// # Errors
-/// If there can be none.
-pub fn memory_dir() -> Result<tempfile::TempDir, CompareError> {
-    // Memory, where there is a file system of it: the disk is not what is measured.
-    let memory = Path::new(SHARED_MEMORY);
-    let builder = || {
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(PREFIX);
-        builder
-    };
-    Ok(builder().tempdir_in(memory).or_else(|_| builder().tempdir())?)
 }
 
 /// What is to be performed: the parts of each process, made with the directory of the sample.

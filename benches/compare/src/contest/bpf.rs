@@ -2,11 +2,11 @@
 //! and submits it; a system call runs it for a block of records. The reader is in another process
 //! and reads in place.
 
-use super::common::Polls;
-use super::program::{Loop, Publisher, block, op};
-use super::stream::sleep_until_readable;
-use super::{About, Can, Contestant, Home, Receiver, Sender, Setup};
 use crate::CompareError;
+use crate::contest::program::{Loop, Publisher, block, op};
+use crate::contest::stream::sleep_until_readable;
+use crate::contest::waits::Polls;
+use crate::contestant::{About, Can, Contestant, Home, Receiver, Sender, Setup};
 use perfring_bench::bpf::{Map, Reader, insn, number};
 use perfring_bench::contest::Waits;
 use std::ops::Range;

@@ -1,9 +1,9 @@
 //! Contestants that go wrong, each in its own way: what the harness is tested with. Nobody else asks
 //! for them.
 
-use super::limits::Slots;
-use super::{About, Can, Contestant, Receiver, Sender, Setup};
 use crate::CompareError;
+use crate::contest::limits::Slots;
+use crate::contestant::{About, Can, Contestant, Receiver, Sender, Setup};
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;

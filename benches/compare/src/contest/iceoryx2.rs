@@ -1,8 +1,10 @@
 //! iceoryx2: publish-subscribe of loaned samples, and its event service to sleep on.
 
-use super::common::{Erased, Polls, failed, slots, until};
-use super::{About, Can, Contestant, Home, Receiver, Sender, Setup};
 use crate::CompareError;
+use crate::contest::slots::{Erased, slots};
+use crate::contest::waits::{Polls, until};
+use crate::contestant::failed;
+use crate::contestant::{About, Can, Contestant, Home, Receiver, Sender, Setup};
 use ::iceoryx2::port::BackpressureAction;
 use ::iceoryx2::port::SendError;
 use ::iceoryx2::port::listener::Listener;

@@ -4,9 +4,9 @@
 //! It is no way to hand records over, so that this is all that it is asked for. A tracepoint with the
 //! payload's length is compiled where it runs.
 
-use super::handed;
-use super::{About, Can, Cannot, Contestant, Home, Receiver, Sender, Setup};
 use crate::CompareError;
+use crate::contest::handed;
+use crate::contestant::{About, Can, Cannot, Contestant, Home, Receiver, Sender, Setup};
 use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

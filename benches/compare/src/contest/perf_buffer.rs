@@ -2,12 +2,14 @@
 //! processor, into which the kernel copies what the program has put together. Senders have to stay
 //! on their processors, or their order is lost.
 
-use super::common::Polls;
-use super::perf_ring::{Held, Mode, PerfSender, Ring, check, create, mapped, processors, rings};
-use super::program::block;
-use super::stream::sleep_until_readable;
-use super::{About, Can, Contestant, Home, Receiver, Setup};
 use crate::CompareError;
+use crate::contest::perf_ring::{
+    Held, Mode, PerfSender, Ring, check, create, mapped, processors, rings,
+};
+use crate::contest::program::block;
+use crate::contest::stream::sleep_until_readable;
+use crate::contest::waits::Polls;
+use crate::contestant::{About, Can, Contestant, Home, Receiver, Setup};
 use perfring_bench::contest::Waits;
 use std::os::fd::AsFd;
 use std::path::Path;

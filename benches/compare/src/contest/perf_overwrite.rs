@@ -1,11 +1,13 @@
 //! The kernel's perf ring in its overwrite mode: written backwards, so that a reader finds the newest
 //! record at the head and walks to older ones. It has to pause the writing meanwhile.
 
-use super::common::Polls;
-use super::perf_ring::{Held, Mode, PerfSender, Ring, check, create, pause, processors, rings};
-use super::program::block;
-use super::{About, Can, Cannot, Contestant, Home, Receiver, Setup};
 use crate::CompareError;
+use crate::contest::perf_ring::{
+    Held, Mode, PerfSender, Ring, check, create, pause, processors, rings,
+};
+use crate::contest::program::block;
+use crate::contest::waits::Polls;
+use crate::contestant::{About, Can, Cannot, Contestant, Home, Receiver, Setup};
 use perfring_bench::contest::Waits;
 use std::path::Path;
 

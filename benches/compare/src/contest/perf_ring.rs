@@ -1,11 +1,12 @@
 //! The kernel's perf rings, as both of its contestants here use them: one for each processor, in a
 //! map from which a program in the kernel takes that of the processor it runs on.
 
-use super::bpf::number_at;
-use super::handed::{self, Whose};
-use super::program::{Loop, Publisher, op};
-use super::stream::system;
 use crate::CompareError;
+use crate::contest::bpf::number_at;
+use crate::contest::handed::{self, Whose};
+use crate::contest::program::{Loop, Publisher, op};
+use crate::contest::stream::system;
+use crate::contestant::Sender;
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
@@ -299,7 +300,7 @@ pub(super) fn check(mode: Mode) -> Result<(), String> {
         drop(held);
         Ok(())
     };
-    try_all().map_err(super::bpf::privileges)
+    try_all().map_err(crate::contest::bpf::privileges)
 }
 
 /// What each of the contestants' senders is.
@@ -316,7 +317,7 @@ impl PerfSender {
     }
 }
 
-impl super::Sender for PerfSender {
+impl Sender for PerfSender {
     #[inline]
     fn send<const N: usize>(
         &mut self,

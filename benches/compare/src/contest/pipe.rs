@@ -1,10 +1,10 @@
 //! A named pipe. It carries bytes, so that a record is what both ends have agreed on, and many of
 //! them go by one `write` and come by one `read`.
 
-use super::common::Polls;
-use super::stream::{CHUNK, Inbox, Outbox, sleep_until_readable, system};
-use super::{About, Can, Contestant, Home, Receiver, Sender, Setup};
 use crate::CompareError;
+use crate::contest::stream::{CHUNK, Inbox, Outbox, sleep_until_readable, system};
+use crate::contest::waits::Polls;
+use crate::contestant::{About, Can, Contestant, Home, Receiver, Sender, Setup};
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::libc;
 use nix::sys::stat::Mode;

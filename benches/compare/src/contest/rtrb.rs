@@ -1,13 +1,15 @@
 //! The crate rtrb, between threads: chunks of slots are written and read in place.
 
-use super::common::Polls;
-use super::handed::{self, Held, Whose};
-use super::threads::{End, Slot, aligned, of, slots, wait_until};
-use super::{About, Can, Contestant, Home, Receiver, Sender, Setup};
 use crate::CompareError;
+use crate::contest::handed::{self, Held, Whose};
+use crate::contest::slots::{Slot, aligned};
+use crate::contest::waits::Polls;
+use crate::contest::waits::wait_until;
+use crate::contestant::{About, Can, Contestant, Home, Receiver, Sender, Setup};
 use perfring_bench::contest::Waits;
 use perfring_bench::payload::sized;
 use rtrb::{Consumer, Producer, RingBuffer};
+use std::any::Any;
 use std::ops::Range;
 use std::path::Path;
 
@@ -18,6 +20,24 @@ pub struct Rtrb;
 /// more than a part of the queue.
 fn chunk(capacity: usize) -> usize {
     (capacity / 8).max(1)
+}
+
+/// An end, whatever the length of its slots.
+trait End: Any + Send {
+    /// Whether there is something to read, where it is a reading end.
+    fn is_behind(&self) -> bool;
+}
+
+/// The end, of slots of a length that is known.
+#[inline(always)]
+fn of<T: Any>(end: &mut dyn End) -> Result<&mut T, CompareError> {
+    let end: &mut dyn Any = end;
+    end.downcast_mut().ok_or(CompareError::Cannot("take records of another length"))
+}
+
+/// Slots of a queue of so many bytes.
+fn slots(data_size: u64, payload: usize) -> usize {
+    usize::try_from(data_size).unwrap_or(usize::MAX).checked_div(payload).unwrap_or(0).max(2)
 }
 
 impl<A: Copy + Send + 'static, const N: usize> End for Producer<Slot<A, N>> {

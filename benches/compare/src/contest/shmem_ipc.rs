@@ -1,8 +1,10 @@
 //! shmem-ipc: a ring of fixed items between two processes that need not trust each other.
 
-use super::common::{Erased, Polls, Room, failed, slots, until};
-use super::{About, Can, Contestant, Home, Receiver, Sender, Setup};
 use crate::CompareError;
+use crate::contest::slots::{Erased, slots};
+use crate::contest::waits::{Polls, Room, until};
+use crate::contestant::failed;
+use crate::contestant::{About, Can, Contestant, Home, Receiver, Sender, Setup};
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 use perfring_bench::contest::Waits;
 use perfring_bench::{BenchError, payload::sized};

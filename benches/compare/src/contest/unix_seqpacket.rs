@@ -1,12 +1,12 @@
 //! A Unix domain socket of packets. Each is a record, and many go by one `sendmmsg` and come by one
 //! `recvmmsg`.
 
-use super::common::Polls;
-use super::handed::Held;
-use super::stream::{CHUNK, sleep_until_readable, system, unless_full, wait_until};
-use super::unix_stream::{accept_all, can, connect_to, listen_at, room, rooms};
-use super::{About, Can, Contestant, Home, Receiver, Sender, Setup};
 use crate::CompareError;
+use crate::contest::handed::Held;
+use crate::contest::stream::{CHUNK, sleep_until_readable, system, unless_full, wait_until};
+use crate::contest::unix_stream::{accept_all, can, connect_to, listen_at, room, rooms};
+use crate::contest::waits::Polls;
+use crate::contestant::{About, Can, Contestant, Home, Receiver, Sender, Setup};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::SockType;

@@ -1,10 +1,10 @@
 //! A Unix domain socket of bytes: as with a pipe, many records go by one `write`.
 
-use super::common::Polls;
-use super::handed::{self, Held, Whose};
-use super::stream::{CHUNK, Inbox, Outbox, sleep_until_readable, system};
-use super::{About, Can, Contestant, Home, Receiver, Sender, Setup};
 use crate::CompareError;
+use crate::contest::handed::{self, Held, Whose};
+use crate::contest::stream::{CHUNK, Inbox, Outbox, sleep_until_readable, system};
+use crate::contest::waits::Polls;
+use crate::contestant::{About, Can, Contestant, Home, Receiver, Sender, Setup};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, accept4, bind, connect, getsockopt,

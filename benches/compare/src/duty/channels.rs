@@ -1,14 +1,13 @@
 //! Channels one after the other: how long until the first record, and what they hold.
 
-use super::PATIENT_LOOKS;
+use super::patience::Patience;
 use crate::CompareError;
-use crate::contest::{Contestant, Receiver, Sender};
+use crate::contestant::{Contestant, Receiver, Sender};
 use crate::part::{Found, Part};
-use crate::player::SMALL;
 use crate::stage::{Mark, Stage, now_ns};
+use crate::workload::SMALL;
 use perfring_bench::payload::{Check, fill};
 use std::path::{Path, PathBuf};
-use std::thread::yield_now;
 use std::time::Instant;
 
 /// The path of the channel with this number.
@@ -20,17 +19,13 @@ fn nth(path: &Path, turn: u64) -> PathBuf {
 
 /// Reads until so many have come.
 fn read(receiver: &mut impl Receiver, check: &mut Check, records: u64) -> Result<(), CompareError> {
-    let (mut count, mut looks) = (0, 0u32);
+    let (mut count, mut patience) = (0, Patience::default());
     while count < records {
         let found = receiver.drain::<SMALL>(|bytes| check.see(bytes))?;
         count += found;
         if found == 0 {
             receiver.wait();
-            looks += 1;
-            if looks == PATIENT_LOOKS {
-                looks = 0;
-                yield_now();
-            }
+            patience.lose();
         }
     }
     Ok(())

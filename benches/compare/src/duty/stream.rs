@@ -1,15 +1,14 @@
 //! Streams: one end sends as fast as it can, the other one reads and verifies.
 
-use super::PATIENT_LOOKS;
+use super::patience::Patience;
 use crate::CompareError;
-use crate::contest::{Receiver, Sender};
+use crate::contestant::{Receiver, Sender};
 use crate::part::{Audience, Found, Limit, Part};
 use crate::stage::{Stage, now_ns};
 use perfring_bench::drive;
 use perfring_bench::many::audit::{Begin, Losses, Seen, Tally, first_number};
 use perfring_bench::payload::{Check, fill, sized};
 use std::hint::spin_loop;
-use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
 /// Between two looks of a slow reader.
@@ -113,7 +112,7 @@ fn follow<R: Receiver>(
     if audience == Audience::None {
         drive::look_until(|| stage.all_sent(senders), &mut || Ok(()))?;
     }
-    let mut idle = 0u32;
+    let mut patience = Patience::default();
     loop {
         // Read before draining: what was sent before the word is then seen.
         let last = stage.all_sent(senders);
@@ -121,15 +120,15 @@ fn follow<R: Receiver>(
         if audience == Audience::Slow && !last {
             pause(SLOW);
         } else if count > 0 {
-            idle = 0;
+            patience.regain();
         } else if last {
             return now_ns();
         } else {
             receiver.wait();
-            idle += 1;
-            if yields || idle == PATIENT_LOOKS {
-                idle = 0;
-                yield_now();
+            if yields {
+                patience.give_up();
+            } else {
+                patience.lose();
             }
         }
     }

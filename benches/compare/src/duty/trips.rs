@@ -1,15 +1,14 @@
 //! Round trips.
 
-use super::PATIENT_LOOKS;
+use super::patience::Patience;
 use crate::CompareError;
-use crate::contest::{Receiver, Sender};
+use crate::contestant::{Receiver, Sender};
 use crate::part::{Found, Limit};
 use crate::stage::{Stage, now_ns};
 use hdrhistogram::Histogram;
 use perfring_bench::drive::{self, tick_ns};
 use perfring_bench::payload::{Check, fill};
 use perfring_bench::raw::ticks;
-use std::thread::yield_now;
 use std::time::Duration;
 
 /// How long a sleeper sleeps before it looks whether the other end still wants something.
@@ -56,7 +55,7 @@ fn read_one<const N: usize>(
     sleeping: bool,
     over: impl Fn() -> bool,
 ) -> Result<bool, CompareError> {
-    let mut looks = 0u32;
+    let mut patience = Patience::default();
     loop {
         if receiver.next::<N>(|bytes| check.see(bytes))? {
             return Ok(true);
@@ -69,13 +68,8 @@ fn read_one<const N: usize>(
             continue;
         }
         receiver.wait();
-        looks += 1;
-        if looks == PATIENT_LOOKS {
-            looks = 0;
-            yield_now();
-            if over() {
-                return Ok(false);
-            }
+        if patience.lose() && over() {
+            return Ok(false);
         }
     }
 }

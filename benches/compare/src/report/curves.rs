@@ -1,8 +1,8 @@
 //! The whole distribution of latencies: how many of so many round trips take longer.
 
-use super::style::{Axis, STYLE, label};
-use super::{Panel, class, escape};
-use crate::contest::all::Role;
+use super::panel::Panel;
+use super::style::{Axis, STYLE, class, escape, label};
+use crate::contestant::Role;
 use crate::rows::{Row, Sample};
 use crate::words::describe;
 use std::fmt::Write;
@@ -58,28 +58,7 @@ pub(super) fn draw(panel: &Panel<'_>, rows: &[Row]) -> String {
         escape(&title),
         escape(&super::dots::capital(&title)),
     );
-    for tick in axis.ticks() {
-        let y = axis.at(tick);
-        let _ = write!(
-            svg,
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
-             <text class=\"dim\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            LEFT - 6.0,
-            y + 4.0,
-            label(tick)
-        );
-    }
-    for (one_in, name) in
-        [(2.0, "p50"), (10.0, "p90"), (100.0, "p99"), (1e3, "p99.9"), (1e4, "p99.99")]
-    {
-        let x = rarity.at(one_in);
-        let _ = write!(
-            svg,
-            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{BOTTOM}\"/>\
-             <text class=\"dim\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{name}</text>",
-            BOTTOM + 16.0
-        );
-    }
+    grid(&mut svg, &axis, &rarity);
     let mut rivals = 0;
     let mut tags = Vec::new();
     for (name, role, points) in &curves {
@@ -106,7 +85,39 @@ pub(super) fn draw(panel: &Panel<'_>, rows: &[Row]) -> String {
             tags.push((axis.at(*last), *name, *role));
         }
     }
-    // Names at the ends, none over another.
+    name(&mut svg, tags);
+    svg.push_str("</svg>");
+    svg
+}
+
+/// Lines at round times, and at the usual quantiles.
+fn grid(svg: &mut String, axis: &Axis, rarity: &Axis) {
+    for tick in axis.ticks() {
+        let y = axis.at(tick);
+        let _ = write!(
+            svg,
+            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
+             <text class=\"dim\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            LEFT - 6.0,
+            y + 4.0,
+            label(tick)
+        );
+    }
+    for (one_in, name) in
+        [(2.0, "p50"), (10.0, "p90"), (100.0, "p99"), (1e3, "p99.9"), (1e4, "p99.99")]
+    {
+        let x = rarity.at(one_in);
+        let _ = write!(
+            svg,
+            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{BOTTOM}\"/>\
+             <text class=\"dim\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{name}</text>",
+            BOTTOM + 16.0
+        );
+    }
+}
+
+/// Names at the ends of curves, none over another: where each ends, and whose it is.
+fn name(svg: &mut String, mut tags: Vec<(f64, &str, Role)>) {
     tags.sort_by(|(a, ..), (b, ..)| a.total_cmp(b));
     let mut free = TOP;
     let room = BOTTOM - TAG * tags.len() as f64;
@@ -122,8 +133,6 @@ pub(super) fn draw(panel: &Panel<'_>, rows: &[Row]) -> String {
             escape(name)
         );
     }
-    svg.push_str("</svg>");
-    svg
 }
 
 /// The samples' histograms as points: a time, and that one in so many takes longer.

@@ -1,11 +1,11 @@
 //! A line for each contestant: a dot at its median, over its range.
 
-use super::style::{Axis, STYLE, label};
-use super::{Panel, class, escape};
-use crate::contest::all::Role;
-use crate::options::Workload;
-use crate::table::{number, scale, unit};
+use super::panel::Panel;
+use super::style::{Axis, STYLE, class, escape, label};
+use crate::contestant::Role;
+use crate::rows::{Median, number};
 use crate::words::describe;
+use crate::workload::Workload;
 use std::fmt::Write;
 
 const WIDTH: f64 = 620.0;
@@ -19,7 +19,7 @@ const LINE_LETTERS: usize = 100;
 /// Draws it.
 pub(super) fn draw(panel: &Panel<'_>) -> String {
     let workload = panel.kind.workload;
-    let (scale, unit) = (scale(workload), unit(workload));
+    let (scale, unit) = (workload.scale(), workload.unit());
     let latencies = matches!(workload, Workload::Latency | Workload::Wakeup);
     let values = panel.medians.iter().flat_map(|(median, _)| {
         let tail = median.figures.latency.map_or(median.max, |latency| latency.p999_ns);
@@ -61,42 +61,7 @@ pub(super) fn draw(panel: &Panel<'_>) -> String {
         );
     }
     for (at, (median, role)) in panel.medians.iter().enumerate() {
-        let y = TOP + ROW * (at as f64 + 0.5);
-        let Some(figure) = median.figures.figure() else { continue };
-        let (low, high, value) = match median.figures.latency {
-            Some(l) => {
-                (l.p50_ns, l.p999_ns, [l.p50_ns, l.p99_ns, l.p999_ns].map(short).join(" / "))
-            }
-            None => {
-                let [low, mid, high] = [median.min, figure, median.max].map(|v| number(v / scale));
-                (median.min, median.max, format!("{mid}  ({low} to {high})"))
-            }
-        };
-        let strong = if *role == Role::Ours { " strong" } else { "" };
-        let _ = write!(
-            svg,
-            "<g class=\"{}\"><text class=\"name{strong}\" x=\"{}\" y=\"{:.1}\" \
-             text-anchor=\"end\">{}</text>\
-             <line class=\"span\" x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>{}{}\
-             <text class=\"value{strong}\" x=\"{}\" y=\"{:.1}\">{value}</text></g>",
-            class(*role),
-            LEFT - 4.0,
-            y + 4.0,
-            escape(&median.figures.contestant),
-            axis.at(low / scale),
-            axis.at(high / scale),
-            median.figures.latency.map_or_else(String::new, |latency| {
-                let x = axis.at(latency.p99_ns / scale);
-                format!(
-                    "<line class=\"span\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/>",
-                    y - 4.0,
-                    y + 4.0
-                )
-            }),
-            mark(*role, axis.at(figure / scale), y),
-            RIGHT + 6.0,
-            y + 4.0,
-        );
+        row(&mut svg, &axis, TOP + ROW * (at as f64 + 0.5), median, *role);
     }
     for (at, line) in missing.iter().enumerate() {
         let y = bottom + LINE * (at as f64 + 1.0);
@@ -104,6 +69,44 @@ pub(super) fn draw(panel: &Panel<'_>) -> String {
     }
     svg.push_str("</svg>");
     svg
+}
+
+/// One contestant's line.
+fn row(svg: &mut String, axis: &Axis, y: f64, median: &Median, role: Role) {
+    let scale = median.figures.kind.workload.scale();
+    let Some(figure) = median.figures.figure() else { return };
+    let (low, high, value) = match median.figures.latency {
+        Some(l) => (l.p50_ns, l.p999_ns, [l.p50_ns, l.p99_ns, l.p999_ns].map(short).join(" / ")),
+        None => {
+            let [low, mid, high] = [median.min, figure, median.max].map(|v| number(v / scale));
+            (median.min, median.max, format!("{mid}  ({low} to {high})"))
+        }
+    };
+    let strong = if role == Role::Ours { " strong" } else { "" };
+    let _ = write!(
+        svg,
+        "<g class=\"{}\"><text class=\"name{strong}\" x=\"{}\" y=\"{:.1}\" \
+             text-anchor=\"end\">{}</text>\
+             <line class=\"span\" x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>{}{}\
+             <text class=\"value{strong}\" x=\"{}\" y=\"{:.1}\">{value}</text></g>",
+        class(role),
+        LEFT - 4.0,
+        y + 4.0,
+        escape(&median.figures.contestant),
+        axis.at(low / scale),
+        axis.at(high / scale),
+        median.figures.latency.map_or_else(String::new, |latency| {
+            let x = axis.at(latency.p99_ns / scale);
+            format!(
+                "<line class=\"span\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/>",
+                y - 4.0,
+                y + 4.0
+            )
+        }),
+        mark(role, axis.at(figure / scale), y),
+        RIGHT + 6.0,
+        y + 4.0,
+    );
 }
 
 /// Who is missing, in lines that the plot is wide enough for.

@@ -3,23 +3,14 @@
 mod curves;
 mod dots;
 mod page;
+mod panel;
 mod style;
 
 use crate::CompareError;
-use crate::contest::all::Role;
-use crate::options::Workload;
-use crate::rows::{Contestant, Kind, Median, Row};
+use crate::rows::{Kind, Row};
+use crate::workload::Workload;
+use panel::panels;
 use std::path::Path;
-
-/// What is drawn of a kind: its medians at the distance at which most was measured.
-pub(crate) struct Panel<'a> {
-    pub(crate) kind: Kind,
-    pub(crate) distance: &'a str,
-    /// The best first.
-    pub(crate) medians: Vec<(&'a Median, Role)>,
-    /// Who has samples of it, but none at this distance.
-    pub(crate) missing: Vec<&'a str>,
-}
 
 /// Writes the page and the plots into this directory.
 ///
@@ -54,102 +45,5 @@ fn name(kind: &Kind) -> String {
         Workload::Fanout if kind.lossy => format!("{workload}-{}-lossy", kind.receivers),
         Workload::Fanout => format!("{workload}-{}", kind.receivers),
         _ => workload.to_owned(),
-    }
-}
-
-/// The contestants.
-pub(crate) fn contestants(rows: &[Row]) -> impl Iterator<Item = &Contestant> {
-    rows.iter().filter_map(|row| match row {
-        Row::Contestant(contestant) => Some(contestant),
-        _ => None,
-    })
-}
-
-/// The medians.
-pub(crate) fn medians(rows: &[Row]) -> impl Iterator<Item = &Median> {
-    rows.iter().filter_map(|row| match row {
-        Row::Median(median) => Some(&**median),
-        _ => None,
-    })
-}
-
-fn panels(rows: &[Row]) -> Vec<Panel<'_>> {
-    let mut kinds: Vec<Kind> = medians(rows).map(|median| median.figures.kind).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    let role = |name: &str| {
-        contestants(rows).find(|c| c.name == name).map_or(Role::Rival, |contestant| contestant.role)
-    };
-    let panel = |kind: Kind| {
-        let of_kind = || medians(rows).filter(move |median| median.figures.kind == kind);
-        let at = |distance: &str| {
-            of_kind().filter(|m| m.figures.distance == distance).map(|m| m.samples).sum::<usize>()
-        };
-        // What leaves its core alone has no distance, and is drawn with the rest.
-        let distance = ["near", "far", "-"].into_iter().rev().max_by_key(|d| (at(d), *d != "-"))?;
-        let mut medians: Vec<(&Median, Role)> = of_kind()
-            .filter(|m| m.figures.distance == distance || m.figures.contestant == "memcpy")
-            .map(|median| (median, role(&median.figures.contestant)))
-            .collect();
-        medians.sort_by(|(a, _), (b, _)| {
-            let figure = |median: &Median| median.figures.figure().unwrap_or(f64::NAN);
-            let order = figure(a).total_cmp(&figure(b));
-            if a.higher_is_better { order.reverse() } else { order }
-        });
-        let mut missing: Vec<&str> = Vec::new();
-        for row in rows {
-            let Row::Sample(sample) = row else { continue };
-            let name = sample.figures.contestant.as_str();
-            let here = sample.figures.kind == kind && !missing.contains(&name);
-            if here && medians.iter().all(|(median, _)| median.figures.contestant != name) {
-                missing.push(name);
-            }
-        }
-        Some(Panel { kind, distance, medians, missing })
-    };
-    kinds.into_iter().filter_map(panel).collect()
-}
-
-impl<'a> Panel<'a> {
-    /// The best of this role.
-    pub(crate) fn best(&self, role: Role) -> Option<&'a Median> {
-        self.medians.iter().find(|(_, of)| *of == role).map(|(median, _)| *median)
-    }
-
-    /// All of a role, the best first.
-    pub(crate) fn all(&self, role: Role) -> impl Iterator<Item = &'a Median> {
-        self.medians.iter().filter(move |(_, of)| *of == role).map(|(median, _)| *median)
-    }
-
-    /// The hop in the middle of its medians.
-    pub(crate) fn hop_ns(&self) -> Option<f64> {
-        perfring_bench::stats::median(
-            self.medians.iter().filter_map(|(m, _)| m.figures.hop_before_ns),
-        )
-    }
-}
-
-/// Text within markup.
-pub(crate) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
-/// The class of a role's marks.
-pub(crate) fn class(role: Role) -> &'static str {
-    match role {
-        Role::Limit => "limit",
-        Role::Ours => "ours",
-        Role::Rival => "rival",
-        Role::Reference => "reference",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::escape;
-
-    #[test]
-    fn markup_in_what_libraries_say_is_text() {
-        assert_eq!(escape("<a b=\"c\"> & d"), "&lt;a b=&quot;c&quot;&gt; &amp; d");
     }
 }

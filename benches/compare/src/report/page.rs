@@ -1,12 +1,13 @@
 //! The page.
 
-use super::{Panel, class, contestants, escape, medians};
-use crate::contest::all::Role;
+use super::panel::{Panel, contestants, medians};
+use super::style::{class, escape};
+use crate::absences::grouped;
+use crate::contestant::Role;
 use crate::notes;
-use crate::options::Workload;
-use crate::rows::{Absent, Machine, Median, Row};
-use crate::table::{home, number, scale, title, unit, weighed};
+use crate::rows::{Absent, Machine, Median, Row, number};
 use crate::words::describe;
+use crate::workload::Workload;
 use std::fmt::Write;
 
 const STYLE: &str = "<style>\
@@ -52,7 +53,7 @@ pub(super) fn write(
             continue;
         }
         let _ =
-            write!(page, "<h2 id=\"{}\">{}</h2><div class=\"grid\">", workload, title(workload));
+            write!(page, "<h2 id=\"{}\">{}</h2><div class=\"grid\">", workload, workload.title());
         for (_, _, svg) in plots.iter().filter(|(of, ..)| *of == workload) {
             page.push_str(svg);
         }
@@ -127,7 +128,7 @@ fn standing(page: &mut String, panels: &[Panel<'_>]) {
         let figure = |median: &Median| median.figures.figure().unwrap_or(f64::NAN);
         let shown = |median: &Median| {
             let name = escape(&median.figures.contestant);
-            format!("{name}: {} {}", number(figure(median) / scale(workload)), unit(workload))
+            format!("{name}: {} {}", number(figure(median) / workload.scale()), workload.unit())
         };
         let rival = panel.best(Role::Rival);
         for ours in panel.all(Role::Ours) {
@@ -169,7 +170,7 @@ fn figures(page: &mut String, workload: Workload, rows: &[Row]) {
          <th>samples</th><th>left out</th><th>{}</th><th>least</th><th>most</th><th>{}</th>\
          <th>of floor</th><th>of best rival</th><th>lost</th><th>told lost</th><th>late</th>\
          <th>bad</th></tr>",
-        unit(workload),
+        workload.unit(),
         match workload {
             Workload::Latency | Workload::Wakeup => "p90 / p99 / p99.9 / max ns",
             Workload::Memory => "processes + kernel KiB",
@@ -178,12 +179,12 @@ fn figures(page: &mut String, workload: Workload, rows: &[Row]) {
     );
     let role = |name: &str| contestants(rows).find(|c| c.name == name).map(|c| class(c.role));
     for median in medians(rows).filter(|median| median.figures.kind.workload == workload) {
-        let (f, scale) = (&median.figures, scale(workload));
+        let (f, scale) = (&median.figures, workload.scale());
         let dash = || "-".to_owned();
         let ratio = |ratio: Option<f64>| ratio.map_or_else(dash, |ratio| format!("{ratio:.2}"));
         let tail = match f.latency {
             Some(l) => [l.p90_ns, l.p99_ns, l.p999_ns, l.max_ns].map(number).join(" / "),
-            None if workload == Workload::Memory => weighed(f),
+            None if workload == Workload::Memory => f.weighed(),
             None => String::new(),
         };
         let _ = write!(
@@ -260,7 +261,7 @@ fn taking_part(page: &mut String, rows: &[Row]) {
             class(contestant.role),
             escape(&contestant.name),
             escape(&contestant.version),
-            home(contestant.home),
+            contestant.home.words(),
         );
     }
     page.push_str("</table></div>");
@@ -278,7 +279,7 @@ fn absences(page: &mut String, rows: &[Row]) {
         return;
     }
     page.push_str("<h2>Who is absent, and why</h2><div class=\"wide\"><table class=\"text\">");
-    for (names, place, reason) in crate::table::grouped(&absent) {
+    for (names, place, reason) in grouped(&absent) {
         let _ = write!(
             page,
             "<tr><td>{}</td><td>{}</td><td>{}</td></tr>",

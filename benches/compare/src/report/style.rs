@@ -1,4 +1,6 @@
-//! Colours, and axes.
+//! Colours, axes and markup.
+
+use crate::contestant::Role;
 
 /// Of every plot, so that each stands alone as a file, too. The same in all of them: on the page
 /// they share it.
@@ -65,6 +67,21 @@ pub(super) fn label(value: f64) -> String {
     }
 }
 
+/// Text within markup.
+pub(crate) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// The class of a role's marks.
+pub(crate) fn class(role: Role) -> &'static str {
+    match role {
+        Role::Limit => "limit",
+        Role::Ours => "ours",
+        Role::Rival => "rival",
+        Role::Reference => "reference",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,5 +94,10 @@ mod tests {
         assert!(axis.at(10.0) < axis.at(20.0));
         assert_eq!(label(0.05), "0.05");
         assert_eq!(label(20_000.0), "20k");
+    }
+
+    #[test]
+    fn markup_in_what_libraries_say_is_text() {
+        assert_eq!(escape("<a b=\"c\"> & d"), "&lt;a b=&quot;c&quot;&gt; &amp; d");
     }
 }

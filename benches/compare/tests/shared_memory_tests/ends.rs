@@ -2,7 +2,7 @@
 
 use perfring_bench::Pace;
 use perfring_bench::payload::{Check, fill};
-use perfring_compare::contest::{Contestant, Receiver, Sender, Setup};
+use perfring_compare::contestant::{Contestant, Receiver, Sender, Setup};
 use std::env::current_exe;
 use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 use crate::ends::{RECORDS, Turns, place, read_all, send_all, setup, spawn_child};
 use perfring_bench::payload::{Check, fill, verify};
 use perfring_bench::{BenchError, payload::sized};
-use perfring_compare::contest::{Contestant, Receiver, Sender, Setup};
+use perfring_compare::contestant::{Contestant, Receiver, Sender, Setup};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;

@@ -1,10 +1,11 @@
 //! What goes wrong is found.
 
 use crate::Fallible;
-use perfring_compare::options::{Options, Workload};
+use perfring_compare::options::Options;
 use perfring_compare::rows::Row;
 use perfring_compare::run::run;
 use perfring_compare::words::faults;
+use perfring_compare::workload::Workload;
 use std::io;
 use std::time::{Duration, Instant};
 

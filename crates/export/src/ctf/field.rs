@@ -245,13 +245,18 @@ pub(super) fn write_all(members: &[Member], value: &Value, out: &mut Vec<u8>) {
     match (members, value) {
         ([one], value) if !matches!(value, Value::Struct(_)) => write(&one.field, value, out),
         ([one], value) if one.field == Field::Json => write(&one.field, value, out),
-        (members, Value::Struct(fields)) => {
-            for (at, member) in members.iter().enumerate() {
-                let value = fields.get(at).map_or(&Value::Null, |(_, value)| value);
-                write(&member.field, value, out);
-            }
-        }
-        (members, _) => members.iter().for_each(|member| write(&member.field, &Value::Null, out)),
+        (members, value) => write_members(members, value, out),
+    }
+}
+
+fn write_members(members: &[Member], value: &Value, out: &mut Vec<u8>) {
+    let fields = match value {
+        Value::Struct(fields) => fields.as_slice(),
+        _ => &[],
+    };
+    for (at, member) in members.iter().enumerate() {
+        let value = fields.get(at).map_or(&Value::Null, |(_, value)| value);
+        write(&member.field, value, out);
     }
 }
 
@@ -297,15 +302,7 @@ pub(super) fn write(what: &Field, value: &Value, out: &mut Vec<u8>) {
                 write(of, value, out);
             }
         },
-        Field::Struct(members) => match value {
-            Value::Struct(fields) => {
-                for (at, member) in members.iter().enumerate() {
-                    let value = fields.get(at).map_or(&Value::Null, |(_, value)| value);
-                    write(&member.field, value, out);
-                }
-            }
-            _ => members.iter().for_each(|member| write(&member.field, &Value::Null, out)),
-        },
+        Field::Struct(members) => write_members(members, value, out),
         Field::Nothing => {}
     }
 }

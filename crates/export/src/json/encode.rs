@@ -1,6 +1,6 @@
 //! An event as a line.
 
-use crate::{Event, Loss, Origin, Rec, What};
+use crate::event::{Event, Loss, Origin, Rec, What};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use perfring_types::Encoding;
@@ -59,54 +59,47 @@ fn put(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
     let _ = serde_json::to_writer(out, value);
 }
 
+fn member<T: Serialize + ?Sized>(out: &mut Vec<u8>, name: &[u8], value: &T) {
+    out.extend_from_slice(name);
+    put(out, value);
+}
+
 fn ring(out: &mut Vec<u8>, origin: &Origin) {
-    out.extend_from_slice(b"\"ring\":");
-    put(out, &*origin.name);
+    member(out, b"\"ring\":", &*origin.name);
     out.extend_from_slice(b",\"uuid\":\"");
     let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
     let text = uuid::Uuid::from_bytes(origin.uuid).hyphenated().encode_lower(&mut text);
     out.extend_from_slice(text.as_bytes());
-    out.extend_from_slice(b"\",\"epoch\":");
-    put(out, &origin.epoch);
+    member(out, b"\",\"epoch\":", &origin.epoch);
 }
 
 fn body(out: &mut Vec<u8>, record: &Rec<'_>) {
-    out.extend_from_slice(b",\"pos\":");
-    put(out, &record.pos);
-    out.extend_from_slice(b",\"type\":");
-    put(out, &record.kind);
+    member(out, b",\"pos\":", &record.pos);
+    member(out, b",\"type\":", &record.kind);
     if let Some(kind) = record.kind_of() {
-        out.extend_from_slice(b",\"type_name\":");
-        put(out, &*kind.name);
+        member(out, b",\"type_name\":", &*kind.name);
     }
-    out.extend_from_slice(b",\"len\":");
-    put(out, &record.bytes.len());
+    member(out, b",\"len\":", &record.bytes.len());
     if let Some(time) = record.time {
-        out.extend_from_slice(b",\"time_ns\":");
-        put(out, &time);
+        member(out, b",\"time_ns\":", &time);
     }
     if let Some(wall) = record.wall {
-        out.extend_from_slice(b",\"time_unix_ns\":");
-        put(out, &wall);
+        member(out, b",\"time_unix_ns\":", &wall);
     }
     if record.late > 0 {
-        out.extend_from_slice(b",\"late_ns\":");
-        put(out, &record.late);
+        member(out, b",\"late_ns\":", &record.late);
     }
     let read = record.kind_of().filter(|kind| !is_payload(kind)).and_then(|_| record.value());
     match read {
         Some(Ok(fields @ Value::Struct(_))) => {
-            out.extend_from_slice(b",\"fields\":");
-            put(out, fields);
+            member(out, b",\"fields\":", fields);
         }
         Some(Ok(value)) => {
-            out.extend_from_slice(b",\"value\":");
-            put(out, value);
+            member(out, b",\"value\":", value);
         }
         Some(Err(bad)) => {
             payload(out, record.bytes);
-            out.extend_from_slice(b",\"bad\":");
-            put(out, &bad.to_string());
+            member(out, b",\"bad\":", &bad.to_string());
         }
         None => payload(out, record.bytes),
     }
@@ -119,8 +112,7 @@ fn is_payload(kind: &Type) -> bool {
 
 fn payload(out: &mut Vec<u8>, bytes: &[u8]) {
     if let Ok(text) = str::from_utf8(bytes) {
-        out.extend_from_slice(b",\"text\":");
-        put(out, text);
+        member(out, b",\"text\":", text);
     } else {
         out.extend_from_slice(b",\"base64\":\"");
         out.extend_from_slice(STANDARD.encode(bytes).as_bytes());
@@ -134,11 +126,9 @@ fn lost(out: &mut Vec<u8>, loss: &Loss) {
         (b",\"records\":", loss.records),
         (b",\"bytes\":", loss.bytes),
     ] {
-        out.extend_from_slice(name);
-        put(out, &number);
+        member(out, name, &number);
     }
-    out.extend_from_slice(b",\"cause\":");
-    put(out, loss.cause.name());
+    member(out, b",\"cause\":", loss.cause.name());
     out.push(b'}');
 }
 

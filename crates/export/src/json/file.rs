@@ -1,6 +1,6 @@
 //! A file of lines, and those that were finished before it.
 
-use super::Options;
+use super::options::Options;
 use std::ffi::OsString;
 use std::fs::{self, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};

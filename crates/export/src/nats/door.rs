@@ -2,7 +2,7 @@
 
 use super::message::{Encoder, State};
 use super::options::Options;
-use crate::Event;
+use crate::event::Event;
 
 /// A message.
 #[derive(Clone, Debug)]

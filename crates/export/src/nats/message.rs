@@ -2,7 +2,7 @@
 
 use super::options::{Headers, Options, Payload};
 use super::subject::Template;
-use crate::{Event, Origin, Rec, What};
+use crate::event::{Event, Origin, Rec, What};
 use async_nats::Subject;
 use async_nats::header::{HeaderMap, HeaderName};
 use bytes::Bytes;

@@ -4,6 +4,9 @@ use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The client drops acknowledgements that it has no room for, so there is room for all of a window.
+const MAX_WINDOW: usize = 65_536;
+
 /// Where records go, and how. All fields may be left out.
 ///
 /// ```
@@ -212,8 +215,8 @@ impl Options {
         if self.window == 0 || self.window_bytes == 0 {
             return Err("`window` and `window_bytes` must be more than 0".into());
         }
-        if self.window > super::MAX_WINDOW {
-            return Err(format!("`window` may be at most {}", super::MAX_WINDOW));
+        if self.window > MAX_WINDOW {
+            return Err(format!("`window` may be at most {}", MAX_WINDOW));
         }
         if self.ack_timeout_ms == 0 {
             return Err("`ack_timeout_ms` must be more than 0".into());
@@ -256,7 +259,7 @@ impl Options {
             .name(format!("perfring {name}"))
             .connection_timeout(Duration::from_millis(self.ack_timeout_ms.min(5_000)))
             .request_timeout(Some(Duration::from_millis(self.ack_timeout_ms)))
-            .subscription_capacity(super::MAX_WINDOW)
+            .subscription_capacity(MAX_WINDOW)
             .client_capacity(1024)
             .skip_subject_validation(true)
             .require_tls(self.tls);

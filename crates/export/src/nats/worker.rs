@@ -5,7 +5,6 @@
 //! gone. So ours may not: it is thrown away with its runtime, and all that is unanswered is sent again,
 //! from the oldest on.
 
-use super::Shared;
 use super::flight::{Finished, Flight};
 use super::link::{Link, deepest};
 use super::message::{Entry, decimal};
@@ -13,6 +12,7 @@ use super::options::Options;
 use super::read_back::read_back;
 use super::stream::find;
 use super::subject::Template;
+use super::told::Shared;
 use async_nats::jetstream::ErrorCode;
 use async_nats::{Message, StatusCode, Subject};
 use futures_util::{FutureExt, StreamExt};
@@ -193,14 +193,7 @@ impl Worker {
             self.is_closing |= self.from.is_closed() && self.from.is_empty();
             while let Some(Some(message)) = link.acks.next().now_or_never() {
                 heard = Instant::now();
-                match self.answer(link, &message) {
-                    Ok(true) => limit = self.options.window,
-                    Ok(false) => {}
-                    Err(sentence) => {
-                        self.trouble(sentence);
-                        refused = true;
-                    }
-                }
+                self.hear(link, &message, &mut limit, &mut refused);
             }
             if self.is_closing && self.flight.is_empty() {
                 return End::Closed;
@@ -232,14 +225,7 @@ impl Worker {
                 message = link.acks.next() => {
                     let Some(message) = message else { return End::Trouble(lost(link)) };
                     heard = Instant::now();
-                    match self.answer(link, &message) {
-                        Ok(true) => limit = self.options.window,
-                        Ok(false) => {}
-                        Err(sentence) => {
-                            self.trouble(sentence);
-                            refused = true;
-                        }
-                    }
+                    self.hear(link, &message, &mut limit, &mut refused);
                 }
                 entries = self.from.recv(), if !self.is_closing => match entries {
                     Some(entries) => self.flight.push(entries),
@@ -256,6 +242,18 @@ impl Worker {
                         return End::Trouble(sentence);
                     }
                 }
+            }
+        }
+    }
+
+    /// Looks at what the server says: that it stores sets the limit of messages on their way.
+    fn hear(&mut self, link: &Link, message: &Message, limit: &mut usize, refused: &mut bool) {
+        match self.answer(link, message) {
+            Ok(true) => *limit = self.options.window,
+            Ok(false) => {}
+            Err(sentence) => {
+                self.trouble(sentence);
+                *refused = true;
             }
         }
     }

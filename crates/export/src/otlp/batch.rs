@@ -64,61 +64,34 @@ pub(super) trait Item: Message + Default {
 /// By resource, then by scope.
 type Groups<T> = Vec<(Arc<Told>, Vec<(String, Vec<T>)>)>;
 
-impl Item for LogRecord {
-    fn request(groups: Groups<Self>) -> Request {
-        let of = |(told, scopes): (Arc<Told>, Vec<(String, Vec<Self>)>)| ResourceLogs {
-            resource: Some(wire::resource(&told)),
-            scope_logs: scopes
-                .into_iter()
-                .map(|(scope, log_records)| ScopeLogs {
-                    scope: wire::scope(&scope),
-                    log_records,
+/// Names the messages of one signal, and their fields for what is of a resource and of a scope.
+macro_rules! items {
+    ($($item:ident: $kind:ident, $request:ident { $resources:ident },
+        $of_resource:ident { $scopes:ident }, $of_scope:ident { $items:ident };)*) => {$(
+        impl Item for $item {
+            fn request(groups: Groups<Self>) -> Request {
+                let scope = |(scope, $items): (String, Vec<Self>)| {
+                    $of_scope { scope: wire::scope(&scope), $items, ..Default::default() }
+                };
+                let of = |(told, scopes): (Arc<Told>, Vec<(String, Vec<Self>)>)| $of_resource {
+                    resource: Some(wire::resource(&told)),
+                    $scopes: scopes.into_iter().map(scope).collect(),
                     ..Default::default()
-                })
-                .collect(),
-            ..Default::default()
-        };
-        let resource_logs = groups.into_iter().map(of).collect();
-        Request::Logs(ExportLogsServiceRequest { resource_logs })
-    }
+                };
+                let $resources = groups.into_iter().map(of).collect();
+                Request::$kind($request { $resources })
+            }
+        }
+    )*};
 }
 
-impl Item for Span {
-    fn request(groups: Groups<Self>) -> Request {
-        let of = |(told, scopes): (Arc<Told>, Vec<(String, Vec<Self>)>)| ResourceSpans {
-            resource: Some(wire::resource(&told)),
-            scope_spans: scopes
-                .into_iter()
-                .map(|(scope, spans)| ScopeSpans {
-                    scope: wire::scope(&scope),
-                    spans,
-                    ..Default::default()
-                })
-                .collect(),
-            ..Default::default()
-        };
-        let resource_spans = groups.into_iter().map(of).collect();
-        Request::Traces(ExportTraceServiceRequest { resource_spans })
-    }
-}
-
-impl Item for Metric {
-    fn request(groups: Groups<Self>) -> Request {
-        let of = |(told, scopes): (Arc<Told>, Vec<(String, Vec<Self>)>)| ResourceMetrics {
-            resource: Some(wire::resource(&told)),
-            scope_metrics: scopes
-                .into_iter()
-                .map(|(scope, metrics)| ScopeMetrics {
-                    scope: wire::scope(&scope),
-                    metrics,
-                    ..Default::default()
-                })
-                .collect(),
-            ..Default::default()
-        };
-        let resource_metrics = groups.into_iter().map(of).collect();
-        Request::Metrics(ExportMetricsServiceRequest { resource_metrics })
-    }
+items! {
+    LogRecord: Logs, ExportLogsServiceRequest { resource_logs },
+        ResourceLogs { scope_logs }, ScopeLogs { log_records };
+    Span: Traces, ExportTraceServiceRequest { resource_spans },
+        ResourceSpans { scope_spans }, ScopeSpans { spans };
+    Metric: Metrics, ExportMetricsServiceRequest { resource_metrics },
+        ResourceMetrics { scope_metrics }, ScopeMetrics { metrics };
 }
 
 /// A batch that is being filled.

@@ -1,9 +1,7 @@
 //! The door of `tests/fuzz`: requests as a receiver would get them, without one and without threads.
 
-use super::lanes::Lanes;
 use super::{Lane, Options, Otlp};
-use crate::OutputError;
-use std::time::Instant;
+use crate::output::OutputError;
 
 impl Otlp {
     /// One that sends nothing: [`Otlp::requests`] takes what waits.
@@ -16,11 +14,6 @@ impl Otlp {
 
     /// The requests that wait, encoded, and delivered from now on; if `all`, with what is still gathered.
     pub fn requests(&mut self, all: bool) -> Vec<(Lane, Vec<u8>)> {
-        let now = Instant::now();
-        if all {
-            self.give_up(|_, _| true, now);
-            self.send_everything(now);
-        }
-        Lanes::drain(&self.lanes)
+        self.flow.requests(all)
     }
 }

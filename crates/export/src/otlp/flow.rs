@@ -1,16 +1,178 @@
 //! From what was made of records to requests: waits for resources, gathers, and lets go in time.
 
-use super::batch::Credit;
-use super::options::{Lane, Options};
-use super::rings::Waiting;
-use super::{Item, Made, Otlp, Seen};
-use crate::signal::Told;
-use prost::Message as _;
+use super::batch::{self, Batch, Building, Credit};
+use super::lanes::Lanes;
+use super::made::{Item, Made, Seen};
+use super::options::{Lane, LongSpans, Options};
+use super::rings::{Ring, Waiting};
+use super::samples::Samples;
+use super::spans::{Limits, Spans};
+use crate::event::{Event, Origin};
+use crate::output::Figures;
+use crate::signal::{Resource, Resources, SpanEnd, SpanStart, Told};
+use opentelemetry_proto::tonic::logs::v1::LogRecord;
+use opentelemetry_proto::tonic::metrics::v1::Metric;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-impl Otlp {
-    pub(super) fn hand_on_all(&mut self, made: Vec<Made>, now: Instant) {
+/// Time is looked after so often while records come.
+const TEND: Duration = Duration::from_millis(20);
+
+/// What is held back, and what it is sent by.
+#[derive(Debug)]
+pub(super) struct Flow {
+    options: Options,
+    lanes: Arc<Lanes>,
+    resources: Resources,
+    rings: HashMap<u32, Ring>,
+    spans: Spans,
+    samples: Samples,
+    samples_since: Option<Instant>,
+    logs: Building<LogRecord>,
+    metrics: Building<Metric>,
+    traces: Building<Span>,
+    /// Events of records that wait for a resource, each with how many.
+    waiting: BTreeMap<u64, usize>,
+    waiting_bytes: usize,
+    tended: Instant,
+    closed: bool,
+    /// Without a request.
+    delivered: u64,
+}
+
+impl Flow {
+    pub(super) fn new(options: &Options, lanes: Arc<Lanes>) -> Self {
+        let limits = Limits {
+            spans: options.open_spans,
+            bytes: options.held_bytes,
+            wait: Duration::from_millis(options.span_wait_ms),
+            grace: Duration::from_millis(options.span_grace_ms),
+            log: options.long_spans == LongSpans::Log && options.signals.contains(&Lane::Logs),
+        };
+        Flow {
+            options: options.clone(),
+            lanes,
+            resources: Resources::default(),
+            rings: HashMap::new(),
+            spans: Spans::new(limits),
+            samples: Samples::default(),
+            samples_since: None,
+            logs: Building::default(),
+            metrics: Building::default(),
+            traces: Building::default(),
+            waiting: BTreeMap::new(),
+            waiting_bytes: 0,
+            tended: Instant::now(),
+            closed: false,
+            delivered: 0,
+        }
+    }
+
+    pub(super) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// What waits to be sent takes all the room that it may.
+    pub(super) fn is_full(&self) -> bool {
+        self.lanes.bytes() >= self.options.queue_bytes
+    }
+
+    pub(super) fn sends(&self, lane: Lane) -> bool {
+        self.options.signals.contains(&lane)
+    }
+
+    /// What is remembered of a ring.
+    pub(super) fn ring(&mut self, origin: &Origin) -> &mut Ring {
+        self.rings.entry(origin.id).or_insert_with(|| Ring::new(origin))
+    }
+
+    /// What can be said of no process at all.
+    pub(super) fn unknown(&mut self, origin: &Origin) -> Arc<Told> {
+        self.resources.unknown(origin, None)
+    }
+
+    /// A span begins.
+    pub(super) fn start(&mut self, seen: &Seen, start: &SpanStart<'_>) {
+        let mut out = Vec::new();
+        self.spans.start(seen, start, &mut out);
+        self.hand_on_all(out, seen.now);
+    }
+
+    /// A span ends.
+    pub(super) fn end(&mut self, seen: &Seen, end: &SpanEnd<'_>) {
+        let mut out = Vec::new();
+        self.spans.end(seen, end, &mut out);
+        self.hand_on_all(out, seen.now);
+    }
+
+    /// A process tells what it is.
+    pub(super) fn learn(&mut self, event: &Event<'_>, resource: &Resource<'_>, now: Instant) {
+        self.resources.learn(event.origin, resource);
+        let Some(pid) = resource.common.pid else { return };
+        let Some(ring) = self.rings.get_mut(&event.origin.id) else { return };
+        let released = ring.release(|waiting| waiting.made.pid == Some(pid));
+        ring.gave_up.remove(&pid);
+        self.released(released, now);
+    }
+
+    /// A ring is gone.
+    pub(super) fn ended(&mut self, event: &Event<'_>, now: Instant) {
+        let id = event.origin.id;
+        self.give_up(|ring, _| ring == id, now);
+        let wall = self.rings.get(&id).map_or(0, |ring| ring.last);
+        let seen = Seen { ring: id, pos: 0, seq: event.seq, now, wall };
+        let resources = &mut self.resources;
+        self.spans.gone(&seen, |pid| {
+            let told = pid.and_then(|pid| resources.get(id, pid)).cloned();
+            told.unwrap_or_else(|| resources.unknown(event.origin, pid))
+        });
+        self.resources.forget(id);
+        self.rings.remove(&id);
+        self.samples.forget_idle();
+    }
+
+    /// The oldest event that is not delivered.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        let waiting = self.waiting.first_key_value().map(|(seq, _)| *seq);
+        let gathered = [self.logs.oldest(), self.metrics.oldest(), self.traces.oldest()];
+        let held = [self.spans.oldest(), self.samples.oldest(), waiting, self.lanes.oldest()];
+        gathered.into_iter().chain(held).flatten().min().filter(|seq| *seq != u64::MAX)
+    }
+
+    /// Sends what there is, until the deadline.
+    pub(super) fn close(&mut self, deadline: Instant) -> Result<(), (u64, Option<String>)> {
+        self.closed = true;
+        let now = Instant::now();
+        self.give_up(|_, _| true, now);
+        let mut out = Vec::new();
+        self.spans.close(&mut out);
+        self.hand_on_all(out, now);
+        self.send_everything(now);
+        let closed = self.lanes.close(deadline);
+        self.lanes.stop();
+        closed
+    }
+
+    /// See `Otlp::requests`.
+    #[cfg(feature = "fuzz")]
+    pub(super) fn requests(&mut self, all: bool) -> Vec<(Lane, Vec<u8>)> {
+        let now = Instant::now();
+        if all {
+            self.give_up(|_, _| true, now);
+            self.send_everything(now);
+        }
+        Lanes::drain(&self.lanes)
+    }
+
+    /// All but how many were taken.
+    pub(super) fn figures(&self) -> Figures {
+        let sent = self.lanes.figures();
+        Figures { delivered: self.delivered + sent.delivered, ..sent }
+    }
+
+    fn hand_on_all(&mut self, made: Vec<Made>, now: Instant) {
         for made in made {
             self.hand_on(made, now);
         }
@@ -90,24 +252,13 @@ impl Otlp {
     fn send(&mut self, is_due: impl Fn(u64, usize, Option<Instant>, &Options) -> bool) {
         let options = &self.options;
         let due = |items, bytes, since| items > 0 && is_due(items, bytes, since, options);
-        if due(self.logs.items(), self.logs.bytes(), self.logs.since())
-            && let Some(batch) = self.logs.seal()
-        {
-            self.lanes.push(Lane::Logs, batch);
-        }
-        if due(self.metrics.items(), self.metrics.bytes(), self.metrics.since())
-            && let Some(batch) = self.metrics.seal()
-        {
-            self.lanes.push(Lane::Metrics, batch);
-        }
-        if due(self.traces.items(), self.traces.bytes(), self.traces.since())
-            && let Some(batch) = self.traces.seal()
-        {
-            self.lanes.push(Lane::Traces, batch);
-        }
+        let lanes = &self.lanes;
+        send_if(&mut self.logs, due, |batch| lanes.push(Lane::Logs, batch));
+        send_if(&mut self.metrics, due, |batch| lanes.push(Lane::Metrics, batch));
+        send_if(&mut self.traces, due, |batch| lanes.push(Lane::Traces, batch));
     }
 
-    pub(super) fn send_everything(&mut self, now: Instant) {
+    fn send_everything(&mut self, now: Instant) {
         self.send_samples(now);
         self.send(|_, _, _, _| true);
         for ring in self.rings.values_mut() {
@@ -135,6 +286,9 @@ impl Otlp {
 
     /// Holds nothing back, of any ring: what one waits for keeps what came later in all others.
     pub(super) fn let_go_all(&mut self, now: Instant) {
+        if self.closed {
+            return;
+        }
         let mut out = Vec::new();
         self.spans.let_go_all(&mut out);
         self.hand_on_all(out, now);
@@ -143,7 +297,7 @@ impl Otlp {
     }
 
     /// Waits no longer for the resources of these.
-    pub(super) fn give_up(&mut self, which: impl Fn(u32, &Waiting) -> bool, now: Instant) {
+    fn give_up(&mut self, which: impl Fn(u32, &Waiting) -> bool, now: Instant) {
         let mut released = Vec::new();
         for (id, ring) in &mut self.rings {
             let some = ring.release(|waiting| which(*id, waiting));
@@ -153,7 +307,7 @@ impl Otlp {
         self.released(released, now);
     }
 
-    pub(super) fn released(&mut self, released: Vec<Waiting>, now: Instant) {
+    fn released(&mut self, released: Vec<Waiting>, now: Instant) {
         for Waiting { made, otherwise, bytes, .. } in released {
             self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
             if let Some(count) = self.waiting.get_mut(&made.credit.seq) {
@@ -164,6 +318,13 @@ impl Otlp {
             }
             let told = made.pid.and_then(|pid| self.resources.get(made.ring, pid)).cloned();
             self.deliver(&told.unwrap_or(otherwise), made, now);
+        }
+    }
+
+    /// What time asks for, if it was not asked for a while.
+    pub(super) fn tend_in_time(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.tended) >= TEND {
+            self.tend(now);
         }
     }
 
@@ -189,14 +350,18 @@ impl Otlp {
     }
 }
 
-impl Item {
-    fn size(&self) -> usize {
-        let size = match self {
-            Item::Log(record) => record.encoded_len(),
-            Item::Span(span) => span.encoded_len(),
-            Item::Sample(sample) => sample.size(),
-            Item::Nothing => 0,
-        };
-        size + 256
+fn send_if<T: batch::Item>(
+    building: &mut Building<T>,
+    due: impl Fn(u64, usize, Option<Instant>) -> bool,
+    send: impl Fn(Batch),
+) {
+    if due(building.items(), building.bytes(), building.since()) {
+        building.seal().into_iter().for_each(send);
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        self.lanes.stop();
     }
 }

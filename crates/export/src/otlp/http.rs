@@ -1,7 +1,7 @@
 //! One request and its answer.
 
 use super::options::{Lane, Route};
-use crate::OutputError;
+use crate::output::OutputError;
 use flate2::write::GzEncoder;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
@@ -37,21 +37,10 @@ impl Client {
     pub(super) fn new(output: &str, route: Route) -> Result<Self, OutputError> {
         let mut tls = TlsConfig::builder();
         if let Some(file) = &route.certificate {
-            let mut trusted = Vec::new();
-            for item in pem(output, file)? {
-                if let PemItem::Certificate(certificate) = item {
-                    trusted.push(certificate);
-                }
-            }
-            tls = tls.root_certs(RootCerts::new_with_certs(&trusted));
+            tls = tls.root_certs(RootCerts::new_with_certs(&certificates(output, file)?));
         }
         if let Some((certificate, key)) = &route.client {
-            let mut chain: Vec<Certificate<'static>> = Vec::new();
-            for item in pem(output, certificate)? {
-                if let PemItem::Certificate(certificate) = item {
-                    chain.push(certificate);
-                }
-            }
+            let chain = certificates(output, certificate)?;
             let mut own: Option<PrivateKey<'static>> = None;
             for item in pem(output, key)? {
                 if let PemItem::PrivateKey(key) = item {
@@ -147,6 +136,14 @@ fn advice(status: u16) -> &'static str {
         413 => "make `batch_bytes` smaller",
         _ => "what is refused so is not sent again",
     }
+}
+
+fn certificates(output: &str, file: &Path) -> Result<Vec<Certificate<'static>>, OutputError> {
+    let certificate = |item| match item {
+        PemItem::Certificate(certificate) => Some(certificate),
+        _ => None,
+    };
+    Ok(pem(output, file)?.into_iter().filter_map(certificate).collect())
 }
 
 fn pem(output: &str, file: &Path) -> Result<Vec<PemItem<'static>>, OutputError> {

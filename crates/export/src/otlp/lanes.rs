@@ -3,7 +3,7 @@
 use super::batch::Batch;
 use super::http::{Answer, Client};
 use super::options::Lane;
-use crate::Figures;
+use crate::output::Figures;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -46,32 +46,28 @@ pub mod door;
 mod flow;
 mod http;
 mod lanes;
+mod made;
 mod options;
 mod rings;
 mod samples;
 mod spans;
 mod wire;
 
-use crate::signal::{Resource, Resources, Signal, Told};
-use crate::{Event, Figures, Loss, Output, OutputError, Rec, Took, What};
-use batch::{Building, Credit};
+use crate::event::{Event, Loss, Rec, What};
+use crate::output::{Figures, Output, OutputError, Took};
+use crate::signal::{Number, Signal, Temporality};
+use batch::Credit;
+use flow::Flow;
 use http::Client;
 use lanes::Lanes;
+use made::{Item, Made, Seen};
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
-use opentelemetry_proto::tonic::metrics::v1::Metric;
-use opentelemetry_proto::tonic::trace::v1::Span;
 use options::Route;
 pub use options::{Compression, Headers, Lane, LongSpans, Options, Plain};
-use rings::Ring;
-use samples::{Data, Sample, Samples, Sort};
-use spans::{Limits, Spans};
-use std::collections::{BTreeMap, HashMap};
+use samples::{Data, Sample, Sort};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-/// Time is looked after so often while records come.
-const TEND: Duration = Duration::from_millis(20);
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// The scope of what perfring itself has to say.
 const OWN: &str = "perfring";
@@ -80,57 +76,8 @@ const OWN: &str = "perfring";
 #[derive(Debug)]
 pub struct Otlp {
     name: String,
-    options: Options,
-    lanes: Arc<Lanes>,
-    resources: Resources,
-    rings: HashMap<u32, Ring>,
-    spans: Spans,
-    samples: Samples,
-    samples_since: Option<Instant>,
-    logs: Building<LogRecord>,
-    metrics: Building<Metric>,
-    traces: Building<Span>,
-    /// Events of records that wait for a resource, each with how many.
-    waiting: BTreeMap<u64, usize>,
-    waiting_bytes: usize,
-    tended: Instant,
-    closed: bool,
+    flow: Flow,
     taken: u64,
-    /// Without a request.
-    delivered: u64,
-}
-
-/// Where and when something was read.
-#[derive(Clone, Copy, Debug)]
-struct Seen {
-    ring: u32,
-    pos: u64,
-    seq: u64,
-    now: Instant,
-    /// ns since 1970.
-    wall: u64,
-}
-
-/// Something to be sent.
-#[derive(Debug)]
-struct Made {
-    ring: u32,
-    pid: Option<u64>,
-    /// If it is known already.
-    told: Option<Arc<Told>>,
-    scope: String,
-    item: Item,
-    credit: Credit,
-    pos: u64,
-}
-
-#[derive(Debug)]
-enum Item {
-    Log(LogRecord),
-    Span(Span),
-    Sample(Sample),
-    /// There is nothing to send.
-    Nothing,
 }
 
 fn wall_now() -> u64 {
@@ -156,45 +103,15 @@ impl Otlp {
         let fault =
             |bad| OutputError::new(name, format!("a thread to send cannot be started: {bad}"));
         let lanes = Lanes::start(clients).map_err(fault)?;
-        let limits = Limits {
-            spans: options.open_spans,
-            bytes: options.held_bytes,
-            wait: Duration::from_millis(options.span_wait_ms),
-            grace: Duration::from_millis(options.span_grace_ms),
-            log: options.long_spans == LongSpans::Log && options.signals.contains(&Lane::Logs),
-        };
-        Ok(Otlp {
-            name: name.to_owned(),
-            options: options.clone(),
-            lanes,
-            resources: Resources::default(),
-            rings: HashMap::new(),
-            spans: Spans::new(limits),
-            samples: Samples::default(),
-            samples_since: None,
-            logs: Building::default(),
-            metrics: Building::default(),
-            traces: Building::default(),
-            waiting: BTreeMap::new(),
-            waiting_bytes: 0,
-            tended: Instant::now(),
-            closed: false,
-            taken: 0,
-            delivered: 0,
-        })
-    }
-
-    fn sends(&self, lane: Lane) -> bool {
-        self.options.signals.contains(&lane)
+        Ok(Otlp { name: name.to_owned(), flow: Flow::new(options, lanes), taken: 0 })
     }
 
     fn record(&mut self, event: &Event<'_>, record: &Rec<'_>, now: Instant) {
         self.taken += 1;
         let wall = record.wall.unwrap_or_else(wall_now);
         let seen = Seen { ring: event.origin.id, pos: record.pos, seq: event.seq, now, wall };
-        let ring = self.rings.entry(seen.ring).or_insert_with(|| Ring::new(event.origin));
-        ring.see(event.origin, wall);
-        self.make_room(&seen, event.origin.data_size / 4);
+        self.flow.ring(event.origin).see(event.origin, wall);
+        self.flow.make_room(&seen, event.origin.data_size / 4);
 
         let credit = Credit { seq: seen.seq, records: 1 };
         let mut made = Made {
@@ -206,46 +123,43 @@ impl Otlp {
             credit,
             pos: seen.pos,
         };
-        let mut out = Vec::new();
         let mut signal = Signal::of(record);
         let common = signal.common();
         made.pid = common.pid;
         common.scope.clone_into(&mut made.scope);
         match &signal {
-            Signal::Resource(resource) => self.learn(event, resource, now),
-            Signal::Log(log) if self.sends(Lane::Logs) => {
+            Signal::Resource(resource) => self.flow.learn(event, resource, now),
+            Signal::Log(log) if self.flow.sends(Lane::Logs) => {
                 made.item = Item::Log(self.keyed(wire::log(log, wall_now()), event));
             }
             Signal::Plain(plain)
-                if self.sends(Lane::Logs)
-                    && (self.options.plain == Plain::Logs || plain.fault.is_some()) =>
+                if self.flow.sends(Lane::Logs)
+                    && (self.flow.options().plain == Plain::Logs || plain.fault.is_some()) =>
             {
                 made.item = Item::Log(self.keyed(wire::plain(plain, wall_now()), event));
             }
-            Signal::SpanStart(start) if self.sends(Lane::Traces) => {
-                self.spans.start(&seen, start, &mut out);
-                return self.hand_on_all(out, now);
+            Signal::SpanStart(start) if self.flow.sends(Lane::Traces) => {
+                return self.flow.start(&seen, start);
             }
-            Signal::SpanEnd(end) if self.sends(Lane::Traces) => {
-                self.spans.end(&seen, end, &mut out);
-                return self.hand_on_all(out, now);
+            Signal::SpanEnd(end) if self.flow.sends(Lane::Traces) => {
+                return self.flow.end(&seen, end);
             }
-            Signal::Gauge(gauge) if self.sends(Lane::Metrics) => {
+            Signal::Gauge(gauge) if self.flow.sends(Lane::Metrics) => {
                 made.item = Item::Sample(Sample::gauge(gauge, wall));
             }
-            Signal::Sum(sum) if self.sends(Lane::Metrics) => {
+            Signal::Sum(sum) if self.flow.sends(Lane::Metrics) => {
                 made.item = Item::Sample(Sample::sum(sum, wall));
             }
-            Signal::Histogram(histogram) if self.sends(Lane::Metrics) => {
+            Signal::Histogram(histogram) if self.flow.sends(Lane::Metrics) => {
                 made.item = Item::Sample(Sample::histogram(histogram, wall));
             }
             _ => {}
         }
-        self.hand_on(made, now);
+        self.flow.hand_on(made, now);
     }
 
     fn keyed(&self, mut record: LogRecord, event: &Event<'_>) -> LogRecord {
-        if self.options.key
+        if self.flow.options().key
             && let Some(key) = event.key()
         {
             record.attributes.push(wire::pair("perfring.key", wire::text(key.to_string())));
@@ -255,7 +169,7 @@ impl Otlp {
 
     fn lost(&mut self, event: &Event<'_>, loss: &Loss, now: Instant) {
         let wall = loss.wall.unwrap_or_else(wall_now);
-        let told = self.resources.unknown(event.origin, None);
+        let told = self.flow.unknown(event.origin);
         let cause = loss.cause.name();
         let made = |item| Made {
             ring: event.origin.id,
@@ -266,7 +180,7 @@ impl Otlp {
             credit: Credit { seq: event.seq, records: 0 },
             pos: loss.pos,
         };
-        if self.sends(Lane::Logs) {
+        if self.flow.sends(Lane::Logs) {
             let count = |value: u64| wire::int(i64::try_from(value).unwrap_or(i64::MAX));
             let record = LogRecord {
                 time_unix_nano: loss.wall.unwrap_or_default(),
@@ -283,16 +197,16 @@ impl Otlp {
                 ..LogRecord::default()
             };
             let record = self.keyed(record, event);
-            self.hand_on(made(Item::Log(record)), now);
+            self.flow.hand_on(made(Item::Log(record)), now);
         }
-        if self.sends(Lane::Metrics) {
-            let sort = Sort { monotonic: true, temporality: crate::signal::Temporality::Delta };
+        if self.flow.sends(Lane::Metrics) {
+            let sort = Sort { monotonic: true, temporality: Temporality::Delta };
             let sums = [
                 ("perfring.lost_records", "{record}", loss.records),
                 ("perfring.lost_bytes", "By", loss.bytes),
             ];
             for (name, unit, value) in sums {
-                let value = crate::signal::Number::Int(i64::try_from(value).unwrap_or(i64::MAX));
+                let value = Number::Int(i64::try_from(value).unwrap_or(i64::MAX));
                 let attributes: Vec<KeyValue> = vec![
                     wire::pair("cause", wire::text(cause)),
                     wire::pair("ring", wire::text(event.origin.name.clone())),
@@ -306,86 +220,46 @@ impl Otlp {
                     start: 0,
                     data: Data::Sum(value, sort),
                 };
-                self.hand_on(made(Item::Sample(sample)), now);
+                self.flow.hand_on(made(Item::Sample(sample)), now);
             }
         }
-    }
-
-    fn learn(&mut self, event: &Event<'_>, resource: &Resource<'_>, now: Instant) {
-        self.resources.learn(event.origin, resource);
-        let Some(pid) = resource.common.pid else { return };
-        let Some(ring) = self.rings.get_mut(&event.origin.id) else { return };
-        let released = ring.release(|waiting| waiting.made.pid == Some(pid));
-        ring.gave_up.remove(&pid);
-        self.released(released, now);
-    }
-
-    fn ended(&mut self, event: &Event<'_>, now: Instant) {
-        let id = event.origin.id;
-        self.give_up(|ring, _| ring == id, now);
-        let wall = self.rings.get(&id).map_or(0, |ring| ring.last);
-        let seen = Seen { ring: id, pos: 0, seq: event.seq, now, wall };
-        let resources = &mut self.resources;
-        self.spans.gone(&seen, |pid| {
-            let told = pid.and_then(|pid| resources.get(id, pid)).cloned();
-            told.unwrap_or_else(|| resources.unknown(event.origin, pid))
-        });
-        self.resources.forget(id);
-        self.rings.remove(&id);
-        self.samples.forget_idle();
     }
 }
 
 impl Output for Otlp {
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
-        if self.lanes.bytes() >= self.options.queue_bytes {
+        if self.flow.is_full() {
             return Ok(Took::Busy);
         }
         let now = Instant::now();
         match &event.what {
             What::Began => {
                 // A recording may say so twice, and what waits in the first must not be lost.
-                self.rings.entry(event.origin.id).or_insert_with(|| Ring::new(event.origin));
+                self.flow.ring(event.origin);
             }
             What::Record(record) => self.record(event, record, now),
             What::Lost(loss) => self.lost(event, loss, now),
-            What::Ended => self.ended(event, now),
+            What::Ended => self.flow.ended(event, now),
         }
-        if now.saturating_duration_since(self.tended) >= TEND {
-            self.tend(now);
-        }
+        self.flow.tend_in_time(now);
         Ok(Took::Yes)
     }
 
     fn flush(&mut self) -> Result<(), OutputError> {
-        self.tend(Instant::now());
+        self.flow.tend(Instant::now());
         Ok(())
     }
 
     fn hurry(&mut self) {
-        if !self.closed {
-            self.let_go_all(Instant::now());
-        }
+        self.flow.let_go_all(Instant::now());
     }
 
     fn undelivered(&mut self) -> Option<u64> {
-        let waiting = self.waiting.first_key_value().map(|(seq, _)| *seq);
-        let gathered = [self.logs.oldest(), self.metrics.oldest(), self.traces.oldest()];
-        let held = [self.spans.oldest(), self.samples.oldest(), waiting, self.lanes.oldest()];
-        gathered.into_iter().chain(held).flatten().min().filter(|seq| *seq != u64::MAX)
+        self.flow.oldest()
     }
 
     fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
-        self.closed = true;
-        let now = Instant::now();
-        self.give_up(|_, _| true, now);
-        let mut out = Vec::new();
-        self.spans.close(&mut out);
-        self.hand_on_all(out, now);
-        self.send_everything(now);
-        let closed = self.lanes.close(deadline);
-        self.lanes.stop();
-        closed.map_err(|(records, trouble)| {
+        self.flow.close(deadline).map_err(|(records, trouble)| {
             let why = trouble.map(|why| format!(": {why}")).unwrap_or_default();
             let sentence = format!("{records} records were not delivered in time{why}");
             OutputError::new(&self.name, sentence)
@@ -393,14 +267,6 @@ impl Output for Otlp {
     }
 
     fn figures(&self) -> Figures {
-        let sent = self.lanes.figures();
-        let delivered = self.delivered + sent.delivered;
-        Figures { taken: self.taken, delivered, ..sent }
-    }
-}
-
-impl Drop for Otlp {
-    fn drop(&mut self) {
-        self.lanes.stop();
+        Figures { taken: self.taken, ..self.flow.figures() }
     }
 }

@@ -1,6 +1,6 @@
 //! What can be said of an OTLP output, in a file or in the environment.
 
-use crate::OutputError;
+use crate::output::OutputError;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;

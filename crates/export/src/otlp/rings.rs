@@ -1,7 +1,7 @@
 //! What is remembered of each ring.
 
-use super::Made;
-use crate::Origin;
+use super::made::Made;
+use crate::event::Origin;
 use crate::signal::Told;
 use perfring_types::Class;
 use perfring_types::read::{Named, TypeTable};

@@ -1,7 +1,8 @@
 //! Spans, from their starts and ends.
 
 use super::batch::Credit;
-use super::{Item, Made, Seen, wire};
+use super::made::{Item, Made, Seen};
+use super::wire;
 use crate::signal::{SpanEnd, SpanStart, Told};
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue};
@@ -9,7 +10,6 @@ use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
 use std::collections::{BTreeSet, HashMap};
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -361,9 +361,5 @@ impl Open {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        let _ = write!(out, "{byte:02x}");
-    }
-    out
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -16,7 +16,7 @@ const MORE: &str = "more";
 pub(super) type Row = (Vec<Value>, Value);
 
 /// A type's files.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Slot {
     /// The files' name, without what counts them and `.parquet`.
     pub(super) name: String,
@@ -46,29 +46,21 @@ enum Columns {
     Found(Option<(Vec<Column>, HashMap<String, usize>)>),
 }
 
+impl Default for Columns {
+    fn default() -> Self {
+        Columns::Found(None)
+    }
+}
+
 impl Slot {
     /// `own` are the record's columns, if its type tells them.
     pub(super) fn new(name: String, common: &[(&str, Of)], own: Option<Vec<Column>>) -> Self {
         let all: Vec<Column> = common.iter().map(|(name, of)| Column::new(name, *of)).collect();
         let columns = match own {
             Some(own) => Columns::Stable(join(all, own, false).0),
-            None => Columns::Found(None),
+            None => Columns::default(),
         };
-        let (table, early) = (None, Vec::new());
-        let common = common.len();
-        Slot {
-            name,
-            table,
-            common,
-            columns,
-            early,
-            early_bytes: 0,
-            files: 0,
-            used: 0,
-            early_oldest: None,
-            oldest: None,
-            unfinished: 0,
-        }
+        Slot { name, common: common.len(), columns, ..Slot::default() }
     }
 
     /// The columns, if they are known.

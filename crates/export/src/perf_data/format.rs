@@ -1,6 +1,8 @@
 //! What a `perf.data` file is made of. Numbers and layouts are those of Linux's
 //! `include/uapi/linux/perf_event.h` and `tools/perf/util/header.h`.
 
+use crate::mangle::cut;
+
 /// Bytes of the file's header.
 pub(super) const HEADER: u64 = 104;
 /// Bytes of a `perf_event_attr` (`PERF_ATTR_SIZE_VER7`).
@@ -81,11 +83,8 @@ pub(super) fn lost(out: &mut Vec<u8>, stamp: Stamp, records: u64) {
 
 pub(super) fn comm(out: &mut Vec<u8>, stamp: Stamp, name: &str) {
     let mut comm = [0; 16]; // as the kernel's: with a zero at its end
-    let mut end = name.len().min(15);
-    while !name.is_char_boundary(end) {
-        end -= 1; // 0 is a boundary
-    }
-    comm[..end].copy_from_slice(&name.as_bytes()[..end]);
+    let name = cut(name, 15);
+    comm[..name.len()].copy_from_slice(name.as_bytes());
     header(out, COMM, 0, 8 + 8 + 16 + 24);
     out.extend(stamp.pid.to_ne_bytes());
     out.extend(stamp.tid.to_ne_bytes());

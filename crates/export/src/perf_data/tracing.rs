@@ -1,6 +1,6 @@
 //! Record types as tracepoints: what makes perf show records by their fields.
 
-use crate::mangle::identifier;
+use crate::mangle::{cut, identifier};
 use perfring_types::read::{Type, TypeField, Value};
 use perfring_types::{Encoding, Kind};
 use std::collections::HashMap;
@@ -149,15 +149,6 @@ impl Tracepoints {
         out.extend(0u64.to_ne_bytes()); // command lines
         out
     }
-}
-
-/// At most so many bytes of a text.
-fn cut(text: &str, most: usize) -> &str {
-    let mut end = text.len().min(most);
-    while !text.is_char_boundary(end) {
-        end -= 1; // 0 is a boundary
-    }
-    &text[..end]
 }
 
 /// What a record becomes.

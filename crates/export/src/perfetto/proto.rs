@@ -121,6 +121,28 @@ pub(super) struct TrackEvent {
     pub double_counter_value: Option<f64>,
 }
 
+impl TrackEvent {
+    pub(super) fn instant(track: u64, category: &str, details: Vec<DebugAnnotation>) -> Self {
+        TrackEvent {
+            r#type: Some(EventType::Instant as i32),
+            track_uuid: Some(track),
+            categories: vec![category.to_owned()],
+            debug_annotations: details,
+            ..TrackEvent::default()
+        }
+    }
+
+    pub(super) fn counted(number: i64) -> Self {
+        let r#type = Some(EventType::Counter as i32);
+        TrackEvent { r#type, counter_value: Some(number), ..TrackEvent::default() }
+    }
+
+    pub(super) fn measured(number: f64) -> Self {
+        let r#type = Some(EventType::Counter as i32);
+        TrackEvent { r#type, double_counter_value: Some(number), ..TrackEvent::default() }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
 pub(super) enum EventType {
     Unspecified = 0,

@@ -1,8 +1,9 @@
 //! OpenTelemetry's signals in Perfetto's words: logs, spans, metrics.
 
 use super::proto::{EventType, TracePacket, TrackDescriptor, TrackEvent};
-use super::{Perfetto, counted, tracks};
-use crate::{OutputError, Rec};
+use super::{Perfetto, tracks};
+use crate::event::Rec;
+use crate::output::OutputError;
 use perfring_types::Class;
 use perfring_types::read::Value;
 
@@ -23,18 +24,11 @@ impl Perfetto {
             Value::Str(text) => Some(text.clone()),
             other => Some(other.to_string()),
         });
-        let mut categories = vec!["log".to_owned()];
+        let mut event = TrackEvent::instant(track, "log", self.details(record));
         if let Some(Value::Str(severity)) = value.get("severity_text") {
-            categories.push(severity.clone());
+            event.categories.push(severity.clone());
         }
-        let event = TrackEvent {
-            r#type: Some(EventType::Instant as i32),
-            name: Some(name.unwrap_or_else(|| "log".to_owned())),
-            track_uuid: Some(track),
-            categories,
-            debug_annotations: self.details(record),
-            ..TrackEvent::default()
-        };
+        event.name = Some(name.unwrap_or_else(|| "log".to_owned()));
         self.event(at, event)
     }
 
@@ -67,15 +61,10 @@ impl Perfetto {
             let begins = name.filter(|_| !is_open && self.open.len() < OPEN);
             let Some(name) = begins else {
                 // More of a span; or one too many, of which the end will tell the most.
-                let instant = TrackEvent {
-                    r#type: Some(EventType::Instant as i32),
-                    name: Some(name.map_or("more", |_| "span_start").to_owned()),
-                    track_uuid: Some(if is_open { track } else { ring }),
-                    categories: vec!["span".to_owned()],
-                    debug_annotations: details,
-                    ..TrackEvent::default()
-                };
-                return self.event(at, instant);
+                let track = if is_open { track } else { ring };
+                let name = Some(name.map_or("more", |_| "span_start").to_owned());
+                let instant = TrackEvent::instant(track, "span", details);
+                return self.event(at, TrackEvent { name, ..instant });
             };
             self.open.insert(track);
             self.put_track(track, process)?;
@@ -126,12 +115,12 @@ impl Perfetto {
             }
             let unit = if field == "count" { "1" } else { unit };
             let mut event = match value.get(field) {
-                Some(Value::I64(number)) => counted(*number),
+                Some(Value::I64(number)) => TrackEvent::counted(*number),
                 Some(Value::U64(number)) => match i64::try_from(*number) {
-                    Ok(number) => counted(number),
-                    Err(_) => measured(*number as f64),
+                    Ok(number) => TrackEvent::counted(number),
+                    Err(_) => TrackEvent::measured(*number as f64),
                 },
-                Some(Value::F64(number)) if number.is_finite() => measured(*number),
+                Some(Value::F64(number)) if number.is_finite() => TrackEvent::measured(*number),
                 _ => continue,
             };
             any = true;
@@ -146,11 +135,6 @@ impl Perfetto {
         }
         Ok(any)
     }
-}
-
-fn measured(number: f64) -> TrackEvent {
-    let r#type = Some(EventType::Counter as i32);
-    TrackEvent { r#type, double_counter_value: Some(number), ..TrackEvent::default() }
 }
 
 /// What tells a series from others of its instrument: its attributes, sorted, or nothing.

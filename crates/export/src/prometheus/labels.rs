@@ -1,7 +1,6 @@
 //! Attributes as labels.
 
-use super::text::{self, Labels, Page, Sort};
-use super::{State, TARGET, names};
+use super::{names, text};
 use perfring_types::read::Value;
 use std::collections::BTreeMap;
 
@@ -41,28 +40,5 @@ fn shown(value: &Value) -> String {
             Ok(json) => json.to_string(),
             Err(_) => other.to_string(),
         },
-    }
-}
-
-impl State {
-    /// `target_info`.
-    pub(super) fn targets(&self, page: &mut Page) {
-        let mut lines: BTreeMap<Labels, ()> = BTreeMap::new();
-        for (ring, pid, told) in self.resources.iter() {
-            let Some(ring) = self.rings.get(&ring) else { continue };
-            let mut labels = BTreeMap::new();
-            labels.insert("ring".to_owned(), text::value(ring));
-            labels.insert("process_pid".to_owned(), pid.to_string());
-            let own = |name: &str| name == "process.pid" || name == "perfring.ring.name";
-            let attributes = told.attributes.iter().filter(|(name, _)| !own(name));
-            add(&mut labels, attributes.map(|(name, value)| (&**name, value)));
-            lines.insert(labels.into_iter().collect(), ());
-        }
-        if !lines.is_empty() {
-            page.family(TARGET, Sort::Gauge, "what the processes are");
-            for labels in lines.keys() {
-                page.sample(TARGET, labels, None, 1.0);
-            }
-        }
     }
 }

@@ -37,24 +37,25 @@ mod labels;
 mod names;
 mod series;
 mod server;
+mod state;
 mod text;
 
+use crate::event::{Event, Loss, What};
+use crate::output::{Figures, Output, OutputError, Took};
 use crate::signal::{
-    Buckets, Common, DEFAULT_BOUNDS, Histogram, HistogramData, Instrument, Resources, Signal,
-    Temporality,
+    Buckets, Common, DEFAULT_BOUNDS, Histogram, HistogramData, Instrument, Signal, Temporality,
 };
-use crate::{Event, Figures, Output, OutputError, Took, What};
 pub use figures::OwnFigures;
 use perfring_types::read::Value;
 use serde::Deserialize;
-use series::{Amount, How, LeftOut, Limits, Sample, Series, Who};
+use series::{Amount, How, LeftOut, Limits, Sample, Who};
 use server::Server;
-use std::collections::{BTreeMap, HashMap};
+use state::Shared;
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use text::{Format, Labels, Page, Sort};
+use text::{Labels, Sort};
 
 /// Options of [`Prometheus`].
 ///
@@ -121,23 +122,6 @@ pub struct Prometheus {
     trouble: Option<(Instant, String)>,
 }
 
-/// What the thread that serves needs.
-#[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
-    own: OwnFigures,
-    scrapes: AtomicU64,
-    target_info: bool,
-}
-
-#[derive(Debug)]
-struct State {
-    series: Series,
-    resources: Resources,
-    /// Names of rings that are there.
-    rings: HashMap<u32, String>,
-}
-
 /// For so long, it is told that a sample was left out.
 const TOLD: Duration = Duration::from_secs(60);
 
@@ -174,17 +158,7 @@ impl Prometheus {
             bytes: options.bytes,
             expire: Duration::from_secs(options.expire_s),
         };
-        let state = State {
-            series: Series::new(limits),
-            resources: Resources::default(),
-            rings: HashMap::new(),
-        };
-        let shared = Arc::new(Shared {
-            state: Mutex::new(state),
-            own: OwnFigures::default(),
-            scrapes: AtomicU64::new(0),
-            target_info: options.target_info,
-        });
+        let shared = Arc::new(Shared::new(limits, options.target_info));
         let failed = |bad: std::io::Error| fault(format!("cannot serve on {listen:?}: {bad}"));
         let address = listener.local_addr().map_err(failed)?;
         let timeout = Duration::from_millis(options.timeout_ms.max(1));
@@ -210,7 +184,7 @@ impl Prometheus {
     /// A handle to serve the program's own figures beside those of rings.
     #[must_use]
     pub fn own(&self) -> OwnFigures {
-        self.shared.own.clone()
+        self.shared.own()
     }
 
     /// The page as it is served: for `tests/fuzz`.
@@ -218,7 +192,7 @@ impl Prometheus {
     #[doc(hidden)]
     #[must_use]
     pub fn page(&self, open_metrics: bool) -> String {
-        self.shared.page(if open_metrics { Format::Open } else { Format::Text })
+        self.shared.page(if open_metrics { text::Format::Open } else { text::Format::Text })
     }
 
     fn sample(
@@ -314,7 +288,7 @@ impl Prometheus {
         }
     }
 
-    fn lost(&self, event: &Event<'_>, loss: &crate::Loss) {
+    fn lost(&self, event: &Event<'_>, loss: &Loss) {
         let cause = Value::Str(loss.cause.name().into());
         let ring = Value::Str(event.origin.name.clone());
         let mut attributes = vec![("cause", &cause)];
@@ -334,45 +308,6 @@ impl Prometheus {
         }
     }
 }
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner) // whole after a panic
-    }
-
-    fn page(&self, format: Format) -> String {
-        let scrapes = self.scrapes.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut page = Page::new(format);
-        let mut state = self.lock();
-        state.series.expire(Instant::now());
-        state
-            .series
-            .write(&mut page, |name| self.own.has(name) || name.starts_with(OWN) || name == TARGET);
-        if self.target_info {
-            state.targets(&mut page);
-        }
-        let figures = state.series.figures();
-        drop(state);
-        let name = format!("{OWN}series");
-        page.family(&name, Sort::Gauge, "series from rings");
-        page.sample(&name, &Labels::new(), None, figures.series as f64);
-        let name = format!("{OWN}left_out_samples_total");
-        page.family(&name, Sort::Counter, "samples that are in no series");
-        for (reason, value) in [("other_kind", figures.other), ("too_many", figures.too_many)] {
-            let labels = vec![("reason".to_owned(), reason.to_owned())];
-            page.sample(&name, &labels, None, value as f64);
-        }
-        let name = format!("{OWN}scrapes_total");
-        page.family(&name, Sort::Counter, "times that this page was asked for");
-        page.sample(&name, &Labels::new(), None, scrapes as f64);
-        self.own.write(&mut page);
-        page.finish()
-    }
-}
-
-/// What this output says of itself begins so.
-const OWN: &str = "perfring_prometheus_";
-const TARGET: &str = "target_info";
 
 impl Output for Prometheus {
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {

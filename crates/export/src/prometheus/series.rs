@@ -185,8 +185,7 @@ impl Series {
     fn try_add(&mut self, sample: Sample<'_>, now: Instant) -> Result<(), LeftOut> {
         let Sample { name, sort, help, labels, who, how, amount } = sample;
         let is_new = !self.families.get(&name).is_some_and(|it| it.series.contains_key(&labels));
-        let size: usize = labels.iter().map(|(name, value)| name.len() + value.len() + 48).sum();
-        let size = size + name.len() + 128 + weight(&amount);
+        let size = size(&name, &labels, &amount);
         if is_new {
             let figures = &self.figures;
             if figures.series >= self.limits.series || figures.bytes + size > self.limits.bytes {
@@ -280,10 +279,7 @@ impl Series {
                 if one.rings.is_empty() {
                     figures.parts -= before;
                     figures.series -= 1;
-                    let size: usize =
-                        labels.iter().map(|(name, value)| name.len() + value.len() + 48).sum();
-                    let size = size + name.len() + 128 + weight(&one.base);
-                    figures.bytes = figures.bytes.saturating_sub(size);
+                    figures.bytes = figures.bytes.saturating_sub(size(name, labels, &one.base));
                     return false;
                 }
                 let parts = std::mem::take(&mut one.parts);
@@ -334,11 +330,14 @@ impl Series {
     }
 }
 
-fn weight(amount: &Amount) -> usize {
-    match amount {
+/// About the bytes that a series takes.
+fn size(name: &str, labels: &Labels, amount: &Amount) -> usize {
+    let labels: usize = labels.iter().map(|(name, value)| name.len() + value.len() + 48).sum();
+    let amount = match amount {
         Amount::Number(_) => 8,
         Amount::Buckets(buckets) => 64 * buckets.buckets.len(),
-    }
+    };
+    labels + name.len() + 128 + amount
 }
 
 impl One {

@@ -1,6 +1,6 @@
 //! The endpoint.
 
-use super::Shared;
+use super::state::Shared;
 use super::text::Format;
 use bytes::Bytes;
 use http_body_util::Full;

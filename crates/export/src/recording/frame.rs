@@ -1,10 +1,10 @@
 //! Frames: what stands in a block. `u16 what, u16 flags, u32 size`, a body, zeros to a multiple of 8.
 
-use super::Machine;
-use crate::{Loss, LossCause, Origin, Rec, Totals};
+use super::machine::Machine;
+use crate::event::{Loss, LossCause, Origin, Rec, Totals};
+use crate::mangle::cut;
 use perfring_consumer::{Anchor, Anchors, Cause, Policy, Record, RecordType, Who};
 use perfring_types::Entry;
-use perfring_types::read::TypeTable;
 
 /// Who records, where and when.
 pub(super) const START: u16 = 1;
@@ -68,12 +68,9 @@ fn longs<const N: usize>(out: &mut Vec<u8>, numbers: [u64; N]) {
 }
 
 fn text(out: &mut Vec<u8>, text: &str) {
-    let mut len = text.len().min(TEXT_MAX);
-    while !text.is_char_boundary(len) {
-        len -= 1;
-    }
-    word(out, len as u32);
-    out.extend_from_slice(&text.as_bytes()[..len]);
+    let text = cut(text, TEXT_MAX);
+    word(out, text.len() as u32);
+    out.extend_from_slice(text.as_bytes());
 }
 
 pub(super) fn put_start(out: &mut Vec<u8>, machine: &Machine) {
@@ -281,20 +278,8 @@ impl<'a> Body<'a> {
             2 => Some(Policy::Overwrite),
             _ => None,
         };
-        let (types, anchors) = (TypeTable::default(), Anchors::default());
-        Some(Origin {
-            id,
-            name,
-            home,
-            uuid,
-            epoch,
-            policy,
-            timed,
-            data_size,
-            producer,
-            types,
-            anchors,
-        })
+        let origin = Origin { id, name, home, uuid, epoch, policy, timed, ..Origin::default() };
+        Some(Origin { data_size, producer, ..origin })
     }
 
     /// An entry of a type table, after the origin's number.

@@ -46,35 +46,16 @@
 mod block;
 mod error;
 mod frame;
+mod head;
 mod machine;
 mod open;
+mod options;
 mod read;
 mod write;
 
 pub use error::{Missing, ReadError};
+pub use head::is_recording;
 pub use machine::Machine;
+pub use options::{Existing, Options};
 pub use read::Reader;
-pub use write::{Existing, Options, Recording};
-
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
-
-/// The first bytes of every recording.
-pub(crate) const MAGIC: [u8; 8] = *b"perfrec\n";
-/// What this program writes.
-const VERSION: u32 = 1;
-/// The oldest reader that can read it.
-const COMPATIBLE: u32 = 1;
-/// Bytes before the first block: magic, version, lowest compatible version.
-const HEAD: usize = 16;
-
-/// Whether this file is a recording, by its first bytes.
-#[must_use]
-pub fn is_recording(path: &Path) -> bool {
-    let mut magic = [0; MAGIC.len()];
-    // A pipe would lose the bytes.
-    path.metadata().is_ok_and(|meta| meta.is_file())
-        && File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
-        && magic == MAGIC
-}
+pub use write::Recording;

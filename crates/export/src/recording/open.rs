@@ -2,7 +2,8 @@
 
 use super::block::{BLOCK_HEAD, BlockHead, fill, survey};
 use super::error::Missing;
-use super::{Existing, HEAD, MAGIC, Options, VERSION};
+use super::head::{HEAD, MAGIC, VERSION};
+use super::options::{Existing, Options};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt};

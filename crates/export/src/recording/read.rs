@@ -3,8 +3,9 @@
 use super::block::{BLOCK_HEAD, BlockHead, fill, survey};
 use super::error::{Missing, ReadError};
 use super::frame::{self, Frame};
-use super::{COMPATIBLE, HEAD, MAGIC, Machine};
-use crate::{Event, Loss, Origin, Rec, Totals, What};
+use super::head::{COMPATIBLE, HEAD, MAGIC};
+use super::machine::Machine;
+use crate::event::{Event, Loss, Origin, Rec, Totals, What};
 use perfring_consumer::Record;
 use std::collections::HashMap;
 use std::fs::File;

@@ -2,59 +2,21 @@
 
 use super::block::{BLOCK_HEAD, BLOCK_MAX, BlockHead};
 use super::frame::{self, FRAME_MAX};
+use super::head::{COMPATIBLE, HEAD, MAGIC, VERSION};
+use super::machine::Machine;
 use super::open::{Opened, Refused, open};
-use super::{COMPATIBLE, HEAD, MAGIC, Machine, VERSION};
-use crate::{Event, Figures, Loss, LossCause, Origin, Output, OutputError, Took, Totals, What};
+use super::options::Options;
+use crate::event::{Event, Loss, LossCause, Origin, Totals, What};
+use crate::output::{Figures, Output, OutputError, Took};
 use perfring_consumer::{Anchors, Cause};
-use serde::Deserialize;
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Bytes that a record takes beside its payload, at most, in whole.
 const RECORD_MOST: usize = 64;
-
-/// What to do where the file is there already.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Existing {
-    /// Refuse.
-    #[default]
-    Refuse,
-    /// Make a new one in its place. Who reads the old one goes on with that.
-    Replace,
-    /// If it is a recording, go on at its end. What a crash left half written there is cut off.
-    Append,
-}
-
-/// What a recording is to be.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Options {
-    /// The file. A device is written to as it is; a pipe is refused.
-    pub path: PathBuf,
-    /// What to do if it is there.
-    pub existing: Existing,
-    /// Bytes that are collected before they are written, with one checksum: at most 1 MiB. What is
-    /// collected is written before, too, whenever nothing more comes for now.
-    pub block_bytes: u32,
-    /// Mode bits of a new file, whatever the umask.
-    pub mode: u32,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            path: PathBuf::new(),
-            existing: Existing::Refuse,
-            block_bytes: 64 << 10,
-            mode: 0o600,
-        }
-    }
-}
 
 /// A recording that is being written: one file with the records of many rings.
 ///

@@ -1,11 +1,17 @@
 //! From a record's fields to a signal.
 
-use super::*;
+use super::kinds::{
+    Attributes, Common, Gauge, Histogram, HistogramData, Log, Plain, PlainBody, Resource, Signal,
+    SpanEnd, SpanStart, Sum,
+};
+use super::measure::{Buckets, Instrument, Number, Temporality};
+use crate::event::Rec;
 use perfring_telemetry::names;
 use perfring_types::Class;
+use perfring_types::read::Value;
 use perfring_types::tagged::CUT;
 
-pub(super) fn signal<'a>(record: &'a Rec<'_>) -> Signal<'a> {
+fn signal<'a>(record: &'a Rec<'_>) -> Signal<'a> {
     let Some(kind) = record.kind_of() else { return untyped(record) };
     let value = match record.value() {
         None => return untyped(record),
@@ -97,6 +103,12 @@ fn plain<'a>(
 }
 
 impl<'a> Signal<'a> {
+    /// What this record is.
+    #[must_use]
+    pub fn of(record: &'a Rec<'_>) -> Self {
+        signal(record)
+    }
+
     /// What signals of all classes have.
     pub(crate) fn common(&mut self) -> &mut Common<'a> {
         match self {
@@ -182,17 +194,12 @@ fn truth(value: &Value) -> Option<bool> {
 }
 
 fn number(value: &Value) -> Option<Number> {
+    let whole = |int: Option<i64>, double| int.map_or(Number::Double(double), Number::Int);
     Some(match value {
         Value::I64(value) => Number::Int(*value),
-        Value::U64(value) => {
-            i64::try_from(*value).map_or(Number::Double(*value as f64), Number::Int)
-        }
-        Value::I128(value) => {
-            i64::try_from(*value).map_or(Number::Double(*value as f64), Number::Int)
-        }
-        Value::U128(value) => {
-            i64::try_from(*value).map_or(Number::Double(*value as f64), Number::Int)
-        }
+        Value::U64(value) => whole(i64::try_from(*value).ok(), *value as f64),
+        Value::I128(value) => whole(i64::try_from(*value).ok(), *value as f64),
+        Value::U128(value) => whole(i64::try_from(*value).ok(), *value as f64),
         Value::F32(value) => Number::Double((*value).into()),
         Value::F64(value) => Number::Double(*value),
         Value::Label { value, .. } => Number::Int(*value),

@@ -1,7 +1,7 @@
 //! Which process a record is of.
 
-use super::Resource;
-use crate::Origin;
+use super::kinds::Resource;
+use crate::event::Origin;
 use perfring_telemetry::names;
 use perfring_types::read::Value;
 use std::collections::{HashMap, VecDeque};

@@ -2,6 +2,7 @@
 
 pub(crate) mod create;
 pub(crate) mod error;
+pub(crate) mod guard;
 pub(crate) mod home;
 pub(crate) mod open;
 pub(crate) mod peers;

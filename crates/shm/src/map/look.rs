@@ -1,11 +1,14 @@
 //! What a look into a ring's file tells, that maps it for no longer.
 
 use crate::file::error::{AttachError, Role};
-use crate::file::open::{Place, RingFile};
+use crate::file::home::Home;
+use crate::file::open::{Access, Place, RingFile};
 use crate::file::peers::is_dead;
 use crate::map::plain::Plain;
 use crate::sys::ofd_lock::ByteLock;
-use perfring_ring::{Anchors, Totals, Who};
+use perfring_abi::Producers;
+use perfring_abi::atomic::Ordering;
+use perfring_ring::{Anchors, SlotFigures, Totals, Who};
 
 impl RingFile {
     /// Who holds the place, or held it last.
@@ -71,4 +74,63 @@ fn newest_wall(map: &Plain) -> Option<u64> {
         0 => None,
         stamp => Anchors::read(ring).wall(ring.head(), stamp),
     }
+}
+
+/// Opens a ring and reads its books, also those of one so damaged that nothing can be read.
+///
+/// # Errors
+/// See [`AttachError`].
+pub fn peek(home: impl Into<Home>) -> Result<(RingFile, Option<Totals>), AttachError> {
+    let ring = RingFile::open(home.into(), Access::Read)?;
+    let totals = ring.totals()?;
+    Ok((ring, totals))
+}
+
+/// What tells wall-clock times of stamps, as of now. None in a ring without time.
+///
+/// # Errors
+/// See [`AttachError`].
+pub fn anchors(ring: &RingFile) -> Result<Anchors, AttachError> {
+    let map = Plain::map(ring)?;
+    map.sure(ring, Anchors::read(map.ring()))
+}
+
+/// The producers of a shared ring, dead and alive, that still have their slots; of any other
+/// nobody.
+///
+/// # Errors
+/// See [`AttachError`].
+pub fn slots(ring: &RingFile) -> Result<SlotsSeen, AttachError> {
+    if ring.layout.producers == Producers::One {
+        return Ok(SlotsSeen::default());
+    }
+    let map = Plain::map(ring)?;
+    let (at, is_dead) = (map.shared(), is_dead(ring));
+    let figures: Vec<_> =
+        SlotFigures::all(at).into_iter().map(|figures| (!is_dead(figures.slot), figures)).collect();
+    let line = &at.ring().header().shared;
+    let held_up = at.held_up();
+    // Relaxed: figures to look at.
+    let since = line.stuck_since_ns.load(Ordering::Relaxed);
+    let noted = since != 0 && line.stuck_pos.load(Ordering::Relaxed) == at.ring().head();
+    let seen = SlotsSeen {
+        figures,
+        locked_by: at.locked_by(),
+        held_up,
+        held_up_since_ns: (held_up.is_some() && noted).then_some(since),
+    };
+    map.sure(ring, seen)
+}
+
+/// What can be seen of a shared ring's producers.
+#[derive(Clone, Debug, Default)]
+pub struct SlotsSeen {
+    /// Whether each lives, and its figures.
+    pub figures: Vec<(bool, SlotFigures)>,
+    /// Who holds the ring's lock at this moment.
+    pub locked_by: Option<u32>,
+    /// Whose open reservation `data_head` stands before.
+    pub held_up: Option<u32>,
+    /// `CLOCK_REALTIME` of the first time that another producer found it so, ns.
+    pub held_up_since_ns: Option<u64>,
 }

@@ -2,15 +2,23 @@
 
 pub(crate) mod address_range;
 pub(crate) mod aux_mirror;
+pub(crate) mod consumer_mapping;
 pub(crate) mod control;
+pub(crate) mod copy_window;
 pub(crate) mod look;
 pub(crate) mod mirror;
+pub(crate) mod next;
+pub(crate) mod observer_mapping;
 pub(crate) mod pages;
+pub(crate) mod pin_window;
 pub(crate) mod plain;
+pub(crate) mod raw;
+pub(crate) mod read_window;
 pub(crate) mod recover;
 mod shared_pair;
 pub(crate) mod shared_reservation;
 pub(crate) mod shared_window;
+pub(crate) mod sleeper;
 pub(crate) mod types_window;
 pub(crate) mod write_loop;
 pub(crate) mod write_window;

@@ -1,8 +1,7 @@
 //! The plain mapping of a whole ring, for those who copy from it.
 
 use crate::file::error::AttachError;
-use crate::file::home::Home;
-use crate::file::open::{Access, Place, RingFile};
+use crate::file::open::{Place, RingFile};
 use crate::map::control::{slots, words_before};
 use crate::sys::fork::NotForChildren;
 use crate::sys::sigbus::Guarded;
@@ -66,13 +65,6 @@ impl Plain {
             true => Err(ring.corrupt(Corrupt::CUT)),
             false => Ok(read),
         }
-    }
-
-    /// Opens and maps in one.
-    pub(crate) fn open(home: Home) -> Result<(RingFile, Self), AttachError> {
-        let ring = RingFile::open(home, Access::Read)?;
-        let map = Plain::map(&ring)?;
-        Ok((ring, map))
     }
 
     /// The ring as the algorithm sees it; only loads are allowed on it.

@@ -218,10 +218,11 @@ impl SharedWindow {
         }
         let (pair, len) = (&self.pair, payload.len());
         let mut writer = pair.writer_mut();
-        let wake = writer.publish_at(pair.at(), pair.peers(), kind, len, now, wake, |reserved| {
-            // SAFETY: as in `publish`.
-            unsafe { pair.map().fill_open(reserved, payload) };
-        })?;
+        let wake =
+            writer.publish_at(pair.at(), pair.peers(), kind, len, now, wake, |reserved| {
+                // SAFETY: as in `publish`.
+                unsafe { pair.map().fill_open(reserved, payload) };
+            })?;
         drop(writer);
         pair.owed(wake);
         Ok(())
@@ -313,4 +314,3 @@ fn take_slot(ring: &RingFile, map: &Mirror) -> Result<(u32, ByteLock), AttachErr
         None => Err(AttachError::Slots { home: ring.home.clone(), slots: ring.layout.slots }),
     }
 }
-

@@ -61,7 +61,7 @@ pub fn publish_each<I: IntoIterator, E>(
         if held >= batch {
             held = 0;
             let (_, map, writer) = lent.window.parts();
-            if hot.publish(map.ring(), writer) {
+            if writer.publish_lent(map.ring(), &mut hot) {
                 let Changed { pos, records, head } = hot.changed();
                 hot = wake_in_loop(lent.window, pos, records, head);
             }

@@ -231,7 +231,7 @@ impl WriteWindow {
         now: impl FnOnce(TimeKeeper<'_>) -> u64,
     ) -> Result<Reserved, Refusal> {
         let Self { map, writer, .. } = self;
-        writer.try_reserve_any(map.ring(), kind, len, |writer| now(TimeKeeper { map, writer }))
+        writer.try_reserve(map.ring(), kind, len, |writer| now(TimeKeeper { map, writer }))
     }
 
     #[inline(always)]

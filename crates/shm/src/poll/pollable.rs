@@ -1,12 +1,12 @@
 //! The descriptor, by whichever of the two.
 
 use crate::file::home::Home;
+use crate::map::consumer_mapping::ConsumerMapping;
+use crate::map::sleeper::Ticket;
 use crate::poll::front_page::FrontPage;
 use crate::poll::thread::Waiter as ThreadWaiter;
 use crate::poll::uring::{Waiter as RingWaiter, available};
-use crate::reader::MappedReader;
 use crate::sys::fork;
-use perfring_ring::WakeAt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
@@ -61,8 +61,8 @@ enum By {
 }
 
 /// A descriptor for `epoll`, `poll`, `select` and all that is made of them. It is *armed* by
-/// [`MappedReader::arm`], and then becomes readable once, and stays readable until it is armed again
-/// or [`MappedReader::disarm`] is called.
+/// the consumer, and then becomes readable once, and stays readable until it is armed again or
+/// disarmed.
 ///
 /// It may also be readable for no reason: whoever is told so looks, and arms again.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl AsRawFd for Pollable {
     }
 }
 
-impl MappedReader {
+impl ConsumerMapping {
     /// A descriptor for this consumer, not armed yet.
     ///
     /// # Errors
@@ -107,63 +107,23 @@ impl MappedReader {
         let page = Arc::new(FrontPage::map(&self.ring).map_err(self.failed("mapping its page"))?);
         let generation = fork::generation();
         let ring = || RingWaiter::new(Arc::clone(&page)).map(|new| By::Ring(Box::new(new)));
-        let thread = || ThreadWaiter::new(Arc::clone(&page)).map(By::Thread);
+        let thread = || {
+            let waiter = ThreadWaiter::new(Arc::clone(&page)).map(By::Thread);
+            waiter.map_err(self.failed("making an eventfd and its thread"))
+        };
         let by = match by {
             PollBy::IoUring => ring().map_err(self.failed("making an io_uring"))?,
-            PollBy::Thread => thread().map_err(self.failed("making an eventfd and its thread"))?,
-            PollBy::Any if available() => match ring() {
-                Ok(by) => by,
-                Err(_) => thread().map_err(self.failed("making an eventfd and its thread"))?,
-            },
-            PollBy::Any => thread().map_err(self.failed("making an eventfd and its thread"))?,
+            PollBy::Any if available() => ring().or_else(|_| thread())?,
+            PollBy::Thread | PollBy::Any => thread()?,
         };
         Ok(Pollable { by, uuid: self.ring.layout.uuid, generation })
     }
 
-    /// Asks that the descriptor become readable when a producer publishes what `at` asks for, or
-    /// after `limit`; releases first. Returns whether it did: if not, there is something to read, and
-    /// the descriptor is not readable.
-    ///
-    /// # Errors
-    /// See [`PollError`]. Nothing is armed then.
-    pub fn arm(
-        &mut self,
-        pollable: &mut Pollable,
-        at: WakeAt,
-        limit: Duration,
-    ) -> Result<bool, PollError> {
-        self.check(pollable)?;
-        let Some(ticket) = self.prepare_sleep(at) else {
-            pollable.clear();
-            return Ok(false);
-        };
-        let limit = limit.min(ticket.most);
-        let listening = match &mut pollable.by {
-            By::Ring(waiter) => waiter.listen(ticket.value, limit),
-            By::Thread(waiter) => waiter.listen(ticket.value, limit),
-        };
-        match listening {
-            Ok(()) => Ok(true),
-            Err(source) => {
-                self.end_sleep();
-                Err(self.failed("arming its descriptor")(source))
-            }
-        }
-    }
-
-    /// Takes it back, or ends a wake that has come: the descriptor is not readable any more, and
-    /// producers make no wakes for it.
+    /// Whether the descriptor is of this consumer, and of this process.
     ///
     /// # Errors
     /// See [`PollError`].
-    pub fn disarm(&mut self, pollable: &mut Pollable) -> Result<(), PollError> {
-        self.check(pollable)?;
-        self.end_sleep();
-        pollable.clear();
-        Ok(())
-    }
-
-    fn check(&self, pollable: &Pollable) -> Result<(), PollError> {
+    pub fn check(&self, pollable: &Pollable) -> Result<(), PollError> {
         let home = || self.ring.home.clone();
         if pollable.generation != fork::generation() {
             // The parent has the same descriptor: what it waits for is not to be taken from it.
@@ -175,17 +135,37 @@ impl MappedReader {
         Ok(())
     }
 
+    /// Has the descriptor become readable at the wake that a ticket is for, or after `limit`; without
+    /// a ticket, not readable.
+    ///
+    /// # Errors
+    /// See [`PollError`]. Nothing is armed then, and nobody sleeps.
+    pub fn arm(
+        &self,
+        pollable: &mut Pollable,
+        ticket: Option<Ticket>,
+        limit: Duration,
+    ) -> Result<(), PollError> {
+        let Some(ticket) = ticket else {
+            match &mut pollable.by {
+                By::Ring(waiter) => waiter.clear(),
+                By::Thread(waiter) => waiter.clear(),
+            }
+            return Ok(());
+        };
+        let limit = limit.min(ticket.most);
+        let listening = match &mut pollable.by {
+            By::Ring(waiter) => waiter.listen(ticket.value, limit),
+            By::Thread(waiter) => waiter.listen(ticket.value, limit),
+        };
+        listening.map_err(|source| {
+            self.end_sleep();
+            self.failed("arming its descriptor")(source)
+        })
+    }
+
     fn failed(&self, step: &'static str) -> impl Fn(io::Error) -> PollError {
         let home = self.ring.home.clone();
         move |source| PollError::Io { home: home.clone(), step, source }
-    }
-}
-
-impl Pollable {
-    fn clear(&mut self) {
-        match &mut self.by {
-            By::Ring(waiter) => waiter.clear(),
-            By::Thread(waiter) => waiter.clear(),
-        }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// The longest single sleep of whom a wake may miss: a producer waiting for a foreign perf reader,
 /// which wakes nobody, and anybody where `membarrier` is forbidden.
-pub(crate) const SLICE: Duration = Duration::from_millis(20);
+pub const SLICE: Duration = Duration::from_millis(20);
 /// The longest single sleep of all others.
 const LONG: Duration = Duration::from_secs(60);
 

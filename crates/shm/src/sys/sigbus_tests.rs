@@ -3,9 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use super::*;
-use crate::{Home, MappedObserver, RingOptions, create};
+use crate::file::create::{RingOptions, create};
+use crate::file::guard::Guard;
+use crate::map::observer_mapping::ObserverMapping;
 use memmap2::{MmapOptions, MmapRaw};
-use perfring_ring::Start;
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -104,7 +105,7 @@ fn child() {
         }
     }
     // A ring that is mapped now is guarded, whoever took the signal meanwhile.
-    let observer = MappedObserver::open(&path, Start::Oldest).unwrap();
+    let observer = ObserverMapping::open(&path, Guard::Never).unwrap();
     cut(&path);
     assert_eq!(observer.snapshot().err(), Some(Corrupt::CUT));
     println!("{GUARDED}");
@@ -135,16 +136,14 @@ fn any_number_of_rings_is_guarded_while_others_come_and_go() {
     install_guard().unwrap();
     // More than a block of the table has.
     let rings: Vec<_> = (0..ENTRIES + 40).map(|_| ring()).collect();
-    let observers: Vec<_> = rings
-        .iter()
-        .map(|(_, path)| MappedObserver::open(Home::from(path), Start::Oldest).unwrap())
-        .collect();
+    let observers: Vec<_> =
+        rings.iter().map(|(_, path)| ObserverMapping::open(path, Guard::Never).unwrap()).collect();
     let (stop, whole) = (AtomicBool::new(false), ring());
     std::thread::scope(|scope| {
         let come_and_go = || {
             let mut count = 0u64;
             while !stop.load(Ordering::Relaxed) {
-                let observer = MappedObserver::open(&whole.1, Start::Oldest).unwrap();
+                let observer = ObserverMapping::open(&whole.1, Guard::Never).unwrap();
                 assert!(observer.snapshot().is_ok(), "it is not cut");
                 count += 1;
             }
@@ -174,7 +173,7 @@ fn two_threads_may_find_the_same_ring_cut() {
     install_guard().unwrap();
     for _ in 0..200 {
         let (_dir, path) = ring();
-        let observer = MappedObserver::open(&path, Start::Oldest).unwrap();
+        let observer = ObserverMapping::open(&path, Guard::Never).unwrap();
         cut(&path);
         std::thread::scope(|scope| {
             for _ in 0..2 {

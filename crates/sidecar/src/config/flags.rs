@@ -1,7 +1,7 @@
 //! Outputs on the command line.
 
-use super::table::Table;
-use super::{ConfigError, OutputConfig};
+use super::kinds::OutputConfig;
+use super::table::{ConfigError, Table};
 use std::collections::HashSet;
 
 /// What stands behind the colon.

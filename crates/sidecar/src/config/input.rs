@@ -1,7 +1,6 @@
 //! Where records come from.
 
-use super::ConfigError;
-use super::table::Table;
+use super::table::{ConfigError, Table};
 use perfring_consumer::{Guard, Home};
 use perfring_kernel::{EventKind, UnknownEvent};
 use serde::Deserialize;

@@ -1,9 +1,8 @@
 //! Where records go: the kinds of outputs.
 
-use super::table::Table;
-use super::{Common, ConfigError};
-use crate::filter::Filter;
-use crate::own::Opened;
+use super::filter::{Filter, Severity};
+use super::opened::Opened;
+use super::table::{ConfigError, Table};
 use perfring_export::{Ctf, Null, Output, OutputError, PerfData, Perfetto, json, recording};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -73,6 +72,22 @@ const KINDS: &[&str] = &[
     "null",
 ];
 
+/// Keys that all outputs have.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Common {
+    r#type: String,
+    name: String,
+    delivery: Delivery,
+    types: Vec<String>,
+    r#where: Vec<String>,
+    min_severity: Option<Severity>,
+}
+
+impl Common {
+    const KEYS: [&str; 6] = ["type", "name", "delivery", "types", "where", "min_severity"];
+}
+
 impl OutputConfig {
     /// One that is made by the caller.
     pub fn new(
@@ -111,7 +126,8 @@ impl OutputConfig {
         if common.r#type.is_empty() {
             return Err(wrong(&format!("an output needs a type: known are {}", KINDS.join(", "))));
         }
-        let filter = common.filter().map_err(|message| wrong(&message))?;
+        let filter = Filter::new(&common.types, &common.r#where, common.min_severity);
+        let filter = filter.map_err(|message| wrong(&message))?;
         let (kind, known) = (&common.r#type, KINDS.join(", "));
         let unknown = wrong(&match FEATURES.contains(&&**kind) {
             true => {

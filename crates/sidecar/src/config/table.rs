@@ -1,11 +1,16 @@
 //! Tables of a file that remember their lines.
 
-use super::ConfigError;
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
 use std::rc::Rc;
+use thiserror::Error;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
+
+/// A configuration that cannot be: where, what is wrong, what to do.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct ConfigError(pub(crate) String);
 
 /// A file in tables.
 pub(super) struct Tables<'a> {

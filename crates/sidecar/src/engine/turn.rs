@@ -1,36 +1,34 @@
 //! A turn: some records from the rings to the outputs.
 
-use super::{Engine, Note, Turn};
-use crate::outlet::{Offered, Outlet, Seq};
-use crate::ring::{Ring, Stage};
-use perfring_consumer::{Cause, Count, Item, Lost, Record, Totals, Types};
-use perfring_export::{Event, Loss, LossCause, Origin, OutputError, Rec, Shapes, What};
+use super::Engine;
+use super::outlet::{Offered, Outlet};
+use super::pending::Pending;
+use super::ring::{Note, Stage};
+use perfring_consumer::{Item, Totals, Types};
+use perfring_export::{Event, Loss, LossCause, OutputError, Rec, Shapes, What};
 use perfring_set::SourceId;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Records of one turn: between two looks at anything else.
 const TURN: usize = 2048;
 
-/// An event that an output has no room for: the only one that is held.
-#[derive(Debug)]
-pub(super) struct Pending {
-    source: SourceId,
-    kept: Kept,
-    /// Its number, or 0 if no output has it yet.
-    seq: u64,
-    /// The outputs that are done with it, a bit each.
-    pub(super) done: u64,
-}
-
-/// What is left of an event without its ring.
-#[derive(Debug)]
-enum Kept {
-    Record { pos: u64, kind: u32, bytes: Vec<u8>, time: Option<u64>, late: u64 },
-    Lost(Loss),
-}
-
+/// Between two tries to hand the event that is held to an output that is to go.
+const PENDING_PAUSE: Duration = Duration::from_millis(1);
+/// As many rings wait at most until an output that need not have everything is told of their end.
+const LEAVING_MAX: usize = 1024;
 /// Turns between two looks whether a ring is a quarter full of what is not delivered.
 const PRESSED_TURNS: u64 = 8;
+
+/// What a turn came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// There may be more.
+    More,
+    /// There is nothing now.
+    Empty,
+    /// An output that must have everything has no room: nothing is read.
+    Stalled,
+}
 
 enum Step {
     On,
@@ -116,46 +114,25 @@ impl Engine {
             }
         }
         let mut done = 0;
-        let (began, seq) = (&mut ring.began, &mut self.seq);
-        match hand(&mut self.outlets, self.all, seq, began, &mut event, &mut done) {
+        match self.outlets.hand(&mut ring.began, &mut event, &mut done) {
             Offered::Done => Step::On,
             Offered::Busy => {
-                let kept = match event.what {
-                    What::Record(rec) => Kept::Record {
-                        pos: rec.pos,
-                        kind: rec.kind,
-                        bytes: rec.bytes.to_vec(),
-                        time: rec.time,
-                        late: rec.late,
-                    },
-                    What::Lost(loss) => Kept::Lost(loss),
-                    What::Began | What::Ended => return Step::On,
-                };
-                self.pending = Some(Pending { source, kept, seq: event.seq, done });
+                self.pending = Pending::of(source, event, done);
                 Step::Stalled
             }
         }
     }
 
     /// Offers the event that was held, if any, again. Whether everybody has it now.
-    pub(super) fn try_pending(&mut self) -> bool {
+    fn try_pending(&mut self) -> bool {
         let Some(mut pending) = self.pending.take() else { return true };
         let Some(ring) = self.rings.get_mut(&pending.source) else { return true };
-        let origin = ring.shapes.origin();
-        let what = match &pending.kept {
-            Kept::Record { pos, kind, bytes, time, late } => {
-                let record = Record { pos: *pos, kind: *kind, bytes, time: *time };
-                What::Record(Rec::new_late(record, origin, *late))
-            }
-            Kept::Lost(loss) => What::Lost(*loss),
-        };
-        let mut event = Event { seq: pending.seq, origin, what };
-        let (began, seq, done) = (&mut ring.began, &mut self.seq, &mut pending.done);
-        let handed = hand(&mut self.outlets, self.all, seq, began, &mut event, done);
-        if handed == Offered::Done {
+        let mut event = pending.event(ring.shapes.origin());
+        let mut done = pending.done;
+        if self.outlets.hand(&mut ring.began, &mut event, &mut done) == Offered::Done {
             return true;
         }
-        pending.seq = event.seq;
+        (pending.seq, pending.done) = (event.seq, done);
         self.pending = Some(pending);
         false
     }
@@ -167,27 +144,14 @@ impl Engine {
         }
         let merge = &self.merge;
         let marks = self.touched.drain(..).filter_map(|id| Some((id, merge.mark(id)?)));
-        self.checkpoints.add(self.seq.coming(), marks);
+        self.checkpoints.add(self.outlets.coming(), marks);
     }
 
     /// Hands on what outputs hold back, and tells them what they are owed. To be called now and then
     /// where turns are always full.
     pub fn flush(&mut self) {
         self.anchor();
-        for (at, outlet) in self.outlets.iter_mut().enumerate() {
-            let Some(outlet) = outlet else { continue };
-            for id in outlet.owed_rings() {
-                let Some(ring) = self.rings.values_mut().find(|ring| ring.id() == id) else {
-                    outlet.forget(id);
-                    continue;
-                };
-                let (origin, seq) = (ring.shapes.origin(), &mut self.seq);
-                if !outlet.begin(at, seq, origin, &mut ring.began) || !outlet.settle(seq, origin) {
-                    break;
-                }
-            }
-            outlet.flush();
-        }
+        self.outlets.flush(&mut self.rings);
     }
 
     /// Lets records leave their rings that every output has delivered which must.
@@ -195,7 +159,7 @@ impl Engine {
         if self.checkpoints.is_empty() {
             return;
         }
-        let undelivered = self.undelivered();
+        let undelivered = self.outlets.undelivered();
         for (id, mark) in self.checkpoints.delivered(undelivered) {
             let Some(ring) = self.rings.get_mut(&id) else { continue };
             match &mut ring.source {
@@ -208,16 +172,9 @@ impl Engine {
         if self.turn.is_multiple_of(PRESSED_TURNS) && !self.checkpoints.is_empty() {
             let fill = |id| self.merge.source(id).map(|source| source.fill()).unwrap_or_default();
             if self.rings.keys().map(|id| fill(*id)).any(|fill| 4 * fill.held >= fill.size.max(1)) {
-                self.outlets.iter_mut().flatten().for_each(Outlet::hurry);
+                self.outlets.iter_mut().for_each(Outlet::hurry);
             }
         }
-    }
-
-    /// All events before this one are delivered.
-    pub(super) fn undelivered(&mut self) -> u64 {
-        let outlets = self.outlets.iter_mut().flatten();
-        let oldest = outlets.filter_map(Outlet::undelivered).min();
-        oldest.unwrap_or(u64::MAX).min(self.seq.coming())
     }
 
     /// A ring that cannot be read on.
@@ -242,7 +199,7 @@ impl Engine {
             return;
         }
         // What an output need not have must not keep ever more rings.
-        let crowded = self.leaving.len() > super::LEAVING_MAX;
+        let crowded = self.leaving.len() > LEAVING_MAX;
         for id in std::mem::take(&mut self.leaving) {
             let Some(ring) = self.rings.get_mut(&id) else { continue };
             if ring.stage == Stage::Reading
@@ -254,7 +211,7 @@ impl Engine {
                 if ring.vanished
                     && let Some(totals) = ring.shapes.totals()
                 {
-                    owe_untold(&mut self.outlets, ring, &totals);
+                    self.outlets.owe_untold(ring, &totals);
                 }
             }
             if ring.stage == Stage::Ending {
@@ -262,20 +219,18 @@ impl Engine {
                     // Nothing comes of it any more.
                     ring.source = self.merge.remove(id);
                 }
-                if tell_end(&mut self.outlets, &mut self.seq, ring, crowded).required {
-                    ring.stage = Stage::Leaving(self.seq.coming());
+                if self.outlets.tell_end(ring, crowded).required {
+                    ring.stage = Stage::Leaving(self.outlets.coming());
                 }
             }
             if let Stage::Leaving(seq) = ring.stage
-                && self.undelivered() >= seq
+                && self.outlets.undelivered() >= seq
             {
                 self.let_go();
                 self.part(id);
             }
             let Some(ring) = self.rings.get_mut(&id) else { continue };
-            if ring.stage == Stage::Gone
-                && tell_end(&mut self.outlets, &mut self.seq, ring, crowded).all
-            {
+            if ring.stage == Stage::Gone && self.outlets.tell_end(ring, crowded).all {
                 self.rings.remove(&id);
             } else {
                 self.leaving.push(id);
@@ -294,7 +249,7 @@ impl Engine {
         ring.vanished = true;
         if ring.stage == Stage::Reading {
             ring.stage = Stage::Ending;
-            owe_untold(&mut self.outlets, ring, totals);
+            self.outlets.owe_untold(ring, totals);
             self.leave(id);
         }
     }
@@ -318,6 +273,35 @@ impl Engine {
         self.notes.push(Note::Ended { ring: name, uuid, figures, vanished, saved });
     }
 
+    /// Takes an output out, after it has delivered what it has.
+    ///
+    /// One that must have everything stays as it is if it has no room for a record that is offered to
+    /// it. If it could not deliver what it has, it has failed: it gets nothing more, and keeps in the
+    /// rings what it did not deliver. Whoever reads them next reads that again.
+    ///
+    /// # Errors
+    /// [`OutputError`] if it could not, until the deadline.
+    pub fn remove_output(&mut self, name: &str, deadline: Instant) -> Result<(), OutputError> {
+        let Some(at) = self.outlets.find(name) else { return Ok(()) };
+        let must = |engine: &Self| engine.outlets.is_required(at);
+        let lacks = |engine: &Self| {
+            engine.pending.as_ref().is_some_and(|pending| pending.done & (1 << at) == 0)
+        };
+        // The event that is held is none of its successor's.
+        while must(self) && lacks(self) && !self.try_pending() && lacks(self) {
+            self.flush();
+            self.outlets.undelivered();
+            if Instant::now() >= deadline {
+                break;
+            }
+            std::thread::sleep(PENDING_PAUSE);
+        }
+        if must(self) && lacks(self) {
+            return Err(OutputError::new(name, "it has no room for the record that waits for it"));
+        }
+        self.outlets.remove(at, deadline)
+    }
+
     /// Delivers what outputs have, until the deadline, and lets go what they did deliver. Nothing is
     /// read any more. Says what could not be delivered.
     pub fn close(&mut self, deadline: Instant) -> Vec<OutputError> {
@@ -325,119 +309,8 @@ impl Engine {
             self.checkpoint();
         }
         self.flush();
-        // Those that must deliver first: the time is theirs.
-        let mut outlets: Vec<_> = self.outlets.iter_mut().flatten().collect();
-        outlets.sort_by_key(|outlet| !outlet.is_required());
-        let closed = outlets.into_iter().map(|outlet| outlet.close(deadline));
-        let errors = closed.filter_map(Result::err).collect();
+        let errors = self.outlets.close(deadline);
         self.let_go();
         errors
     }
-}
-
-/// Hands an event to all outputs that are not done with it. It gets its number when all of them know
-/// its ring.
-#[inline]
-fn hand(
-    outlets: &mut [Option<Outlet>],
-    all: u64,
-    seq: &mut Seq,
-    began: &mut u64,
-    event: &mut Event<'_>,
-    done: &mut u64,
-) -> Offered {
-    if event.seq == 0 {
-        if *began & all != all && !begin(outlets, seq, began, event.origin) {
-            return Offered::Busy;
-        }
-        for outlet in outlets.iter_mut().flatten().filter(|outlet| outlet.is_owed()) {
-            outlet.settle(seq, event.origin);
-        }
-        event.seq = seq.next();
-    }
-    let mut handed = Offered::Done;
-    for (at, outlet) in outlets.iter_mut().enumerate() {
-        let Some(outlet) = outlet else { continue };
-        let bit = 1 << at;
-        if *done & bit == 0 {
-            match outlet.offer(event, *began & bit != 0) {
-                Offered::Done => *done |= bit,
-                Offered::Busy => handed = Offered::Busy,
-            }
-        }
-    }
-    handed
-}
-
-/// Tells of a ring all outputs that do not know it. Whether those that must are told.
-#[cold]
-pub(super) fn begin(
-    outlets: &mut [Option<Outlet>],
-    seq: &mut Seq,
-    began: &mut u64,
-    origin: &Origin,
-) -> bool {
-    let mut told = true;
-    for (at, outlet) in outlets.iter_mut().enumerate() {
-        let Some(outlet) = outlet else { continue };
-        told &= outlet.begin(at, seq, origin, began) || !outlet.is_required();
-    }
-    told
-}
-
-/// What a dead producer refused and never told, nobody tells once its ring is gone: it is owed to
-/// all, before the ring's end.
-fn owe_untold(outlets: &mut [Option<Outlet>], ring: &mut Ring, totals: &Totals) {
-    let untold = totals.producer.refused.since(totals.producer.told);
-    for (cause, Count { records, bytes }) in Cause::REFUSED.into_iter().zip(untold.all()) {
-        if records == 0 {
-            continue;
-        }
-        let pos = totals.head;
-        ring.figures.lost(&Lost { pos, records, bytes, cause });
-        let cause = LossCause::Ring(cause);
-        let loss = Loss { pos, records, bytes, cause, time: None, wall: None };
-        let event = Event { seq: 0, origin: ring.shapes.origin(), what: What::Lost(loss) };
-        outlets.iter_mut().flatten().for_each(|outlet| outlet.owe(&event));
-    }
-}
-
-/// Who was told of something.
-struct Knows {
-    /// All that must have everything.
-    required: bool,
-    all: bool,
-}
-
-/// Tells all outputs that a ring has ended.
-fn tell_end(
-    outlets: &mut [Option<Outlet>],
-    seq: &mut Seq,
-    ring: &mut Ring,
-    crowded: bool,
-) -> Knows {
-    let mut knows = Knows { required: true, all: true };
-    for (at, outlet) in outlets.iter_mut().enumerate() {
-        let Some(outlet) = outlet else { continue };
-        let (bit, origin) = (1 << at, ring.shapes.origin());
-        // Without the bit it knows nothing of the ring, or is told already; but it may be owed.
-        let done = if ring.began & bit == 0 {
-            !outlet.owes(origin)
-                || outlet.begin(at, seq, origin, &mut ring.began) && outlet.end(seq, origin)
-        } else {
-            outlet.end(seq, origin)
-        };
-        // Who has failed is told nothing any more.
-        let gives_up = !outlet.is_required() && (crowded || outlet.failed.is_some());
-        if done {
-            ring.began &= !bit;
-        } else if gives_up {
-            outlet.forget(origin.id);
-            ring.began &= !bit;
-        } else {
-            knows.all = false;
-            knows.required &= !outlet.is_required();
-        }
-    }
-    knows
 }

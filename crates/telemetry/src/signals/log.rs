@@ -1,6 +1,8 @@
 //! Log records.
 
-use super::*;
+use super::record::*;
+use crate::ids::{SpanId, TraceId};
+use crate::severity::Severity;
 
 /// A log record.
 ///

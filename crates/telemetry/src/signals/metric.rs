@@ -1,6 +1,7 @@
 //! Samples of instruments.
 
-use super::*;
+use super::record::*;
+use crate::severity::Temporality;
 
 /// A sample of something that goes up and down.
 ///

@@ -1,6 +1,8 @@
 //! Spans: that one begins, and that one ends.
 
-use super::*;
+use super::record::*;
+use crate::ids::{SpanId, TraceId};
+use crate::severity::{SpanKind, Status};
 
 /// A span begins.
 ///

@@ -1,10 +1,10 @@
 //! Fields at places: Pod payloads, and rkyv archives, which add pointers to them.
 
-use super::decode::{Fault, Left, labelled};
 use super::layout::Layout;
+use super::limits::{Fault, Left, labelled};
 use super::types::{TypeField, TypeShape};
 use super::value::Value;
-use crate::Kind;
+use crate::schema::Kind;
 
 /// Reads from one payload, and counts what it makes.
 pub(super) struct Reader<'a> {

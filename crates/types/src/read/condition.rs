@@ -2,7 +2,7 @@
 
 use super::types::{Type, TypeField, TypeLabel, TypeShape};
 use super::value::{Value, hex};
-use crate::Kind;
+use crate::schema::Kind;
 use std::cmp::Ordering;
 use std::fmt;
 

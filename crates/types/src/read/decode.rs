@@ -2,76 +2,14 @@
 
 use super::archive::Reader;
 use super::json;
+use super::limits::{Fault, Left, labelled};
 use super::types::{Type, TypeShape};
 use super::value::Value;
+use crate::schema::{Encoding, Kind};
 use crate::tagged::{Data, Values};
-use crate::{Encoding, Kind};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-
-/// A decode makes no more values, besides one for each byte of the payload.
-pub(super) const MAX_VALUES: usize = 1 << 20;
-
-/// Bytes of text, bytes and names that a decode makes, besides four for each of the payload.
-const MAX_BYTES: usize = 16 << 20;
-
-/// What a decode may still make.
-pub(super) struct Left {
-    pub(super) values: usize,
-    bytes: usize,
-}
-
-impl Left {
-    pub(super) fn of(payload: &[u8]) -> Self {
-        Left {
-            values: MAX_VALUES.saturating_add(payload.len()),
-            bytes: MAX_BYTES.saturating_add(payload.len().saturating_mul(4)),
-        }
-    }
-
-    pub(super) fn take_values(&mut self, count: usize) -> Result<(), Fault> {
-        self.values = self.values.checked_sub(count).ok_or_else(Self::nothing)?;
-        Ok(())
-    }
-
-    pub(super) fn take_bytes(&mut self, count: usize) -> Result<(), Fault> {
-        self.bytes = self.bytes.checked_sub(count).ok_or_else(Self::nothing)?;
-        Ok(())
-    }
-
-    /// For the name of a label, if it is one with a name.
-    pub(super) fn take_label(&mut self, value: &Value) -> Result<(), Fault> {
-        match value {
-            Value::Label { name: Some(name), .. } => self.take_bytes(name.len()),
-            _ => Ok(()),
-        }
-    }
-
-    /// A copy of a constant.
-    pub(super) fn constant(&mut self, constant: &Value) -> Result<Value, Fault> {
-        self.weigh(constant)?;
-        Ok(constant.clone())
-    }
-
-    fn weigh(&mut self, value: &Value) -> Result<(), Fault> {
-        self.take_values(1)?;
-        match value {
-            Value::Str(text) => self.take_bytes(text.len()),
-            Value::List(values) => values.iter().try_for_each(|value| self.weigh(value)),
-            Value::Struct(fields) => fields.iter().try_for_each(|(name, value)| {
-                self.take_bytes(name.len())?;
-                self.weigh(value)
-            }),
-            _ => Ok(()),
-        }
-    }
-
-    /// Too much is wanted.
-    pub(super) fn nothing() -> Fault {
-        "it makes more values, or longer ones, than this program reads from one record".into()
-    }
-}
 
 /// A payload that is not of its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,25 +31,6 @@ impl fmt::Display for BadPayload {
 }
 
 impl std::error::Error for BadPayload {}
-
-/// What is wrong, and where: the names come in while it goes up.
-pub(super) struct Fault {
-    path: Vec<String>,
-    what: String,
-}
-
-impl Fault {
-    pub(super) fn at(mut self, name: impl fmt::Display) -> Self {
-        self.path.push(name.to_string());
-        self
-    }
-}
-
-impl<T: Into<String>> From<T> for Fault {
-    fn from(what: T) -> Self {
-        Fault { path: Vec::new(), what: what.into() }
-    }
-}
 
 impl Type {
     /// The values of a record of this type.
@@ -289,20 +208,5 @@ fn shaped(data: Data<'_>, shape: Option<&TypeShape>) -> Value {
     match shape {
         Some(shape) if shape.kind.known() == Some(Kind::Enum) => labelled(value, shape),
         _ => value,
-    }
-}
-
-/// An integer as a value of this enumeration; one that 64 bits do not hold stays as it is.
-pub(super) fn labelled(value: Value, shape: &TypeShape) -> Value {
-    let number = match &value {
-        Value::I64(number) => Some(*number),
-        Value::U64(number) => i64::try_from(*number).ok(),
-        Value::I128(number) => i64::try_from(*number).ok(),
-        Value::U128(number) => i64::try_from(*number).ok(),
-        _ => None,
-    };
-    match number {
-        Some(value) => Value::Label { value, name: shape.label(value).cloned() },
-        None => value,
     }
 }

@@ -1,6 +1,6 @@
 //! JSON texts as values: those of the type table and those of records.
 
-use super::Value;
+use super::value::Value;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 

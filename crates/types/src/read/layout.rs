@@ -1,6 +1,6 @@
 //! What a reader must know of how numbers and pointers stand in a payload.
 
-use crate::{Encoding, Kind};
+use crate::schema::{Encoding, Kind};
 
 /// Byte order, and the width of rkyv's pointers and lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

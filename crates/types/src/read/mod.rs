@@ -28,6 +28,7 @@ mod condition;
 mod decode;
 mod json;
 mod layout;
+mod limits;
 mod parse;
 mod table;
 mod text;

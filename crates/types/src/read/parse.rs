@@ -1,11 +1,11 @@
 //! From the text in the table to a [`Type`] of which nothing impossible is left.
 
-use super::decode::MAX_VALUES;
 use super::json;
 use super::layout::{Layout, fixed_size};
+use super::limits::MAX_VALUES;
 use super::types::{Named, Type, TypeField, TypeLabel, TypeShape};
 use super::value::Value;
-use crate::{Class, Encoding, Kind};
+use crate::schema::{Class, Encoding, Kind};
 use perfring_abi::RecordType;
 use std::collections::{HashMap, HashSet};
 use std::fmt;

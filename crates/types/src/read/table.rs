@@ -1,7 +1,8 @@
 //! All types of a ring.
 
-use super::{BadType, Type};
-use crate::{BadEntry, Entries, Entry};
+use super::parse::BadType;
+use super::types::Type;
+use crate::entry::{BadEntry, Entries, Entry};
 use perfring_abi::RecordType;
 use std::collections::HashMap;
 use std::collections::hash_map;

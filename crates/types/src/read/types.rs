@@ -1,8 +1,8 @@
 //! A type as its entry in the table describes it.
 
-use super::Value;
 use super::layout::Layout;
-use crate::{Class, Encoding, Kind};
+use super::value::Value;
+use crate::schema::{Class, Encoding, Kind};
 use perfring_abi::RecordType;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
 //! Reading a tagged payload.
 
-use super::{BOOL, BYTES, F64, F64S, HEAD, I64, I128, NAMED, NONE, TEXT, U64, U64S, U128};
+use super::code::{BOOL, BYTES, F64, F64S, HEAD, I64, I128, NAMED, NONE, TEXT, U64, U64S, U128};
 use core::fmt;
 
 /// A value and the field that it is of.

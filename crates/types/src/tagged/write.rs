@@ -1,8 +1,6 @@
 //! Making a tagged payload.
 
-use super::{
-    BOOL, BYTES, F64, F64S, HEAD, I64, I128, NAMED, NONE, TEXT, U64, U64S, U128, whole_chars,
-};
+use super::code::{BOOL, BYTES, F64, F64S, HEAD, I64, I128, NAMED, NONE, TEXT, U64, U64S, U128};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -377,4 +375,13 @@ impl Drop for Text<'_> {
             self.out.truncate(self.value);
         }
     }
+}
+
+/// As many of `text`'s bytes as fit into `room`, whole characters only.
+fn whole_chars(text: &str, room: usize) -> &str {
+    let mut end = room.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1; // 0 is a boundary
+    }
+    &text[..end]
 }

@@ -1,8 +1,8 @@
 //! The media driver: in its own thread, or invoked.
 
-use super::super::common::failed;
-use super::{MTU, NAME, subscribed};
+use super::frame::{MTU, NAME, subscribed};
 use crate::CompareError;
+use crate::contestant::failed;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use rusteron_media_driver::{AeronDriver, AeronDriverContext, bindings, cformat};

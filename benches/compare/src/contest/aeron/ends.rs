@@ -1,10 +1,11 @@
 //! A publication and a subscription.
 
-use super::super::common::{PATIENCE, Polls, Room, failed, until};
-use super::super::{Receiver, Sender, Setup};
 use super::driver::{Invoked, invoked};
-use super::{NAME, STREAM, frame, subscribed};
+use super::frame::{NAME, STREAM, frame, subscribed};
 use crate::CompareError;
+use crate::contest::waits::{PATIENCE, Polls, Room, until};
+use crate::contestant::failed;
+use crate::contestant::{Receiver, Sender, Setup};
 use rusteron_client::{
     Aeron, AeronContext, AeronExclusivePublication, AeronPublication, AeronSubscription, Handlers,
     bindings, cformat,

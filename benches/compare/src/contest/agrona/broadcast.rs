@@ -1,9 +1,10 @@
 //! One writer that never waits, any number of readers that copy.
 
-use super::super::common::{Polls, failed};
-use super::super::{About, Can, Contestant, Receiver, Sender, Setup};
-use super::{Buffer, HEADER, NO_SLEEP, PADDING, TYPE, record};
+use super::buffer::{self, Buffer, HEADER, NO_SLEEP, PADDING, TYPE, record};
 use crate::CompareError;
+use crate::contest::waits::Polls;
+use crate::contestant::failed;
+use crate::contestant::{About, Can, Contestant, Receiver, Sender, Setup};
 use perfring_bench::contest::Waits;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -39,7 +40,7 @@ impl Contestant for Broadcast {
     fn about(setup: &Setup) -> About {
         let more =
             "written in place, copied out; a receiver that was lapped goes on with the latest";
-        About { waits: Polls::about(setup.pace), ..super::about(NAME, setup, more) }
+        About { waits: Polls::about(setup.pace), ..buffer::about(NAME, setup, more) }
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<(), CompareError> {

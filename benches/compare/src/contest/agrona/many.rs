@@ -1,10 +1,13 @@
 //! Many writers, one reader, which zeroes what it has read.
 
-use super::super::common::{Room, failed};
-use super::super::{About, Can, Contestant, Sender, Setup};
+use super::buffer::{
+    self, Buffer, HEAD, HEAD_CACHE, HEADER, NO_SLEEP, ONE_READER, TAIL, TYPE, record,
+};
 use super::reader::Reader;
-use super::{Buffer, HEAD, HEAD_CACHE, HEADER, NO_SLEEP, ONE_READER, TAIL, TYPE, record};
 use crate::CompareError;
+use crate::contest::waits::Room;
+use crate::contestant::failed;
+use crate::contestant::{About, Can, Contestant, Sender, Setup};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{Ordering, fence};
@@ -34,7 +37,7 @@ impl Contestant for ManyToOne {
     fn about(setup: &Setup) -> About {
         let more = "tryClaim and commit per record, the reader zeroes what it has read and then stores \
                     the head, once a read";
-        super::about(NAME, setup, more)
+        buffer::about(NAME, setup, more)
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<(), CompareError> {

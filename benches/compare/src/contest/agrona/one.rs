@@ -1,10 +1,13 @@
 //! One writer, one reader.
 
-use super::super::common::{Room, failed};
-use super::super::{About, Can, Contestant, Sender, Setup};
+use super::buffer::{
+    self, Buffer, HEAD, HEAD_CACHE, HEADER, NO_SLEEP, ONE_READER, TAIL, TYPE, record,
+};
 use super::reader::Reader;
-use super::{Buffer, HEAD, HEAD_CACHE, HEADER, NO_SLEEP, ONE_READER, TAIL, TYPE, record};
 use crate::CompareError;
+use crate::contest::waits::Room;
+use crate::contestant::failed;
+use crate::contestant::{About, Can, Contestant, Sender, Setup};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -33,7 +36,7 @@ impl Contestant for OneToOne {
 
     fn about(setup: &Setup) -> About {
         let more = "tryClaim and commit per record, the head stored once a read";
-        super::about(NAME, setup, more)
+        buffer::about(NAME, setup, more)
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<(), CompareError> {

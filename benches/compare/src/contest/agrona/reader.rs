@@ -1,8 +1,8 @@
 //! The reader of a one-to-one and of a many-to-one ring.
 
-use super::super::{Receiver, Setup};
-use super::{Buffer, HEAD, PADDING, READ_LIMIT};
+use super::buffer::{Buffer, HEAD, PADDING, READ_LIMIT};
 use crate::CompareError;
+use crate::contestant::{Receiver, Setup};
 use perfring_bench::contest::Waits;
 use std::path::Path;
 use std::sync::atomic::Ordering;

@@ -1,8 +1,8 @@
 //! The bare loop over our own layout, as `perfring bench` has it.
 
-use super::super::common::Polls;
-use super::super::{About, Can, Contestant, Receiver, Sender, Setup};
 use crate::CompareError;
+use crate::contest::waits::Polls;
+use crate::contestant::{About, Can, Contestant, Home, Receiver, Sender, Setup};
 use perfring_bench::contest::{Policy, Setup as BareSetup, Waits};
 use perfring_bench::raw::{FloorReceiver, FloorSender, Mapping};
 use std::ops::Range;
@@ -23,14 +23,14 @@ impl Contestant for Floor {
 
     fn can() -> Can {
         // Without a reader there is nothing to get wrong.
-        Can { overwrite: Ok(()), ..super::can() }
+        Can { overwrite: Ok(()), ..can() }
     }
 
     fn about(setup: &Setup) -> About {
         About {
             name: "floor",
             version: "raw pointers".to_owned(),
-            home: super::HOME,
+            home: Home::Processes,
             settings: format!(
                 "{} KiB, perf's layout, head published per record, tail in eighths",
                 setup.data_size / 1024
@@ -102,5 +102,18 @@ impl Receiver for Paced {
     fn wait(&mut self) {
         let inner = &self.inner;
         self.waits.wait(|| inner.is_behind());
+    }
+}
+
+/// What bare loops can do.
+pub(super) fn can() -> Can {
+    Can {
+        payload: 65_472,
+        lossless: Ok(()),
+        senders: Err("a bare loop has one sender"),
+        overwrite: Err("a bare loop that overwrites has no reader"),
+        receivers: Err("a bare loop has one receiver"),
+        sleeping: Err("a bare loop never sleeps"),
+        refuses: Ok(()),
     }
 }

@@ -8,20 +8,3 @@ mod slots;
 
 pub use floor::Floor;
 pub use slots::Slots;
-
-use super::{Can, Home};
-
-/// What bare loops can do.
-fn can() -> Can {
-    Can {
-        payload: 65_472,
-        lossless: Ok(()),
-        senders: Err("a bare loop has one sender"),
-        overwrite: Err("a bare loop that overwrites has no reader"),
-        receivers: Err("a bare loop has one receiver"),
-        sleeping: Err("a bare loop never sleeps"),
-        refuses: Ok(()),
-    }
-}
-
-const HOME: Home = Home::Processes;

@@ -1,8 +1,9 @@
 //! Bare loops over fixed slots: head and tail on lines of their own, nothing before a payload.
 
-use super::super::common::Polls;
-use super::super::{About, Can, Contestant, Receiver, Sender, Setup};
+use super::floor::can;
 use crate::CompareError;
+use crate::contest::waits::Polls;
+use crate::contestant::{About, Can, Contestant, Home, Receiver, Sender, Setup};
 use perfring_bench::contest::Waits;
 use perfring_bench::raw::Mapping;
 use std::hint::spin_loop;
@@ -28,7 +29,7 @@ impl<const BATCH: u64, const BACK: bool> Contestant for Slots<BATCH, BACK> {
     type Held = ();
 
     fn can() -> Can {
-        super::can()
+        can()
     }
 
     fn about(setup: &Setup) -> About {
@@ -40,7 +41,7 @@ impl<const BATCH: u64, const BACK: bool> Contestant for Slots<BATCH, BACK> {
                 (_, true) => "floor batch back",
             },
             version: "raw pointers".to_owned(),
-            home: super::HOME,
+            home: Home::Processes,
             settings: format!(
                 "{} fixed slots, head published every {BATCH}, tail in eighths{}",
                 slots(setup),

@@ -1,9 +1,10 @@
 //! Batches: many records, published at once.
 
 use super::exclusive::{publish, refusal};
-use super::{BATCH, BATCHED_MAX, ONE_CONSUMER, Reader, about, can, create, error};
+use super::reader::Reader;
+use super::ring::{BATCH, BATCHED_MAX, ONE_CONSUMER, about, can, create, error};
 use crate::CompareError;
-use crate::contest::{About, Can, Cannot, Contestant, Sender, Setup};
+use crate::contestant::{About, Can, Cannot, Contestant, Sender, Setup};
 use perfring_producer::{Producer, Producers, RecordType, SharedProducer, record_size};
 use std::ops::Range;
 use std::path::Path;

@@ -1,8 +1,9 @@
 //! One producer, record by record, written in place.
 
-use super::{ONE_CONSUMER, PATIENCE, Reader, about, can, create, error, options};
+use super::reader::Reader;
+use super::ring::{ONE_CONSUMER, PATIENCE, about, can, create, error, options};
 use crate::CompareError;
-use crate::contest::{About, Can, Cannot, Contestant, Sender, Setup};
+use crate::contestant::{About, Can, Cannot, Contestant, Sender, Setup};
 use perfring_producer::{Each, Evict, Producer, Producers, RecordType, Reservation, ReserveError};
 use std::ops::Range;
 use std::path::Path;

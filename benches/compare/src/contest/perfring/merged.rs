@@ -1,11 +1,11 @@
 //! A ring for each producer, whose records are stamped, and one reader that has all of them in the
 //! order of time: what a shared ring has and rings of their own have not.
 
+use super::ring::{about, error};
 use super::rings::{FromSet, Set, consumers, make, ring, rings_can, waits};
-use super::{about, error};
 use crate::CompareError;
-use crate::contest::{About, Can, Contestant, Setup, failed};
-use crate::options::Workload;
+use crate::contestant::{About, Can, Contestant, Setup, failed};
+use crate::workload::Workload;
 use perfring_consumer::{Item, Mark};
 use perfring_producer::Producer;
 use perfring_set::{Merge, Merged, SourceId};

@@ -2,9 +2,9 @@
 //! a struct with an array of them, and derive its `Record`; here it is the bytes of one.
 
 use super::exclusive::refusal;
-use super::{PATIENCE, about, can, create, error};
+use super::ring::{PATIENCE, about, can, create, error};
 use crate::CompareError;
-use crate::contest::{About, Can, Contestant, Receiver, Sender, Setup};
+use crate::contestant::{About, Can, Contestant, Receiver, Sender, Setup};
 use perfring_consumer::{Consumer, Item};
 use perfring_producer::{Each, Producer, Producers, RecordType, ReserveError};
 use std::ops::Range;

@@ -1,8 +1,8 @@
 //! The reading end of a ring.
 
-use super::error;
+use super::ring::error;
 use crate::CompareError;
-use crate::contest::{Receiver, Setup};
+use crate::contestant::{Receiver, Setup};
 use perfring_consumer::{Consumer, Item, Observer, Start};
 use std::path::Path;
 use std::time::Duration;

@@ -1,8 +1,9 @@
 //! A ring for each producer, and one reader of all of them.
 
-use super::{Reader, about, can, error, options};
+use super::reader::Reader;
+use super::ring::{about, can, error, options};
 use crate::CompareError;
-use crate::contest::{About, Can, Cannot, Contestant, Receiver, Setup};
+use crate::contestant::{About, Can, Cannot, Contestant, Receiver, Setup};
 use perfring_bench::Pace;
 use perfring_consumer::{Consumer, Item, Mark};
 use perfring_producer::{Evict, Options, Producer, Producers};

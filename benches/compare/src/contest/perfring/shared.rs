@@ -1,9 +1,10 @@
 //! Many producers of one ring, record by record.
 
 use super::exclusive::refusal;
-use super::{ONE_CONSUMER, PATIENCE, Reader, about, can, create, error};
+use super::reader::Reader;
+use super::ring::{ONE_CONSUMER, PATIENCE, about, can, create, error};
 use crate::CompareError;
-use crate::contest::{About, Can, Cannot, Contestant, Sender, Setup};
+use crate::contestant::{About, Can, Cannot, Contestant, Sender, Setup};
 use perfring_producer::{Producers, RecordType, ReserveError, SharedProducer};
 use std::ops::Range;
 use std::path::Path;

@@ -1,9 +1,11 @@
 //! Records of any length, one producer, which overwrites.
 
-use super::super::common::{PATIENCE, Polls, failed};
-use super::super::{About, Can, Contestant, Home, Receiver, Sender, Setup};
-use super::{Sleeper, VERSION, attach, waits};
+use super::attach::{Sleeper, VERSION, attach, waits};
 use crate::CompareError;
+use crate::contest::slots::slots;
+use crate::contest::waits::{PATIENCE, Polls};
+use crate::contestant::failed;
+use crate::contestant::{About, Can, Contestant, Home, Receiver, Sender, Setup};
 use ringfire::{BlobConsumer, BlobProducer};
 use std::ops::Range;
 use std::path::Path;
@@ -16,7 +18,7 @@ const NAME: &str = "ringfire blobs";
 
 /// As many descriptors as the arena has room for payloads.
 fn descriptors(setup: &Setup) -> u64 {
-    super::super::common::slots(setup.data_size, setup.payload.next_multiple_of(64))
+    slots(setup.data_size, setup.payload.next_multiple_of(64))
 }
 
 impl Contestant for Blobs {

@@ -1,10 +1,11 @@
 //! Fixed slots, many producers, which overwrite.
 
-use super::super::common::{Erased, failed, slots};
-use super::super::{About, Can, Contestant, Home, Sender, Setup};
+use super::attach::{VERSION, attach, waits};
 use super::reader::{SlotReceiver, batch};
-use super::{VERSION, attach, waits};
 use crate::CompareError;
+use crate::contest::slots::{Erased, slots};
+use crate::contestant::failed;
+use crate::contestant::{About, Can, Contestant, Home, Sender, Setup};
 use perfring_bench::{BenchError, payload::sized};
 use ringfire::MpmcProducer;
 use std::ops::Range;

@@ -1,9 +1,10 @@
 //! The reading end of fixed slots, whoever writes them.
 
-use super::super::common::{Erased, PATIENCE, Polls};
-use super::super::{Receiver, Setup};
-use super::{Sleeper, attach};
+use super::attach::{Sleeper, attach};
 use crate::CompareError;
+use crate::contest::slots::Erased;
+use crate::contest::waits::{PATIENCE, Polls};
+use crate::contestant::{Receiver, Setup};
 use perfring_bench::{BenchError, payload::sized};
 use ringfire::RingConsumer;
 use std::path::Path;

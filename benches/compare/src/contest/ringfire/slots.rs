@@ -1,10 +1,12 @@
 //! Fixed slots, one producer.
 
-use super::super::common::{Erased, Room, failed, slots, until};
-use super::super::{About, Can, Contestant, Home, Sender, Setup};
+use super::attach::{VERSION, waits};
 use super::reader::{SlotReceiver, batch};
-use super::{VERSION, waits};
 use crate::CompareError;
+use crate::contest::slots::{Erased, slots};
+use crate::contest::waits::{Room, until};
+use crate::contestant::failed;
+use crate::contestant::{About, Can, Contestant, Home, Sender, Setup};
 use perfring_bench::{BenchError, payload::sized};
 use ringfire::{FlowControl, RingProducer, RingProducerBuilder};
 use std::ops::Range;

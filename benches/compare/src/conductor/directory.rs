@@ -1,0 +1,72 @@
+//! The directory of a sample, and what a library left behind in a process that was killed.
+
+use crate::CompareError;
+use std::path::Path;
+
+/// Where names of shared memory are.
+const SHARED_MEMORY: &str = "/dev/shm";
+/// What the names of directories begin with.
+const PREFIX: &str = "perfring-compare-";
+
+/// A directory of files in memory for one sample, or for as long as it is kept.
+///
+/// # Errors
+/// If there can be none.
+pub fn memory_dir() -> Result<tempfile::TempDir, CompareError> {
+    // Memory, where there is a file system of it: the disk is not what is measured.
+    let memory = Path::new(SHARED_MEMORY);
+    let builder = || {
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(PREFIX);
+        builder
+    };
+    Ok(builder().tempdir_in(memory).or_else(|_| builder().tempdir())?)
+}
+
+/// Removes the shared memory whose name begins with that of this directory of [`memory_dir`]'s, which
+/// is how contestants name what does not lie in it.
+pub fn sweep(dir: &Path) {
+    sweep_in(Path::new(SHARED_MEMORY), dir);
+}
+
+fn sweep_in(memory: &Path, dir: &Path) {
+    let Some(name) = dir.file_name().and_then(|name| name.to_str()) else { return };
+    // Never anybody else's, whatever the caller says.
+    if name.len() <= PREFIX.len() || !name.starts_with(PREFIX) {
+        return;
+    }
+    for entry in std::fs::read_dir(memory).into_iter().flatten().flatten() {
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        if is_file && entry.file_name().to_str().is_some_and(|other| other.starts_with(name)) {
+            // Whoever it belongs to may remove it at the same time.
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_named_after_a_sample_goes_and_nothing_else() {
+        let memory = tempfile::tempdir().unwrap();
+        let file = |name: &str| {
+            let path = memory.path().join(name);
+            std::fs::write(&path, []).unwrap();
+            path
+        };
+        let (ours, others) = (file("perfring-compare-aB3_node"), file("perfring-compare-xY7_node"));
+        let foreign = file("iox2_node");
+        let dir = memory.path().join("perfring-compare-aB3");
+        std::fs::create_dir(&dir).unwrap();
+        sweep_in(memory.path(), &dir);
+        assert!(!ours.exists() && others.exists() && foreign.exists() && dir.exists());
+        // A directory of another name is nobody's sample.
+        for other in ["iox2_", "perfring-compare-"] {
+            sweep_in(memory.path(), &memory.path().join(other));
+        }
+        assert!(others.exists() && foreign.exists());
+    }
+}

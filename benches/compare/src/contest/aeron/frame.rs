@@ -1,0 +1,22 @@
+//! Names, frames, and how subscribers say that they are there.
+
+use std::path::{Path, PathBuf};
+
+pub(super) const NAME: &str = "aeron";
+/// A data frame's header.
+pub(super) const HEADER: usize = 32;
+/// Frames begin at multiples of this.
+const ALIGN: usize = 32;
+/// The longest frame that its driver allows, so that no record is split.
+pub(super) const MTU: usize = 65_504;
+pub(super) const STREAM: i32 = 1001;
+
+/// What a frame takes of a term.
+pub(super) const fn frame(payload: usize) -> usize {
+    (payload + HEADER).next_multiple_of(ALIGN)
+}
+
+/// Where receiver `index` says that it has subscribed: who subscribes later misses what was sent.
+pub(super) fn subscribed(path: &Path, index: usize) -> PathBuf {
+    path.with_extension(format!("subscribed-{index}"))
+}

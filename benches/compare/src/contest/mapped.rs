@@ -1,0 +1,58 @@
+//! A file that both ends map.
+
+use crate::CompareError;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use std::ffi::c_void;
+use std::fs::OpenOptions;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::ptr::NonNull;
+
+/// A file that is mapped to be written.
+pub(crate) struct Mapped {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to no thread; what its owner does with it is the owner's to prove.
+unsafe impl Send for Mapped {}
+
+impl Mapped {
+    /// Makes the file, all zeros, with its space allocated.
+    pub(crate) fn create(path: &Path, len: u64) -> Result<(), CompareError> {
+        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        let bytes = i64::try_from(len).map_err(|_| CompareError::Usage(format!("{len} bytes")))?;
+        nix::fcntl::posix_fallocate(&file, 0, bytes)
+            .map_err(|source| CompareError::System { what: "posix_fallocate", source })
+    }
+
+    /// Maps a whole file.
+    pub(crate) fn open(path: &Path) -> Result<Self, CompareError> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let len = usize::try_from(file.metadata()?.len()).ok().and_then(NonZeroUsize::new);
+        let len = len.ok_or_else(|| CompareError::Usage("an empty file".to_owned()))?;
+        let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        let flags = MapFlags::MAP_SHARED | MapFlags::MAP_POPULATE;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let base = unsafe { mmap(None, len, prot, flags, &file, 0) }
+            .map_err(|source| CompareError::System { what: "mmap", source })?;
+        Ok(Mapped { base: base.cast(), len: len.get() })
+    }
+
+    /// Its first byte; it is mapped for as long as this lives.
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// Its length.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: this mapping, whose pointers go with it.
+        let _ = unsafe { munmap(self.base.cast::<c_void>(), self.len) };
+    }
+}

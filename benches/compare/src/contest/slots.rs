@@ -1,0 +1,70 @@
+//! Slots of one length, which this crate knows when it is compiled and a set-up says when it runs.
+
+use crate::CompareError;
+use std::any::Any;
+
+/// How many slots a ring of fixed slots gets: a power of two, at least two.
+pub(crate) fn slots(data_size: u64, payload: usize) -> u64 {
+    let fit = (data_size / payload.max(1) as u64).max(2);
+    1 << fit.ilog2()
+}
+
+/// An end whose type depends on the payload.
+pub(crate) struct Erased(Box<dyn Any>);
+
+impl Erased {
+    pub(crate) fn new<T: Any>(end: T) -> Self {
+        Erased(Box::new(end))
+    }
+
+    /// As what it is.
+    #[inline(always)]
+    pub(crate) fn get<T: Any>(&mut self) -> Result<&mut T, CompareError> {
+        self.0.downcast_mut().ok_or_else(other_payload)
+    }
+}
+
+#[cold]
+fn other_payload() -> CompareError {
+    CompareError::Usage("an end made for another payload".to_owned())
+}
+
+/// A slot with a record. It begins with a cache line, if `A` is a [`Line`].
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Slot<A, const N: usize> {
+    _align: [A; 0],
+    /// The record.
+    pub bytes: [u8; N],
+}
+
+/// What begins with a cache line.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub struct Line;
+
+impl<A: Copy, const N: usize> Default for Slot<A, N> {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+impl<A, const N: usize> Slot<A, N> {
+    /// An empty one.
+    pub const EMPTY: Self = Slot { _align: [], bytes: [0; N] };
+}
+
+/// Calls a body with how slots for records of `$n` bytes begin as `$align`: whole cache lines lie on
+/// cache lines.
+macro_rules! aligned {
+    ($n:ident, $align:ident => $body:expr) => {
+        if $n % 64 == 0 {
+            type $align = $crate::contest::slots::Line;
+            $body
+        } else {
+            type $align = u64;
+            $body
+        }
+    };
+}
+pub(crate) use aligned;

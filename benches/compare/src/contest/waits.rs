@@ -1,0 +1,126 @@
+//! How ends wait: for each other, for room, and between two looks.
+
+use crate::CompareError;
+use crate::contestant::{Setup, failed};
+use perfring_bench::Pace;
+use std::hint::spin_loop;
+use std::time::{Duration, Instant};
+
+/// How long an end waits for the other one to appear.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long it looks all the time.
+const PROMPT: Duration = Duration::from_millis(5);
+
+/// Tries again until there is something, for as long as anybody has patience. Not on a fast path.
+pub(crate) fn until<T>(
+    contestant: &'static str,
+    what: &'static str,
+    mut ready: impl FnMut() -> Result<Option<T>, CompareError>,
+) -> Result<T, CompareError> {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = ready()? {
+            return Ok(found);
+        }
+        let waited = start.elapsed();
+        if waited > PATIENCE {
+            return Err(failed(contestant)(what));
+        }
+        // A cold start is measured, too: it should not end with a nap.
+        if waited < PROMPT {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+}
+
+/// Waits of a sender that finds no room.
+#[derive(Default)]
+pub(crate) struct Room(u32);
+
+impl Room {
+    /// Spins, and gives the core up now and then: the reader may need it.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn wait(&mut self) {
+        spin_loop();
+        self.0 = self.0.wrapping_add(1);
+        if self.0.is_multiple_of(4096) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Waits until `attempt` does something.
+#[inline(always)]
+pub(crate) fn wait_until<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
+    let mut room = Room::default();
+    loop {
+        if let Some(done) = attempt() {
+            return done;
+        }
+        room.wait();
+    }
+}
+
+/// The rules of [`perfring_bench::contest::Waits`] for a reader that can look only by reading: a
+/// wait is a number of `PAUSE` instructions, and the caller's next read is the look.
+pub(crate) struct Polls {
+    pace: Pace,
+    pauses: u32,
+    empty: u32,
+}
+
+/// As [`perfring_bench::contest::Waits`] has them.
+const FAR: u32 = 64;
+const NEAR_AFTER: u32 = 8;
+const LOOKS: u32 = 64;
+
+impl Polls {
+    pub(crate) fn new(pace: Pace) -> Self {
+        Polls { pace, pauses: 0, empty: 0 }
+    }
+
+    /// A read found nothing.
+    #[inline]
+    pub(crate) fn wait(&mut self) {
+        let pauses = match self.pace {
+            Pace::Latency => 0,
+            Pace::Throughput => FAR,
+            Pace::Adaptive => self.pauses,
+        };
+        for _ in 0..=pauses {
+            spin_loop();
+        }
+        self.empty += 1;
+        if self.empty == LOOKS {
+            (self.pauses, self.empty) = (0, 0);
+        }
+    }
+
+    /// A read found something.
+    #[inline(always)]
+    pub(crate) fn found(&mut self) {
+        if self.empty != 0 {
+            let near = self.empty <= NEAR_AFTER;
+            self.pauses = if near { (self.pauses * 2).clamp(1, FAR) } else { 0 };
+            self.empty = 0;
+        }
+    }
+
+    /// In words, or how it sleeps.
+    pub(crate) fn or_asleep(setup: &Setup, how: &str) -> String {
+        if setup.sleeping { how.to_owned() } else { Self::about(setup.pace) }
+    }
+
+    /// In words.
+    pub(crate) fn about(pace: Pace) -> String {
+        match pace {
+            Pace::Latency => "busy, 1 PAUSE between looks".to_owned(),
+            Pace::Throughput => "busy, 64 PAUSE between looks".to_owned(),
+            Pace::Adaptive => "busy, 1 to 64 PAUSE between looks, by the shared rule".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What a contestant is: a ring between two processes, and its two ends.
+
+use crate::error::BenchError;
+use crate::options::Pace;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+use std::path::Path;
+
+/// Who is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Contestant {
+    /// One process copies the payload into a buffer.
+    Memcpy,
+    /// One cache line goes back and forth.
+    Line,
+    /// Two positions, raw pointers.
+    Floor,
+    /// What all this is about.
+    Perfring,
+}
+
+impl Contestant {
+    /// As reports name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Contestant::Memcpy => "memcpy",
+            Contestant::Line => "line",
+            Contestant::Floor => "floor",
+            Contestant::Perfring => "perfring",
+        }
+    }
+}
+
+/// What a full ring does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Policy {
+    /// The sender waits, as this measures lossless streams.
+    Drop,
+    /// The oldest records go, as many as needed.
+    Overwrite,
+    /// The oldest half goes.
+    OverwriteHalf,
+}
+
+impl Policy {
+    /// As reports name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::Drop => "drop",
+            Policy::Overwrite => "overwrite",
+            Policy::OverwriteHalf => "overwrite_half",
+        }
+    }
+}
+
+/// Who reads, in drop mode the consumer and in overwrite mode an observer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Audience {
+    /// A reader that follows as fast as it can.
+    Keen,
+    /// Nobody, until the producer is done; then what is left is verified.
+    Nobody,
+}
+
+impl Audience {
+    /// As reports name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Audience::Keen => "keen",
+            Audience::Nobody => "none",
+        }
+    }
+}
+
+/// What both ends of a ring agree on.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Setup {
+    /// Bytes of the data area.
+    pub data_size: u64,
+    /// What a full ring does.
+    pub policy: Policy,
+    /// Bytes of a record.
+    pub payload: usize,
+    /// How the reader waits.
+    pub reader: Pace,
+}
+
+/// A ring between two processes.
+pub trait Ring {
+    /// Its writing end.
+    type Sender: Sender;
+    /// Its reading end: the consumer of a drop ring, an observer of any other.
+    type Receiver: Receiver;
+
+    /// Makes the ring's file.
+    fn create(path: &Path, setup: &Setup) -> Result<(), BenchError>;
+
+    /// Attaches to write.
+    fn sender(path: &Path, setup: &Setup) -> Result<Self::Sender, BenchError>;
+
+    /// Attaches to read, from the first record or the oldest that is left.
+    fn receiver(path: &Path, setup: &Setup) -> Result<Self::Receiver, BenchError>;
+}
+
+/// The writing end.
+pub trait Sender {
+    /// Publishes a record for each number, one after the other, which `fill` writes in its place
+    /// in the ring; readers can see each before the next is begun. Waits while a drop ring is full.
+    ///
+    /// The loop is the contestant's, so that it can keep what it likes in registers.
+    fn send<const N: usize>(
+        &mut self,
+        numbers: Range<u64>,
+        fill: impl FnMut(&mut [u8; N], u64),
+    ) -> Result<(), BenchError>;
+}
+
+/// The reading end.
+pub trait Receiver {
+    /// Shows `visit` every record that is there, in place where the mode has it so, hands the space
+    /// back, and returns how many they were. Never waits.
+    fn drain<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<u64, BenchError>;
+
+    /// Shows `visit` the next record, if there is one, and returns whether there was: for whoever
+    /// answers each record before it looks for another. Never waits.
+    fn next<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<bool, BenchError> {
+        Ok(self.drain(visit)? > 0)
+    }
+
+    /// Waits by its pace until there is something to read, or for some microseconds: the caller has
+    /// other things to look at. Never sleeps.
+    fn wait(&mut self);
+}
+
+/// An error of a contestant's.
+pub fn failed(
+    contestant: Contestant,
+) -> impl Fn(Box<dyn std::error::Error + Send + Sync>) -> BenchError {
+    move |source| BenchError::Contestant { contestant: contestant.name(), source }
+}

@@ -1,0 +1,125 @@
+//! What is asked of many producers, and what one sample finds.
+
+use super::audit::Losses;
+use crate::cores::Distance;
+use crate::drive::Limit;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Whose ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Who {
+    /// Ours, with any number of producers.
+    Shared,
+    /// Ours, with one: what it costs that there may be more.
+    Exclusive,
+    /// The kernel's.
+    Bpf,
+}
+
+impl Who {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Who::Shared => "shared",
+            Who::Exclusive => "exclusive",
+            Who::Bpf => "bpf",
+        }
+    }
+}
+
+/// What happens to the ring meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Shape {
+    /// Producers alone, who overwrite.
+    Alone,
+    /// A consumer; a record that finds the ring full is lost and counted.
+    Lossy,
+    /// A consumer; producers wait for room.
+    Lossless,
+}
+
+impl Shape {
+    pub(crate) const ALL: [Shape; 3] = [Shape::Alone, Shape::Lossy, Shape::Lossless];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Shape::Alone => "alone",
+            Shape::Lossy => "lossy",
+            Shape::Lossless => "lossless",
+        }
+    }
+}
+
+/// How records are published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Way {
+    /// One call a record.
+    Publish,
+    /// Reserved, written in place, committed.
+    Reserve,
+    /// 64 at a time.
+    Batch,
+}
+
+impl Way {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Way::Publish => "publish",
+            Way::Reserve => "reserve",
+            Way::Batch => "batch",
+        }
+    }
+}
+
+/// On which cores the producers run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// On both in turn, the first not on the consumer's.
+    Spread,
+    /// All on the one that is not the consumer's.
+    Apart,
+}
+
+impl Placement {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Placement::Spread => "spread",
+            Placement::Apart => "apart",
+        }
+    }
+}
+
+/// What a producer process is asked to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Race {
+    pub(crate) who: Who,
+    pub(crate) shape: Shape,
+    pub(crate) way: Way,
+    pub(crate) payload: usize,
+    pub(crate) data_size: u64,
+    pub(crate) path: PathBuf,
+    /// The number of the kernel's ring.
+    pub(crate) bpf: u32,
+    /// This producer's number.
+    pub(crate) producer: usize,
+    pub(crate) core: Option<usize>,
+    pub(crate) limit: Limit,
+    /// The page with the common start, and the number that is written there.
+    pub(crate) line: PathBuf,
+    pub(crate) number: u64,
+}
+
+/// What one sample found.
+#[derive(Clone, Debug)]
+pub(crate) struct Sample {
+    pub(crate) round: usize,
+    /// Verified by the consumer; where there is none, published.
+    pub(crate) records: u64,
+    /// Of all producers together.
+    pub(crate) records_per_s: f64,
+    pub(crate) refused: Losses,
+    pub(crate) bad: u64,
+    pub(crate) hops_ns: [f64; 2],
+    pub(crate) distance: Distance,
+}

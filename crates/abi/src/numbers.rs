@@ -1,0 +1,58 @@
+//! The layout's numbers: versions, feature bits, sizes and limits.
+
+use crate::page::offsets;
+
+/// `b"perfring"`, as the file's own byte order reads it: written last, checked first.
+pub const MAGIC: u64 = u64::from_ne_bytes(*b"perfring");
+/// The layout's version. A change that an old reader survives raises this alone.
+pub const ABI_VERSION: u32 = 1;
+/// The oldest version whose readers understand this layout.
+pub const ABI_COMPAT: u32 = 1;
+/// What the `endian` field holds, in the writer's byte order.
+pub const ENDIAN_MARK: u32 = 0x0102_0304;
+/// Bit of `features_required`: every record that an application publishes begins with a stamp.
+pub const FEATURE_TIME: u64 = 1;
+/// Bit of `features_required`: there is an AUX area, which holds the payloads that are too long for
+/// the data area.
+pub const FEATURE_AUX: u64 = 2;
+/// Feature bits that a reader must understand to read the ring, and that this code does.
+pub const FEATURES_REQUIRED_KNOWN: u64 = FEATURE_TIME | FEATURE_AUX;
+/// What `time_clock` holds in a timed ring: `CLOCK_BOOTTIME`, by the kernel's number.
+pub const TIME_CLOCK: u32 = 7;
+/// Bytes of a record's stamp, before its payload.
+pub const STAMP_LEN: u32 = 8;
+/// The smallest data area: one 4 KiB page.
+pub const DATA_SIZE_MIN: u64 = 4096;
+/// The largest data area: 1 TiB.
+pub const DATA_SIZE_MAX: u64 = 1 << 40;
+/// The smallest AUX area: 64 KiB.
+pub const AUX_SIZE_MIN: u64 = 64 << 10;
+/// The largest AUX area: 1 TiB.
+pub const AUX_SIZE_MAX: u64 = 1 << 40;
+/// A range of the AUX area begins and ends at a multiple of this.
+pub const RANGE_ALIGN: u64 = 64;
+/// Bytes of one producer slot.
+pub const SLOT_SIZE: u64 = 1024;
+/// The most producer slots that a ring can have.
+pub const SLOTS_MAX: u32 = 4096;
+/// Producer slots of a shared ring, unless its maker asks for another number.
+pub const SLOTS_DEFAULT: u32 = 64;
+/// The largest type table: 16 MiB.
+pub const TYPES_SIZE_MAX: u64 = 16 << 20;
+/// Bytes of a type table, unless the maker asks for another number.
+pub const TYPES_SIZE_DEFAULT: u64 = 64 << 10;
+/// Where the first entry of a type table begins: after the line with `types_used`.
+pub const TYPES_FIRST: u64 = 64;
+/// The byte of the ring file whose open-file-description lock the consumer holds.
+pub const CONSUMER_LOCK_BYTE: u64 = offsets::CONSUMER;
+/// The byte of the ring file whose open-file-description lock they hold who recover a ring without
+/// being a producer of it.
+pub const RECOVER_LOCK_BYTE: u64 = offsets::SHARED + 248;
+/// The `capabilities` of a real perf page without hardware counters: only
+/// `cap_bit0_is_deprecated`.
+pub const PERF_CAPABILITIES: u64 = 2;
+/// The bit of `capabilities` that says that `time_shift`, `time_mult` and `time_zero` turn the
+/// processor's counter into the stamps' clock: `cap_user_time_zero`.
+pub const PERF_CAP_TIME_ZERO: u64 = 1 << 4;
+/// The `size` field of a real perf page: the header up to `__reserved`.
+pub const PERF_HEADER_SIZE: u32 = 96;

@@ -1,0 +1,210 @@
+//! What a ring's maker chooses, and why a record may be missing: each by its number in the file.
+
+/// What a full ring does with a new record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// Refuse it and count the loss: a lossless stream while the consumer keeps up.
+    Drop,
+    /// Make room by overwriting the oldest records: a flight recorder.
+    Overwrite,
+}
+
+impl Policy {
+    /// The policy's number in the file.
+    #[must_use]
+    pub const fn code(self) -> u32 {
+        match self {
+            Policy::Drop => 0,
+            Policy::Overwrite => 1,
+        }
+    }
+
+    /// The policy with this number, if there is one.
+    #[must_use]
+    pub const fn from_code(code: u32) -> Option<Self> {
+        match code {
+            0 => Some(Policy::Drop),
+            1 => Some(Policy::Overwrite),
+            _ => None,
+        }
+    }
+
+    /// `drop` or `overwrite`, as the command line spells it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Policy::Drop => "drop",
+            Policy::Overwrite => "overwrite",
+        }
+    }
+}
+
+/// How many producers a ring takes at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Producers {
+    /// One, with plain stores: the fast way.
+    #[default]
+    One,
+    /// As many as the ring has slots, in any processes, in one order.
+    Many,
+}
+
+impl Producers {
+    /// The number in the file.
+    #[must_use]
+    pub const fn code(self) -> u32 {
+        match self {
+            Producers::One => 1,
+            Producers::Many => 2,
+        }
+    }
+
+    /// What this number stands for.
+    #[must_use]
+    pub const fn from_code(code: u32) -> Option<Self> {
+        match code {
+            1 => Some(Producers::One),
+            2 => Some(Producers::Many),
+            _ => None,
+        }
+    }
+
+    /// `one` or `many`, as the command line spells it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Producers::One => "one",
+            Producers::Many => "many",
+        }
+    }
+}
+
+/// How an overwrite ring makes room.
+///
+/// The coarse variant is Yan Zheng's and Peter Zijlstra's for perf ("Update event buffer tail when
+/// overwriting old events", 2013 and 2015): remember a record boundary once half the buffer has
+/// been filled, and jump the tail there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Evict {
+    /// Just as many of the oldest records as the new one needs.
+    #[default]
+    Exact,
+    /// About half the ring at a time: cheaper per record. With records that are small beside the
+    /// ring, it holds between three eighths and all of its size.
+    Half,
+}
+
+impl Evict {
+    /// The variant's number in the file.
+    #[must_use]
+    pub const fn code(self) -> u32 {
+        match self {
+            Evict::Exact => 0,
+            Evict::Half => 1,
+        }
+    }
+
+    /// The variant with this number, if there is one.
+    #[must_use]
+    pub const fn from_code(code: u32) -> Option<Self> {
+        match code {
+            0 => Some(Evict::Exact),
+            1 => Some(Evict::Half),
+            _ => None,
+        }
+    }
+}
+
+/// Where a loss is told besides the counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Tell {
+    /// As a `PERF_RECORD_LOST` before the next record that fits, as perf does.
+    #[default]
+    InStream,
+    /// In the counters alone, as the BPF ring buffer does: positions are then exactly its.
+    CountersOnly,
+}
+
+impl Tell {
+    /// The choice's number in the file.
+    #[must_use]
+    pub const fn code(self) -> u32 {
+        match self {
+            Tell::InStream => 0,
+            Tell::CountersOnly => 1,
+        }
+    }
+
+    /// The choice with this number, if there is one.
+    #[must_use]
+    pub const fn from_code(code: u32) -> Option<Self> {
+        match code {
+            0 => Some(Tell::InStream),
+            1 => Some(Tell::CountersOnly),
+            _ => None,
+        }
+    }
+}
+
+/// Why a record that a producer offered is not in the stream. The number stands in the `id` of a
+/// `PERF_RECORD_LOST`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// A drop ring had no room.
+    Full,
+    /// The record is larger than the ring or than a 16-bit size can take.
+    TooLarge,
+    /// An observer, or the consumer of an overwrite ring, was too slow: it was lapped.
+    Lapped,
+    /// A shared ring's lock was held for longer than a producer waits for it.
+    Contended,
+    /// A shared ring had no room because an older reservation was still open.
+    Pending,
+    /// A `PERF_RECORD_LOST` that another writer made: its `id` is not one of ours.
+    Foreign,
+}
+
+impl Cause {
+    /// Why a producer's record is refused, in the order in which losses are told and counted.
+    pub const REFUSED: [Cause; 4] =
+        [Cause::Full, Cause::TooLarge, Cause::Contended, Cause::Pending];
+
+    /// The number in the `id` field of a `PERF_RECORD_LOST`.
+    #[must_use]
+    pub const fn code(self) -> u64 {
+        match self {
+            Cause::Full => 1,
+            Cause::TooLarge => 2,
+            Cause::Lapped => 3,
+            Cause::Contended => 4,
+            Cause::Pending => 5,
+            Cause::Foreign => 0,
+        }
+    }
+
+    /// The cause that an `id` stands for.
+    #[must_use]
+    pub const fn from_code(id: u64) -> Self {
+        match id {
+            1 => Cause::Full,
+            2 => Cause::TooLarge,
+            3 => Cause::Lapped,
+            4 => Cause::Contended,
+            5 => Cause::Pending,
+            _ => Cause::Foreign,
+        }
+    }
+
+    /// One word for tables and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cause::Full => "full",
+            Cause::TooLarge => "too_large",
+            Cause::Lapped => "lapped",
+            Cause::Contended => "contended",
+            Cause::Pending => "pending",
+            Cause::Foreign => "foreign",
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Reading in place no more than a header: for a consumer whose producer is not trusted.
+
+use crate::item::{Item, Record};
+use perfring_abi::SIZE_MAX;
+use perfring_ring::{Corrupt, Found, Frame, Front, Range};
+use perfring_shm::{ReadWindow, bytes_of};
+
+/// A drop ring of which each record is copied.
+#[derive(Debug)]
+pub(crate) struct Guarded {
+    window: ReadWindow,
+    /// The newest record's payload.
+    words: Vec<u64>,
+}
+
+impl Guarded {
+    pub(crate) fn new(window: ReadWindow) -> Self {
+        Guarded { window, words: vec![0; (SIZE_MAX / 8) as usize] }
+    }
+
+    #[inline]
+    pub(crate) fn window(&self) -> &ReadWindow {
+        &self.window
+    }
+
+    #[inline]
+    pub(crate) fn window_mut(&mut self) -> &mut ReadWindow {
+        &mut self.window
+    }
+
+    /// The next item.
+    #[inline]
+    pub(crate) fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
+        let found = self.find()?;
+        self.copied(found)
+    }
+
+    /// The same, and what is next after it.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, Corrupt> {
+        let found = self.find()?;
+        let front = self.window.front();
+        Ok(self.copied(found)?.map(|item| (item, front)))
+    }
+
+    /// Without memory for a payload, its record comes again.
+    #[inline]
+    fn find(&mut self) -> Result<Option<Found>, Corrupt> {
+        let words = &mut self.words;
+        self.window.next_to_copy(|frame, range| room_for(words, frame, range).map(drop))
+    }
+
+    #[inline]
+    fn copied(&mut self, found: Option<Found>) -> Result<Option<Item<'_>>, Corrupt> {
+        let (window, words) = (&self.window, &mut self.words);
+        let item = match found {
+            Some(Found::Record(frame)) => {
+                // The frame's length was checked against the head, and is ours.
+                let len = frame.len.div_ceil(8);
+                if len > words.len() {
+                    words.resize(len, 0);
+                }
+                let to = &mut words[..len];
+                window.copy(&frame, to);
+                Item::Record(Record::new(&frame, bytes_of(to, frame.len)))
+            }
+            Some(Found::Large(frame, range)) => {
+                let to = room_for(words, &frame, range)?;
+                window.copy_range(range, to);
+                Item::Record(Record::new(&frame, bytes_of(to, range.len)))
+            }
+            Some(Found::Lost(lost)) => Item::Lost(lost),
+            None => return Ok(None),
+        };
+        // The last thing: then all that was loaded before was the file's.
+        match window.mapping().is_cut() {
+            true => Err(Corrupt::CUT),
+            false => Ok(Some(item)),
+        }
+    }
+}
+
+/// Room for a payload of the AUX area, which is no longer than that.
+#[cold]
+fn room_for<'a>(
+    words: &'a mut Vec<u64>,
+    frame: &Frame,
+    range: Range,
+) -> Result<&'a mut [u64], Corrupt> {
+    let len = range.len.div_ceil(8);
+    let more = len.saturating_sub(words.len());
+    words.try_reserve_exact(more).map_err(|_| Corrupt { pos: frame.pos })?;
+    words.resize(len.max(words.len()), 0);
+    Ok(&mut words[..len])
+}

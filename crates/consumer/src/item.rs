@@ -1,0 +1,154 @@
+//! What a reader comes to, and records with a shape.
+
+use perfring_ring::{Anchors, Frame, Lost};
+use perfring_shm::Next;
+use perfring_types::PodRecord;
+#[cfg(feature = "rkyv")]
+use perfring_types::{RkyvRecord, access};
+use thiserror::Error;
+
+/// What a reader comes to: a record, or the place where some are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item<'a> {
+    /// A record.
+    Record(Record<'a>),
+    /// Records that are not there.
+    Lost(Lost),
+}
+
+impl<'a> Item<'a> {
+    #[inline]
+    pub(crate) fn new(next: Next<'a>) -> Self {
+        match next {
+            Next::Record(frame, bytes) => Item::Record(Record::new(&frame, bytes)),
+            Next::Lost(lost) => Item::Lost(lost),
+        }
+    }
+}
+
+/// One record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Where its header stands in the stream.
+    pub pos: u64,
+    /// Its type.
+    pub kind: u32,
+    /// Its payload, of the exact length that was committed.
+    pub bytes: &'a [u8],
+    /// When it was reserved, if the ring stamps its records: ns of `CLOCK_BOOTTIME` in the initial
+    /// time namespace, the same clock for all processes of the machine. In the order of the ring it
+    /// never goes back, within one boot. [`Anchors`] tell the wall-clock time.
+    pub time: Option<u64>,
+}
+
+impl<'a> Record<'a> {
+    #[inline]
+    pub(crate) fn new(frame: &Frame, bytes: &'a [u8]) -> Self {
+        Record { pos: frame.pos, kind: frame.kind, bytes, time: frame.time }
+    }
+
+    /// The wall-clock time of the stamp, ns since 1970: what the clock showed then. `None` if there
+    /// is no stamp, or no anchor for it any more.
+    #[must_use]
+    pub fn wall(&self, anchors: &Anchors) -> Option<u64> {
+        anchors.wall(self.pos, self.time?)
+    }
+
+    /// The record as a plain struct, where it stands: in the ring for a consumer of a drop ring, in
+    /// the reader's private copy for others.
+    ///
+    /// ```
+    /// # use perfring_consumer::{Consumer, Item};
+    /// use perfring_consumer::types::{Encoding, PodRecord, Record as Shaped, Schema};
+    /// # use perfring_producer::{Options, Producer};
+    /// #[repr(transparent)]
+    /// #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+    /// struct Tick(u64); // by hand: else `#[derive(Record)]`
+    /// impl Shaped for Tick {
+    ///     const SCHEMA: Schema<'static> = Schema::new("Tick", Encoding::Pod).with_hashed_id();
+    /// }
+    /// impl PodRecord for Tick {}
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let mut producer = Producer::create(&path, &Options::default())?;
+    /// # producer.publish(Tick::SCHEMA.id, &7u64.to_ne_bytes())?;
+    /// # let mut consumer = Consumer::attach(&path)?;
+    /// # let Some(Item::Record(record)) = consumer.read()? else { panic!() };
+    /// assert_eq!(record.as_pod::<Tick>(), Ok(&Tick(7)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`NotThis`] if it is of another type.
+    #[inline(always)]
+    pub fn as_pod<T: PodRecord>(&self) -> Result<&'a T, NotThis> {
+        self.expect(T::SCHEMA.id.get())?;
+        // Payloads begin at multiples of eight, so the length is all that can be wrong.
+        bytemuck::try_from_bytes(self.bytes)
+            .map_err(|_| NotThis::Length { len: self.bytes.len(), needed: size_of::<T>() })
+    }
+
+    /// The record as an rkyv archive, checked in full, where it stands: in the ring for a consumer of
+    /// a drop ring, in the reader's private copy for others.
+    ///
+    /// What a consumer of a drop ring borrows could be changed, after the check, by a producer that
+    /// breaks the protocol. Of one that is not trusted, use [`Record::archived_copy`].
+    ///
+    /// # Errors
+    /// [`NotThis`] if it is of another type, or damaged.
+    #[cfg(feature = "rkyv")]
+    #[inline]
+    pub fn archived<T: RkyvRecord>(&self) -> Result<&'a T::Archived, NotThis> {
+        self.expect(T::SCHEMA.id.get())?;
+        access::<T>(self.bytes).map_err(NotThis::Archive)
+    }
+
+    /// As [`Record::archived`], of a copy in `buffer`, which nobody else can change.
+    ///
+    /// # Errors
+    /// [`NotThis`] if it is of another type, or damaged.
+    #[cfg(feature = "rkyv")]
+    pub fn archived_copy<'b, T: RkyvRecord>(
+        &self,
+        buffer: &'b mut Vec<u64>,
+    ) -> Result<&'b T::Archived, NotThis> {
+        self.expect(T::SCHEMA.id.get())?;
+        buffer.clear();
+        buffer.resize(self.bytes.len().div_ceil(8), 0);
+        let copy = &mut bytemuck::cast_slice_mut(buffer)[..self.bytes.len()];
+        copy.copy_from_slice(self.bytes);
+        access::<T>(copy).map_err(NotThis::Archive)
+    }
+
+    #[inline(always)]
+    fn expect(&self, wanted: u32) -> Result<(), NotThis> {
+        if self.kind == wanted { Ok(()) } else { Err(NotThis::Kind { kind: self.kind, wanted }) }
+    }
+}
+
+/// Why a record cannot be read as a type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NotThis {
+    /// It has another type's number.
+    #[error("the record is of type {kind} and not {wanted}")]
+    Kind {
+        /// Its own type.
+        kind: u32,
+        /// The type asked for.
+        wanted: u32,
+    },
+    /// It has the number, but not the length: another program gave the number to something else.
+    #[error("the record has {len} bytes, and its type takes {needed}")]
+    Length {
+        /// Its length.
+        len: usize,
+        /// What the type takes.
+        needed: usize,
+    },
+    /// It has the number, but is no archive of the type: it is damaged, or another program gave the
+    /// number to something else.
+    #[cfg(feature = "rkyv")]
+    #[error(transparent)]
+    Archive(perfring_types::ArchiveError),
+}

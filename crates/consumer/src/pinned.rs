@@ -1,0 +1,38 @@
+//! Any number of records at a time.
+
+use crate::item::Item;
+use perfring_ring::{Corrupt, Count};
+use perfring_shm::PinWindow;
+
+/// What a drop ring held at one moment: any number of its records can be kept at a time. When it
+/// is dropped, what was taken from it is released, in one step.
+#[derive(Debug)]
+pub struct Pinned<'a> {
+    window: PinWindow<'a>,
+}
+
+impl<'a> Pinned<'a> {
+    pub(crate) fn new(window: PinWindow<'a>) -> Self {
+        Pinned { window }
+    }
+
+    /// The next item. It stays where it is until the whole is dropped.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    #[inline]
+    pub fn read(&self) -> Result<Option<Item<'_>>, Corrupt> {
+        Ok(self.window.read()?.map(Item::new))
+    }
+
+    /// Records taken from it so far.
+    #[must_use]
+    pub fn count(&self) -> Count {
+        self.window.count()
+    }
+
+    /// Leaves everything unread: the next read starts where this one did.
+    pub fn put_back(self) {
+        self.window.put_back();
+    }
+}

@@ -1,0 +1,86 @@
+//! The consumer of an overwrite ring: copies, and a place that is saved in the page.
+
+use crate::item::Item;
+use perfring_ring::{Corrupt, Front, Lost, Mark};
+use perfring_shm::{ConsumerMapping, CopyWindow, Next};
+
+/// An overwrite ring in the hands of its consumer.
+#[derive(Debug)]
+pub(crate) struct Saving {
+    window: CopyWindow<ConsumerMapping>,
+    /// Bytes that were read since the place was saved.
+    unsaved: u64,
+    hold: bool,
+}
+
+impl Saving {
+    pub(crate) fn new(window: CopyWindow<ConsumerMapping>) -> Self {
+        Saving { window, unsaved: 0, hold: false }
+    }
+
+    #[inline]
+    pub(crate) fn window(&self) -> &CopyWindow<ConsumerMapping> {
+        &self.window
+    }
+
+    #[inline]
+    pub(crate) fn window_mut(&mut self) -> &mut CopyWindow<ConsumerMapping> {
+        &mut self.window
+    }
+
+    /// The next item.
+    #[inline]
+    pub(crate) fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
+        self.save_if_due();
+        let Some(next) = self.window.read()? else { return Ok(None) };
+        self.unsaved = self.unsaved.saturating_add(size(&next));
+        Ok(Some(Item::new(next)))
+    }
+
+    /// The same, of what was there at the last look, and what is next after it.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, Corrupt> {
+        self.save_if_due();
+        let Some((next, front)) = self.window.take()? else { return Ok(None) };
+        self.unsaved = self.unsaved.saturating_add(size(&next));
+        Ok(Some((Item::new(next), front)))
+    }
+
+    /// What the last call returned is dealt with now.
+    #[inline]
+    fn save_if_due(&mut self) {
+        if self.unsaved >= self.window.mapping().file().layout().data_size / 8 {
+            self.save();
+        }
+    }
+
+    /// Saves the place after everything that was read, unless that is on hold.
+    pub(crate) fn save(&mut self) {
+        if self.unsaved > 0 && !self.hold {
+            self.window.save();
+            self.unsaved = 0;
+        }
+    }
+
+    /// From now on only marked places are saved.
+    pub(crate) fn hold(&mut self) {
+        self.hold = true;
+    }
+
+    /// Saves a place that was marked, and read.
+    pub(crate) fn save_mark(&mut self, mark: &Mark) {
+        if mark.pos <= self.window.observer().mark().pos {
+            self.window.save_mark(mark);
+            self.unsaved = 0;
+        }
+    }
+}
+
+/// The bytes that it takes in the ring.
+#[inline]
+fn size(next: &Next<'_>) -> u64 {
+    match next {
+        Next::Record(frame, _) => frame.size,
+        Next::Lost(Lost { bytes, .. }) => (*bytes).max(1),
+    }
+}

@@ -1,0 +1,120 @@
+//! Everything that can be said of a ring's books at one moment.
+
+use crate::counters::{ConsumerBook, Count, ProducerBook};
+use crate::latch;
+use crate::oldest::oldest;
+use crate::recount::newest_book;
+use crate::shared::slot;
+use crate::view::{Ring, Shared};
+use perfring_abi::Policy;
+use perfring_abi::atomic::Ordering;
+
+/// Everything that can be said of a ring's books at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// `data_head`.
+    pub head: u64,
+    /// `data_tail`.
+    pub tail: u64,
+    /// `aux_head`: end of the newest range of the AUX area; 0 in a ring without one. Not checked, as
+    /// `aux_tail`.
+    pub aux_head: u64,
+    /// `aux_tail`: what the consumer has released of it, or before which no range is whole.
+    pub aux_tail: u64,
+    /// The producers' figures, true at `head`.
+    pub producer: ProducerBook,
+    /// The consumer's figures.
+    pub consumer: ConsumerBook,
+    /// Overwritten before `tail`.
+    pub overwritten: Count,
+    /// Written and neither released nor overwritten.
+    pub present: Count,
+    /// In a shared ring: committed, and not among the written, because a reservation before it is
+    /// open whose producer is dead. Readers see it once the ring is recovered.
+    pub stranded: Count,
+}
+
+impl Totals {
+    /// The books of a ring, dead or alive. On a live one the figures are those of one moment each,
+    /// and of nearly the same moment together; on one at rest they are exact.
+    #[must_use]
+    pub fn read(ring: Ring<'_>, policy: Policy) -> Option<Self> {
+        Self::of(Shared::new(ring, &[]), policy, |_| false)
+    }
+
+    /// As [`Totals::read`], for a ring with slots; `is_dead` says whether a slot's producer is.
+    #[must_use]
+    pub fn of(at: Shared<'_>, policy: Policy, is_dead: impl Fn(u32) -> bool) -> Option<Self> {
+        let ring = at.ring();
+        // In the order of a record's life turned round: what is read or gone was written before.
+        let consumer = latch::find(&ring.header.consumer)?;
+        let place = oldest(ring, policy).ok()?;
+        let mut producer = newest_book(ring).ok()?;
+        producer.refused = producer.refused.plus(slot::refused(at.slots));
+        let stranded = Stranded::find(at, is_dead).written;
+        let (consumer, overwritten) = match policy {
+            Policy::Overwrite => (ConsumerBook::from_words(&consumer.words), place.before),
+            // After a death between the book and the tail, the book that fits the tail counts;
+            // after a foreign reader, what stood before the tail is what was read.
+            Policy::Drop => {
+                let read =
+                    ConsumerBook { pos: place.pos, read: place.before, lapped: Count::default() };
+                let fits = latch::find_where(&ring.header.consumer, |words| {
+                    ConsumerBook::from_words(words).pos == place.pos
+                });
+                let book = fits.map_or(read, |whole| ConsumerBook::from_words(&whole.words));
+                (book, Count::default())
+            }
+        };
+        Some(Totals {
+            head: producer.pos,
+            tail: place.pos,
+            // Relaxed: figures for people.
+            aux_head: ring.header.aux.head.load(Ordering::Relaxed),
+            aux_tail: ring.header.aux.tail.load(Ordering::Relaxed),
+            producer,
+            consumer,
+            overwritten,
+            present: producer.written.since(place.before),
+            stranded,
+        })
+    }
+
+    /// Losses that the counters know and the stream does not tell yet.
+    #[must_use]
+    pub fn untold(&self) -> Count {
+        self.producer.refused.since(self.producer.told).total()
+    }
+}
+
+/// What is committed behind reservations that dead producers left open.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stranded {
+    /// Where `data_head` would be if the ring were recovered.
+    pub(crate) upto: u64,
+    pub(crate) written: Count,
+}
+
+impl Stranded {
+    pub(crate) fn find(at: Shared<'_>, is_dead: impl Fn(u32) -> bool) -> Self {
+        let (ring, head) = (at.ring(), at.ring().head());
+        let mut found = Stranded { upto: head, written: Count::default() };
+        let mut counted = Count::default();
+        for record in at.unpublished(head).map_while(Result::ok) {
+            match record.word.owner() {
+                Some(owner) if !is_dead(owner) => break,
+                None if record.word.is_data() => {
+                    counted.add(record.size());
+                    // Holes after the last record bring nobody anything.
+                    found = Stranded { upto: record.end(), written: counted };
+                }
+                _ => {}
+            }
+        }
+        // What is written over behind the eyes of who looks was no such record.
+        if ring.tail() > head {
+            found = Stranded { upto: ring.head(), written: Count::default() }; // F
+        }
+        found
+    }
+}

@@ -1,0 +1,121 @@
+//! Reading ahead of what is released, for readers of many rings, who hold records of each until it
+//! is their turn.
+
+use crate::consumer::borrow::Reader;
+use crate::counters::Count;
+use crate::mark::{Front, Mark};
+use crate::record::{Corrupt, Found, step};
+use crate::view::Ring;
+
+impl Reader {
+    /// Bytes that were read and are not released.
+    #[must_use]
+    #[inline]
+    pub fn held(&self) -> u64 {
+        self.cursor() - self.released()
+    }
+
+    /// The place after everything that was read.
+    #[must_use]
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        Mark {
+            pos: self.cursor(),
+            before: self.passed(),
+            lapped: Count::default(),
+            range_end: self.range_end(),
+        }
+    }
+
+    /// Hands back everything before a mark. Returns whether a waiting producer is to be woken. A
+    /// mark that is not after the last one, or of a place not read yet, does nothing.
+    pub fn release_to(&mut self, ring: Ring<'_>, mark: &Mark) -> bool {
+        if mark.pos <= self.released() || mark.pos > self.cursor() || !mark.pos.is_multiple_of(8) {
+            return false;
+        }
+        self.hand_back(ring, &mark.book(), mark.range_end.min(self.range_end()))
+    }
+
+    /// What is next, of what is known of.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    #[inline]
+    pub fn front(&self, ring: Ring<'_>) -> Result<Front, Corrupt> {
+        if let Some(stamp) = self.known_stamp(ring) {
+            return Ok(Front::Stamped(stamp));
+        }
+        self.front_beyond(ring)
+    }
+
+    /// As [`Reader::front`], after a look at how far the producer is. The second value says whether the
+    /// caller owes a waiting producer a wake.
+    ///
+    /// Holes at the end are passed, as nobody takes them, and released if nothing else is held: a ring
+    /// that is full of them would never have room again.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    #[inline]
+    pub fn look_held(&mut self, ring: Ring<'_>) -> Result<(Front, bool), Corrupt> {
+        self.refresh(ring)?;
+        match self.front(ring)? {
+            Front::Empty => Ok((Front::Empty, self.pass_holes(ring)?)),
+            front => Ok((front, false)),
+        }
+    }
+
+    #[cold]
+    fn pass_holes(&mut self, ring: Ring<'_>) -> Result<bool, Corrupt> {
+        self.pass(self.cursor() + self.known(), Count::default());
+        let holes =
+            self.held() > 0 && step(ring, self.shape(), self.released(), self.cursor())?.is_none();
+        Ok(holes && self.hand_back(ring, &self.mark().book(), self.range_end()))
+    }
+
+    #[cold]
+    fn front_beyond(&self, ring: Ring<'_>) -> Result<Front, Corrupt> {
+        Ok(match self.peek(ring, self.cursor())? {
+            None => Front::Empty,
+            Some((Found::Record(frame) | Found::Large(frame, _), _)) => match frame.time {
+                Some(stamp) => Front::Stamped(stamp),
+                None => Front::Plain,
+            },
+            Some((Found::Lost(_), _)) => Front::Lost,
+        })
+    }
+
+    /// Passes records up to `to`, which must be where one ends: for a reader that found them by
+    /// itself. Returns how many they were.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if `to` is not where a record ends that is published, or something stands before
+    /// it that no producer writes. Nothing is passed then.
+    pub fn pass_to(&mut self, ring: Ring<'_>, to: u64) -> Result<Count, Corrupt> {
+        self.refresh(ring)?;
+        let (mut pos, mut count, mut last) = (self.cursor(), Count::default(), None);
+        if to < pos || to > pos + self.known() {
+            return Err(Corrupt { pos: to });
+        }
+        while pos < to {
+            // No further than `to`, so that holes alone may stand there, too.
+            match step(ring, self.shape(), pos, to)? {
+                Some((found, after)) => {
+                    match found {
+                        Found::Record(frame) => count.add(frame.size),
+                        Found::Large(frame, range) => {
+                            count.add(frame.size);
+                            last = Some(range);
+                        }
+                        Found::Lost(_) => {}
+                    }
+                    pos = after;
+                }
+                None => pos = to,
+            }
+        }
+        self.pass(to, count);
+        last.iter().for_each(|range| self.pass_range(range));
+        Ok(count)
+    }
+}

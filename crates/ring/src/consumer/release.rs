@@ -1,0 +1,81 @@
+//! What the consumer of a drop ring has released: its book, and the tail.
+
+use crate::counters::{ConsumerBook, Count};
+use crate::latch::{self, LatchWriter};
+use crate::record::Corrupt;
+use crate::recount::count_surely;
+use crate::view::Ring;
+use crate::wait::{Fences, claim_space_wake};
+use perfring_abi::atomic::Ordering;
+
+/// Release after so many bytes: never. Positions stay below a quarter of this range, so that the sum
+/// of the two does not overflow.
+const NEVER: u64 = u64::MAX >> 1;
+
+/// Where the tail is, and when it is due to move.
+#[derive(Debug)]
+pub(crate) struct Release {
+    /// What `data_tail` holds.
+    pos: u64,
+    /// Release at least after this many bytes.
+    interval: u64,
+    latch: LatchWriter,
+    fences: Fences,
+}
+
+impl Release {
+    /// Takes over from the last consumer at this tail. Also what it had read.
+    pub(crate) fn take_over(
+        ring: Ring<'_>,
+        tail: u64,
+        fences: Fences,
+    ) -> Result<(Self, Count), Corrupt> {
+        let page = &ring.header.consumer;
+        // After a death between the book and the tail, the book that fits the tail counts; after a
+        // foreign perf reader, none does, and what it read is what was written and is not there.
+        let fits = latch::find_where(page, |words| ConsumerBook::from_words(words).pos == tail);
+        let passed = match &fits {
+            Some(whole) => ConsumerBook::from_words(&whole.words).passed(),
+            None => count_surely(ring, tail)?,
+        };
+        let kept = fits.or_else(|| latch::find(page));
+        let latch = LatchWriter::after(page, kept.as_ref());
+        Ok((Release { pos: tail, interval: ring.data_size() / 8, latch, fences }, passed))
+    }
+
+    /// What `data_tail` holds.
+    #[inline(always)]
+    pub(crate) fn pos(&self) -> u64 {
+        self.pos
+    }
+
+    /// Where it is due to move.
+    #[inline(always)]
+    pub(crate) fn due_at(&self) -> u64 {
+        self.pos + self.interval
+    }
+
+    /// Never due any more.
+    pub(crate) fn hold(&mut self) {
+        self.interval = NEVER;
+    }
+
+    /// Whether [`Release::hold`] was called.
+    #[inline(always)]
+    pub(crate) fn holds(&self) -> bool {
+        self.interval == NEVER
+    }
+
+    /// Hands back everything before the book's position, at which it must be true. Returns whether a
+    /// waiting producer is to be woken.
+    pub(crate) fn hand_back(&mut self, ring: Ring<'_>, book: &ConsumerBook) -> bool {
+        // The book before the tail: after a death between the two, the older book fits the tail.
+        self.latch.write(&ring.header.consumer, &book.to_words());
+        self.pos = book.pos;
+        ring.header.data_tail.store(book.pos, Ordering::Release); // C, pairs with D
+        self.fences.light(); // K, pairs with L
+        // Relaxed: K orders it.
+        ring.header.space.armed.load(Ordering::Relaxed) != 0
+            && claim_space_wake(&ring.header.space, book.pos)
+    }
+}

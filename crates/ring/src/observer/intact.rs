@@ -1,0 +1,227 @@
+//! The snapshot: a copy of everything intact, while producers run at full speed.
+
+use crate::aux_area;
+use crate::books::{Stranded, Totals};
+use crate::record::{
+    Bounds, Corrupt, Found, Frame, Record, Shape, Walk, body_of, lost_of, split_body,
+};
+use crate::time::Anchors;
+use crate::view::{POS_MAX, Ring, Shared};
+use alloc::vec::Vec;
+use perfring_abi::atomic::AtomicU64;
+use perfring_abi::{Policy, RecordType};
+
+/// Bytes that are copied between two looks at the tail.
+const CHUNK: u64 = 64 << 10;
+/// How often it is begun again because a producer came round the whole ring meanwhile.
+const TRIES: u32 = if cfg!(loom) { 2 } else { 16 };
+
+/// A copy of the records that a ring held at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    start: u64,
+    words: Vec<u64>,
+    totals: Totals,
+    shape: Shape,
+    /// Payloads of the AUX area, and where their records stand; those are missing that were
+    /// overwritten.
+    large: Vec<(u64, Vec<u64>)>,
+    /// The first record whose range no producer wrote, if there is one.
+    damage: Option<u64>,
+    anchors: Anchors,
+}
+
+/// What stands at a place, its payload, and the position to go on from.
+pub type Step<'a> = (Found, &'a [u64], u64);
+
+impl Snapshot {
+    /// Copies everything intact.
+    ///
+    /// From the newest back to the oldest: a producer overwrites from the oldest on, so the two
+    /// meet, and what is behind the meeting point was whole when it was copied and is kept.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if the positions are such as no producer leaves.
+    pub fn take(ring: Ring<'_>, policy: Policy) -> Result<Self, Corrupt> {
+        Self::of(Shared::new(ring, &[]), policy, |_| false)
+    }
+
+    /// As [`Snapshot::take`], for a ring with slots: what is committed behind reservations that
+    /// dead producers left open is in it too. `is_dead` says whether a slot's producer is.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if the positions are such as no producer leaves.
+    pub fn of(
+        at: Shared<'_>,
+        policy: Policy,
+        is_dead: impl Fn(u32) -> bool,
+    ) -> Result<Self, Corrupt> {
+        let ring = at.ring();
+        let totals = Totals::of(at, policy, &is_dead).ok_or(Corrupt { pos: ring.tail() })?;
+        let copy = |ring| copy(ring, Stranded::find(at, &is_dead).upto);
+        let (mut start, mut words) = copy(ring)?;
+        for _ in 1..TRIES {
+            if !words.is_empty() || ring.tail() >= ring.head() {
+                break;
+            }
+            (start, words) = copy(ring)?;
+        }
+        // After the copy: what a record needs was written before it was published.
+        let anchors = Anchors::read(ring);
+        let (shape, large, damage) = (Shape::default(), Vec::new(), None);
+        Ok(Snapshot { start, words, totals, shape, large, damage, anchors })
+    }
+
+    /// The same snapshot, of a ring with a stamp in each record or without.
+    #[must_use]
+    pub fn with_time(self, timed: bool) -> Self {
+        Snapshot { shape: Shape { timed, ..self.shape }, ..self }
+    }
+
+    /// The same snapshot, with the payloads in the ring's AUX area: of those that are still whole,
+    /// as [`Snapshot::step`] shows the others as lost. To be called at once.
+    ///
+    /// # Errors
+    /// [`Corrupt`] at a record if there is no memory for its payload. Damage is found by
+    /// [`Snapshot::step`], when it comes to it.
+    pub fn with_aux(self, ring: Ring<'_>, aux: &[AtomicU64]) -> Result<Self, Corrupt> {
+        if aux.is_empty() {
+            return Ok(self);
+        }
+        let bounds = Bounds { size: aux.len() as u64 * 8, floor: None };
+        let mut snapshot = Snapshot { shape: Shape { aux: bounds, ..self.shape }, ..self };
+        let (mut cursor, mut end, mut ranges) = (snapshot.start, 0, Vec::new());
+        while let Ok(Some((found, _, after))) = snapshot.step_to(cursor) {
+            if let Found::Large(frame, range) = found {
+                if range.at < end {
+                    snapshot.damage = Some(frame.pos);
+                    break;
+                }
+                end = range.end();
+                ranges.push((frame.pos, range));
+            }
+            cursor = after;
+        }
+        // From the newest on, as they are overwritten from the oldest on; and no more than the area
+        // holds, so that no more is copied, whatever the records say.
+        for (pos, range) in ranges.into_iter().rev() {
+            let mut words = Vec::new();
+            if end - range.at > bounds.size || !aux_area::is_whole(ring, range) {
+                break;
+            }
+            aux_area::space_for(range, &mut words).ok_or(Corrupt { pos })?;
+            if aux_area::copy(ring, aux, range, &mut words) {
+                snapshot.large.push((pos, words));
+            }
+        }
+        Ok(snapshot)
+    }
+
+    /// The position of the oldest record in it.
+    #[must_use]
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// The position after the newest.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.start + self.words.len() as u64 * 8
+    }
+
+    /// The ring's books, read just before.
+    #[must_use]
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// What tells wall-clock times of the stamps in it.
+    #[must_use]
+    pub fn anchors(&self) -> &Anchors {
+        &self.anchors
+    }
+
+    /// What stands at `cursor` or after it, with its payload and the position to go on from. Start
+    /// from [`Snapshot::start`].
+    ///
+    /// # Errors
+    /// [`Corrupt`] where no record can stand.
+    pub fn step(&self, cursor: u64) -> Result<Option<Step<'_>>, Corrupt> {
+        let Some((found, words, after)) = self.step_to(cursor)? else {
+            return Ok(None);
+        };
+        let Found::Large(frame, _) = found else {
+            return Ok(Some((found, words, after)));
+        };
+        if self.damage.is_some_and(|damage| frame.pos >= damage) {
+            return Err(Corrupt { pos: frame.pos });
+        }
+        // The newest first.
+        let at = self.large.binary_search_by(|(pos, _)| frame.pos.cmp(pos)).ok();
+        Ok(Some(match at.and_then(|at| self.large.get(at)) {
+            Some((_, words)) => (Found::Record(frame), words, after),
+            None => (Found::Lost(aux_area::gone(&frame)), &[], after),
+        }))
+    }
+
+    fn step_to(&self, cursor: u64) -> Result<Option<Step<'_>>, Corrupt> {
+        if cursor < self.start {
+            return Err(Corrupt { pos: cursor });
+        }
+        let load = |pos| self.words[((pos - self.start) / 8) as usize];
+        for record in Walk::new(cursor, self.end(), load) {
+            let record = record?;
+            let Record { pos, word, len } = record;
+            let (bad, after) = (Corrupt { pos }, record.end());
+            let body = &self.words[record.body_in(self.start)];
+            if self.shape.is_large(word) {
+                let body = body_of(body).ok_or(bad)?;
+                let (frame, range) = self.shape.large(pos, body).ok_or(bad)?;
+                return Ok(Some((Found::Large(frame, range), &[], after)));
+            }
+            if word.is_data() && word.owner().is_none() {
+                let (len, time, body) = split_body(self.shape.timed, len, body).ok_or(bad)?;
+                let frame = Frame { pos, kind: word.kind(), len, size: record.size(), time };
+                return Ok(Some((Found::Record(frame), body, after)));
+            }
+            if word.kind() == RecordType::LOST {
+                let lost = lost_of(body, pos).ok_or(bad)?;
+                return Ok(Some((Found::Lost(lost), &[], after)));
+            }
+            // Passed: a hole, or what a dead producer left open.
+        }
+        Ok(None)
+    }
+}
+
+/// Where the oldest record stood, and everything from there to the head. Nothing, if the producer
+/// came round once while the first chunk was copied.
+fn copy(ring: Ring<'_>, head: u64) -> Result<(u64, Vec<u64>), Corrupt> {
+    let mut tail = ring.tail();
+    if !head.is_multiple_of(8) || !tail.is_multiple_of(8) || head > POS_MAX {
+        return Err(Corrupt { pos: tail });
+    }
+    tail = tail.min(head);
+    if head - tail >= ring.data_size() {
+        return Err(Corrupt { pos: tail });
+    }
+    let first = tail;
+    let at = |pos: u64| ((pos - first) / 8) as usize;
+    // A file may claim any size, and this may be all the memory there is: no abort for that.
+    let mut words = Vec::new();
+    words.try_reserve_exact(at(head)).map_err(|_| Corrupt { pos: tail })?;
+    words.resize(at(head), 0);
+    let mut from = head;
+    while from > tail {
+        let chunk = from.saturating_sub(CHUNK).max(tail);
+        ring.copy_out(chunk, &mut words[at(chunk)..at(from)]);
+        from = chunk;
+        let now = ring.tail(); // F
+        if now < tail || !now.is_multiple_of(8) {
+            return Err(Corrupt { pos: now });
+        }
+        tail = now.min(head);
+    }
+    words.drain(..at(tail));
+    Ok((tail, words))
+}

@@ -1,0 +1,4 @@
+//! Who reads without leaving a trace.
+
+pub(crate) mod copy;
+pub(crate) mod intact;

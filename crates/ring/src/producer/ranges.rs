@@ -1,0 +1,105 @@
+//! The ranges of the AUX area that the exclusive producer allots.
+
+use crate::aux_area::positions;
+use crate::record::{Bounds, Corrupt, Record, Shape, body_at};
+use crate::reserve::Refusal;
+use crate::view::Ring;
+use perfring_abi::atomic::{Ordering, fence};
+use perfring_abi::{Layout, Policy, RANGE_ALIGN, range_size};
+
+/// Whether a ring has an AUX area, and what the exclusive producer knows of it.
+#[derive(Debug)]
+pub(crate) struct Ranges {
+    size: u64,
+    /// End of the last range that is committed.
+    pos: u64,
+    /// `aux_tail` when last looked at, or stored.
+    tail: u64,
+}
+
+impl Ranges {
+    /// Bytes of the area.
+    #[inline(always)]
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Where the next range begins.
+    pub(crate) fn pos(&self) -> u64 {
+        self.pos
+    }
+
+    /// Takes over from the last producer. It may have died after it published a record and before
+    /// it stored where the range ends: that is the last of the records from the book on.
+    pub(crate) fn attach(
+        ring: Ring<'_>,
+        layout: &Layout,
+        from: u64,
+        head: u64,
+    ) -> Result<Self, Corrupt> {
+        let size = layout.aux_size;
+        if size == 0 {
+            return Ok(Ranges { size, pos: 0, tail: 0 });
+        }
+        let line = &ring.header.aux;
+        let shape = Shape { timed: false, aux: Bounds { size, floor: None } };
+        let mut end = line.head.load(Ordering::Relaxed); // as in `positions`
+        for record in ring.records(from, head) {
+            let Record { pos, word, .. } = record?;
+            if shape.is_large(word)
+                && let Some(body) = body_at(ring, pos, word)
+                && let Some((_, range)) = shape.large(pos, body)
+            {
+                end = end.max(range.end());
+            }
+        }
+        line.head.store(end, Ordering::Release); // B of who looks whether all is read
+        let (pos, tail) = positions(ring, size).ok_or(Corrupt { pos: head })?;
+        Ok(Ranges { size, pos, tail })
+    }
+
+    /// Where `aux_tail` must be for a range of `need` bytes, no more than there are.
+    pub(crate) fn find_room(
+        &self,
+        ring: Ring<'_>,
+        policy: Policy,
+        need: u64,
+    ) -> Result<u64, Refusal> {
+        let end = self.pos + need;
+        if end - self.tail <= self.size {
+            return Ok(self.tail);
+        }
+        if policy == Policy::Overwrite {
+            return Ok(end - self.size);
+        }
+        let tail = ring.header.aux.tail.load(Ordering::Acquire); // D, pairs with C
+        if !tail.is_multiple_of(RANGE_ALIGN) || !(self.tail..=self.pos).contains(&tail) {
+            return Err(Refusal::Corrupt { tail });
+        }
+        if end - tail > self.size { Err(Refusal::Full) } else { Ok(tail) }
+    }
+
+    /// Makes the room that [`Ranges::find_room`] found.
+    pub(crate) fn make_room(&mut self, ring: Ring<'_>, policy: Policy, tail: u64) {
+        if tail == self.tail {
+            return;
+        }
+        self.tail = tail;
+        if policy == Policy::Overwrite {
+            // Relaxed: the fence orders it before what is written over the old.
+            ring.header.aux.tail.store(tail, Ordering::Relaxed);
+        }
+        fence(Ordering::Release); // E, pairs with F
+    }
+
+    /// Passes the range of a payload that is committed.
+    pub(crate) fn pass(&mut self, len: usize) {
+        self.pos += range_size(len);
+    }
+
+    /// Publishes where the last range ends: after `data_head`, as the kernel does it. A producer
+    /// killed between the two leaves no range that has no record.
+    pub(crate) fn publish(&self, ring: Ring<'_>) {
+        ring.header.aux.head.store(self.pos, Ordering::Release);
+    }
+}

@@ -1,0 +1,325 @@
+//! Room for a reservation of the exclusive producer: what is published, what may be written over,
+//! and the slow way, which writes the book, tells the losses and makes room.
+
+use crate::counters::ProducerBook;
+use crate::producer::account::Account;
+use crate::producer::tail::Tail;
+use crate::record::Corrupt;
+use crate::recount::{book_interval, bring_up};
+use crate::reserve::Refusal;
+use crate::view::Ring;
+use perfring_abi::atomic::{AtomicU64, Ordering, fence};
+use perfring_abi::{Evict, Header, LOST_SIZE, Layout, Policy, Tell};
+
+/// Where the exclusive producer is, and how far it may go.
+#[derive(Debug)]
+pub(crate) struct Room {
+    account: Account,
+    /// A reservation that ends here or before needs no look at anything else.
+    limit: u64,
+    /// An overwrite ring need do no more than evict for a reservation that ends here or before.
+    evict_limit: u64,
+    /// What `data_head` holds while something is held back; at all other times that is `pos`.
+    held: Option<u64>,
+    tail: Tail,
+    policy: Policy,
+    evict: Evict,
+    tell: Tell,
+}
+
+impl Room {
+    /// Takes over from the last producer. Also where the book in the page is true.
+    pub(crate) fn attach(
+        ring: Ring<'_>,
+        layout: &Layout,
+        head: u64,
+        tail: u64,
+    ) -> Result<(Self, u64), Corrupt> {
+        let (account, from) = Account::attach(ring, layout, head)?;
+        let tail = match layout.policy {
+            Policy::Overwrite => Tail::take_over(ring, tail).ok_or(Corrupt { pos: tail })?,
+            Policy::Drop => Tail::of_consumer(tail),
+        };
+        let Layout { policy, evict, tell, .. } = *layout;
+        let (limit, evict_limit, held) = (0, 0, None);
+        Ok((Room { account, limit, evict_limit, held, tail, policy, evict, tell }, from))
+    }
+
+    #[inline(always)]
+    pub(crate) fn account(&self) -> &Account {
+        &self.account
+    }
+
+    #[inline(always)]
+    pub(crate) fn account_mut(&mut self) -> &mut Account {
+        &mut self.account
+    }
+
+    pub(crate) fn tail(&self) -> &Tail {
+        &self.tail
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// End of the last committed record.
+    #[inline(always)]
+    pub(crate) fn pos(&self) -> u64 {
+        self.account.pos()
+    }
+
+    /// A reservation that ends here or before needs no look at anything else.
+    #[inline(always)]
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// What `data_head` holds.
+    #[inline(always)]
+    pub(crate) fn head(&self) -> u64 {
+        self.held.unwrap_or(self.pos())
+    }
+
+    /// Whether something is held back.
+    pub(crate) fn holds(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// What is committed from here on is held back.
+    #[inline(always)]
+    pub(crate) fn hold(&mut self) {
+        if self.held.is_none() {
+            self.held = Some(self.pos());
+        }
+    }
+
+    /// Publishes everything up to `pos`, where this is.
+    #[inline(always)]
+    pub(crate) fn publish_at(&mut self, ring: Ring<'_>, pos: u64) {
+        debug_assert_eq!(pos, self.pos());
+        ring.header.data_head.store(pos, Ordering::Release); // A, pairs with B
+        if self.held.is_some() {
+            self.held = None; // a store only where there is something to change
+        }
+    }
+
+    /// A loop has committed so many records, up to `pos`, and stored `head`.
+    #[inline(always)]
+    pub(crate) fn add_up_to(&mut self, pos: u64, records: u64, head: u64) {
+        self.account.add_up_to(pos, records);
+        self.held = (head != pos).then_some(head);
+    }
+
+    /// What a loop has done is lost: goes on at `data_head`.
+    pub(crate) fn find_again(&mut self, ring: Ring<'_>) {
+        // Relaxed: this thread stored it. Others can have, too: it is believed as far as a loop can
+        // have come that looked at nothing else.
+        let head = ring.header.data_head.load(Ordering::Relaxed);
+        let most = self.limit.max(self.evict_limit);
+        let here = ProducerBook { pos: self.pos(), ..ProducerBook::default() };
+        if head.is_multiple_of(8)
+            && (self.pos()..=most).contains(&head)
+            && let Ok(book) = bring_up(ring, here, head)
+        {
+            self.add_up_to(head, book.written.records, head);
+        }
+        self.look_again();
+    }
+
+    /// The next reservation works out the limits anew.
+    pub(crate) fn look_again(&mut self) {
+        (self.limit, self.evict_limit) = (0, 0);
+    }
+
+    /// Room for `size` bytes: where they begin.
+    #[inline(always)]
+    pub(crate) fn place(&mut self, ring: Ring<'_>, size: u64) -> Result<u64, Refusal> {
+        let start = self.pos();
+        let end = start + size;
+        if end > self.limit && !self.evict_few(ring, end) {
+            self.make_room(ring.header, ring.data, size)?;
+            return Ok(self.pos());
+        }
+        Ok(start)
+    }
+
+    /// What most reservations of a full overwrite ring need: the oldest go, and nothing else is
+    /// due. Returns whether that was so.
+    ///
+    /// As `end` is within a book's interval of the book, which is at most a quarter of the ring,
+    /// the tail stays behind the book.
+    #[inline(always)]
+    fn evict_few(&mut self, ring: Ring<'_>, end: u64) -> bool {
+        end <= self.evict_limit
+            && (self.tail.evict_known(ring, end) || self.evict_on(ring.header, ring.data, end))
+    }
+
+    /// Makes room up to `end` as [`Tail::evict_known`] does, if nothing else is due.
+    #[inline(always)]
+    pub(crate) fn evict_known(&mut self, ring: Ring<'_>, end: u64) -> bool {
+        end <= self.evict_limit && self.tail.evict_known(ring, end)
+    }
+
+    /// As [`Tail::evict_known`], whatever it takes. The ring in two, so that it is passed in registers.
+    #[inline(never)]
+    fn evict_on(&mut self, header: &Header, data: &[AtomicU64], end: u64) -> bool {
+        let ring = Ring::new(header, data);
+        self.walk(ring, end);
+        self.tail.publish(ring);
+        fence(Ordering::Release); // E, pairs with F
+        end - self.tail.pos() < ring.data_size()
+    }
+
+    /// Evicts record by record, at most all of them. Nothing is published but the mark.
+    fn walk(&mut self, ring: Ring<'_>, end: u64) {
+        while !self.tail.pass_known(ring, end, self.head()) {
+            // Before the next mark the tail is at this one: there is always one after it.
+            if self.tail.pos() > self.account.book_pos() {
+                self.account.write(ring);
+            }
+            self.tail.publish(ring);
+            if self.tail.look_on(ring, self.head()).is_err() {
+                // All that was ever written goes, and that count is private: at the end of what is
+                // committed, so that is published.
+                self.publish_at(ring, self.pos());
+                self.tail.give_up(ring, self.pos(), self.account.written());
+            }
+        }
+    }
+
+    /// Makes room for a record of `size` bytes at `self.pos()`, tells the losses that are still to be
+    /// told, and sets the next limit.
+    ///
+    /// Takes the ring in two, so that the call from the hot path passes it in registers.
+    #[inline(never)]
+    pub(crate) fn make_room(
+        &mut self,
+        header: &Header,
+        data: &[AtomicU64],
+        size: u64,
+    ) -> Result<(), Refusal> {
+        let ring = Ring::new(header, data);
+        let mask = ring.data_size() - 1;
+        let markers = self.marker_bytes(ring, size);
+        let end = self.pos() + markers + size;
+        let full = end - self.tail.pos() > mask;
+        match self.policy {
+            Policy::Drop if full => self.reload_tail(ring, end)?,
+            Policy::Overwrite if full => {
+                // Nothing unpublished may be overwritten.
+                self.publish_held(ring);
+                self.make_way(ring, end);
+            }
+            _ => {}
+        }
+        // Whoever takes this ring over walks from the book to the head: those records must stand.
+        let book = self.account.book_pos();
+        if self.pos() - book >= book_interval(ring)
+            || end - book > mask
+            || (self.policy == Policy::Overwrite && self.tail.pos() > book)
+        {
+            self.publish_held(ring);
+            self.account.write(ring);
+        }
+        if self.policy == Policy::Overwrite && full {
+            self.tail.publish(ring);
+        }
+        // Book and tail are out before anything is written over what was before them. A drop
+        // ring's producer passes on the tail that it saw (D), for observers who look at it.
+        fence(Ordering::Release); // E, pairs with F
+        if markers != 0 {
+            self.hold();
+            self.account.tell_losses(ring);
+        } else if self.untold() != 0 {
+            // They did not fit beside this record: the next one comes here too.
+            self.look_again();
+            return Ok(());
+        }
+        self.set_limits(ring, end);
+        Ok(())
+    }
+
+    /// How far the quick way goes from here.
+    fn set_limits(&mut self, ring: Ring<'_>, end: u64) {
+        let due = self.account.book_pos() + book_interval(ring);
+        self.limit = (self.tail.pos() + ring.data_size() - 1).min(due);
+        match (self.policy, self.evict) {
+            (Policy::Overwrite, Evict::Exact) => self.evict_limit = due,
+            (Policy::Overwrite, Evict::Half) if self.tail.wants_half() => {
+                self.look_for_half(ring, end);
+            }
+            _ => {}
+        }
+    }
+
+    /// Publishes what a batch holds back, where it cannot go on otherwise. The wake is left to what
+    /// ends the reservation in hand, which publishes in any case.
+    fn publish_held(&mut self, ring: Ring<'_>) {
+        if self.head() != self.pos() {
+            self.publish_at(ring, self.pos());
+        }
+    }
+
+    /// Remembers the boundary before the record that crosses the middle of the ring, or makes sure
+    /// to be called when one does.
+    fn look_for_half(&mut self, ring: Ring<'_>, end: u64) {
+        let middle = self.tail.pos() + ring.data_size() / 2;
+        if end <= middle {
+            self.limit = self.limit.min(middle);
+        } else if self.pos() <= middle + ring.data_size() / 8 {
+            self.tail.set_half(self.pos(), self.account.written());
+        }
+        // Beyond that, in a ring just taken over or after a large record, a jump to here would
+        // leave too little: the next eviction walks.
+    }
+
+    /// Before a batch: makes sure that no book is due for the next eighth of the ring, or 32 KiB,
+    /// of records. A book is true at a published head, so writing one would cut the batch in two.
+    #[inline]
+    pub(crate) fn begin_batch(&mut self, ring: Ring<'_>) {
+        let since = self.pos() - self.account.book_pos();
+        if self.head() == self.pos() && since >= book_interval(ring) / 2 {
+            self.account.write(ring);
+            self.look_again();
+        }
+    }
+
+    /// The kernel's space rule, with a fresh look at the consumer's tail.
+    fn reload_tail(&mut self, ring: Ring<'_>, end: u64) -> Result<(), Refusal> {
+        let tail = ring.header.data_tail.load(Ordering::Acquire); // D, pairs with C
+        let last = self.tail.pos();
+        // The one word of the page that this producer believes: it may only move on, and not past
+        // what was published.
+        if !tail.is_multiple_of(8) || tail.wrapping_sub(last) > self.head() - last {
+            return Err(Refusal::Corrupt { tail });
+        }
+        self.tail.set(tail);
+        if end - tail > ring.data_size() - 1 { Err(Refusal::Full) } else { Ok(()) }
+    }
+
+    /// Decides which of the oldest go so that `end` fits.
+    fn make_way(&mut self, ring: Ring<'_>, end: u64) {
+        match self.evict {
+            Evict::Exact => self.walk(ring, end),
+            Evict::Half => {
+                // No boundary is known yet in a ring just taken over, or the record is a large one.
+                if !self.tail.jump(ring, end) {
+                    self.walk(ring, end + ring.data_size() / 2);
+                }
+            }
+        }
+    }
+
+    /// Bytes of the `PERF_RECORD_LOST` records that are due before a record of `size` bytes: none
+    /// if they would not fit the ring together, then a later record brings them.
+    pub(crate) fn marker_bytes(&self, ring: Ring<'_>, size: u64) -> u64 {
+        let bytes = self.untold() * u64::from(LOST_SIZE);
+        if bytes + size < ring.data_size() { bytes } else { 0 }
+    }
+
+    /// How many causes of loss the stream is still to be told of.
+    fn untold(&self) -> u64 {
+        if self.tell == Tell::CountersOnly { 0 } else { self.account.untold() }
+    }
+}

@@ -1,0 +1,207 @@
+//! The tail as the exclusive producer knows it, and the oldest records of an overwrite ring: what
+//! goes next, and how its count is kept.
+//!
+//! What an eviction costs is the way from one record to the next, each of which waits for the one
+//! before it, and what is stored beside `data_tail`. So the exclusive producer walks ahead of the
+//! tail, some records at a time, remembers where they end, and marks the last of these ends with
+//! what will be overwritten before it. Up to there a move of the tail is one store. Whoever needs
+//! the count at the tail takes the records between tail and mark from the mark's.
+
+use crate::counters::Count;
+use crate::latch::LatchWriter;
+use crate::record::{Corrupt, Record};
+use crate::tail_mark;
+use crate::view::Ring;
+use perfring_abi::atomic::{Ordering, fence};
+use perfring_abi::{MARK_AHEAD, RecordWord};
+
+const AHEAD: usize = MARK_AHEAD as usize;
+/// How many records are looked at together: all places are one and nine of these.
+const GROUP: usize = 7;
+
+/// The tail, and what is known of the records from there on.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    /// Drop: the consumer's tail when last looked at. Overwrite: what `data_tail` holds.
+    pos: u64,
+    /// Where the next records end.
+    ends: [u64; AHEAD],
+    /// Those of them that are still to go: from `next` on, up to `known`.
+    next: usize,
+    known: usize,
+    /// What is overwritten once all of them are gone.
+    marked: Count,
+    latch: LatchWriter,
+    /// A record boundary half a ring back, and what was written before it.
+    half: Option<(u64, Count)>,
+}
+
+impl Tail {
+    /// That of a drop ring.
+    pub(crate) fn of_consumer(pos: u64) -> Self {
+        Self::after(pos, Count::default(), LatchWriter::default())
+    }
+
+    /// That of an overwrite ring, taken over from the last producer.
+    pub(crate) fn take_over(ring: Ring<'_>, pos: u64) -> Option<Self> {
+        let (overwritten, latch) = tail_mark::taken_over(ring, pos)?;
+        Some(Self::after(pos, overwritten, latch))
+    }
+
+    /// Nothing is known but what was overwritten before the tail.
+    fn after(pos: u64, marked: Count, latch: LatchWriter) -> Self {
+        Tail { pos, ends: [0; AHEAD], next: 0, known: 0, marked, latch, half: None }
+    }
+
+    #[inline(always)]
+    pub(crate) fn pos(&self) -> u64 {
+        self.pos
+    }
+
+    /// The consumer was seen here.
+    pub(crate) fn set(&mut self, pos: u64) {
+        self.pos = pos;
+    }
+
+    /// Where the next one ends, if that is known.
+    #[inline(always)]
+    fn next(&mut self) -> Option<u64> {
+        if self.next >= self.known {
+            return None;
+        }
+        let end = self.ends.get(self.next).copied();
+        self.next += 1;
+        end
+    }
+
+    /// Makes room up to `end` if at most one record has to go for that, and it is known of. Returns
+    /// whether there is room.
+    #[inline(always)]
+    pub(crate) fn evict_known(&mut self, ring: Ring<'_>, end: u64) -> bool {
+        let mask = ring.data_size() - 1;
+        if end - self.pos > mask {
+            // No further than the head: what a batch holds back is not among what is known.
+            let Some(tail) = self.next() else { return false };
+            self.pos = tail;
+            if end - tail > mask {
+                return false;
+            }
+            self.publish(ring);
+            fence(Ordering::Release); // E, pairs with F
+        }
+        true
+    }
+
+    /// Passes what is known of, record by record, so that `end` fits. Publishes nothing. Returns
+    /// whether there is room, or nothing left before `head`.
+    pub(crate) fn pass_known(&mut self, ring: Ring<'_>, end: u64, head: u64) -> bool {
+        let mask = ring.data_size() - 1;
+        while end - self.pos > mask && self.pos != head {
+            let Some(tail) = self.next() else { return false };
+            self.pos = tail;
+        }
+        true
+    }
+
+    /// Finds where the next records end, at least one, and marks the last of them. The tail is not
+    /// at the head, and published: at the mark before this one, or not past it, which after a death
+    /// is still there.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if somebody else wrote into the data area.
+    pub(crate) fn look_on(&mut self, ring: Ring<'_>, head: u64) -> Result<(), Corrupt> {
+        let (mut pos, mut count, mut known) = (self.pos, self.marked, 0);
+        let ends = &mut self.ends;
+        let mut records = ring.records(pos, head);
+        while known < AHEAD
+            && let Some(record) = records.next()
+        {
+            let Record { word, .. } = record?;
+            let (size, mut like) = (word.size(), 1);
+            pos += size;
+            ends[known] = pos;
+            known += 1;
+            // While all are alike, none waits for the header before it.
+            while let Some(group) = ends.get_mut(known..known + GROUP)
+                && head - pos >= GROUP as u64 * size
+                && (0..GROUP as u64)
+                    .all(|nth| ring.word(pos + nth * size).load(Ordering::Relaxed) == word.raw())
+            {
+                for end in group {
+                    pos += size;
+                    *end = pos;
+                }
+                known += GROUP;
+                like += GROUP as u64;
+            }
+            records.skip_to(pos);
+            if word.is_data() {
+                count = count.plus(Count { records: like, bytes: like * size });
+            }
+        }
+        (self.next, self.known, self.marked) = (0, known, count);
+        self.mark(ring, pos);
+        Ok(())
+    }
+
+    /// All before `head` goes, and nothing is known of what follows: that was written.
+    pub(crate) fn give_up(&mut self, ring: Ring<'_>, head: u64, written: Count) {
+        self.forget(ring, head, written);
+        (self.ends[0], self.known) = (head, 1);
+    }
+
+    /// Goes on at `pos`, before which so much is overwritten.
+    fn forget(&mut self, ring: Ring<'_>, pos: u64, overwritten: Count) {
+        (self.next, self.known) = (0, 0);
+        self.marked = overwritten;
+        self.mark(ring, pos);
+    }
+
+    fn mark(&mut self, ring: Ring<'_>, pos: u64) {
+        tail_mark::write(ring, &mut self.latch, pos, self.marked);
+    }
+
+    /// Whether a boundary in the middle of the ring is still to be found.
+    pub(crate) fn wants_half(&self) -> bool {
+        self.half.is_none()
+    }
+
+    /// A boundary in the middle of the ring, and what was written before it.
+    pub(crate) fn set_half(&mut self, pos: u64, written: Count) {
+        self.half = Some((pos, written));
+    }
+
+    /// Goes on at the boundary in the middle, if `end` fits then. Returns whether it did.
+    pub(crate) fn jump(&mut self, ring: Ring<'_>, end: u64) -> bool {
+        match self.half.take() {
+            Some((pos, before)) if end - pos < ring.data_size() && pos > self.pos => {
+                self.forget(ring, pos, before);
+                self.pos = pos;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Publishes the tail; the caller writes over what was before it only after its fence (E).
+    #[inline(always)]
+    pub(crate) fn publish(&mut self, ring: Ring<'_>) {
+        // The fence orders it before the records written over the old ones. Release: the mark that is
+        // not behind it is out before it.
+        ring.header.data_tail.store(self.pos, Ordering::Release); // E, pairs with F
+    }
+
+    /// What was overwritten before the tail.
+    pub(crate) fn overwritten(&self, ring: Ring<'_>) -> Count {
+        let (mut pos, mut count) = (self.pos, self.marked);
+        for end in self.ends.iter().take(self.known).skip(self.next) {
+            // Relaxed: this producer, or one before it whose head B acquired, wrote it.
+            let word = RecordWord::from_raw(ring.word(pos).load(Ordering::Relaxed));
+            if word.is_data() {
+                count = count.since(Count { records: 1, bytes: end - pos });
+            }
+            pos = *end;
+        }
+        count
+    }
+}

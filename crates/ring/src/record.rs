@@ -1,0 +1,351 @@
+//! Records: what one is, where it stands, and the one walk over them.
+//!
+//! A header word is a record's if its payload's length can be told of it and the record ends where
+//! the walk does or before: [`payload_of`] is the only test. A size that is no multiple of eight
+//! would lead between records, one that does not hold the header would lead nowhere, one beyond the
+//! end leads into what nobody has published; padding that does not fit into the record is a length
+//! that no producer writes. Whoever walks takes any of these for damage at that place.
+
+use crate::view::{POS_MAX, Ring, Shared, sane};
+use perfring_abi::atomic::{AtomicU64, Ordering};
+use perfring_abi::{
+    AUX_SIZE, Cause, HEADER_LEN, RANGE_ALIGN, RecordType, RecordWord, STAMP_LEN, aux_record,
+    range_size,
+};
+
+/// The payload's length, if a record with this word can stand where `left` bytes are left.
+#[inline(always)]
+pub(crate) fn payload_of(word: RecordWord, left: u64) -> Option<usize> {
+    match word.payload_len() {
+        Some(len) if word.size() <= left => Some(len),
+        _ => None,
+    }
+}
+
+/// A record on a walk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record {
+    pub(crate) pos: u64,
+    pub(crate) word: RecordWord,
+    /// Bytes after the header, without the padding.
+    pub(crate) len: usize,
+}
+
+impl Record {
+    pub(crate) fn size(&self) -> u64 {
+        self.word.size()
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.pos + self.word.size()
+    }
+
+    /// Where its words after the header stand in a copy that begins at `from`.
+    pub(crate) fn body_in(&self, from: u64) -> core::ops::Range<usize> {
+        let at = ((self.pos - from) / 8) as usize;
+        at + 1..at + (self.word.size() / 8) as usize
+    }
+}
+
+/// The records from a boundary to another, one after the other; from what is no record on,
+/// [`Corrupt`] without end. `load` reads a header word: in the order that its caller
+/// needs, or from a copy.
+#[derive(Debug)]
+pub(crate) struct Walk<L> {
+    pos: u64,
+    end: u64,
+    load: L,
+}
+
+impl<L: FnMut(u64) -> u64> Walk<L> {
+    #[inline(always)]
+    pub(crate) fn new(pos: u64, end: u64, load: L) -> Self {
+        Walk { pos, end, load }
+    }
+
+    /// Goes on further ahead: the caller has found like records up to there.
+    #[inline(always)]
+    pub(crate) fn skip_to(&mut self, pos: u64) {
+        self.pos = pos;
+    }
+}
+
+impl<L: FnMut(u64) -> u64> Iterator for Walk<L> {
+    type Item = Result<Record, Corrupt>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Result<Record, Corrupt>> {
+        let pos = self.pos;
+        if pos >= self.end {
+            return None;
+        }
+        let word = RecordWord::from_raw((self.load)(pos));
+        let Some(len) = payload_of(word, self.end - pos) else {
+            return Some(Err(Corrupt { pos }));
+        };
+        self.pos = pos + word.size();
+        Some(Ok(Record { pos, word, len }))
+    }
+}
+
+impl<'a> Ring<'a> {
+    /// The records between two positions, by relaxed loads: the caller has acquired a head that is
+    /// not before `end` (B), or wrote them itself, or judges by the tail afterwards whether they
+    /// still stood (F).
+    #[inline(always)]
+    pub(crate) fn records(self, pos: u64, end: u64) -> Walk<impl FnMut(u64) -> u64 + use<'a>> {
+        Walk::new(pos, end, move |pos| self.load(pos))
+    }
+}
+
+impl<'a> Shared<'a> {
+    /// The records between two positions beyond `data_head`, open ones among them: of one that has
+    /// ended, all stands (N).
+    pub(crate) fn records(self, pos: u64, end: u64) -> Walk<impl FnMut(u64) -> u64 + use<'a>> {
+        Walk::new(pos, end, move |pos| self.look(pos).raw())
+    }
+
+    /// The records from `head`, a `data_head`, to `producer_pos`, open ones among them. None where the two
+    /// are not of one ring: a walk from one to the other would go round and round.
+    pub(crate) fn unpublished(
+        self,
+        head: u64,
+    ) -> impl Iterator<Item = Result<Record, Corrupt>> + use<'a> {
+        let end = self.producer_pos();
+        let end = if sane(self.ring, end, head) { end } else { head };
+        self.records(head, end)
+    }
+}
+
+/// Records that a reader will not see, as it comes to the place where they would have stood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// The position in the stream where the loss is told.
+    pub pos: u64,
+    /// How many records.
+    pub records: u64,
+    /// How many bytes of the ring they took or would have taken, headers and padding included.
+    pub bytes: u64,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// The ring holds at `pos` what no producer of ours writes there. What was read before stands;
+/// nothing can be said of what follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Corrupt {
+    /// Where.
+    pub pos: u64,
+}
+
+impl Corrupt {
+    /// The ring's file was cut short while it was read. No record stands at such a place.
+    pub const CUT: Corrupt = Corrupt { pos: u64::MAX };
+}
+
+impl core::fmt::Display for Corrupt {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        if *self == Corrupt::CUT {
+            return f.write_str(
+                "the ring's file was cut short while it was in use: it is no ring any more",
+            );
+        }
+        write!(f, "the ring is damaged at position {}: no record can stand there", self.pos)
+    }
+}
+
+impl core::error::Error for Corrupt {}
+
+/// Where a record stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Of its header.
+    pub pos: u64,
+    /// `type`.
+    pub kind: u32,
+    /// The payload's length in bytes.
+    pub len: usize,
+    /// Bytes it takes in the ring.
+    pub size: u64,
+    /// Its stamp, in a timed ring: ns.
+    pub time: Option<u64>,
+}
+
+impl Frame {
+    /// Where the payload begins.
+    #[must_use]
+    #[inline]
+    pub fn payload_pos(&self) -> u64 {
+        let stamp = if self.time.is_some() { STAMP_LEN } else { 0 };
+        self.pos + u64::from(HEADER_LEN + stamp)
+    }
+}
+
+/// What stands next in the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A record.
+    Record(Frame),
+    /// A record whose payload stands in the AUX area.
+    Large(Frame, Range),
+    /// A loss told by the producer.
+    Lost(Lost),
+}
+
+/// The next thing at or after `cursor` and before `head`, with the position after it. Holes are
+/// skipped. `head` is acquired, so everything before it stands still until it is released.
+#[inline(always)]
+pub(crate) fn step(
+    ring: Ring<'_>,
+    shape: Shape,
+    cursor: u64,
+    head: u64,
+) -> Result<Option<(Found, u64)>, Corrupt> {
+    for record in ring.records(cursor, head) {
+        let Record { pos, word, len } = record?;
+        let (bad, size) = (Corrupt { pos }, word.size());
+        let after = pos + size;
+        if shape.is_large(word) {
+            let body = body_at(ring, pos, word).ok_or(bad)?;
+            let (frame, range) = shape.large(pos, body).ok_or(bad)?;
+            return Ok(Some((Found::Large(frame, range), after)));
+        }
+        if word.is_data() {
+            let (len, time) = match shape.timed {
+                true => stamped(len, ring.word(pos + 8)).ok_or(bad)?,
+                false => (len, None),
+            };
+            let frame = Frame { pos, kind: word.kind(), len, size, time };
+            return Ok(Some((Found::Record(frame), after)));
+        }
+        if word.kind() == RecordType::LOST {
+            return match lost_at(ring, pos, size) {
+                Some(lost) => Ok(Some((Found::Lost(lost), after))),
+                None => Err(bad),
+            };
+        }
+    }
+    Ok(None)
+}
+
+/// The payload's length and the stamp of a record with a body of `len` bytes; `None` if it cannot
+/// have one. A function of the word and not of what it holds, as there may be none.
+#[inline(always)]
+fn stamped(len: usize, word: &AtomicU64) -> Option<(usize, Option<u64>)> {
+    let len = len.checked_sub(STAMP_LEN as usize)?;
+    // Relaxed, as the header word.
+    Some((len, Some(word.load(Ordering::Relaxed))))
+}
+
+/// The payload's length, and the stamp if there is one.
+#[inline(always)]
+pub(crate) fn split(timed: bool, len: usize, word: &AtomicU64) -> Option<(usize, Option<u64>)> {
+    if timed { stamped(len, word) } else { Some((len, None)) }
+}
+
+/// As [`stamped`], of a copy: the payload's words as well.
+#[inline]
+pub(crate) fn split_body(
+    timed: bool,
+    len: usize,
+    body: &[u64],
+) -> Option<(usize, Option<u64>, &[u64])> {
+    if !timed {
+        return Some((len, None, body));
+    }
+    let (stamp, body) = body.split_first()?;
+    Some((len.checked_sub(STAMP_LEN as usize)?, Some(*stamp), body))
+}
+
+/// The `PERF_RECORD_LOST` at `pos`.
+#[cold]
+pub(crate) fn lost_at(ring: Ring<'_>, pos: u64, size: u64) -> Option<Lost> {
+    // Relaxed: as the header word.
+    let body = [8, 16, 24].map(|at| ring.word(pos + at).load(Ordering::Relaxed));
+    lost_of(&body[..body.len().min((size / 8) as usize - 1)], pos)
+}
+
+/// The `PERF_RECORD_LOST` with this body: ours has the bytes too, another perf writer's need not.
+#[cold]
+pub(crate) fn lost_of(body: &[u64], pos: u64) -> Option<Lost> {
+    let (&[id, records], rest) = body.split_first_chunk()?;
+    let bytes = rest.first().copied().unwrap_or(0);
+    Some(Lost { pos, records, bytes, cause: Cause::from_code(id) })
+}
+
+/// Bytes of the body of a `PERF_RECORD_AUX`.
+pub(crate) const BODY_LEN: usize = (AUX_SIZE - HEADER_LEN) as usize;
+
+/// A payload in the AUX area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// Where it begins: a position of that area.
+    pub at: u64,
+    /// Its length in bytes; it takes up to the next multiple of 64.
+    pub len: usize,
+}
+
+impl Range {
+    /// Where the next one can begin.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.at.saturating_add(range_size(self.len))
+    }
+}
+
+/// What readers know of the AUX area.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bounds {
+    /// Its bytes; 0 if there is none.
+    pub(crate) size: u64,
+    /// Ranges begin here or after, if whoever asks knows; and end no more than `size` after.
+    pub(crate) floor: Option<u64>,
+}
+
+/// The shape of the records that a reader comes to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Shape {
+    pub(crate) timed: bool,
+    pub(crate) aux: Bounds,
+}
+
+impl Shape {
+    /// What a record of this body says of its range. `None` if no producer writes that; and what is
+    /// no record of ours, in a ring without AUX area, is not asked for.
+    pub(crate) fn large(self, pos: u64, body: [u64; aux_record::WORDS]) -> Option<(Frame, Range)> {
+        let Bounds { size, floor } = self.aux;
+        let (at, len) = (body[aux_record::OFFSET], body[aux_record::LEN]);
+        let kind = u32::try_from(body[aux_record::ID]).ok().and_then(RecordType::new)?;
+        if len > size || at > POS_MAX || !at.is_multiple_of(RANGE_ALIGN) {
+            return None;
+        }
+        let range = Range { at, len: len as usize };
+        if floor.is_some_and(|floor| at < floor || range.end() - floor > size) {
+            return None;
+        }
+        let time = self.timed.then_some(body[aux_record::TIME]);
+        let size = AUX_SIZE.into();
+        Some((Frame { pos, kind: kind.get(), len: range.len, size, time }, range))
+    }
+
+    /// Whether the payload of a record with this word may stand in the AUX area.
+    pub(crate) fn is_large(self, word: RecordWord) -> bool {
+        self.aux.size != 0 && word.kind() == RecordType::AUX
+    }
+}
+
+/// The body of the `PERF_RECORD_AUX` at `pos`, whose word is this.
+pub(crate) fn body_at(
+    ring: Ring<'_>,
+    pos: u64,
+    word: RecordWord,
+) -> Option<[u64; aux_record::WORDS]> {
+    // Relaxed: as the header word.
+    let body = |nth| ring.word(pos + 8 + 8 * nth as u64).load(Ordering::Relaxed);
+    (word.size() == AUX_SIZE.into()).then(|| core::array::from_fn(body))
+}
+
+/// The same, of a copy of it.
+pub(crate) fn body_of(body: &[u64]) -> Option<[u64; aux_record::WORDS]> {
+    body.try_into().ok()
+}

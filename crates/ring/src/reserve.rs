@@ -1,0 +1,157 @@
+//! Reservations: why one is refused, and what one is until it ends.
+
+use crate::record::Range;
+use crate::view::Ring;
+use perfring_abi::atomic::Ordering;
+use perfring_abi::{
+    AUX_SIZE, HEADER_LEN, Layout, Policy, RecordType, RecordWord, aux_record, range_size,
+    record_size,
+};
+
+/// Why a reservation was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A drop ring has no room for it.
+    Full,
+    /// No ring of this size can hold it.
+    TooLarge {
+        /// The payload's length.
+        len: usize,
+        /// The longest that fits.
+        max: usize,
+    },
+    /// A shared ring's lock is held, and its holder lives.
+    Contended {
+        /// The holder's slot.
+        slot: u32,
+    },
+    /// A shared ring has no room because an older reservation is open, and its producer lives.
+    Pending {
+        /// The producer's slot.
+        slot: u32,
+    },
+    /// `data_tail` is where no consumer can have put it: somebody writes over the header.
+    Corrupt {
+        /// What it says.
+        tail: u64,
+    },
+}
+
+/// Space for one record, still to be committed or discarded.
+///
+/// Only a producer makes one, and its position is the writer's own: a token that is
+/// dropped leaves nothing behind, and the next reservation gets the same bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Reserved {
+    pub(crate) start: u64,
+    pub(crate) kind: RecordType,
+    pub(crate) len: usize,
+    /// Bytes of the stamp before the payload; or, of a payload that is to stand in the AUX area,
+    /// where.
+    pub(crate) lead: u64,
+}
+
+impl Reserved {
+    /// The position of the record.
+    #[must_use]
+    #[inline]
+    pub fn pos(&self) -> u64 {
+        self.start
+    }
+
+    /// Where the payload begins, if it is to stand in the data area.
+    #[must_use]
+    #[inline]
+    pub fn payload_pos(&self) -> u64 {
+        self.start.wrapping_add(u64::from(HEADER_LEN)).wrapping_add(self.lead)
+    }
+
+    /// The payload's length in bytes.
+    #[must_use]
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "an empty payload is an ordinary one")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The word of the record, with a payload of the first `len` bytes that stands in the data
+    /// area.
+    #[inline(always)]
+    pub(crate) fn word(&self, len: usize) -> RecordWord {
+        RecordWord::of(self.kind, len + self.lead as usize)
+    }
+
+    /// Bytes it takes in the data area, if its payload stands there.
+    #[inline(always)]
+    pub(crate) fn size(&self) -> u64 {
+        record_size(self.len + self.lead as usize)
+    }
+
+    /// Marks the lead of a reservation whose payload is to stand in the AUX area; the other bits are
+    /// its position there.
+    const LARGE: u64 = 1 << 63;
+
+    pub(crate) fn large_lead(at: u64) -> u64 {
+        Self::LARGE | at
+    }
+
+    /// Where the payload is to stand in the AUX area, if it is to stand there.
+    #[must_use]
+    #[inline(always)]
+    pub fn range(&self) -> Option<Range> {
+        if self.is_large() {
+            Some(Range { at: self.lead & !Self::LARGE, len: self.len })
+        } else {
+            None
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_large(&self) -> bool {
+        self.lead & Self::LARGE != 0
+    }
+
+    /// Writes the body of its record, with a payload of the first `len` bytes.
+    pub(crate) fn write_body(&self, ring: Ring<'_>, len: usize, time: u64, policy: Policy) {
+        let mut body = [0; aux_record::WORDS];
+        body[aux_record::OFFSET] = self.lead & !Self::LARGE;
+        body[aux_record::LEN] = len as u64;
+        body[aux_record::FLAGS] = match policy {
+            Policy::Drop => 0,
+            Policy::Overwrite => aux_record::OVERWRITE,
+        };
+        body[aux_record::TIME] = time;
+        body[aux_record::ID] = self.kind.get().into();
+        for (word, nth) in body.into_iter().zip(1..) {
+            // Relaxed: what publishes the record publishes it.
+            ring.word(self.start + 8 * nth).store(word, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What a refused payload would have taken in a ring with an AUX area of `area` bytes and stamps of
+/// `stamp`.
+pub(crate) fn refused_size(area: u64, len: usize, stamp: usize) -> u64 {
+    match area {
+        0 => record_size(len.saturating_add(stamp)),
+        _ => range_size(len).saturating_add(AUX_SIZE.into()),
+    }
+}
+
+pub(crate) fn fill(ring: Ring<'_>, reserved: &Reserved, payload: &[u8]) {
+    debug_assert!(!reserved.is_large());
+    let mut pos = reserved.payload_pos();
+    for chunk in payload[..payload.len().min(reserved.len)].chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        // Relaxed: A publishes it, and E came before it.
+        ring.word(pos).store(u64::from_ne_bytes(word), Ordering::Relaxed);
+        pos += 8;
+    }
+}
+
+/// What [`Layout::max_small_len`] says, from the ring in hand: models have rings smaller than a page.
+pub(crate) fn max_len(ring: Ring<'_>, layout: &Layout) -> usize {
+    let size = (ring.data_size() - 8).min(perfring_abi::SIZE_MAX.into());
+    (size - u64::from(HEADER_LEN)) as usize - layout.stamp_len()
+}

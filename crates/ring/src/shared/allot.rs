@@ -1,0 +1,120 @@
+//! The ranges of the AUX area that a producer of a shared ring allots, under the lock.
+
+use crate::aux_area;
+use crate::record::Record;
+use crate::reserve::{Refusal, Reserved};
+use crate::shared::ledger;
+use crate::shared::locked_room::LockedRoom;
+use crate::shared::sweep::sweep;
+use crate::time::rise;
+use crate::view::{Peers, Shared};
+use perfring_abi::atomic::{Ordering, fence};
+use perfring_abi::{Policy, RecordType, RecordWord, aux_record, range_size};
+
+/// What a producer of a shared ring knows of the AUX area, if there is one.
+#[derive(Debug)]
+pub(crate) struct Allotted {
+    size: u64,
+    /// End of this producer's last range: none begins before it.
+    floor: u64,
+}
+
+impl Allotted {
+    pub(crate) fn new(size: u64) -> Self {
+        Allotted { size, floor: 0 }
+    }
+
+    /// Bytes of the area.
+    #[inline(always)]
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Space for the record of a payload that is not too long, and for the payload: open, under the
+    /// lock. Stamped if it is told the time.
+    pub(crate) fn reserve<P: Peers>(
+        &mut self,
+        at: Shared<'_>,
+        peers: &P,
+        room: &mut LockedRoom,
+        kind: RecordType,
+        len: usize,
+        now: Option<u64>,
+    ) -> Result<Reserved, Refusal> {
+        let (floor, policy, me, need) =
+            (room.floor(), room.policy(), room.owner().index(), range_size(len));
+        let start = room.begin(&at, peers, RecordWord::aux().size())?;
+        let range = match self.find(at, peers, policy, me, start, need) {
+            Ok(range) => range,
+            Err(refusal) => {
+                room.take_back(at, floor);
+                return Err(refusal);
+            }
+        };
+        let reserved = Reserved { start, kind, len, lead: Reserved::large_lead(range) };
+        let time = now.map_or(0, |now| rise(at.ring, now));
+        reserved.write_body(at.ring, len, time, policy);
+        ledger::open(at, start, RecordWord::busy_aux(me));
+        // After `producer_pos`: whoever sees the range sees that something is reserved (O). Under
+        // the lock.
+        at.ring.header.aux.head.store(range + need, Ordering::Release);
+        room.owner().unlock(at);
+        Ok(reserved)
+    }
+
+    /// Where the next range begins, and room for it: by the producer in slot `me`, whose record
+    /// begins at `start`.
+    fn find<P: Peers>(
+        &mut self,
+        at: Shared<'_>,
+        peers: &P,
+        policy: Policy,
+        me: u32,
+        start: u64,
+        need: u64,
+    ) -> Result<u64, Refusal> {
+        // What this producer has reserved it may have open: the page is not believed in that.
+        let (head, tail) = aux_area::positions(at.ring, self.size)
+            .filter(|(head, _)| *head >= self.floor)
+            .ok_or(Refusal::Corrupt { tail: at.ring.header.aux.tail.load(Ordering::Relaxed) })?;
+        if head + need - tail > self.size {
+            if policy == Policy::Drop {
+                return Err(Refusal::Full);
+            }
+            let to = head + need - self.size;
+            close_ranges(at, peers, me, start, to)?;
+            // Relaxed: the fence orders it before what is written over the old.
+            at.ring.header.aux.tail.store(to, Ordering::Relaxed);
+        }
+        // E, pairs with F: who moved `aux_tail` over what is written over now, D or M has it seen
+        // here, and this passes it on.
+        fence(Ordering::Release);
+        self.floor = head + need;
+        Ok(head)
+    }
+}
+
+/// Sees to it that no reservation before `start` is open whose range begins before `to`: those of
+/// the dead are ended. What is open is never overwritten.
+fn close_ranges<P: Peers>(
+    at: Shared<'_>,
+    peers: &P,
+    me: u32,
+    start: u64,
+    to: u64,
+) -> Result<(), Refusal> {
+    let head = at.ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
+    for record in at.records(head, start) {
+        let Record { pos, word, .. } = record.map_err(|bad| Refusal::Corrupt { tail: bad.pos })?;
+        let Some(slot) = word.owner().filter(|_| word.is_busy_aux()) else { continue };
+        // Relaxed: M orders it; nobody writes there while it is open.
+        let range = at.ring.word(pos + 8 + 8 * aux_record::OFFSET as u64).load(Ordering::Relaxed);
+        if range < to {
+            if (slot as usize) >= at.slots.len() || slot == me || peers.is_alive(slot) {
+                return Err(Refusal::Pending { slot });
+            }
+            sweep(at, slot);
+        }
+    }
+    Ok(())
+}

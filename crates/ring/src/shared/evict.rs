@@ -1,0 +1,110 @@
+//! The tail of a shared overwrite ring, as one of its producers knows it.
+
+use crate::counters::Count;
+use crate::latch::{self, LatchWriter};
+use crate::record::Corrupt;
+use crate::tail_mark;
+use crate::view::Ring;
+use perfring_abi::atomic::Ordering;
+
+/// A tail to go to, and what is overwritten before it.
+pub(crate) type Place = (u64, Count);
+
+/// What `data_tail` held after this producer's last eviction, and what was overwritten before it:
+/// good for as long as nobody else evicts.
+#[derive(Debug)]
+pub(crate) struct KnownTail {
+    pos: u64,
+    overwritten: Count,
+    latch: LatchWriter,
+}
+
+impl KnownTail {
+    /// Nothing is known.
+    pub(crate) fn new() -> Self {
+        KnownTail { pos: u64::MAX, overwritten: Count::default(), latch: LatchWriter::default() }
+    }
+
+    /// Whether this is the tail, or a mark says what is overwritten before it: after a death between
+    /// the mark and `data_tail`, the mark that fits the tail counts.
+    #[inline(always)]
+    fn is_at(&mut self, ring: Ring<'_>, tail: u64) -> bool {
+        self.pos == tail || self.take_over(ring, tail)
+    }
+
+    /// Takes over a tail that somebody else has published.
+    fn take_over(&mut self, ring: Ring<'_>, tail: u64) -> bool {
+        let mark = latch::find_where(&ring.header.tail_mark, |words| words[0] == tail);
+        let Some(mark) = mark else { return false };
+        self.overwritten = Count { records: mark.words[1], bytes: mark.words[2] };
+        self.latch = LatchWriter::after(&ring.header.tail_mark, Some(&mark));
+        self.pos = tail;
+        true
+    }
+
+    /// Evicts so that `end` fits, if the records that go are before `book`, and publishes the tail.
+    /// Returns whether that was so; if not, nothing has changed.
+    #[inline(always)]
+    pub(crate) fn evict(&mut self, ring: Ring<'_>, end: u64, book: u64) -> bool {
+        let mask = ring.data_size() - 1;
+        let tail = ring.header.data_tail.load(Ordering::Acquire); // D, pairs with C
+        if !self.is_at(ring, tail) {
+            return false;
+        }
+        let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
+        let (mut to, mut records, mut bytes) = (tail, 0, 0);
+        let mut oldest = ring.records(tail, head.min(book));
+        while end.wrapping_sub(to) > mask {
+            // Damage, or an open reservation, or the book: the slow way finds out which.
+            let Some(Ok(record)) = oldest.next() else { return false };
+            let data = u64::from(record.word.is_data());
+            (records, bytes) = (records + data, bytes + data * record.size());
+            to = record.end();
+        }
+        if to != tail {
+            let overwritten = Count {
+                records: self.overwritten.records.wrapping_add(records),
+                bytes: self.overwritten.bytes.wrapping_add(bytes),
+            };
+            self.publish(ring, (to, overwritten));
+        }
+        true
+    }
+
+    /// The oldest records that go so that `end` fits: the place after them. Nothing is published. It
+    /// stops at `head`: what is open, or behind it, stays.
+    pub(crate) fn walk(
+        &mut self,
+        ring: Ring<'_>,
+        tail: u64,
+        head: u64,
+        end: u64,
+    ) -> Result<Place, Corrupt> {
+        if !self.is_at(ring, tail) {
+            return Err(Corrupt { pos: tail });
+        }
+        let mask = ring.data_size() - 1;
+        let (mut to, mut overwritten) = (tail, self.overwritten);
+        let mut records = ring.records(tail, head);
+        while end - to > mask
+            && let Some(record) = records.next()
+        {
+            let record = record?;
+            if record.word.is_data() {
+                overwritten.add(record.size());
+            }
+            to = record.end();
+        }
+        Ok((to, overwritten))
+    }
+
+    /// Publishes where the tail goes.
+    pub(crate) fn publish(&mut self, ring: Ring<'_>, (tail, overwritten): Place) {
+        // The mark before the tail: after a death between the two, the older mark is still there
+        // and fits the tail.
+        tail_mark::write(ring, &mut self.latch, tail, overwritten);
+        // Relaxed: a fence orders it before anything is written over the old records.
+        ring.header.data_tail.store(tail, Ordering::Relaxed); // E, pairs with F
+        (self.pos, self.overwritten) = (tail, overwritten);
+    }
+}

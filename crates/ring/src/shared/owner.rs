@@ -1,0 +1,89 @@
+//! The lock of a shared ring, and what is done about owners that died.
+//!
+//! The lock word names its owner: the slot, and the slot's epoch, which rises at every attach. An
+//! owner that lives is never robbed, however long it takes; one that is dead (its
+//! open-file-description lock is gone, which the caller's [`Peers`] can tell) is taken over by
+//! compare-and-swap from exactly the word that was seen, so one of any number of heirs wins.
+//!
+//! What the lock guards is written so that a death between any two stores leaves a state from
+//! which the heir can go on: see [`repair`].
+
+use crate::reserve::Refusal;
+use crate::shared::sweep::repair;
+use crate::view::{Peers, SLOT_BITS, Shared, slot_of};
+use perfring_abi::atomic::Ordering;
+
+/// Looks at a held lock before a producer gives up. What passes between them is [`Peers::relax`]'s
+/// to say.
+pub const LOCK_ROUNDS: u32 = if cfg!(loom) { 3 } else { 96 };
+/// Every so many of them, it is asked whether the holder lives.
+const ASK_EVERY: u32 = if cfg!(loom) { 1 } else { 24 };
+
+/// Who takes the lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owner {
+    index: u32,
+    id: u64,
+}
+
+impl Owner {
+    pub(crate) fn new(index: u32, epoch: u64) -> Self {
+        Owner { index, id: u64::from(index + 1) | epoch << SLOT_BITS }
+    }
+
+    #[inline(always)]
+    pub(crate) fn index(self) -> u32 {
+        self.index
+    }
+
+    /// Takes the lock, and says which dead owner it was taken from, if it was.
+    ///
+    /// # Errors
+    /// [`Refusal::Contended`] if its owner lives and keeps it.
+    #[inline(always)]
+    pub(crate) fn lock<P: Peers>(self, at: Shared<'_>, peers: &P) -> Result<Option<u32>, Refusal> {
+        // M, pairs with the release of whoever had it.
+        match at.lock().compare_exchange(0, self.id, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => Ok(None),
+            Err(_) => self.lock_slowly(at, peers),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_slowly<P: Peers>(self, at: Shared<'_>, peers: &P) -> Result<Option<u32>, Refusal> {
+        let lock = at.lock();
+        let mut seen = lock.load(Ordering::Relaxed);
+        for round in 0..LOCK_ROUNDS {
+            if seen == 0 {
+                match lock.compare_exchange(0, self.id, Ordering::Acquire, Ordering::Relaxed) {
+                    Ok(_) => return Ok(None), // M
+                    Err(now) => seen = now,
+                }
+            }
+            let owner = slot_of(seen);
+            // A word of one's own slot is a predecessor's: the slot's lock is held by none but
+            // this producer now.
+            if seen != 0
+                && (owner == self.index
+                    || (round % ASK_EVERY == ASK_EVERY - 1 && !peers.is_alive(owner)))
+                && lock
+                    .compare_exchange(seen, self.id, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+            // M, as the owner's last release, and everything it did before it died: a dead
+            // process's stores are all out.
+            {
+                repair(at, owner);
+                return Ok(Some(owner));
+            }
+            peers.relax(round);
+            seen = lock.load(Ordering::Relaxed);
+        }
+        Err(Refusal::Contended { slot: slot_of(seen) })
+    }
+
+    #[inline(always)]
+    pub(crate) fn unlock(self, at: Shared<'_>) {
+        at.lock().store(0, Ordering::Release); // M
+    }
+}

@@ -1,0 +1,447 @@
+//! A producer of a shared ring: one of many, in any processes.
+//!
+//! A reservation is a few stores under the lock. What is small enough is written and published
+//! there too, which costs one locked instruction in all; what is not is written outside, with the
+//! header word marked as open, and ended by a swap of that word, after which `data_head` goes over
+//! everything that has ended.
+
+use crate::aux_area;
+use crate::counters::{Count, Refused};
+use crate::holder::Who;
+use crate::record::BODY_LEN;
+use crate::reserve::{Refusal, Reserved, fill, max_len, refused_size};
+use crate::shared::allot::Allotted;
+use crate::shared::end::Ends;
+use crate::shared::group::Group;
+use crate::shared::ledger;
+use crate::shared::locked_room::{LockedRoom, Unattached};
+use crate::time::{self, Reading};
+use crate::view::{Peers, Ring, Shared};
+use crate::wait::{Fences, Wake};
+use perfring_abi::atomic::{AtomicU64, Ordering, fence};
+use perfring_abi::{
+    AUX_SIZE, HEADER_LEN, Header, Hole, Layout, RecordType, RecordWord, Slot, aux_record,
+    range_size, record_size,
+};
+
+/// The private state of one producer of a shared ring.
+#[derive(Debug)]
+pub struct SharedWriter {
+    room: LockedRoom,
+    max_len: usize,
+    /// No record without a stamp is so long, or longer.
+    plain_end: usize,
+    /// Bytes of each record's stamp.
+    stamp: usize,
+    allotted: Allotted,
+    ends: Ends,
+}
+
+impl SharedWriter {
+    /// Attaches to a slot whose lock the caller holds: ends what the last holder left open, and
+    /// signs.
+    ///
+    /// # Errors
+    /// See [`Unattached`].
+    pub fn attach<P: Peers>(
+        at: Shared<'_>,
+        layout: &Layout,
+        fences: Fences,
+        index: u32,
+        who: &Who,
+        peers: &P,
+    ) -> Result<Self, Unattached> {
+        let room = LockedRoom::attach(at, layout, index, who, peers)?;
+        let max_len = max_len(at.ring, layout);
+        Ok(SharedWriter {
+            ends: Ends::new(room.owner(), fences),
+            room,
+            max_len,
+            plain_end: if layout.time { 0 } else { max_len + 1 },
+            stamp: layout.stamp_len(),
+            allotted: Allotted::new(layout.aux_size),
+        })
+    }
+
+    /// Publishes a record that `fill` writes, all under the lock. Returns whether the caller owes
+    /// the consumer a wake. Counts no refusal: see [`SharedWriter::refuse`].
+    ///
+    /// For a ring without time: in any other it refuses every record as too large, and
+    /// [`SharedWriter::publish_at`] is the way.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    #[inline(always)]
+    pub fn publish<P: Peers>(
+        &mut self,
+        at: Shared<'_>,
+        peers: &P,
+        kind: RecordType,
+        len: usize,
+        wake: Wake,
+        fill: impl FnOnce(&Reserved),
+    ) -> Result<bool, Refusal> {
+        if len >= self.plain_end {
+            return Err(Refusal::TooLarge { len, max: self.max_len });
+        }
+        let start = self.room.begin(&at, peers, record_size(len))?;
+        fill(&Reserved { start, kind, len, lead: 0 });
+        self.publish_here(&at, peers, start, RecordWord::of(kind, len), wake)
+    }
+
+    /// As [`SharedWriter::publish`], at `now`: a moment of the stamps' clock, read before. The
+    /// record is stamped with that, or with the newest stamp there is, if that is later. A ring
+    /// without time takes no note of it.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    #[expect(clippy::too_many_arguments, reason = "all of them are a record's")]
+    #[inline]
+    pub fn publish_at<P: Peers>(
+        &mut self,
+        at: Shared<'_>,
+        peers: &P,
+        kind: RecordType,
+        len: usize,
+        now: u64,
+        wake: Wake,
+        fill: impl FnOnce(&Reserved),
+    ) -> Result<bool, Refusal> {
+        let reserved = self.begin_at(&at, peers, kind, len, now)?;
+        fill(&reserved);
+        self.publish_here(&at, peers, reserved.start, reserved.word(len), wake)
+    }
+
+    /// The record at `start` is in: under the lock, which this gives back.
+    #[inline(always)]
+    fn publish_here<P: Peers>(
+        &mut self,
+        at: &Shared<'_>,
+        peers: &P,
+        start: u64,
+        word: RecordWord,
+        wake: Wake,
+    ) -> Result<bool, Refusal> {
+        let (header, end) = (at.ring.header, start + word.size());
+        // Relaxed: A or O publishes it.
+        at.ring.word(start).store(word.raw(), Ordering::Relaxed);
+        self.room.count_written(*at, start, 1, word.size());
+        ledger::expect(*at, 1);
+        // Nothing is open before it: nobody else can move the head, but to where it goes anyway. (B)
+        if header.data_head.load(Ordering::Acquire) == start {
+            header.data_head.store(end, Ordering::Release); // A, pairs with B: it is committed
+            header.shared.producer_pos.store(end, Ordering::Release); // O
+            self.room.owner().unlock(*at);
+            return Ok(self.ends.wake(*at, wake, end));
+        }
+        header.shared.producer_pos.store(end, Ordering::Release); // O: it is committed
+        self.room.owner().unlock(*at);
+        Ok(self.ends.ended(*at, peers, wake, end))
+    }
+
+    /// Space for a record, marked as open. Any number can be open at a time, and end in any order.
+    /// `now` as in [`SharedWriter::publish_at`].
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    #[inline]
+    pub fn try_reserve<P: Peers>(
+        &mut self,
+        at: Shared<'_>,
+        peers: &P,
+        kind: RecordType,
+        len: usize,
+        now: u64,
+    ) -> Result<Reserved, Refusal> {
+        if len > self.max_len {
+            let (header, data, slots) = (at.ring.header, at.ring.data, at.slots);
+            let (start, lead) =
+                self.try_reserve_large(header, data, slots, peers, kind, len, now)?;
+            return Ok(Reserved { start, kind, len, lead });
+        }
+        let reserved = self.begin_at(&at, peers, kind, len, now)?;
+        self.room.open(at, reserved.start, reserved.size());
+        Ok(reserved)
+    }
+
+    /// Space for several records, in one reservation of `bytes`: a multiple of 8, headers and
+    /// stamps and padding included. All of them get one stamp. `now` as in
+    /// [`SharedWriter::publish_at`].
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn try_reserve_group<P: Peers>(
+        &mut self,
+        at: Shared<'_>,
+        peers: &P,
+        bytes: u64,
+        now: u64,
+    ) -> Result<Group, Refusal> {
+        let least = record_size(self.stamp);
+        let size = (bytes.saturating_add(7) & !7).max(least);
+        let len = usize::try_from(size - least).unwrap_or(usize::MAX);
+        if len > self.max_len {
+            return Err(Refusal::TooLarge { len, max: self.max_len });
+        }
+        let start = self.room.begin(&at, peers, size)?;
+        let time = if self.stamp != 0 { time::rise(at.ring, now) } else { 0 };
+        self.room.open(at, start, size);
+        Ok(Group::new(start, size, time))
+    }
+
+    /// Takes the lock, finds room for a record, and stamps it if it is to have one. Under the lock
+    /// when it returns `Ok`.
+    #[inline(always)]
+    fn begin_at<P: Peers>(
+        &mut self,
+        at: &Shared<'_>,
+        peers: &P,
+        kind: RecordType,
+        len: usize,
+        now: u64,
+    ) -> Result<Reserved, Refusal> {
+        if len > self.max_len {
+            return Err(Refusal::TooLarge { len, max: self.max_len });
+        }
+        let stamp = self.stamp;
+        let start = self.room.begin(at, peers, record_size(len + stamp))?;
+        if stamp != 0 {
+            // Relaxed: A or O publishes it.
+            at.ring
+                .word(start + u64::from(HEADER_LEN))
+                .store(time::rise(at.ring, now), Ordering::Relaxed);
+        }
+        Ok(Reserved { start, kind, len, lead: stamp as u64 })
+    }
+
+    /// As [`SharedWriter::try_reserve`], of a payload that is too long for the data area: its record's
+    /// position, and its lead.
+    ///
+    /// The ring in its parts, so that the call from the hot path passes it in registers.
+    #[cold]
+    #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "three are the ring")]
+    fn try_reserve_large<P: Peers>(
+        &mut self,
+        header: &Header,
+        data: &[AtomicU64],
+        slots: &[Slot],
+        peers: &P,
+        kind: RecordType,
+        len: usize,
+        now: u64,
+    ) -> Result<(u64, u64), Refusal> {
+        let at = Shared::new(Ring::new(header, data), slots);
+        if range_size(len) > self.allotted.size() {
+            return Err(Refusal::TooLarge { len, max: self.max_len() });
+        }
+        let now = (self.stamp != 0).then_some(now);
+        let reserved = self.allotted.reserve(at, peers, &mut self.room, kind, len, now)?;
+        Ok((reserved.start, reserved.lead))
+    }
+
+    /// Commits the first `len` bytes of a reservation. Returns whether a wake is owed.
+    #[inline]
+    pub fn commit<P: Peers>(
+        &mut self,
+        at: Shared<'_>,
+        peers: &P,
+        reserved: Reserved,
+        len: usize,
+        wake: Wake,
+    ) -> bool {
+        if reserved.is_large() {
+            let (header, data, slots) = (at.ring.header, at.ring.data, at.slots);
+            let (start, len) = (reserved.start, len.min(reserved.len));
+            return self.commit_large(header, data, slots, peers, start, len, wake);
+        }
+        let (start, size) = (reserved.start, reserved.size());
+        let word = reserved.word(len.min(reserved.len));
+        if word.size() < size {
+            ledger::leave(at, start + word.size(), size - word.size(), 0);
+        }
+        self.room.count_written(at, start, 1, word.size());
+        self.ends.end(at, peers, start, word, size, wake)
+    }
+
+    /// Commits a reservation of [`SharedWriter::try_reserve_large`]. Returns whether a wake is owed.
+    #[cold]
+    #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "three are the ring")]
+    fn commit_large<P: Peers>(
+        &mut self,
+        header: &Header,
+        data: &[AtomicU64],
+        slots: &[Slot],
+        peers: &P,
+        start: u64,
+        len: usize,
+        wake: Wake,
+    ) -> bool {
+        let at = Shared::new(Ring::new(header, data), slots);
+        let word = RecordWord::aux();
+        // What is left of its range is free when the next one is. Relaxed: N publishes it.
+        let len_word = at.ring.word(start + 8 + 8 * aux_record::LEN as u64);
+        len_word.store(len as u64, Ordering::Relaxed);
+        self.room.count_written(at, start, 1, word.size());
+        self.ends.end(at, peers, start, word, word.size(), wake)
+    }
+
+    /// Gives a reservation back: a hole that readers skip. Returns whether a wake is owed, as
+    /// younger records may have waited for it to end.
+    pub fn discard<P: Peers>(&mut self, at: Shared<'_>, peers: &P, reserved: Reserved) -> bool {
+        let size = if reserved.is_large() { AUX_SIZE.into() } else { reserved.size() };
+        self.give_back(at, peers, reserved.start, size)
+    }
+
+    fn give_back<P: Peers>(&mut self, at: Shared<'_>, peers: &P, start: u64, size: u64) -> bool {
+        ledger::correct(at, u64::MAX, Count { records: 1, bytes: size }); // one written less
+        let (figures, slot) = self.room.figures_mut(at);
+        figures.add_discarded(slot, start, size);
+        self.ends.end(at, peers, start, RecordWord::nop(size, Hole::Discarded), size, Wake::Auto)
+    }
+
+    /// The next record of a group, to be filled, if it fits.
+    pub fn next_in_group(
+        &self,
+        at: Shared<'_>,
+        group: &mut Group,
+        kind: RecordType,
+        len: usize,
+    ) -> Option<Reserved> {
+        if len > self.max_len {
+            return None;
+        }
+        let reserved = Reserved { start: group.next(), kind, len, lead: self.stamp as u64 };
+        if reserved.size() > group.left() {
+            return None;
+        }
+        group.add(at.ring, reserved.word(len), self.stamp != 0);
+        Some(reserved)
+    }
+
+    /// Ends a group: all its records are published at once, and the rest is given back. Returns
+    /// whether a wake is owed.
+    pub fn commit_group<P: Peers>(
+        &mut self,
+        at: Shared<'_>,
+        peers: &P,
+        group: Group,
+        wake: Wake,
+    ) -> bool {
+        let (start, records) = (group.start(), group.records());
+        if records == 0 {
+            return self.give_back(at, peers, start, group.size());
+        }
+        if group.left() > 0 || records > 1 {
+            ledger::leave(at, group.next(), group.left(), records - 1);
+        }
+        self.room.count_written(at, start, records, group.used());
+        self.ends.end(at, peers, start, group.first(), group.size(), wake)
+    }
+
+    /// Counts a refusal, to be told in the stream before the next record of this producer that
+    /// fits. Returns whether a wake is owed: a full ring wants reading.
+    #[cold]
+    pub fn refuse(&mut self, at: Shared<'_>, refusal: Refusal, len: usize) -> bool {
+        let size = if len > self.max_len {
+            refused_size(self.allotted.size(), len, self.stamp)
+        } else {
+            record_size(len + self.stamp)
+        };
+        let (figures, slot) = self.room.figures_mut(at);
+        figures.add_refused(slot, refusal, size);
+        // The next reservation makes room, which tells the loss.
+        self.room.look_again();
+        self.ends.wake(at, Wake::Force, at.ring.head())
+    }
+
+    /// Before the producer goes: tells losses that are still to be told, if there is room. Returns
+    /// whether a wake is owed.
+    pub fn detach<P: Peers>(&mut self, at: Shared<'_>, peers: &P) -> bool {
+        let owner = self.room.owner();
+        if self.room.figures().losses().all_told() || owner.lock(at, peers).is_err() {
+            return false;
+        }
+        let told = self.room.make_room(at, peers, 0).is_ok();
+        owner.unlock(at);
+        fence(Ordering::SeqCst); // O
+        told && self.ends.ended_at(at, peers, Wake::Auto, 0)
+    }
+
+    /// The tail that would let a record of `len` bytes in now: what to wait for.
+    #[must_use]
+    pub fn tail_for(&self, at: Shared<'_>, len: usize) -> u64 {
+        if len <= self.max_len {
+            return self.room.tail_for(at, record_size(len + self.stamp));
+        }
+        let small = self.room.tail_for(at, record_size(BODY_LEN));
+        // Relaxed: who waits looks again.
+        let head = at.ring.header.aux.head.load(Ordering::Relaxed);
+        aux_area::tail_for(at.ring, self.allotted.size(), head, len).max(small)
+    }
+
+    /// Notes in a timed ring what the clocks say: after attaching, before the first record. `read`
+    /// reads them, under the lock: what is stamped by then is not of the future. Returns whether the
+    /// lock was to be had.
+    #[must_use]
+    pub fn begin_time<P: Peers>(
+        &self,
+        at: Shared<'_>,
+        peers: &P,
+        read: impl FnOnce() -> Reading,
+    ) -> bool {
+        self.room.under_lock(at, peers, || {
+            // Relaxed: M orders it.
+            let newest = at.ring.header.shared.newest_stamp.load(Ordering::Relaxed);
+            time::begin(at.ring, &read(), at.producer_pos(), newest);
+        })
+    }
+
+    /// The same, now and again.
+    #[must_use]
+    pub fn keep_time<P: Peers>(
+        &self,
+        at: Shared<'_>,
+        peers: &P,
+        read: impl FnOnce() -> Reading,
+    ) -> bool {
+        self.room.under_lock(at, peers, || time::keep(at.ring, &read(), at.producer_pos()))
+    }
+
+    /// What this slot has written, this producer and those before it.
+    #[must_use]
+    pub fn written(&self) -> Count {
+        self.room.figures().written()
+    }
+
+    /// What this slot was refused, as [`SharedWriter::written`].
+    #[must_use]
+    pub fn refused(&self) -> Refused {
+        self.room.figures().losses().refused
+    }
+
+    /// What this slot gave back, as [`SharedWriter::written`].
+    #[must_use]
+    pub fn discarded(&self) -> Count {
+        self.room.figures().losses().discarded
+    }
+
+    /// The slot.
+    #[must_use]
+    pub fn index(&self) -> u32 {
+        self.room.owner().index()
+    }
+
+    /// The longest payload.
+    #[must_use]
+    #[inline]
+    pub fn max_len(&self) -> usize {
+        self.max_len.max(self.allotted.size() as usize)
+    }
+
+    /// Copies a payload into its reservation, word by word. A mapping has a quicker way.
+    pub fn fill(&self, at: Shared<'_>, reserved: &Reserved, payload: &[u8]) {
+        fill(at.ring, reserved, payload);
+    }
+}

@@ -1,0 +1,288 @@
+//! What the producers of one slot have done: two latches, each counted *before* the store that it
+//! counts.
+//!
+//! A producer killed between the two has counted a record that never was, or an end that never
+//! came. So each copy names the position that its newest figure is about, and whether that has
+//! happened can be seen there: see [`happened`]. Whoever sweeps the slot settles it for good.
+
+use crate::counters::{Count, REFUSED, Refused};
+use crate::holder::Who;
+use crate::latch::{self, LatchWriter, Whole};
+use crate::reserve::Refusal;
+use crate::view::Shared;
+use alloc::vec::Vec;
+use perfring_abi::atomic::Ordering;
+use perfring_abi::{Cause, Latch, SLOT_LOSSES, SLOT_WRITTEN, Slot, slot_losses as l};
+
+/// The position in a copy whose figures are true whatever stands in the ring.
+pub(crate) const NOWHERE: u64 = u64::MAX;
+
+/// Where the position stands in a copy of either latch.
+const POS: usize = l::POS;
+
+/// Whether the record at `pos` has been published, or ended, by the producer of this slot. Only
+/// for the newest copy of its latch, and only as long as nobody else reserves at `pos`.
+fn happened(at: Shared<'_>, index: u32, pos: u64) -> bool {
+    if pos == NOWHERE {
+        return true;
+    }
+    if pos < at.ring.head() {
+        return true; // B
+    }
+    pos < at.producer_pos() && at.look(pos).owner() != Some(index) // N
+}
+
+/// The copy of a slot's latch that is true.
+fn true_copy<const N: usize>(at: Shared<'_>, index: u32, latch: &Latch<N>) -> Option<Whole<N>> {
+    let newest = latch::find(latch)?;
+    if happened(at, index, newest.words[POS]) {
+        return Some(newest);
+    }
+    let number = newest.words[0];
+    // The copy before it was true, or it would not have been written.
+    latch::find_where(latch, |words| words[0] < number).or(Some(newest))
+}
+
+/// Makes the true copy the newest, for good.
+pub(crate) fn settle<const N: usize>(at: Shared<'_>, index: u32, latch: &Latch<N>) {
+    let Some(kept) = true_copy(at, index, latch) else { return };
+    if kept.words[POS] == NOWHERE && latch::find(latch).is_some_and(|n| n.words == kept.words) {
+        return;
+    }
+    let mut words = kept.words;
+    words[POS] = NOWHERE;
+    LatchWriter::after(latch, Some(&kept)).write(latch, &words);
+}
+
+/// What a slot's producers gave back, left behind and were refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Losses {
+    pub(crate) discarded: Count,
+    pub(crate) reclaimed: Count,
+    pub(crate) refused: Refused,
+    told: Refused,
+}
+
+impl Losses {
+    fn from_words(words: &[u64; SLOT_LOSSES]) -> Self {
+        let count = |at: usize| Count { records: words[at], bytes: words[at + 1] };
+        Losses {
+            discarded: count(l::DISCARDED_RECORDS),
+            reclaimed: count(l::RECLAIMED_RECORDS),
+            refused: Refused::from_words(&words[l::REFUSED..][..REFUSED]),
+            told: Refused::from_words(&words[l::TOLD..][..REFUSED]),
+        }
+    }
+
+    fn to_words(self, pos: u64) -> [u64; SLOT_LOSSES] {
+        let mut words = [0; SLOT_LOSSES];
+        words[l::POS] = pos;
+        for (at, count) in
+            [(l::DISCARDED_RECORDS, self.discarded), (l::RECLAIMED_RECORDS, self.reclaimed)]
+        {
+            words[at..at + 2].copy_from_slice(&[count.records, count.bytes]);
+        }
+        self.refused.to_words(&mut words[l::REFUSED..][..REFUSED]);
+        self.told.to_words(&mut words[l::TOLD..][..REFUSED]);
+        words
+    }
+
+    /// Whether the stream was told of all that was refused.
+    pub(crate) fn all_told(&self) -> bool {
+        self.refused == self.told
+    }
+
+    /// What stands in a slot, true at this moment.
+    pub(crate) fn load(at: Shared<'_>, index: u32) -> Self {
+        let slot = &at.slots[index as usize];
+        true_copy(at, index, &slot.losses)
+            .map_or(Losses::default(), |whole| Losses::from_words(&whole.words))
+    }
+
+    /// The newest figures, one of which may still be about to come true.
+    fn newest(slot: &Slot) -> Self {
+        latch::find(&slot.losses)
+            .map_or(Losses::default(), |whole| Losses::from_words(&whole.words))
+    }
+
+    /// Writes them for a slot that is being swept.
+    pub(crate) fn store(&self, at: Shared<'_>, index: u32, pos: u64) {
+        let slot = &at.slots[index as usize];
+        let newest = latch::find(&slot.losses);
+        LatchWriter::after(&slot.losses, newest.as_ref()).write(&slot.losses, &self.to_words(pos));
+    }
+}
+
+/// What a slot's producers have committed.
+fn written_of(words: &[u64; SLOT_WRITTEN]) -> Count {
+    Count { records: words[2], bytes: words[3] }
+}
+
+/// What a slot's producers have done, as the one that has it counts on.
+#[derive(Debug)]
+pub(crate) struct Figures {
+    written: Count,
+    written_latch: LatchWriter,
+    losses: Losses,
+    losses_latch: LatchWriter,
+}
+
+impl Figures {
+    /// Those of the slot's last holder, noted as where the next one's begin.
+    pub(crate) fn take_over(at: Shared<'_>, index: u32) -> Self {
+        let slot = &at.slots[index as usize];
+        let whole = latch::find(&slot.written);
+        let written = whole.as_ref().map_or(Count::default(), |w| written_of(&w.words));
+        let losses = Losses::load(at, index);
+        set_base(slot, written, &losses);
+        Figures {
+            written,
+            written_latch: LatchWriter::after(&slot.written, whole.as_ref()),
+            losses,
+            losses_latch: LatchWriter::after(&slot.losses, latch::find(&slot.losses).as_ref()),
+        }
+    }
+
+    /// Committed.
+    pub(crate) fn written(&self) -> Count {
+        self.written
+    }
+
+    /// Given back, left behind and refused.
+    pub(crate) fn losses(&self) -> &Losses {
+        &self.losses
+    }
+
+    /// Counts what is committed at `pos`, before the store that commits it.
+    #[inline(always)]
+    pub(crate) fn add_written(&mut self, slot: &Slot, pos: u64, records: u64, bytes: u64) {
+        self.written.records = self.written.records.wrapping_add(records);
+        self.written.bytes = self.written.bytes.wrapping_add(bytes);
+        let words = [0, pos, self.written.records, self.written.bytes, 0];
+        self.written_latch.write(&slot.written, &words);
+    }
+
+    /// Counts what is given back at `pos`.
+    pub(crate) fn add_discarded(&mut self, slot: &Slot, pos: u64, bytes: u64) {
+        self.losses.discarded.add(bytes);
+        self.write_losses(slot, pos);
+    }
+
+    /// Counts a record that is refused.
+    pub(crate) fn add_refused(&mut self, slot: &Slot, refusal: Refusal, bytes: u64) {
+        let cause = match refusal {
+            Refusal::TooLarge { .. } => Cause::TooLarge,
+            Refusal::Contended { .. } => Cause::Contended,
+            Refusal::Pending { .. } => Cause::Pending,
+            Refusal::Full | Refusal::Corrupt { .. } => Cause::Full,
+        };
+        self.losses.refused.of_mut(cause).add(bytes);
+        self.write_losses(slot, NOWHERE);
+    }
+
+    /// What the stream is still to be told of.
+    pub(crate) fn untold(&self) -> Refused {
+        self.losses.refused.since(self.losses.told)
+    }
+
+    /// All that was refused is told by markers at `pos`.
+    pub(crate) fn tell(&mut self, slot: &Slot, pos: u64) {
+        self.losses.told = self.losses.refused;
+        self.write_losses(slot, pos);
+    }
+
+    /// Writes the losses; the newest of them comes true at `pos`.
+    fn write_losses(&mut self, slot: &Slot, pos: u64) {
+        self.losses_latch.write(&slot.losses, &self.losses.to_words(pos));
+    }
+}
+
+/// The figures of one producer of a shared ring, since it attached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlotFigures {
+    /// Which slot it has, or had.
+    pub slot: u32,
+    /// Who it is.
+    pub who: Who,
+    /// Committed.
+    pub written: Count,
+    /// Given back.
+    pub discarded: Count,
+    /// Left open when it died.
+    pub reclaimed: Count,
+    /// Refused.
+    pub refused: Refused,
+    /// Of the refused, told in the stream.
+    pub told: Refused,
+    /// Reserved and not ended.
+    pub open: Count,
+}
+
+impl SlotFigures {
+    /// The figures of all slots that anybody ever had.
+    #[must_use]
+    pub fn all(at: Shared<'_>) -> Vec<SlotFigures> {
+        let mut figures: Vec<_> = (0..at.slots.len() as u32)
+            .map(|index| Self::of(at, index))
+            .filter(|figures| figures.who.epoch != 0)
+            .collect();
+        for (owner, size) in open(at) {
+            if let Some(found) = figures.iter_mut().find(|figures| figures.slot == owner) {
+                found.open.add(size);
+            }
+        }
+        figures
+    }
+
+    fn of(at: Shared<'_>, index: u32) -> Self {
+        let slot = &at.slots[index as usize];
+        let base = slot.base.each_ref().map(|word| word.load(Ordering::Relaxed));
+        let written = true_copy(at, index, &slot.written)
+            .map_or(Count::default(), |whole| written_of(&whole.words));
+        let now = Losses::load(at, index);
+        let then = Losses::from_words(&base_losses(&base));
+        SlotFigures {
+            slot: index,
+            who: Who::read(&slot.holder),
+            written: written.since(Count { records: base[0], bytes: base[1] }),
+            discarded: now.discarded.since(then.discarded),
+            reclaimed: now.reclaimed.since(then.reclaimed),
+            refused: now.refused.since(then.refused),
+            // What the slot's last holder left untold its heir tells: that is none of its own.
+            told: now.told.since(then.refused),
+            open: Count::default(),
+        }
+    }
+}
+
+/// Open reservations: whose, and how large. Of a ring in use, roughly.
+fn open(at: Shared<'_>) -> impl Iterator<Item = (u32, u64)> {
+    at.unpublished(at.ring.head())
+        .map_while(Result::ok)
+        .filter_map(|record| Some((record.word.owner()?, record.size())))
+}
+
+/// A slot's base as words of its losses: what follows the two that it has of the written. The
+/// refusals told are not among them: a producer's own begin where those refused stood.
+fn base_losses(base: &[u64]) -> [u64; SLOT_LOSSES] {
+    let mut words = [0; SLOT_LOSSES];
+    words[l::DISCARDED_RECORDS..l::TOLD]
+        .copy_from_slice(&base[2..2 + l::TOLD - l::DISCARDED_RECORDS]);
+    words
+}
+
+/// Notes in the slot where its figures stand as a producer attaches.
+fn set_base(slot: &Slot, written: Count, losses: &Losses) {
+    let words = losses.to_words(NOWHERE);
+    let figures = [written.records, written.bytes];
+    let all = figures.iter().chain(&words[l::DISCARDED_RECORDS..l::TOLD]);
+    for (to, word) in slot.base.iter().zip(all) {
+        // Relaxed: figures for people.
+        to.store(*word, Ordering::Relaxed);
+    }
+}
+
+/// What was refused in all slots since the ring was made.
+pub(crate) fn refused(slots: &[Slot]) -> Refused {
+    slots.iter().fold(Refused::default(), |sum, slot| sum.plus(Losses::newest(slot).refused))
+}

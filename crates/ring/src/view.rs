@@ -1,0 +1,199 @@
+//! What the algorithm works on: a ring's live header and its data area, and with them the slots of a
+//! shared one.
+
+use perfring_abi::atomic::{AtomicU64, Ordering, fence};
+use perfring_abi::{Header, RecordWord, Slot};
+
+/// A ring as the algorithm sees it: the header's live fields and the data area.
+#[derive(Clone, Copy, Debug)]
+pub struct Ring<'a> {
+    pub(crate) header: &'a Header,
+    pub(crate) data: &'a [AtomicU64],
+}
+
+impl<'a> Ring<'a> {
+    /// A view of a ring. The data area must be a power of two of words, which whoever made it has
+    /// checked: positions in any other would be wrong, though never out of bounds.
+    #[must_use]
+    #[inline]
+    pub fn new(header: &'a Header, data: &'a [AtomicU64]) -> Self {
+        debug_assert!(data.len().is_power_of_two());
+        Ring { header, data }
+    }
+
+    /// The header's live fields.
+    #[must_use]
+    #[inline]
+    pub fn header(&self) -> &'a Header {
+        self.header
+    }
+
+    /// Bytes of the data area.
+    #[must_use]
+    #[inline]
+    pub fn data_size(&self) -> u64 {
+        self.data.len() as u64 * 8
+    }
+
+    /// The word at a position.
+    #[inline]
+    pub(crate) fn word(&self, pos: u64) -> &'a AtomicU64 {
+        &self.data[(pos >> 3) as usize & (self.data.len() - 1)]
+    }
+
+    /// `data_head` as an observer sees it, on pages that may be mapped read-only.
+    #[must_use]
+    #[inline]
+    pub fn head(&self) -> u64 {
+        let head = self.header.data_head.load(Ordering::Relaxed);
+        fence(Ordering::Acquire); // B, pairs with A
+        head
+    }
+
+    /// `data_tail`, read after all that was read before it.
+    #[must_use]
+    #[inline]
+    pub fn tail(&self) -> u64 {
+        fence(Ordering::Acquire); // F, pairs with E
+        self.header.data_tail.load(Ordering::Relaxed)
+    }
+
+    /// What the word at a position holds: a relaxed load. Of a drop ring's record it is what was
+    /// committed, if the head was loaded before (B) and the tail does not move past it; elsewhere the
+    /// caller looks at the tail afterwards (F).
+    #[must_use]
+    #[inline]
+    pub fn load(&self, pos: u64) -> u64 {
+        self.word(pos).load(Ordering::Relaxed)
+    }
+
+    /// Copies the words from `pos` on, at most a ring of them: relaxed loads, since a producer may
+    /// be writing over them; the caller looks at the tail afterwards (F).
+    pub fn copy_out(&self, pos: u64, to: &mut [u64]) {
+        let start = (pos >> 3) as usize & (self.data.len() - 1);
+        let (first, second) = to.split_at_mut(to.len().min(self.data.len() - start));
+        for (to, from) in first.iter_mut().zip(&self.data[start..]) {
+            *to = from.load(Ordering::Relaxed);
+        }
+        for (to, from) in second.iter_mut().zip(self.data) {
+            *to = from.load(Ordering::Relaxed);
+        }
+    }
+}
+
+/// Positions beyond this are not believed: a ring written at 100 GB/s comes here after a year.
+pub(crate) const POS_MAX: u64 = 1 << 62;
+
+/// Whether a head and a tail can be those of one ring.
+pub(crate) fn sane(ring: Ring<'_>, head: u64, tail: u64) -> bool {
+    head.is_multiple_of(8)
+        && tail.is_multiple_of(8)
+        && head <= POS_MAX
+        && tail <= head
+        && head - tail < ring.data_size()
+}
+
+/// Puts the positions where nobody leaves them: of a ring that is to be taken for damaged by all who
+/// look at it, readers and producers.
+pub fn spoil(header: &Header) {
+    // Relaxed, and then a fence: it is of no ring any more, and what is done to its data comes after.
+    header.data_tail.store(u64::MAX, Ordering::Relaxed);
+    header.data_head.store(u64::MAX, Ordering::Relaxed);
+    header.aux.tail.store(u64::MAX, Ordering::Relaxed);
+    fence(Ordering::SeqCst);
+}
+
+/// What the algorithm asks of the system that it runs on.
+pub trait Peers {
+    /// Whether whoever attached to this slot last lives. The slot after the last one stands for
+    /// whoever recovers the ring and is no producer.
+    fn is_alive(&self, slot: u32) -> bool;
+    /// Passes the time between two looks at a lock that is held; `round` counts them.
+    fn relax(&self, round: u32);
+    /// `CLOCK_REALTIME`, ns: to tell for how long the ring has been held up.
+    fn now_ns(&self) -> u64;
+}
+
+/// A shared ring as the algorithm sees it: the ring and its producers' slots.
+#[derive(Clone, Copy, Debug)]
+pub struct Shared<'a> {
+    pub(crate) ring: Ring<'a>,
+    pub(crate) slots: &'a [Slot],
+}
+
+impl<'a> Shared<'a> {
+    /// A view of a shared ring.
+    #[must_use]
+    #[inline]
+    pub fn new(ring: Ring<'a>, slots: &'a [Slot]) -> Self {
+        Shared { ring, slots }
+    }
+
+    /// The slots.
+    #[must_use]
+    pub fn slots(&self) -> &'a [Slot] {
+        self.slots
+    }
+
+    /// The ring alone.
+    #[must_use]
+    #[inline]
+    pub fn ring(&self) -> Ring<'a> {
+        self.ring
+    }
+
+    #[inline(always)]
+    pub(crate) fn lock(&self) -> &'a AtomicU64 {
+        &self.ring.header.shared.lock
+    }
+
+    /// End of the last reservation.
+    #[inline(always)]
+    pub(crate) fn producer_pos(&self) -> u64 {
+        // Acquire: what was written before the position was published stands (O). Under the lock
+        // that orders it anyway. By a fence, as the page may be read-only.
+        let pos = self.ring.header.shared.producer_pos.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        pos
+    }
+
+    /// The slot of whoever holds the lock at this moment.
+    #[must_use]
+    pub fn locked_by(&self) -> Option<u32> {
+        let word = self.lock().load(Ordering::Relaxed); // a hint for people
+        (word != 0).then(|| slot_of(word))
+    }
+
+    /// Whether something is reserved or ended and not published. In a ring in use that is so at
+    /// many moments; in one at rest it means that a reservation is open, or that a producer died
+    /// between the end of a record and the store of `data_head`.
+    #[must_use]
+    pub fn lags(&self) -> bool {
+        self.ring.head() < self.producer_pos()
+    }
+
+    /// The slot whose open reservation holds `data_head` back, if there is one.
+    #[must_use]
+    pub fn held_up(&self) -> Option<u32> {
+        let head = self.ring.head();
+        if head >= self.producer_pos() {
+            return None;
+        }
+        self.look(head).owner()
+    }
+
+    /// The header word at `pos`, beyond `data_head`: of a record that has ended, all stands.
+    pub(crate) fn look(&self, pos: u64) -> RecordWord {
+        let word = self.ring.word(pos).load(Ordering::Relaxed);
+        fence(Ordering::Acquire); // N; a fence, as the page may be read-only
+        RecordWord::from_raw(word)
+    }
+}
+
+/// Bits of the lock word that hold slot + 1.
+pub(crate) const SLOT_BITS: u32 = 16;
+
+/// The slot in a lock word that is not 0.
+pub(crate) fn slot_of(word: u64) -> u32 {
+    (word & ((1 << SLOT_BITS) - 1)).saturating_sub(1) as u32
+}

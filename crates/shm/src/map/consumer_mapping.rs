@@ -1,0 +1,181 @@
+//! A ring as its one consumer has it: mapped, with its place taken.
+
+use crate::file::error::{AttachError, Role};
+use crate::file::guard::Guard;
+use crate::file::home::Home;
+use crate::file::open::{Access, Place, RingFile};
+use crate::file::peers::is_dead;
+use crate::map::address_range::DataAccess;
+use crate::map::mirror::Mirror;
+use crate::map::pages::{Pages, PagesError};
+use crate::map::plain::Plain;
+use crate::map::recover::recover_file;
+use crate::map::sleeper::{Sleeper, Ticket};
+use crate::sys::fork::NotForChildren;
+use crate::sys::futex;
+use crate::sys::ofd_lock::ByteLock;
+use perfring_abi::{Policy, Producers};
+use perfring_ring::{Anchors, TypeTable, WakeAt};
+use std::time::Duration;
+
+/// What a consumer does with the cache lines of the records that it has read in place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lines {
+    /// Writes one word of each back, unchanged, before the space goes back to the producer: the line
+    /// is then its own, and the producer takes it in one step when it comes round. Between far cores
+    /// several times as many records a second; between near ones a fifth to two fifths more from 256
+    /// bytes to 4 KiB, and fewer from 16 KiB on (`benches/RESULTS.md`). The data area is mapped
+    /// writable.
+    #[default]
+    HandBack,
+    /// Leaves them alone: the data area is mapped read-only.
+    Leave,
+}
+
+/// A ring that this process consumes, for as long as it lives.
+#[derive(Debug)]
+pub struct ConsumerMapping {
+    // In the order in which they are to go: first what a forked child is cut off from.
+    children: NotForChildren,
+    pub(crate) map: Mirror,
+    pub(crate) ring: RingFile,
+    /// [`Lines::HandBack`] only where the data area is mapped writable.
+    pub(crate) lines: Lines,
+    _lock: ByteLock,
+}
+
+impl ConsumerMapping {
+    /// Maps a ring and takes the consumer's place. Returns what the guard comes to for it:
+    /// [`Guard::Never`] or [`Guard::Always`].
+    ///
+    /// With [`Lines::HandBack`] the data area of a drop ring is mapped writable, but not with
+    /// [`Guard::Always`].
+    ///
+    /// # Errors
+    /// See [`AttachError`]; [`AttachError::Busy`] while another process is attached.
+    pub fn attach(
+        home: impl Into<Home>,
+        lines: Lines,
+        guard: Guard,
+    ) -> Result<(Self, Guard), AttachError> {
+        let ring = RingFile::open(home.into(), Access::Write)?;
+        let guard = guard.prepare(&ring)?;
+        // Whoever copies has no business writing where others may.
+        let in_place = ring.layout.policy == Policy::Drop && guard == Guard::Never;
+        let lines = if in_place { lines } else { Lines::Leave };
+        let access = match lines {
+            Lines::HandBack => DataAccess::Write,
+            Lines::Leave => DataAccess::Read,
+        };
+        let map = Mirror::map(&ring, access)?;
+        // Before the lock is taken: a child forked in between would keep it.
+        let children = NotForChildren::new(map.ranges(), &ring.file);
+        let lock = ring.take(Place::Consumer, Role::Consumer)?;
+        Ok((ConsumerMapping { children, map, ring, lines, _lock: lock }, guard))
+    }
+
+    /// Signs for the place.
+    pub(crate) fn sign(&self, name: &str) {
+        RingFile::me(name).sign(&self.map.ring().header().consumer_holder);
+    }
+
+    /// The open file.
+    #[must_use]
+    pub fn file(&self) -> &RingFile {
+        &self.ring
+    }
+
+    /// Whether this process is a forked child of the one that attached: it has no ring.
+    #[must_use]
+    pub fn is_forked(&self) -> bool {
+        self.children.forked()
+    }
+
+    /// `data_head` now.
+    #[must_use]
+    #[inline]
+    pub fn head(&self) -> u64 {
+        self.map.ring().head()
+    }
+
+    /// The type table: what `perfring_types` makes types of.
+    #[must_use]
+    pub fn types(&self) -> TypeTable<'_> {
+        self.map.types()
+    }
+
+    /// What tells wall-clock times of stamps, as of now. None in a ring without time.
+    #[must_use]
+    pub fn anchors(&self) -> Anchors {
+        Anchors::read(self.map.ring())
+    }
+
+    /// Whether the file was found to be cut short, by who asked for the guard.
+    #[must_use]
+    #[inline]
+    pub fn is_cut(&self) -> bool {
+        self.map.is_cut()
+    }
+
+    /// Asks for the cache line at `pos`, without waiting for it.
+    #[inline]
+    pub fn prefetch(&self, pos: u64) {
+        self.map.prefetch(pos);
+    }
+
+    /// Does something with the pages of the records, once.
+    ///
+    /// # Errors
+    /// See [`PagesError`].
+    pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
+        pages.set(&self.map, &self.ring)
+    }
+
+    /// Asks to be woken when a producer publishes what `at` asks for beyond `cursor`, before which
+    /// stood `passed` records. `None` if that is there already. The ticket is good for `most`, or less
+    /// where a wake may be missed.
+    pub fn prepare_sleep(
+        &self,
+        cursor: u64,
+        passed: u64,
+        at: WakeAt,
+        most: Duration,
+    ) -> Option<Ticket> {
+        let mut heavy = Duration::ZERO;
+        let ring = self.map.ring();
+        let value = ring.prepare_sleep(cursor, passed, at, || heavy = futex::heavy())?;
+        Some(Ticket { value, most: most.min(heavy) })
+    }
+
+    /// Sleeps on the strength of a ticket, for at most `limit`. May return early.
+    pub fn sleep(&self, ticket: Ticket, limit: Duration) {
+        futex::sleep(self.map.ring().wait_word(), ticket.value, limit.min(ticket.most));
+    }
+
+    /// Nobody of this process sleeps any more.
+    pub fn end_sleep(&self) {
+        self.map.ring().end_sleep();
+    }
+
+    /// What sleeps for this consumer.
+    ///
+    /// # Errors
+    /// [`AttachError::Io`] if it cannot be mapped once more.
+    pub fn sleeper(&self) -> Result<Sleeper, AttachError> {
+        Ok(Sleeper::new(Plain::map(&self.ring)?))
+    }
+
+    /// Whether a reservation of a shared ring is open before what is published.
+    #[must_use]
+    pub fn lags(&self) -> bool {
+        self.ring.layout.producers == Producers::Many && self.map.shared().lags()
+    }
+
+    /// Ends what a dead producer left open, if it is one whose reservation is in the way.
+    pub fn end_dead(&self) {
+        if self.map.shared().held_up().is_none_or(is_dead(&self.ring)) {
+            // It fails while a live producer is stopped with the lock: then later.
+            let _ = recover_file(&self.ring);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Readers that copy: observers, and the consumer of an overwrite ring.
+
+use crate::file::error::AttachError;
+use crate::map::consumer_mapping::ConsumerMapping;
+use crate::map::next::Next;
+use crate::map::observer_mapping::ObserverMapping;
+use perfring_abi::atomic::AtomicU64;
+use perfring_ring::{Corrupt, Front, Mark, Observer, Ring, Start};
+
+/// What is mapped for a reader that copies.
+pub trait Mapping {
+    /// The ring as the algorithm sees it, and its AUX area. An observer's are not to be stored to.
+    fn parts(&self) -> (Ring<'_>, &[AtomicU64]);
+    /// What to say of what was found to be wrong.
+    fn tell(&self, corrupt: Corrupt) -> Corrupt;
+}
+
+impl Mapping for ConsumerMapping {
+    #[inline]
+    fn parts(&self) -> (Ring<'_>, &[AtomicU64]) {
+        (self.map.ring(), self.map.aux())
+    }
+
+    fn tell(&self, corrupt: Corrupt) -> Corrupt {
+        self.map.tell(corrupt)
+    }
+}
+
+impl Mapping for ObserverMapping {
+    #[inline]
+    fn parts(&self) -> (Ring<'_>, &[AtomicU64]) {
+        (self.map.ring(), self.map.aux())
+    }
+
+    fn tell(&self, corrupt: Corrupt) -> Corrupt {
+        self.map.tell(corrupt)
+    }
+}
+
+/// A ring that is copied from, record by record.
+#[derive(Debug)]
+pub struct CopyWindow<M> {
+    mapping: M,
+    observer: Observer,
+}
+
+impl CopyWindow<ConsumerMapping> {
+    /// The consumer of an overwrite ring, which goes on where the last one saved its place, and signs
+    /// with `name`.
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn resume(mapping: ConsumerMapping, name: &str) -> Result<Self, AttachError> {
+        let layout = mapping.ring.layout();
+        let observer = Observer::resume(mapping.map.ring())
+            .map_err(|source| mapping.ring.corrupt(mapping.map.tell(source)))?
+            .with_time(layout.time)
+            .with_aux(layout.aux_size);
+        mapping.sign(name);
+        Ok(CopyWindow { mapping, observer })
+    }
+
+    /// Saves the place after everything that was read.
+    pub fn save(&mut self) {
+        self.observer.save(self.mapping.map.ring());
+    }
+
+    /// Saves a place that was marked.
+    pub fn save_mark(&mut self, mark: &Mark) {
+        self.observer.save_mark(self.mapping.map.ring(), mark);
+    }
+}
+
+impl CopyWindow<ObserverMapping> {
+    /// An observer, with a place of its own.
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn watch(mapping: ObserverMapping, start: Start) -> Result<Self, AttachError> {
+        let layout = mapping.ring.layout();
+        let observer = Observer::new(mapping.map.ring(), layout.policy, start)
+            .map_err(|source| mapping.ring.corrupt(mapping.map.tell(source)))?
+            .with_time(layout.time)
+            .with_aux(layout.aux_size);
+        Ok(CopyWindow { mapping, observer })
+    }
+}
+
+impl<M: Mapping> CopyWindow<M> {
+    /// The ring.
+    #[must_use]
+    #[inline]
+    pub fn mapping(&self) -> &M {
+        &self.mapping
+    }
+
+    /// The observer, and its place.
+    #[must_use]
+    #[inline]
+    pub fn observer(&self) -> &Observer {
+        &self.observer
+    }
+
+    /// What is next, or `None` if there is nothing now.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    #[inline]
+    pub fn read(&mut self) -> Result<Option<Next<'_>>, Corrupt> {
+        let (ring, aux) = self.mapping.parts();
+        match self.observer.next_in(ring, aux) {
+            Ok(seen) => Ok(seen.map(Next::from)),
+            Err(corrupt) => Err(self.mapping.tell(corrupt)),
+        }
+    }
+
+    /// As [`CopyWindow::read`], of what was copied at the last look, and what is next after it.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    #[inline]
+    pub fn take(&mut self) -> Result<Option<(Next<'_>, Front)>, Corrupt> {
+        let (ring, aux) = self.mapping.parts();
+        let taken = self.observer.take(ring, aux).map_err(|corrupt| self.mapping.tell(corrupt))?;
+        Ok(taken.map(|(seen, front)| (Next::from(seen), front)))
+    }
+
+    /// Looks how far the producer is, if what was copied is read. Returns what is next.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    #[inline]
+    pub fn look(&mut self) -> Result<Front, Corrupt> {
+        self.observer.look(self.mapping.parts().0).map_err(|corrupt| self.mapping.tell(corrupt))
+    }
+}

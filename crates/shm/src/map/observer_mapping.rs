@@ -1,0 +1,81 @@
+//! A ring as observers have it: the whole file, read-only.
+
+use crate::file::error::AttachError;
+use crate::file::guard::Guard;
+use crate::file::home::Home;
+use crate::file::open::{Access, RingFile};
+use crate::file::peers::is_dead;
+use crate::map::plain::Plain;
+use crate::map::raw::Raw;
+use perfring_ring::{Anchors, Corrupt, Snapshot, Totals, TypeTable};
+
+/// A ring that this process looks at. Nobody can tell.
+#[derive(Debug)]
+pub struct ObserverMapping {
+    pub(crate) map: Plain,
+    pub(crate) ring: RingFile,
+}
+
+impl ObserverMapping {
+    /// Maps a ring, dead or alive.
+    ///
+    /// # Errors
+    /// See [`AttachError`]; [`AttachError::Unguarded`].
+    pub fn open(home: impl Into<Home>, guard: Guard) -> Result<Self, AttachError> {
+        let ring = RingFile::open(home.into(), Access::Read)?;
+        guard.prepare(&ring)?;
+        Ok(ObserverMapping { map: Plain::map(&ring)?, ring })
+    }
+
+    /// The open file.
+    #[must_use]
+    pub fn file(&self) -> &RingFile {
+        &self.ring
+    }
+
+    /// `data_head` now.
+    #[must_use]
+    #[inline]
+    pub fn head(&self) -> u64 {
+        self.map.ring().head()
+    }
+
+    /// The type table: what `perfring_types` makes types of.
+    #[must_use]
+    pub fn types(&self) -> TypeTable<'_> {
+        self.map.types()
+    }
+
+    /// What tells wall-clock times of stamps, as of now. None in a ring without time.
+    #[must_use]
+    pub fn anchors(&self) -> Anchors {
+        Anchors::read(self.map.ring())
+    }
+
+    /// The ring's books.
+    #[must_use]
+    pub fn totals(&self) -> Option<Totals> {
+        Totals::of(self.map.shared(), self.ring.layout.policy, is_dead(&self.ring))
+    }
+
+    /// A copy of everything intact.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    pub fn snapshot(&self) -> Result<Snapshot, Corrupt> {
+        Snapshot::of(self.map.shared(), self.ring.layout.policy, is_dead(&self.ring))
+            .and_then(|snapshot| {
+                let snapshot = snapshot.with_time(self.ring.layout.time);
+                snapshot.with_aux(self.map.ring(), self.map.aux())
+            })
+            .map_err(|corrupt| self.map.tell(corrupt))
+            // What was cut short while it was copied may look whole.
+            .and_then(|snapshot| if self.map.is_cut() { Err(Corrupt::CUT) } else { Ok(snapshot) })
+    }
+
+    /// The ring's words and positions.
+    #[must_use]
+    pub fn raw(&self) -> Raw<'_> {
+        Raw::new(self.map.ring(), self.map.base())
+    }
+}

@@ -1,0 +1,91 @@
+//! Many records of a drop ring at a time, in place.
+
+use crate::map::mirror::Mirror;
+use crate::map::next::Next;
+use crate::sys::futex;
+use perfring_ring::{Corrupt, Count, Found, Frame, Range, Reader};
+use std::cell::Cell;
+
+/// What a drop ring held at one moment: any number of its records can be kept at a time. When it
+/// is dropped, what was taken from it is released, in one step.
+#[derive(Debug)]
+pub struct PinWindow<'a> {
+    map: &'a Mirror,
+    reader: &'a mut Reader,
+    cursor: Cell<u64>,
+    count: Cell<Count>,
+    /// The last range of the AUX area that was taken.
+    last: Cell<Option<Range>>,
+}
+
+impl<'a> PinWindow<'a> {
+    /// Everything from the reader's cursor on.
+    pub(crate) fn new(map: &'a Mirror, reader: &'a mut Reader) -> Self {
+        let cursor = Cell::new(reader.cursor());
+        let (count, last) = Default::default();
+        PinWindow { map, reader, cursor, count, last }
+    }
+
+    /// What is next. It stays where it is until the window is dropped.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    #[inline(always)]
+    pub fn read(&self) -> Result<Option<Next<'_>>, Corrupt> {
+        let found = self.reader.peek(self.map.ring(), self.cursor.get());
+        let found = found.map_err(|corrupt| self.map.tell(corrupt))?;
+        let Some((found, after)) = found else {
+            return Ok(None);
+        };
+        self.cursor.set(after);
+        Ok(Some(match found {
+            Found::Record(frame) => {
+                self.take(&frame);
+                // SAFETY: the reader found it before an acquired head; both tails move when `self`
+                // is dropped, and the slice borrows `self`.
+                Next::Record(frame, unsafe { self.map.pinned(&frame) })
+            }
+            Found::Large(frame, range) => {
+                self.take(&frame);
+                self.last.set(Some(range));
+                // SAFETY: as above.
+                Next::Record(frame, unsafe { self.map.pinned_range(range) })
+            }
+            Found::Lost(lost) => Next::Lost(lost),
+        }))
+    }
+
+    fn take(&self, frame: &Frame) {
+        let count = self.count.get();
+        self.count.set(Count {
+            records: count.records.wrapping_add(1),
+            bytes: count.bytes.wrapping_add(frame.size),
+        });
+    }
+
+    /// Records taken from it so far.
+    #[must_use]
+    pub fn count(&self) -> Count {
+        self.count.get()
+    }
+
+    /// Leaves everything unread: the next read starts where this one did.
+    pub fn put_back(self) {
+        self.cursor.set(self.reader.cursor());
+        self.count.set(Count::default());
+        self.last.set(None);
+    }
+}
+
+impl Drop for PinWindow<'_> {
+    fn drop(&mut self) {
+        if let Some(range) = self.last.get() {
+            self.reader.pass_range(&range);
+        }
+        self.reader.pass(self.cursor.get(), self.count.get());
+        let ring = self.map.ring();
+        if self.reader.release(ring) {
+            futex::wake(ring.space_word());
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! The consumer of a drop ring: records where they stand.
+//!
+//! The window owns the reader and the mapping that it reads, so nothing else moves the tail; and it
+//! moves it, or passes a record, in methods that take `&mut self` alone. So what a method returns, as
+//! a borrow of the window, stands still while it lives.
+
+use crate::file::error::AttachError;
+use crate::map::consumer_mapping::{ConsumerMapping, Lines};
+use crate::map::next::Next;
+use crate::map::pin_window::PinWindow;
+use crate::map::raw::RawReader;
+use crate::sys::futex;
+use perfring_ring::{Corrupt, Found, Frame, Front, Mark, Range, Reader};
+
+/// How far before its turn a line is asked for.
+const AHEAD: u64 = 512;
+
+/// A drop ring in the hands of its consumer.
+#[derive(Debug)]
+pub struct ReadWindow {
+    mapping: ConsumerMapping,
+    reader: Reader,
+}
+
+impl ReadWindow {
+    /// Goes on where the last consumer released, and signs with `name`.
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn attach(mapping: ConsumerMapping, name: &str) -> Result<Self, AttachError> {
+        let (map, layout) = (&mapping.map, mapping.ring.layout());
+        let reader = Reader::attach(map.ring(), futex::fences())
+            .map_err(|source| mapping.ring.corrupt(map.tell(source)))?
+            .with_aux(map.ring(), layout.aux_size)
+            .with_time(layout.time)
+            .with_hands(mapping.lines == Lines::HandBack);
+        mapping.sign(name);
+        Ok(ReadWindow { mapping, reader })
+    }
+
+    /// The ring.
+    #[must_use]
+    #[inline]
+    pub fn mapping(&self) -> &ConsumerMapping {
+        &self.mapping
+    }
+
+    /// The reader. What can move it, or its tail, is the window's.
+    #[must_use]
+    #[inline]
+    pub fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    /// What most calls come to: a record that is known of, or is after one look at the head, before
+    /// which `before_look` is called with the cursor. Gives the window back for all else: then
+    /// [`ReadWindow::next_any`] knows.
+    ///
+    /// # Errors
+    /// The window itself.
+    #[inline(always)]
+    pub fn next_known(
+        &mut self,
+        before_look: impl FnOnce(u64),
+    ) -> Result<(Frame, &[u8]), &mut Self> {
+        let ring = self.mapping.map.ring();
+        // What the last call returned is read, and not released yet.
+        self.reader.hand_lines(ring);
+        let mut frame = self.reader.next_record(ring);
+        if frame.is_none() && self.reader.known() == 0 {
+            before_look(self.reader.cursor());
+            if self.reader.look_ahead(ring) {
+                frame = self.reader.next_record(ring);
+            }
+        }
+        self.passed_or_back(frame)
+    }
+
+    /// As [`ReadWindow::next_known`], without a look, of a ring with time or an AUX area.
+    ///
+    /// # Errors
+    /// The window itself: then [`ReadWindow::read`] knows.
+    #[inline(always)]
+    pub fn next_any(&mut self) -> Result<(Frame, &[u8]), &mut Self> {
+        let frame = match self.reader.is_plain() {
+            true => None,
+            false => self.reader.next_any(self.mapping.map.ring()),
+        };
+        self.passed_or_back(frame)
+    }
+
+    #[inline(always)]
+    fn passed_or_back(&mut self, frame: Option<Frame>) -> Result<(Frame, &[u8]), &mut Self> {
+        let Some(frame) = frame else { return Err(self) };
+        self.ask_ahead(&frame);
+        // SAFETY: the callers have just had it from the reader, which found it before an acquired
+        // head; what is returned borrows the window.
+        Ok((frame, unsafe { self.mapping.map.pinned(&frame) }))
+    }
+
+    /// Small records come faster than a core that looks at each can ask for their lines; within a
+    /// large one it needs no help, and is in the producer's way with more.
+    #[inline(always)]
+    fn ask_ahead(&self, frame: &Frame) {
+        if frame.size <= AHEAD && self.reader.known() > AHEAD {
+            self.mapping.map.prefetch(frame.pos + AHEAD);
+        }
+    }
+
+    /// What is next, whatever it is; `None` if there is nothing now. Looks at the head, and releases
+    /// where that is due.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    #[inline]
+    pub fn read(&mut self) -> Result<Option<Next<'_>>, Corrupt> {
+        let found = self.find()?;
+        // SAFETY: the reader has just found it before an acquired head; what is returned borrows the
+        // window.
+        Ok(found.map(|found| unsafe { Next::in_place(&self.mapping.map, found) }))
+    }
+
+    #[inline]
+    fn find(&mut self) -> Result<Option<Found>, Corrupt> {
+        let map = &self.mapping.map;
+        let (found, owed) = self.reader.next(map.ring()).map_err(|corrupt| map.tell(corrupt))?;
+        if owed {
+            futex::wake(map.ring().space_word());
+        }
+        Ok(found)
+    }
+
+    /// A record that is known of, and what is next after it.
+    ///
+    /// # Errors
+    /// The window itself: then [`ReadWindow::take`] knows.
+    #[inline(always)]
+    pub fn take_known(&mut self) -> Result<(Frame, &[u8], Front), &mut Self> {
+        let Some(frame) = self.next_frame() else { return Err(self) };
+        self.ask_ahead(&frame);
+        let front = self.front();
+        // SAFETY: as in `passed_or_back`.
+        Ok((frame, unsafe { self.mapping.map.pinned(&frame) }, front))
+    }
+
+    #[inline(always)]
+    fn next_frame(&mut self) -> Option<Frame> {
+        let ring = self.mapping.map.ring();
+        match self.reader.is_plain() {
+            true => self.reader.next_record(ring),
+            false => self.reader.next_any(ring),
+        }
+    }
+
+    /// As [`ReadWindow::read`], and what is next after it.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    #[inline]
+    pub fn take(&mut self) -> Result<Option<(Next<'_>, Front)>, Corrupt> {
+        let Some(found) = self.find()? else { return Ok(None) };
+        let front = self.front();
+        // SAFETY: as in `read`.
+        Ok(Some((unsafe { Next::in_place(&self.mapping.map, found) }, front)))
+    }
+
+    /// What is next, without a look. What is wrong with it is told by the next look.
+    #[inline]
+    pub fn front(&self) -> Front {
+        self.reader.front(self.mapping.map.ring()).unwrap_or(Front::More)
+    }
+
+    /// Looks how far the producer is. Returns what is next.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    #[inline]
+    pub fn look(&mut self) -> Result<Front, Corrupt> {
+        let map = &self.mapping.map;
+        let looked = self.reader.look_held(map.ring());
+        let (front, owed) = looked.map_err(|corrupt| map.tell(corrupt))?;
+        if owed {
+            futex::wake(map.ring().space_word());
+        }
+        Ok(front)
+    }
+
+    /// Looks at the head for [`ReadWindow::visit_known`], and has `before_look` called with the
+    /// cursor. What earlier calls returned counts as read. Returns where the look found the head.
+    #[inline(always)]
+    pub fn look_ahead(&mut self, before_look: impl FnOnce(u64)) -> u64 {
+        let ring = self.mapping.map.ring();
+        self.reader.hand_lines(ring);
+        before_look(self.reader.cursor());
+        self.reader.look_ahead(ring);
+        self.reader.cursor() + self.reader.known()
+    }
+
+    /// Shows `visit` the records that are known of, up to the first thing that is no record or whose
+    /// payload stands in the AUX area. Each counts as read when `visit` returns. Returns how many
+    /// they were.
+    #[inline(always)]
+    pub fn visit_known(&mut self, mut visit: impl FnMut(&Frame, &[u8])) -> u64 {
+        let ring = self.mapping.map.ring();
+        let (map, known) = (self.mapping.map.sight(), self.reader.cursor() + self.reader.known());
+        let visit = &mut visit;
+        let show = move |frame: &Frame| {
+            if frame.size <= AHEAD && known - frame.pos > AHEAD {
+                map.prefetch(frame.pos + AHEAD);
+            }
+            // SAFETY: the reader found it before an acquired head, and does not move the tail before
+            // the visit is over, which the slice does not outlive.
+            visit(frame, unsafe { map.pinned(frame) });
+        };
+        match self.reader.is_plain() {
+            true => self.reader.visit_known::<true>(ring, show),
+            false => self.reader.visit_known::<false>(ring, show),
+        }
+    }
+
+    /// The next records of one type and one length that are known of, at most `max`: the first one's
+    /// frame, how many, and the bytes of all of them from its header on.
+    #[inline]
+    pub fn next_run(&mut self, max: u64) -> Option<(Frame, u64, &[u8])> {
+        let map = &self.mapping.map;
+        self.reader.hand_lines(map.ring());
+        let (first, count) = self.reader.next_run(map.ring(), max)?;
+        let span = Frame { len: (count * first.size) as usize, ..first };
+        // SAFETY: as in `passed_or_back`, of all of them: they end before the acquired head.
+        Some((first, count, unsafe { map.pinned_records(&span) }))
+    }
+
+    /// Everything that is there now, to be held together. Releases what was read before.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    pub fn pin(&mut self) -> Result<PinWindow<'_>, Corrupt> {
+        self.release();
+        let map = &self.mapping.map;
+        self.reader.refresh(map.ring()).map_err(|corrupt| map.tell(corrupt))?;
+        Ok(PinWindow::new(map, &mut self.reader))
+    }
+
+    /// The ring's words and positions, for a reader of one's own.
+    pub fn raw(&mut self) -> RawReader<'_> {
+        RawReader::new(&self.mapping.map, &mut self.reader)
+    }
+
+    /// Passes the next record, to be copied by [`ReadWindow::copy`]. `room` is asked before one is
+    /// passed whose payload stands in the AUX area: if it fails, the record comes again.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    #[inline]
+    pub fn next_to_copy(
+        &mut self,
+        room: impl FnOnce(&Frame, Range) -> Result<(), Corrupt>,
+    ) -> Result<Option<Found>, Corrupt> {
+        if let Some(frame) = self.next_frame() {
+            return Ok(Some(Found::Record(frame)));
+        }
+        if !self.reader.is_plain() {
+            let ring = self.mapping.map.ring();
+            let _ = self.reader.look_ahead(ring);
+            if let Ok(Some((Found::Large(frame, range), _))) =
+                self.reader.peek(ring, self.reader.cursor())
+            {
+                room(&frame, range)?;
+            }
+        }
+        self.find()
+    }
+
+    /// Copies words of the payload of a record.
+    #[inline]
+    pub fn copy(&self, frame: &Frame, to: &mut [u64]) {
+        self.ask_ahead(frame);
+        self.mapping.map.ring().copy_out(frame.payload_pos(), to);
+    }
+
+    /// The same, of a payload in the AUX area.
+    pub fn copy_range(&self, range: Range, to: &mut [u64]) {
+        self.mapping.map.ring().copy_range(self.mapping.map.aux(), range, to);
+    }
+
+    /// Hands back everything that was passed: the producer gets the space. On [`ReadWindow::hold`]
+    /// it does nothing.
+    pub fn release(&mut self) {
+        let ring = self.mapping.map.ring();
+        if self.reader.release(ring) {
+            futex::wake(ring.space_word());
+        }
+    }
+
+    /// Hands back everything before a mark.
+    pub fn release_to(&mut self, mark: &Mark) {
+        let ring = self.mapping.map.ring();
+        if self.reader.release_to(ring, mark) {
+            futex::wake(ring.space_word());
+        }
+    }
+
+    /// From now on nothing is released but by [`ReadWindow::release_to`].
+    pub fn hold(&mut self) {
+        self.reader.hold();
+    }
+}

@@ -1,0 +1,36 @@
+//! Outputs that were opened.
+
+use perfring_export::Output;
+#[cfg(feature = "prometheus")]
+use perfring_export::{OutputError, prometheus};
+
+/// An output that was opened.
+pub(crate) struct Opened {
+    pub(crate) output: Box<dyn Output>,
+    pub(crate) own: Option<Own>,
+}
+
+impl From<Box<dyn Output>> for Opened {
+    fn from(output: Box<dyn Output>) -> Self {
+        Opened { output, own: None }
+    }
+}
+
+/// Where an output shows the sidecar's own figures.
+#[cfg(feature = "prometheus")]
+pub(crate) type Own = prometheus::OwnFigures;
+/// There is none.
+#[cfg(not(feature = "prometheus"))]
+pub(crate) enum Own {}
+
+#[cfg(feature = "prometheus")]
+impl Opened {
+    pub(crate) fn prometheus(
+        name: &str,
+        options: &prometheus::Options,
+    ) -> Result<Self, OutputError> {
+        let output = prometheus::Prometheus::open(name, options)?;
+        let own = Some(output.own());
+        Ok(Opened { output: Box::new(output), own })
+    }
+}

@@ -1,0 +1,120 @@
+//! When to keep what overwrite rings hold: the flight recorder's rules.
+
+use super::filter::severity;
+use super::table::{ConfigError, Table};
+use perfring_export::Rec;
+use serde::Deserialize;
+use std::path::PathBuf;
+
+/// A rule of `[[snapshot]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// What it waits for.
+    pub on: On,
+    /// Where the files go.
+    pub dir: PathBuf,
+    /// Seconds that are between two snapshots by this rule.
+    pub min_interval_seconds: u64,
+    /// How many snapshots by this rule are kept, the newest.
+    pub keep: usize,
+}
+
+/// What a rule waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum On {
+    /// A record of this type, by name.
+    Type(String),
+    /// A record with at least this severity.
+    Severity(u64),
+    /// A ring has no producer any more that had one: it died, or left. A ring does not say which.
+    ProducerDeath,
+    /// SIGUSR2 alone.
+    Signal,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keys {
+    #[serde(default)]
+    on: String,
+    dir: PathBuf,
+    #[serde(default = "interval")]
+    min_interval_seconds: u64,
+    #[serde(default = "keep")]
+    keep: usize,
+}
+
+fn interval() -> u64 {
+    60
+}
+
+fn keep() -> usize {
+    10
+}
+
+impl Rule {
+    pub(crate) fn read(table: Table<'_>) -> Result<Self, ConfigError> {
+        let wrong = table.error(
+            "a snapshot is on = \"type NAME\", \"severity>=17\", \"producer death\" or \"signal\"",
+        );
+        let keys: Keys = table.read()?;
+        let on = match &*keys.on {
+            "producer death" => On::ProducerDeath,
+            "signal" | "" => On::Signal,
+            on => match (on.strip_prefix("type "), on.strip_prefix("severity>=")) {
+                (Some(name), _) => On::Type(name.trim().to_owned()),
+                (_, Some(number)) => {
+                    On::Severity(number.trim().parse().map_err(|_| wrong.clone())?)
+                }
+                _ => return Err(wrong),
+            },
+        };
+        Ok(Rule {
+            on,
+            dir: keys.dir,
+            min_interval_seconds: keys.min_interval_seconds,
+            keep: keys.keep,
+        })
+    }
+
+    /// Why a snapshot is to be made for this record, if it is.
+    #[must_use]
+    pub fn is_met_by(&self, record: &Rec<'_>) -> bool {
+        match &self.on {
+            On::Type(name) => record.kind_of().is_some_and(|kind| kind.name == *name),
+            On::Severity(least) => severity(record).is_some_and(|severity| severity >= *least),
+            On::ProducerDeath | On::Signal => false,
+        }
+    }
+
+    /// One that waits for SIGUSR2 alone.
+    #[must_use]
+    pub fn on_signal(dir: PathBuf) -> Self {
+        Rule { on: On::Signal, dir, min_interval_seconds: interval(), keep: keep() }
+    }
+
+    pub(crate) fn waits_for_death(&self) -> bool {
+        self.on == On::ProducerDeath
+    }
+
+    /// The reason as it stands in the name of a snapshot.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match &self.on {
+            On::Type(name) => format!("type {name}"),
+            On::Severity(least) => format!("severity {least}"),
+            On::ProducerDeath => "producer death".to_owned(),
+            On::Signal => "signal".to_owned(),
+        }
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        format!(
+            "keeps what overwrite rings hold in {} on {}, at most every {} s, the last {}",
+            self.dir.display(),
+            self.reason(),
+            self.min_interval_seconds,
+            self.keep
+        )
+    }
+}

@@ -1,0 +1,304 @@
+//! An output with what it promises, what it is given, and what it is owed.
+
+use crate::config::Delivery;
+use crate::config::filter::Filter;
+use perfring_consumer::Cause;
+use perfring_export::{Event, Figures, Loss, LossCause, Origin, Output, OutputError, Took, What};
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// Numbers for events, rising.
+#[derive(Debug, Default)]
+pub(crate) struct Seq(u64);
+
+impl Seq {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 += 1;
+        self.0
+    }
+
+    /// The number that comes next.
+    pub(crate) fn coming(&self) -> u64 {
+        self.0 + 1
+    }
+}
+
+/// An output that the engine feeds.
+pub(crate) struct Outlet {
+    pub(crate) name: String,
+    pub(crate) delivery: Delivery,
+    pub(crate) filter: Filter,
+    output: Box<dyn Output>,
+    /// What it was not given, and is told of before the next event that it takes: by ring.
+    owed: BTreeMap<u32, Owed>,
+    /// Why it gets nothing any more.
+    pub(crate) failed: Option<OutputError>,
+    /// What it still had to deliver when it could not be closed: that stays in its rings.
+    pinned: Option<u64>,
+    closed: bool,
+    pub(crate) dropped: Dropped,
+}
+
+/// What an output was not given, as it was busy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// Records.
+    pub records: u64,
+    /// Their bytes, headers included.
+    pub bytes: u64,
+}
+
+/// An output as it is shown.
+#[derive(Debug)]
+pub struct OutputStatus<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What it promises.
+    pub delivery: Delivery,
+    /// What it did.
+    pub figures: Figures,
+    /// What it was not given, as it was busy.
+    pub dropped: Dropped,
+    /// Why it gets nothing any more.
+    pub failed: Option<&'a OutputError>,
+}
+
+/// What was not given of one ring.
+#[derive(Debug, Default)]
+struct Owed {
+    busy: Option<Loss>,
+    /// Losses of the ring itself that stood between.
+    ring: Vec<(Cause, Loss)>,
+}
+
+/// What became of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offered {
+    /// The output is done with it: has it, does not want it, or was too busy and need not have it.
+    Done,
+    /// It must have it, and has no room.
+    Busy,
+}
+
+impl Outlet {
+    pub(crate) fn new(
+        name: &str,
+        delivery: Delivery,
+        filter: Filter,
+        output: Box<dyn Output>,
+    ) -> Self {
+        Outlet {
+            name: name.to_owned(),
+            delivery,
+            filter,
+            output,
+            owed: BTreeMap::new(),
+            failed: None,
+            pinned: None,
+            closed: false,
+            dropped: Dropped::default(),
+        }
+    }
+
+    pub(crate) fn is_required(&self) -> bool {
+        self.delivery == Delivery::Required
+    }
+
+    /// Offers an event, of a ring that it knows or not.
+    #[inline]
+    pub(crate) fn offer(&mut self, event: &Event<'_>, knows: bool) -> Offered {
+        if let What::Record(record) = &event.what
+            && !self.filter.takes(record)
+        {
+            return Offered::Done;
+        }
+        // What it is owed of the ring comes first.
+        let free = knows && (self.owed.is_empty() || !self.owes(event.origin));
+        if free && self.take(event) == Took::Yes {
+            return Offered::Done;
+        }
+        self.not_taken(event)
+    }
+
+    #[cold]
+    fn not_taken(&mut self, event: &Event<'_>) -> Offered {
+        if self.is_required() {
+            return Offered::Busy; // also if it has failed: nothing leaves its ring for that
+        }
+        self.owe(event);
+        Offered::Done
+    }
+
+    #[inline]
+    fn take(&mut self, event: &Event<'_>) -> Took {
+        if self.failed.is_some() || self.closed {
+            return Took::Busy;
+        }
+        match self.output.take(event) {
+            Ok(took) => took,
+            Err(error) => {
+                self.failed = Some(error);
+                Took::Busy
+            }
+        }
+    }
+
+    /// Tells that a ring begins, if bit `at` says that it does not know. Whether it does now.
+    pub(crate) fn begin(
+        &mut self,
+        at: usize,
+        seq: &mut Seq,
+        origin: &Origin,
+        began: &mut u64,
+    ) -> bool {
+        if *began & (1 << at) == 0 {
+            if self.take(&Event { seq: seq.next(), origin, what: What::Began }) == Took::Busy {
+                return false;
+            }
+            *began |= 1 << at;
+        }
+        true
+    }
+
+    /// Tells that a ring has ended, after all that is owed of it. Whether that was taken.
+    pub(crate) fn end(&mut self, seq: &mut Seq, origin: &Origin) -> bool {
+        self.settle(seq, origin)
+            && self.take(&Event { seq: seq.next(), origin, what: What::Ended }) == Took::Yes
+    }
+
+    /// It is told of this before the next event of the ring that it takes.
+    pub(crate) fn owe(&mut self, event: &Event<'_>) {
+        let owed = self.owed.entry(event.origin.id).or_default();
+        match &event.what {
+            What::Record(record) => {
+                let stamp = if record.time.is_some() { 8 } else { 0 };
+                let bytes = (8 + stamp + record.bytes.len() as u64).next_multiple_of(8);
+                self.dropped.records += 1;
+                self.dropped.bytes += bytes;
+                let busy = owed.busy.get_or_insert(Loss {
+                    pos: 0,
+                    records: 0,
+                    bytes: 0,
+                    cause: LossCause::Busy,
+                    time: None,
+                    wall: None,
+                });
+                busy.records += 1;
+                busy.bytes += bytes;
+                // After the last of them. No loss that a ring tells has an odd place, so the keys
+                // differ.
+                busy.pos = record.pos + 1;
+                (busy.time, busy.wall) = (record.time, record.wall);
+            }
+            What::Lost(loss) => {
+                let LossCause::Ring(cause) = loss.cause else { return };
+                match owed.ring.iter_mut().find(|(of, _)| *of == cause) {
+                    Some((_, sum)) => {
+                        *sum = Loss {
+                            records: sum.records.saturating_add(loss.records),
+                            bytes: sum.bytes.saturating_add(loss.bytes),
+                            ..*loss
+                        };
+                    }
+                    None => owed.ring.push((cause, *loss)),
+                }
+            }
+            What::Began | What::Ended => {}
+        }
+    }
+
+    /// Whether it is to be told something before anything else.
+    #[inline]
+    pub(crate) fn is_owed(&self) -> bool {
+        !self.owed.is_empty()
+    }
+
+    /// Whether it is to be told something of this ring.
+    pub(crate) fn owes(&self, origin: &Origin) -> bool {
+        self.owed.contains_key(&origin.id)
+    }
+
+    /// What cannot be told any more stays in the figures alone.
+    pub(crate) fn forget(&mut self, id: u32) {
+        self.owed.remove(&id);
+    }
+
+    /// The rings of which it is owed something.
+    pub(crate) fn owed_rings(&self) -> Vec<u32> {
+        self.owed.keys().copied().collect()
+    }
+
+    /// Tells what is owed of a ring. Whether nothing is any more.
+    pub(crate) fn settle(&mut self, seq: &mut Seq, origin: &Origin) -> bool {
+        let Some(mut owed) = self.owed.remove(&origin.id) else { return true };
+        while let Some((cause, loss)) = owed.ring.pop() {
+            let event = Event { seq: seq.next(), origin, what: What::Lost(loss) };
+            if self.take(&event) == Took::Busy {
+                owed.ring.push((cause, loss));
+                self.owed.insert(origin.id, owed);
+                return false;
+            }
+        }
+        if let Some(busy) = owed.busy {
+            let event = Event { seq: seq.next(), origin, what: What::Lost(busy) };
+            if self.take(&event) == Took::Busy {
+                self.owed.insert(origin.id, owed);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Hands on what the output holds back for want of more.
+    pub(crate) fn flush(&mut self) {
+        if self.failed.is_none()
+            && !self.closed
+            && let Err(error) = self.output.flush()
+        {
+            self.failed = Some(error);
+        }
+    }
+
+    /// Some ring is filling up with what is not delivered.
+    pub(crate) fn hurry(&mut self) {
+        if self.failed.is_none() && !self.closed {
+            self.output.hurry();
+        }
+    }
+
+    /// The oldest event that this output must deliver before anything after it leaves its ring.
+    pub(crate) fn undelivered(&mut self) -> Option<u64> {
+        if !self.is_required() {
+            return None;
+        }
+        match (self.output.undelivered(), self.pinned) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    pub(crate) fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
+        let before = self.output.undelivered();
+        self.closed = true;
+        let closed = match self.failed.take() {
+            Some(error) => Err(error),
+            None => self.output.close(deadline),
+        };
+        if closed.is_err() {
+            // Whatever it says of itself from now on. Without a word on events it may lack any.
+            let left = self.output.undelivered().or(before);
+            self.pinned = [self.pinned, left].into_iter().flatten().min();
+        }
+        closed
+    }
+
+    pub(crate) fn status(&self) -> OutputStatus<'_> {
+        OutputStatus {
+            name: &self.name,
+            delivery: self.delivery,
+            figures: self.output.figures(),
+            dropped: self.dropped,
+            failed: self.failed.as_ref(),
+        }
+    }
+}

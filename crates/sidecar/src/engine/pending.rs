@@ -1,0 +1,53 @@
+//! The event that is held.
+
+use perfring_consumer::Record;
+use perfring_export::{Event, Loss, Origin, Rec, What};
+use perfring_set::SourceId;
+
+/// An event that an output has no room for: the only one that is held.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) source: SourceId,
+    kept: Kept,
+    /// Its number, or 0 if no output has it yet.
+    pub(super) seq: u64,
+    /// The outputs that are done with it, a bit each.
+    pub(super) done: u64,
+}
+
+/// What is left of an event without its ring.
+#[derive(Debug)]
+enum Kept {
+    Record { pos: u64, kind: u32, bytes: Vec<u8>, time: Option<u64>, late: u64 },
+    Lost(Loss),
+}
+
+impl Pending {
+    /// Of a record or a loss.
+    pub(super) fn of(source: SourceId, event: Event<'_>, done: u64) -> Option<Self> {
+        let kept = match event.what {
+            What::Record(rec) => Kept::Record {
+                pos: rec.pos,
+                kind: rec.kind,
+                bytes: rec.bytes.to_vec(),
+                time: rec.time,
+                late: rec.late,
+            },
+            What::Lost(loss) => Kept::Lost(loss),
+            What::Began | What::Ended => return None,
+        };
+        Some(Pending { source, kept, seq: event.seq, done })
+    }
+
+    /// The event again.
+    pub(super) fn event<'a>(&'a self, origin: &'a Origin) -> Event<'a> {
+        let what = match &self.kept {
+            Kept::Record { pos, kind, bytes, time, late } => {
+                let record = Record { pos: *pos, kind: *kind, bytes, time: *time };
+                What::Record(Rec::new_late(record, origin, *late))
+            }
+            Kept::Lost(loss) => What::Lost(*loss),
+        };
+        Event { seq: self.seq, origin, what }
+    }
+}

@@ -1,0 +1,71 @@
+//! The sidecar's own figures, where Prometheus asks for them.
+
+#[cfg(feature = "prometheus")]
+use super::status::resident;
+use crate::config::opened::Own;
+use crate::engine::Engine;
+
+/// Tells all figures.
+#[cfg(not(feature = "prometheus"))]
+pub(crate) fn tell(own: &Own, _: &Engine) {
+    match *own {}
+}
+
+/// Tells all figures.
+#[cfg(feature = "prometheus")]
+pub(crate) fn tell(own: &Own, engine: &Engine) {
+    for ring in engine.rings() {
+        let labels = [("ring", &*ring.origin.name)];
+        let count = |name, help, value: u64| own.counter(name, help, &labels, value as f64);
+        count("perfring_ring_records", "Records that were read", ring.figures.records);
+        count("perfring_ring_bytes", "Bytes of their payloads", ring.figures.bytes);
+        count(
+            "perfring_ring_late",
+            "Records that came too late for their place",
+            ring.figures.late,
+        );
+        for (cause, lost) in &ring.figures.lost {
+            let labels = [("ring", &*ring.origin.name), ("cause", cause.name())];
+            let help = "Records that the ring told as lost";
+            own.counter("perfring_ring_lost_records", help, &labels, lost.records as f64);
+        }
+        let help = "Bytes between what is delivered and what is published";
+        own.gauge("perfring_ring_lag_bytes", help, &labels, ring.lag as f64);
+    }
+    for output in engine.outputs() {
+        let labels = [("output", output.name)];
+        let count = |name, help, value: u64| own.counter(name, help, &labels, value as f64);
+        let figures = &output.figures;
+        count("perfring_output_taken", "Records that it took", figures.taken);
+        count("perfring_output_delivered", "Records that it delivered", figures.delivered);
+        count("perfring_output_bytes", "Bytes that it wrote or sent", figures.bytes);
+        count("perfring_output_retries", "Times that it tried again", figures.retries);
+        count("perfring_output_refused", "Records that were refused for good", figures.refused);
+        count("perfring_output_dropped", "Records that it had no room for", output.dropped.records);
+        let help = "1 while something is wrong with it";
+        let trouble = figures.trouble.is_some() || output.failed.is_some();
+        own.gauge("perfring_output_trouble", help, &labels, f64::from(u8::from(trouble)));
+    }
+    let merge = engine.merge_figures();
+    let help = "The most that a record was late";
+    own.gauge("perfring_merge_late_most_seconds", help, &[], merge.late_most as f64 / 1e9);
+    let help = "Rings that could not be read, or read on, as they were damaged or cut short";
+    own.counter("perfring_rings_damaged", help, &[], engine.damaged() as f64);
+    let help = "Rings that are read";
+    own.gauge("perfring_rings", help, &[], engine.rings().count() as f64);
+    if let Some(bytes) = resident() {
+        own.gauge("perfring_sidecar_resident_bytes", "Memory of the sidecar", &[], bytes as f64);
+    }
+}
+
+/// A ring that is gone has no figures any more.
+#[cfg(not(feature = "prometheus"))]
+pub(crate) fn forget(own: &Own, _: &str) {
+    match *own {}
+}
+
+/// A ring that is gone has no figures any more.
+#[cfg(feature = "prometheus")]
+pub(crate) fn forget(own: &Own, ring: &str) {
+    own.forget(&[("ring", ring)]);
+}

@@ -1,0 +1,236 @@
+//! The flight recorder: what overwrite rings hold at one moment, kept in files.
+
+use crate::config::rule::Rule;
+use crate::engine::Engine;
+use perfring_consumer::{Home, Item, Policy, Snapshot};
+use perfring_export::recording::{self, Recording};
+use perfring_export::{
+    Event, Loss, LossCause, Origin, Output, OutputError, Rec, Shapes, Took, What,
+};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The ending of what `perfring export` reads.
+const ENDING: &str = "perfrec";
+
+/// Makes snapshots by rules.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    /// When each rule was followed last.
+    last: HashMap<usize, Instant>,
+}
+
+impl Recorder {
+    /// Keeps what overwrite rings hold, unless this rule was followed a short time ago: then only if
+    /// somebody asked.
+    pub(crate) fn snapshot(
+        &mut self,
+        at: usize,
+        rule: &Rule,
+        reason: &str,
+        asked: bool,
+        engine: &Engine,
+        say: &mut dyn FnMut(&str),
+    ) {
+        let now = Instant::now();
+        let interval = Duration::from_secs(rule.min_interval_seconds);
+        let soon = self.last.get(&at).is_some_and(|last| now.duration_since(*last) < interval);
+        if soon && !asked {
+            return;
+        }
+        self.last.insert(at, now);
+        match keep(rule, reason, engine, say) {
+            Ok(Some((path, records))) => {
+                say(&format!("snapshot ({reason}): {records} records in {}", path.display()));
+            }
+            Ok(None) => say(&format!("snapshot ({reason}): there is no overwrite ring")),
+            Err(why) => say(&format!("no snapshot ({reason}) in {}: {why}", rule.dir.display())),
+        }
+    }
+}
+
+fn keep(
+    rule: &Rule,
+    reason: &str,
+    engine: &Engine,
+    say: &mut dyn FnMut(&str),
+) -> Result<Option<(PathBuf, u64)>, String> {
+    // All copies first, and then files: the rings are as near to one moment as can be.
+    let mut rings = Vec::new();
+    let recorders = engine.shapes().filter(|of| of.origin().policy == Some(Policy::Overwrite));
+    for shapes in recorders {
+        match shapes.snapshot() {
+            Ok(Some(snapshot)) => {
+                let home = Home::from(&*shapes.origin().home);
+                let copy = Shapes::of_snapshot(&snapshot, &home, rings.len() as u32);
+                let live = shapes.origin();
+                let origin = Origin {
+                    name: live.name.clone(),
+                    epoch: live.epoch,
+                    producer: live.producer.clone(),
+                    ..copy.origin().clone()
+                };
+                rings.push((origin, snapshot));
+            }
+            Ok(None) => {}
+            Err(error) => say(&format!("{}: not in the snapshot: {error}", shapes.origin().name)),
+        }
+    }
+    if rings.is_empty() {
+        return Ok(None);
+    }
+    fs::create_dir_all(&rule.dir).map_err(|error| error.to_string())?;
+    let path = rule.dir.join(name(&rule.reason(), reason));
+    // Under its name only when it is whole.
+    let draft = path.with_extension("new");
+    let records = write(&draft, &rings).map_err(|error| error.to_string());
+    let named = records.and_then(|records| {
+        fs::rename(&draft, &path).map_err(|error| error.to_string())?;
+        Ok(records)
+    });
+    if named.is_err() {
+        let _ = fs::remove_file(&draft);
+    }
+    let records = named?;
+    tidy(rule).map_err(|error| error.to_string())?;
+    Ok(Some((path, records)))
+}
+
+/// Writes them in the order of time.
+fn write(path: &Path, rings: &[(Origin, Snapshot)]) -> Result<u64, OutputError> {
+    let existing = recording::Existing::Replace;
+    let options =
+        recording::Options { path: path.to_owned(), existing, ..recording::Options::default() };
+    let mut out = Recording::open("snapshot", &options)?;
+    let mut seq = 0;
+    let mut tell = |origin: &Origin, what| -> Result<(), OutputError> {
+        seq += 1;
+        let event = Event { seq, origin, what };
+        if out.take(&event)? == Took::Busy {
+            out.flush()?;
+            if out.take(&event)? == Took::Busy {
+                let why = out.figures().trouble.unwrap_or_else(|| "it takes nothing".to_owned());
+                return Err(OutputError::new("snapshot", why));
+            }
+        }
+        Ok(())
+    };
+    let mut next = BinaryHeap::new();
+    let mut items: Vec<_> = rings.iter().map(|(_, snapshot)| snapshot.iter().peekable()).collect();
+    let mut records = 0;
+    for (at, ((origin, _), items)) in rings.iter().zip(&mut items).enumerate() {
+        tell(origin, What::Began)?;
+        if let Some(item) = items.peek() {
+            next.push(Reverse((time_of(item, 0), at)));
+        }
+    }
+    while let Some(Reverse((time, at))) = next.pop() {
+        let (Some((origin, _)), Some(items)) = (rings.get(at), items.get_mut(at)) else { continue };
+        match items.next() {
+            Some(Ok(Item::Record(record))) => {
+                records += 1;
+                tell(origin, What::Record(Rec::new(record, origin)))?;
+            }
+            Some(Ok(Item::Lost(lost))) => {
+                let (pos, cause) = (lost.pos, LossCause::Ring(lost.cause));
+                let (records, bytes) = (lost.records, lost.bytes);
+                let loss = Loss { pos, records, bytes, cause, time: None, wall: None };
+                tell(origin, What::Lost(loss))?;
+            }
+            // Damage ends a ring; what stood before it is kept.
+            Some(Err(_)) | None => continue,
+        }
+        if let Some(item) = items.peek() {
+            next.push(Reverse((time_of(item, time), at)));
+        }
+    }
+    for (origin, _) in rings {
+        tell(origin, What::Ended)?;
+    }
+    out.close(Instant::now())?;
+    Ok(records)
+}
+
+fn time_of(item: &Result<Item<'_>, perfring_consumer::Corrupt>, last: u64) -> u64 {
+    match item {
+        Ok(Item::Record(record)) => record.time.unwrap_or(last),
+        _ => last,
+    }
+}
+
+/// `20260701T120000.123456789Z-severity-17.perfrec`: names are in the order of time. Whoever asked is
+/// named behind the rule, if it was not the rule.
+fn name(rule: &str, reason: &str) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let time = perfring_export::json::utc(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
+    let time: String = time.chars().filter(|c| !matches!(c, '-' | ':')).collect();
+    let asked = if rule == reason { String::new() } else { format!("-by-{}", plain(reason)) };
+    format!("{time}-{}{asked}.{ENDING}", plain(rule))
+}
+
+fn plain(reason: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    reason.chars().map(plain).take(100).collect()
+}
+
+/// Whether [`name`] makes such a name for this rule. Nothing else in the directory is its own.
+fn is_own(name: &str, rule: &str) -> bool {
+    let Some((time, rest)) = name.split_once('-') else { return false };
+    let time_is_own = time.strip_suffix('Z').is_some_and(|time| {
+        let (date, time) = time.split_once('T').unwrap_or_default();
+        let digits = |text: &str| text.bytes().all(|c| c.is_ascii_digit());
+        let (seconds, part) = time.split_once('.').unwrap_or((time, ""));
+        date.len() == 8 && seconds.len() == 6 && digits(date) && digits(seconds) && digits(part)
+    });
+    let own = plain(rule);
+    let rule = rest.strip_suffix(ENDING).and_then(|rest| rest.strip_suffix('.'));
+    let rule = rule.map(|rule| rule.strip_suffix("-by-signal").unwrap_or(rule));
+    time_is_own && rule == Some(&own)
+}
+
+/// Removes the oldest, if there are more than the rule keeps.
+fn tidy(rule: &Rule) -> io::Result<()> {
+    let reason = rule.reason();
+    let is_own = |path: &PathBuf| {
+        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| is_own(name, &reason))
+    };
+    let mut all: Vec<PathBuf> = fs::read_dir(&rule.dir)?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(is_own)
+        .collect();
+    all.sort();
+    let old = all.len().saturating_sub(rule.keep.max(1));
+    all.iter().take(old).try_for_each(fs::remove_file)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+    use super::*;
+
+    #[test]
+    fn a_rule_removes_the_oldest_of_its_own_snapshots_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let rule = Rule { keep: 2, ..Rule::on_signal(dir.path().to_owned()) };
+        let others = [
+            "20260701T120000.123456789Z-severity-17.perfrec",
+            "20260701T120000.123456789Z-signal.txt",
+            "0-signal.perfrec",
+            "incident.perfrec",
+            "20260701T120000.123456789Z-severity-17-by-signal.perfrec",
+        ];
+        others.iter().for_each(|name| fs::write(dir.path().join(name), "").unwrap());
+        let own: Vec<String> = (0..4).map(|_| name(&rule.reason(), "signal")).collect();
+        own.iter().for_each(|name| fs::write(dir.path().join(name), "").unwrap());
+        tidy(&rule).unwrap();
+        let is_there = |name: &&String| dir.path().join(name).exists();
+        assert_eq!(own.iter().filter(is_there).collect::<Vec<_>>(), [&own[2], &own[3]]);
+        assert!(others.iter().all(|name| dir.path().join(name).exists()));
+        assert!(is_own(&name("severity 17", "signal"), "severity 17"));
+        assert!(is_own(&name("type a.b", "type a.b"), "type a.b"));
+    }
+}

@@ -1,0 +1,419 @@
+//! A ring as a process is attached to it, and what each of its threads has: producers of the rings
+//! that it writes to, and buffers to make records in.
+
+use crate::ids;
+use crate::resource::Resource;
+use crate::signals::{self, RESOURCE};
+use perfring_producer::types::Schema;
+use perfring_producer::types::tagged::TaggedWriter;
+use perfring_producer::{Home, Layout, Policy, RecordType, ReserveError, SharedProducer};
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::time::Duration;
+
+/// How long a sink of one producer waits for another process that is in its way: some turns of the
+/// scheduler.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Bytes of the value that a word of a numbered field takes, and where in them the word begins.
+const VALUE: usize = 16;
+const WORD: usize = 8;
+
+/// A ring as a process is attached to it.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    home: Home,
+    layout: Layout,
+    max_len: usize,
+    resource: Resource,
+    threads: Threads,
+    /// For whoever has no producer of their own.
+    spare: Mutex<Handle>,
+    /// The process that may take that lock: in a child it could be held forever.
+    owner: u32,
+    /// The process, as it stands in records.
+    pid: AtomicU32,
+    /// What its sums count from.
+    started: AtomicU64,
+    /// Bytes since the resource was last told.
+    traffic: AtomicU64,
+    /// A thread counts its bytes for itself up to so many.
+    chunk: u64,
+    /// Bytes after which the resource is told again.
+    interval: u64,
+    dropped: AtomicU64,
+}
+
+/// Who has a producer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Threads {
+    /// Each thread.
+    Each,
+    /// The sink, for all of them.
+    Together,
+}
+
+impl Ring {
+    /// `spare` is the producer of those who have none.
+    pub(crate) fn new(
+        home: Home,
+        threads: Threads,
+        spare: SharedProducer,
+        resource: Resource,
+    ) -> Arc<Self> {
+        let (layout, max_len, pid) = (*spare.layout(), spare.max_len(), std::process::id());
+        let interval = layout.data_size / 4;
+        Arc::new(Ring {
+            home,
+            layout,
+            max_len,
+            resource,
+            threads,
+            spare: Mutex::new(Handle::new(spare)),
+            owner: pid,
+            pid: AtomicU32::new(pid),
+            started: AtomicU64::new(ids::started()),
+            traffic: AtomicU64::new(0),
+            chunk: interval / 256,
+            interval,
+            dropped: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn home(&self) -> &Home {
+        &self.home
+    }
+
+    pub(crate) fn max_len(&self) -> usize {
+        self.max_len
+    }
+
+    /// Whether the ring stamps records with their time.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.layout.time
+    }
+
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Puts a type into the ring's table.
+    pub(crate) fn register(self: &Arc<Self>, schema: &Schema<'_>) -> Result<(), ReserveError> {
+        let register = |handle: &Handle| handle.producer.register(schema);
+        let mut done = self.with_producer(register);
+        if done == Err(ReserveError::Forked) {
+            self.renew();
+            done = self.with_producer(register);
+        }
+        done
+    }
+
+    /// A record with the common fields.
+    #[inline]
+    pub(crate) fn begin<'b>(&self, buffer: &'b mut Vec<u8>) -> TaggedWriter<'b> {
+        let mut writer = TaggedWriter::new(buffer).with_limit(self.max_len);
+        if !self.layout.time {
+            writer.u64(0, ids::nanos());
+        }
+        writer.u64(1, self.pid.load(Ordering::Relaxed).into());
+        writer
+    }
+
+    /// Returns how many bytes the sink is to count.
+    pub(crate) fn publish(
+        self: &Arc<Self>,
+        kind: RecordType,
+        payload: &mut [u8],
+    ) -> Result<u64, ReserveError> {
+        let mut done = self.try_publish(kind, payload);
+        if done == Err(ReserveError::Forked) {
+            self.renew();
+            done = self.try_publish(kind, payload);
+        }
+        if done.is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+        done
+    }
+
+    #[inline]
+    fn try_publish(
+        self: &Arc<Self>,
+        kind: RecordType,
+        payload: &mut [u8],
+    ) -> Result<u64, ReserveError> {
+        // A record that was begun before the fork showed has the parent's pid: a value in it may have
+        // written a record itself, or another thread.
+        let pid = self.pid.load(Ordering::Relaxed);
+        let at = if self.layout.time { WORD } else { VALUE + WORD };
+        if let Some(place) = payload.get_mut(at..at + WORD) {
+            place.copy_from_slice(&u64::from(pid).to_ne_bytes());
+        }
+        self.with_producer_of(pid, |handle| handle.publish(kind, payload, self))
+    }
+
+    fn with_producer<R>(
+        self: &Arc<Self>,
+        act: impl Fn(&Handle) -> Result<R, ReserveError>,
+    ) -> Result<R, ReserveError> {
+        self.with_producer_of(self.pid.load(Ordering::Relaxed), act)
+    }
+
+    /// `Forked` if this is not the process with this pid.
+    #[inline]
+    fn with_producer_of<R>(
+        self: &Arc<Self>,
+        pid: u32,
+        act: impl Fn(&Handle) -> Result<R, ReserveError>,
+    ) -> Result<R, ReserveError> {
+        match self.threads {
+            Threads::Together => self.with_spare(act),
+            Threads::Each => with(self, pid, &act).unwrap_or_else(|| self.with_spare(act)),
+        }
+    }
+
+    /// In a forked child: attach anew, and say so.
+    #[cold]
+    fn renew(self: &Arc<Self>) {
+        if self.threads == Threads::Together {
+            return;
+        }
+        forget(self);
+        let pid = std::process::id();
+        if self.pid.swap(pid, Ordering::Relaxed) != pid {
+            self.started.store(ids::started_anew(), Ordering::Relaxed);
+            let _ = self.tell_resource();
+        }
+    }
+
+    /// Tells the resource again, now and then, so that a ring that overwrites still has it.
+    #[cold]
+    pub(crate) fn count(self: &Arc<Self>, bytes: u64) {
+        let before = self.traffic.fetch_add(bytes, Ordering::Relaxed);
+        if before < self.interval && before + bytes >= self.interval {
+            let _ = self.tell_resource();
+        }
+    }
+
+    /// By the sink's own producer, so that a thread that does no more than this takes no slot.
+    pub(crate) fn tell_resource(self: &Arc<Self>) -> Result<(), ReserveError> {
+        let mut buffer = take_buffer();
+        let mut writer = self.begin(&mut buffer);
+        signals::started(self.started.load(Ordering::Relaxed), &mut writer);
+        self.resource.fill(&mut writer);
+        let tell = |handle: &Handle| handle.publish(RESOURCE.id, &buffer, self).map(|_| ());
+        let mut told = self.with_spare(tell);
+        if told == Err(ReserveError::Forked) {
+            told = self.with_producer(tell);
+        }
+        give_buffer(buffer);
+        // Refused, for a full ring or want of a slot: after the next bytes again.
+        let rest = if told.is_ok() { 0 } else { self.interval - 1 };
+        self.traffic.store(rest, Ordering::Relaxed);
+        told
+    }
+
+    /// One more producer; none if all slots are taken, or the ring's name is another ring's now.
+    fn attach(&self) -> Option<SharedProducer> {
+        let producer = SharedProducer::attach(self.home.clone()).ok()?;
+        (producer.layout().uuid == self.layout.uuid).then_some(producer)
+    }
+
+    fn with_spare<R>(
+        &self,
+        act: impl Fn(&Handle) -> Result<R, ReserveError>,
+    ) -> Result<R, ReserveError> {
+        // In a child it may be held forever. Where it is not, the producer itself knows of the fork.
+        match self.spare.try_lock() {
+            Ok(spare) => act(&spare),
+            // A panic between two records leaves the producer as it was.
+            Err(TryLockError::Poisoned(spare)) => act(&spare.into_inner()),
+            Err(TryLockError::WouldBlock) => act(&*self.wait_for_spare()?),
+        }
+    }
+
+    #[cold]
+    fn wait_for_spare(&self) -> Result<MutexGuard<'_, Handle>, ReserveError> {
+        if std::process::id() != self.owner {
+            return Err(ReserveError::Forked);
+        }
+        Ok(self.spare.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        sweep();
+    }
+}
+
+/// A producer and how many bytes it has published that the sink has not counted.
+#[derive(Debug)]
+struct Handle {
+    producer: SharedProducer,
+    bytes: Cell<u64>,
+    /// Another producer was in the way for too long when it last published.
+    held_up: Cell<bool>,
+}
+
+impl Handle {
+    fn new(producer: SharedProducer) -> Self {
+        Handle { producer, bytes: Cell::new(0), held_up: Cell::new(false) }
+    }
+
+    /// Publishes; says how many bytes the sink is to count.
+    #[inline]
+    fn publish(&self, kind: RecordType, bytes: &[u8], ring: &Ring) -> Result<u64, ReserveError> {
+        // Only a ring that never fills: to wait for space would be to wait for a reader.
+        if ring.threads == Threads::Together && ring.layout.policy == Policy::Overwrite {
+            self.publish_patiently(kind, bytes)?;
+        } else {
+            self.producer.publish(kind, bytes)?;
+        }
+        let sum = self.bytes.get().saturating_add(ring.layout.record_size(bytes.len()));
+        let due = sum >= ring.chunk;
+        self.bytes.set(if due { 0 } else { sum });
+        Ok(if due { sum } else { 0 })
+    }
+
+    /// Waits for a producer that was interrupted at a bad moment. For one that is stopped it waits
+    /// once, and no more until it goes on.
+    fn publish_patiently(&self, kind: RecordType, bytes: &[u8]) -> Result<(), ReserveError> {
+        let limit = if self.held_up.get() { Duration::ZERO } else { PATIENCE };
+        let done = self.producer.publish_timeout(kind, bytes, limit);
+        let held_up =
+            matches!(done, Err(ReserveError::Contended { .. } | ReserveError::Pending { .. }));
+        self.held_up.set(held_up);
+        done
+    }
+}
+
+/// A thread's place at a sink.
+struct Place {
+    /// Keeps the address from being given to another sink.
+    ring: Weak<Ring>,
+    /// None if there was no slot left: then the sink's own producer does it.
+    handle: Option<Handle>,
+    /// Without a handle: calls until the next try to get one.
+    patience: Cell<u32>,
+    /// The process that has tried.
+    pid: u32,
+}
+
+/// Calls between two tries to get a slot where there was none: a try costs some 100 µs.
+const TRIES: u32 = 4096;
+/// Buffers that a thread keeps: one for each record that is in the making, and a record in the
+/// making may make another.
+const BUFFERS: usize = 8;
+/// A buffer's first size. Most records fit.
+const BUFFER: usize = 1024;
+
+struct Local {
+    places: RefCell<Vec<Place>>,
+    buffers: RefCell<Vec<Vec<u8>>>,
+}
+
+thread_local! {
+    // At the thread's end the producers go, and with that their slots are free.
+    static LOCAL: Local =
+        const { Local { places: RefCell::new(Vec::new()), buffers: RefCell::new(Vec::new()) } };
+}
+
+/// An empty buffer.
+pub(crate) fn take_buffer() -> Vec<u8> {
+    let kept = LOCAL.try_with(|local| local.buffers.try_borrow_mut().ok()?.pop());
+    kept.ok().flatten().unwrap_or_else(|| Vec::with_capacity(BUFFER))
+}
+
+/// Gives it back.
+pub(crate) fn give_buffer(mut buffer: Vec<u8>) {
+    buffer.clear();
+    let _ = LOCAL.try_with(|local| {
+        if let Ok(mut buffers) = local.buffers.try_borrow_mut()
+            && buffers.len() < BUFFERS
+        {
+            buffers.push(buffer);
+        }
+    });
+}
+
+/// Does this with the thread's own producer. `None` if it has none, or no longer; `Forked` if it would
+/// get one now, and this is not the process with this pid.
+fn with<R>(
+    ring: &Arc<Ring>,
+    pid: u32,
+    act: impl Fn(&Handle) -> Result<R, ReserveError>,
+) -> Option<Result<R, ReserveError>> {
+    LOCAL.try_with(|local| local.with(ring, pid, act)).ok().flatten()
+}
+
+/// Forgets the thread's producer: in a forked child it is the parent's. That this process has found no
+/// slot is remembered, or else each record would try again.
+fn forget(ring: &Arc<Ring>) {
+    let _ = LOCAL.try_with(|local| {
+        if let Ok(mut places) = local.places.try_borrow_mut() {
+            let stays = |place: &Place| place.handle.is_none() && place.pid == std::process::id();
+            places.retain(|place| !place.is_of(ring) || stays(place));
+        }
+    });
+}
+
+/// Gives back the thread's slots at sinks that are gone. (Other threads do so when they next attach
+/// to a sink, or end.)
+fn sweep() {
+    let _ = LOCAL.try_with(|local| {
+        if let Ok(mut places) = local.places.try_borrow_mut() {
+            places.retain(|place| place.ring.strong_count() > 0);
+        }
+    });
+}
+
+impl Place {
+    #[inline(always)]
+    fn is_of(&self, ring: &Arc<Ring>) -> bool {
+        Weak::as_ptr(&self.ring) == Arc::as_ptr(ring)
+    }
+}
+
+impl Local {
+    #[inline(always)]
+    fn with<R>(
+        &self,
+        ring: &Arc<Ring>,
+        pid: u32,
+        act: impl Fn(&Handle) -> Result<R, ReserveError>,
+    ) -> Option<Result<R, ReserveError>> {
+        let places = self.places.try_borrow().ok()?;
+        if let Some(place) = places.iter().find(|place| place.is_of(ring)) {
+            if let Some(handle) = &place.handle {
+                return Some(act(handle));
+            }
+            if let Some(left) = place.patience.get().checked_sub(1) {
+                place.patience.set(left);
+                return None;
+            }
+        }
+        drop(places);
+        // A thread that has no producer from before the fork learns only here that there was one.
+        if std::process::id() != pid {
+            return Some(Err(ReserveError::Forked));
+        }
+        self.attach(ring)?;
+        let places = self.places.try_borrow().ok()?;
+        let place = places.iter().find(|place| place.is_of(ring))?;
+        place.handle.as_ref().map(act)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn attach(&self, ring: &Arc<Ring>) -> Option<()> {
+        let handle = ring.attach().map(Handle::new);
+        let (patience, pid) = (Cell::new(TRIES), std::process::id());
+        let place = Place { ring: Arc::downgrade(ring), handle, patience, pid };
+        let mut places = self.places.try_borrow_mut().ok()?;
+        places.retain(|place| place.ring.strong_count() > 0 && !place.is_of(ring));
+        places.push(place);
+        Some(())
+    }
+}

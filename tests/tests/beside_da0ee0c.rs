@@ -1,0 +1,414 @@
+//! Layout version 1 is frozen, and so is what is done with it: programs of commit da0ee0c and those of
+//! today do the same, byte for byte, and work on one ring at the same time.
+//!
+//! `tests/da0ee0c/transcript.txt` has what that commit's programs answered to a long script, and what
+//! the ring's bytes were after each step. Where `PERFRING_OLD` names a folder with its programs `actor`,
+//! `sharer` and `peer` (`tools/test` builds them from the history), they also run beside today's.
+//! `PERFRING_NEW_TRANSCRIPT=1` with that writes the transcript again, from them alone.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use perfring_abi::FIELDS;
+use perfring_consumer::{Consumer, Policy, Producers, Stat};
+use perfring_producer::{Options, create};
+use perfring_tests::shared::{Driven, Random, Raw, Told, balance, until};
+use perfring_tests::{actor, ring_dir, skip, workspace};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Where programs are: those of today, or of da0ee0c.
+struct Programs {
+    actor: PathBuf,
+    sharer: PathBuf,
+    peer: PathBuf,
+}
+
+fn new() -> Programs {
+    let [actor, sharer, peer] =
+        [env!("CARGO_BIN_EXE_actor"), env!("CARGO_BIN_EXE_sharer"), env!("CARGO_BIN_EXE_peer")]
+            .map(PathBuf::from);
+    Programs { actor, sharer, peer }
+}
+
+fn old() -> Option<Programs> {
+    let Some(folder) = std::env::var_os("PERFRING_OLD").map(PathBuf::from) else {
+        skip("PERFRING_OLD names no folder with the programs of da0ee0c (tools/test builds them)");
+        return None;
+    };
+    let [actor, sharer, peer] = ["actor", "sharer", "peer"].map(|name| folder.join(name));
+    Some(Programs { actor, sharer, peer })
+}
+
+/// A program that does as it is told, whose complaints nobody reads: the answers say as much.
+fn drive(exe: &Path, args: &[&str], ring: &Path) -> (Driven, String) {
+    Driven::of(actor(&exe.to_string_lossy(), args, ring).stderr(Stdio::null()))
+}
+
+/// A hash of a ring file's bytes, but for what differs from run to run: who made and who has it.
+fn digest(ring: &Path) -> u64 {
+    const OF_THE_RUN: [&str; 9] = [
+        "created_ns",
+        "creator_pid",
+        "creator_uid",
+        "uuid",
+        "boot_id",
+        "consumer_attached_ns",
+        "consumer_pid",
+        "consumer_uid",
+        "stuck_since_ns",
+    ];
+    let mut raw = Raw::read(ring);
+    let slots = raw.field("control_offset") as usize;
+    let count = u32::from_ne_bytes(
+        raw.bytes[FIELDS.iter().find(|field| field.name == "slot_count").unwrap().offset..][..4]
+            .try_into()
+            .unwrap(),
+    );
+    for field in FIELDS.iter().filter(|field| OF_THE_RUN.contains(&field.name)) {
+        raw.bytes[field.offset..field.offset + field.size].fill(0);
+    }
+    for slot in 0..count as usize {
+        // When it was attached to, pid and uid: after the epoch.
+        raw.bytes[slots + 1024 * slot + 8..][..16].fill(0);
+    }
+    // FNV-1a.
+    raw.bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// What programs answered, and a digest of the ring after each step.
+struct Transcript<'a> {
+    text: String,
+    ring: PathBuf,
+    /// Each step is done by the next of them.
+    programs: &'a [&'a Programs],
+    turn: usize,
+}
+
+impl<'a> Transcript<'a> {
+    fn new(ring: &Path, programs: &'a [&'a Programs]) -> Self {
+        Transcript { text: String::new(), ring: ring.to_owned(), programs, turn: 0 }
+    }
+
+    fn next(&mut self) -> &'a Programs {
+        self.turn += 1;
+        self.programs[self.turn % self.programs.len()]
+    }
+
+    fn step(&mut self, who: usize, said: &str, answer: &str) {
+        writeln!(self.text, "{who} {said}: {answer} {:016x}", digest(&self.ring)).unwrap();
+    }
+
+    /// Everything that an observer of the programs sees.
+    fn observe(&mut self) {
+        let mut observer = actor(&self.next().actor.to_string_lossy(), &["observe"], &self.ring);
+        let seen = observer.stderr(Stdio::null()).output().unwrap().stdout;
+        let seen = String::from_utf8(seen).unwrap().replace('\n', " ");
+        self.step(0, "observe", &seen);
+    }
+
+    /// All that is there is read by a consumer of the programs, but for `leave` records.
+    fn consume(&mut self, leave: u64) {
+        let present = Stat::read(&self.ring).unwrap().totals.unwrap().present.records;
+        let (mut consumer, _) = drive(&self.next().actor, &["hold", "consumer"], &self.ring);
+        let count = present.saturating_sub(leave);
+        consumer.tell(&count.to_string());
+        let mut answer = String::new();
+        loop {
+            let line = consumer.line();
+            if line == "done" || line.is_empty() {
+                break;
+            }
+            answer += &format!("{line} ");
+        }
+        // Half of them die with the place, after they have released.
+        if count.is_multiple_of(2) {
+            consumer.kill()
+        } else {
+            consumer.end()
+        }
+        drop(consumer);
+        self.step(0, &format!("consume {count}"), &answer);
+    }
+}
+
+const PRODUCERS: usize = 3;
+
+/// A ring of many producers: each step is one producer's, who dies and comes again now and then.
+fn many(programs: &[&Programs], policy: Policy, seed: u64, steps: u32) -> String {
+    let dir = ring_dir();
+    let ring = dir.path().join("ring");
+    create(&ring, &Options { size: 4096, policy, slots: 4, ..Options::many() }).unwrap();
+    let (mut random, mut seq, mut id) = (Random(seed), 0, 0);
+    let mut script = Transcript::new(&ring, programs);
+    let start = |script: &mut Transcript<'_>, who: usize| {
+        drive(&script.next().sharer, &["drive", &format!("p{who}")], &ring).0
+    };
+    let mut producers: Vec<Driven> = (0..PRODUCERS).map(|who| start(&mut script, who)).collect();
+    let mut open: Vec<Vec<u64>> = vec![Vec::new(); PRODUCERS];
+    for _ in 0..steps {
+        let who = random.below(PRODUCERS as u64) as usize;
+        let most = 1 + random.below(400);
+        let len = 8 + random.below(most);
+        seq += 1;
+        let said = match random.below(20) {
+            0..7 => format!("publish {who} {seq} {len}"),
+            7..10 => {
+                id += 1;
+                format!("reserve {id} {who} {seq} {len}")
+            }
+            10..12 => {
+                let count = 1 + random.below(5);
+                let said = format!("batch {count} {who} {seq} {}", 8 + len % 100);
+                seq += count;
+                said
+            }
+            12..15 if !open[who].is_empty() => {
+                let at = random.below(open[who].len() as u64) as usize;
+                let id = open[who].remove(at);
+                let how = ["commit", "short", "discard"][random.below(3) as usize];
+                format!("{how} {id} {}", 8 + random.below(len))
+            }
+            15 => {
+                producers[who].kill();
+                open[who].clear();
+                script.step(who, "kill", "");
+                producers[who] = start(&mut script, who);
+                script.step(who, "attach", "");
+                continue;
+            }
+            16..18 if policy == Policy::Drop => {
+                script.consume(random.below(4));
+                continue;
+            }
+            _ => {
+                script.observe();
+                continue;
+            }
+        };
+        let answer = producers[who].ask(&said);
+        if answer == "ok" && said.starts_with("reserve") {
+            open[who].push(id);
+        }
+        script.step(who, &said, &answer);
+    }
+    script.text
+}
+
+/// A ring of one producer at a time, who ends, dies and is refused.
+fn one(programs: &[&Programs], policy: Policy, seed: u64, steps: u32) -> String {
+    let dir = ring_dir();
+    let ring = dir.path().join("ring");
+    create(&ring, &Options { size: 4096, policy, ..Options::default() }).unwrap();
+    let mut random = Random(seed);
+    let mut script = Transcript::new(&ring, programs);
+    let start =
+        |script: &mut Transcript<'_>| drive(&script.next().actor, &["hold", "producer"], &ring).0;
+    let mut producer = start(&mut script);
+    for number in 0..steps {
+        match random.below(24) {
+            0 => {
+                producer.kill();
+                producer = start(&mut script);
+                script.step(0, "kill and attach", "");
+            }
+            1 | 2 if policy == Policy::Drop => script.consume(random.below(20)),
+            3 => script.observe(),
+            _ => {
+                let said = number.to_string();
+                let answer = producer.ask(&said);
+                // Refused: it ends.
+                let gone = answer.is_empty();
+                if gone {
+                    producer.child.wait().unwrap();
+                }
+                script.step(0, &said, &answer);
+                if gone {
+                    producer = start(&mut script);
+                }
+            }
+        }
+    }
+    script.text
+}
+
+fn transcript(programs: &[&Programs]) -> String {
+    let mut text = String::new();
+    for (policy, seed) in [(Policy::Drop, 1), (Policy::Overwrite, 2)] {
+        for producers in [Producers::One, Producers::Many] {
+            writeln!(text, "# {} {}", policy.name(), producers.name()).unwrap();
+            text += &match producers {
+                Producers::One => one(programs, policy, seed, 300),
+                Producers::Many => many(programs, policy, seed, 400),
+            };
+        }
+    }
+    text
+}
+
+fn kept() -> PathBuf {
+    workspace().join("tests/da0ee0c/transcript.txt")
+}
+
+/// The first line in which they differ.
+fn compare(found: &str, kept: &str) {
+    for (number, (found, kept)) in (1..).zip(found.lines().zip(kept.lines())) {
+        assert_eq!(found, kept, "line {number} of tests/da0ee0c/transcript.txt");
+    }
+    assert_eq!(found.lines().count(), kept.lines().count());
+}
+
+#[test]
+fn todays_programs_do_byte_for_byte_what_da0ee0c_did() {
+    let kept = std::fs::read_to_string(kept()).unwrap();
+    compare(&transcript(&[&new()]), &kept);
+    println!("{} steps", kept.lines().count());
+}
+
+#[test]
+fn the_transcript_is_da0ee0cs_own() {
+    let Some(old) = old() else { return };
+    let found = transcript(&[&old]);
+    if std::env::var_os("PERFRING_NEW_TRANSCRIPT").is_some() {
+        std::fs::write(kept(), &found).unwrap();
+    }
+    compare(&found, &std::fs::read_to_string(kept()).unwrap());
+}
+
+#[test]
+fn programs_of_both_take_turns_on_one_ring_and_do_the_same() {
+    let (Some(old), new) = (old(), new()) else { return };
+    let kept = std::fs::read_to_string(kept()).unwrap();
+    compare(&transcript(&[&old, &new, &new, &old]), &kept);
+}
+
+#[test]
+fn records_go_from_the_old_to_the_new_and_back() {
+    let Some(old) = old() else { return };
+    let records = 50_000u64;
+    for (writer, reader, way) in
+        [(&old.peer, &new().peer, "old to new"), (&new().peer, &old.peer, "new to old")]
+    {
+        for (policy, kind) in [("drop", "plain"), ("drop", "pod"), ("overwrite", "plain")] {
+            let dir = ring_dir();
+            let ring = dir.path().join("ring");
+            let count = records.to_string();
+            let (mut from, ready) = drive(writer, &["write", policy, kind, &count], &ring);
+            assert_eq!(ready, "ready");
+            let (mut to, ready) = drive(reader, &["read", policy, kind, &count], &ring);
+            assert_eq!(ready, "ready");
+            from.tell("");
+            if policy == "overwrite" {
+                assert_eq!(from.line(), "half");
+                from.tell("");
+            }
+            assert_eq!(from.line(), format!("written {records}"));
+            let said = to.line();
+            println!("{way}, {policy}, {kind}: {said}");
+            let words: Vec<&str> = said.split(' ').collect();
+            let [read, lost] = [words[1], words[3]].map(|word| word.parse::<u64>().unwrap());
+            assert_eq!(read + lost, records);
+            assert!(policy == "overwrite" || lost == 0);
+            from.end();
+            to.end();
+        }
+    }
+}
+
+/// A producer that publishes in every way until it is told to end; it notes how many.
+struct Stormer {
+    process: std::process::Child,
+    log: PathBuf,
+}
+
+impl Stormer {
+    fn start(exe: &Path, dir: &Path, ring: &Path, who: u64) -> Self {
+        let log = dir.join(format!("log-{who}"));
+        std::fs::write(&log, [0; 16]).unwrap();
+        let process = Command::new(exe)
+            .args(["storm", &who.to_string(), &(who * 77).to_string()])
+            .args([&log, ring])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        Stormer { process, log }
+    }
+
+    fn noted(&self) -> u64 {
+        let log = std::fs::read(&self.log).unwrap();
+        u64::from_ne_bytes(log[..8].try_into().unwrap())
+    }
+}
+
+impl Drop for Stormer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn old_and_new_producers_publish_die_and_are_swept_in_one_ring() {
+    let Some(old) = old() else { return };
+    let (new, dir) = (new(), ring_dir());
+    let ring = dir.path().join("ring");
+    create(&ring, &Options { size: 64 << 10, ..Options::many() }).unwrap();
+    let mut consumer = Consumer::attach(&ring).unwrap();
+    let (mut told, mut noted, mut next) = (Told::default(), BTreeMap::new(), 0);
+    let mut start = |is_old: bool| {
+        next += 1;
+        let exe = if is_old { &old.sharer } else { &new.sharer };
+        (next, is_old, Stormer::start(exe, dir.path(), &ring, next))
+    };
+    let mut producers: Vec<_> = [true, false, true, false].map(&mut start).into();
+    for death in 0..150usize {
+        // Killed once it has committed something more, wherever it is then.
+        let (_, _, one) = &producers[death % 4];
+        let before = one.noted();
+        until("a producer goes on", || {
+            told.drain(&mut consumer);
+            one.noted() > before + 20
+        });
+        let (who, is_old, mut dead) = producers.remove(death % 4);
+        dead.process.kill().unwrap();
+        dead.process.wait().unwrap();
+        noted.insert(who, dead.noted());
+        producers.insert(death % 4, start(is_old));
+    }
+    for (_, _, one) in &producers {
+        let log = std::fs::File::options().write(true).open(&one.log).unwrap();
+        log.write_all_at(&1u64.to_ne_bytes(), 8).unwrap();
+    }
+    for (who, _, one) in &mut producers {
+        let mut status = None;
+        until("a producer ends", || {
+            told.drain(&mut consumer);
+            status = one.process.try_wait().unwrap();
+            status.is_some()
+        });
+        assert!(status.unwrap().success());
+        noted.insert(*who, one.noted());
+    }
+    perfring_consumer::recover(&ring).unwrap();
+    consumer.wait(Duration::ZERO);
+    told.drain(&mut consumer);
+    drop(consumer);
+    let totals = balance(&ring, false).totals.unwrap();
+    println!(
+        "{} records of {} incarnations, {} reclaimed",
+        told.records,
+        noted.len(),
+        totals.producer.reclaimed.records
+    );
+    assert_eq!(told.records, totals.producer.written.records);
+    for (who, noted) in noted {
+        let seen = told.by(who);
+        assert!(seen.is_sorted_by(|a, b| a < b), "{who}: out of order");
+        let among = seen.iter().filter(|seq| **seq < noted).count() as u64;
+        assert_eq!(among, noted, "{who}: what it had committed is not all there");
+    }
+}
