@@ -1,8 +1,9 @@
 //! rkyv archives as records.
 
-use crate::{Producer, ReserveError, SharedProducer, Wake};
+use crate::errors::ReserveError;
+use crate::exclusive_producer::Producer;
+use crate::shared_producer::SharedProducer;
 use perfring_types::{ArchiveError, RkyvRecord, archive_into};
-use std::cell::{Cell, RefCell};
 use std::mem::MaybeUninit;
 use thiserror::Error;
 
@@ -67,16 +68,16 @@ impl Producer {
     /// takes is [`ReserveError::TooLarge`].
     #[inline]
     pub fn publish_rkyv<T: RkyvRecord>(&mut self, value: &T) -> Result<(), PublishError> {
-        self.inner.register(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
+        self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
         let most = LAST.min(self.layout().data_size as usize / 8);
-        let space = self.archives.get().clamp(FIRST, most.max(FIRST));
-        let Some(mut record) = self.inner.offer(T::SCHEMA.id, space) else {
+        let space = (*self.archive_space()).clamp(FIRST, most.max(FIRST));
+        let Some(mut record) = self.offer(T::SCHEMA.id, space) else {
             return self.publish_long(value); // which may be short enough for what room there is
         };
         match archive(value, &mut record) {
             Ok(len) => {
                 record.commit_len(len);
-                self.archives.set(next_space(space, len));
+                *self.archive_space() = next_space(space, len);
                 Ok(())
             }
             Err(error) => {
@@ -98,8 +99,8 @@ impl Producer {
         let mut buffer = Vec::new();
         let max = self.max_len();
         let bytes = archive_to(value, &mut buffer, max)?;
-        self.archives.set(next_space(0, bytes.len()));
-        Ok(self.inner.publish(T::SCHEMA.id, bytes, Wake::Auto)?)
+        *self.archive_space() = next_space(0, bytes.len());
+        Ok(self.publish(T::SCHEMA.id, bytes)?)
     }
 }
 
@@ -113,22 +114,17 @@ impl SharedProducer {
     /// As for [`Producer::publish_rkyv`].
     #[inline]
     pub fn publish_rkyv<T: RkyvRecord>(&self, value: &T) -> Result<(), PublishError> {
-        self.inner.register(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
+        self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
         // Taken out meanwhile: a value may publish others while it is archived.
-        let mut buffer = self.archives.take();
+        let mut buffer = self.archive_buffer().take();
         let archived = archive_to(value, &mut buffer, self.max_len());
         let done = archived
             .map_err(PublishError::from)
-            .and_then(|bytes| Ok(self.inner.publish(T::SCHEMA.id, bytes, Wake::Auto)?));
-        self.archives.replace(buffer);
+            .and_then(|bytes| Ok(self.publish(T::SCHEMA.id, bytes)?));
+        self.archive_buffer().replace(buffer);
         done
     }
 }
-
-/// What a [`Producer`] keeps of its archives: how much space to give to the next.
-pub(crate) type Space = Cell<usize>;
-/// What a [`SharedProducer`] writes them into.
-pub(crate) type Buffer = RefCell<Vec<u64>>;
 
 #[inline]
 fn archive<T: RkyvRecord>(value: &T, to: &mut [u8]) -> Result<usize, ArchiveError> {

@@ -1,6 +1,10 @@
 //! Plain structs as records.
 
-use crate::{Producer, Reservation, ReserveError, SharedProducer, SharedReservation, Wake};
+use crate::errors::ReserveError;
+use crate::exclusive_producer::Producer;
+use crate::shared_producer::SharedProducer;
+use perfring_ring::Wake;
+use perfring_shm::{Reservation, SharedReservation};
 use perfring_types::{Entry, PodRecord, Schema};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -43,7 +47,7 @@ impl Producer {
     /// [`ReserveError::Forked`] in a forked child, unless the type was known before.
     #[inline(always)]
     pub fn register(&mut self, schema: &Schema<'_>) -> Result<(), ReserveError> {
-        self.inner.register(schema, schema.key())
+        self.register_key(schema, schema.key())
     }
 
     /// Puts the entry of another ring's type table into this ring's, if it is not there yet: for who
@@ -63,7 +67,7 @@ impl Producer {
     /// # Errors
     /// As for [`Producer::register`].
     pub fn register_entry(&mut self, entry: &Entry<'_>) -> Result<(), ReserveError> {
-        self.inner.register_entry(entry)
+        self.put_entry(entry)
     }
 
     /// Publishes a plain struct: its bytes are the payload.
@@ -76,8 +80,8 @@ impl Producer {
     #[inline(always)]
     pub fn publish_pod<T: PodRecord>(&mut self, value: &T) -> Result<(), ReserveError> {
         const { check::<T>() };
-        self.inner.register(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
-        self.inner.publish(T::SCHEMA.id, bytemuck::bytes_of(value), Wake::Auto)
+        self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
+        self.publish(T::SCHEMA.id, bytemuck::bytes_of(value))
     }
 
     /// Space for a plain struct, in the ring itself, to be filled in place. Its fields hold what
@@ -88,8 +92,8 @@ impl Producer {
     #[inline(always)]
     pub fn reserve_pod<T: PodRecord>(&mut self) -> Result<PodReservation<'_, T>, ReserveError> {
         const { check::<T>() };
-        self.inner.register(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
-        let bytes = self.inner.reserve(T::SCHEMA.id, size_of::<T>())?;
+        self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
+        let bytes = self.reserve(T::SCHEMA.id, size_of::<T>())?;
         Ok(PodReservation { bytes, of: PhantomData })
     }
 }
@@ -101,7 +105,7 @@ impl SharedProducer {
     /// As for [`Producer::register`].
     #[inline(always)]
     pub fn register(&self, schema: &Schema<'_>) -> Result<(), ReserveError> {
-        self.inner.register(schema, schema.key())
+        self.register_key(schema, schema.key())
     }
 
     /// As [`Producer::register_entry`].
@@ -109,7 +113,7 @@ impl SharedProducer {
     /// # Errors
     /// As for [`Producer::register`].
     pub fn register_entry(&self, entry: &Entry<'_>) -> Result<(), ReserveError> {
-        self.inner.register_entry(entry)
+        self.put_entry(entry)
     }
 
     /// As [`Producer::publish_pod`].
@@ -119,8 +123,8 @@ impl SharedProducer {
     #[inline(always)]
     pub fn publish_pod<T: PodRecord>(&self, value: &T) -> Result<(), ReserveError> {
         const { check::<T>() };
-        self.inner.register(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
-        self.inner.publish(T::SCHEMA.id, bytemuck::bytes_of(value), Wake::Auto)
+        self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
+        self.publish(T::SCHEMA.id, bytemuck::bytes_of(value))
     }
 
     /// As [`Producer::reserve_pod`].
@@ -130,8 +134,8 @@ impl SharedProducer {
     #[inline(always)]
     pub fn reserve_pod<T: PodRecord>(&self) -> Result<SharedPodReservation<'_, T>, ReserveError> {
         const { check::<T>() };
-        self.inner.register(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
-        let bytes = self.inner.reserve(T::SCHEMA.id, size_of::<T>())?;
+        self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
+        let bytes = self.reserve(T::SCHEMA.id, size_of::<T>())?;
         Ok(SharedPodReservation { bytes, of: PhantomData })
     }
 }

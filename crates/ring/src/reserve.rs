@@ -41,7 +41,7 @@ pub enum Refusal {
 ///
 /// Only a producer makes one, and its position is the writer's own: a token that is
 /// dropped leaves nothing behind, and the next reservation gets the same bytes.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Reserved {
     pub(crate) start: u64,
     pub(crate) kind: RecordType,

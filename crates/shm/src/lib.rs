@@ -30,20 +30,13 @@
 //!   [`install_guard`] finds memory of its own in their place, see `sys/sigbus.rs`.
 //! * Every attach maps the file anew, so two handles in one process never share an address.
 
-mod clock;
-mod each;
 mod file;
 mod map;
 mod perf;
 #[cfg(feature = "poll")]
 mod poll;
-mod reserve_error;
-mod shared;
 mod sys;
-mod types;
-mod writer;
 
-pub use each::Each;
 pub use file::create::{RingOptions, create};
 pub use file::error::{AttachError, CreateError, Role};
 pub use file::guard::Guard;
@@ -60,16 +53,18 @@ pub use map::pin_window::PinWindow;
 pub use map::raw::{Raw, RawReader};
 pub use map::read_window::ReadWindow;
 pub use map::recover::recover;
+pub use map::shared_reservation::{SharedBatch, SharedReservation};
+pub use map::shared_window::SharedWindow;
 pub use map::sleeper::{Sleeper, Ticket};
+pub use map::types_window::{LockedTypes, TypesWindow};
+pub use map::write_loop::publish_each;
+pub use map::write_window::{End, Forked, Reservation, TimeKeeper, WriteWindow};
 pub use perf::attr::{Also, KernelEventSpec, Whose};
 pub use perf::event::{KernelEvent, KernelEvents, NoEvent};
 pub use perf::mapped::MappedKernel;
 #[cfg(feature = "poll")]
 pub use poll::pollable::{PollBy, PollError, Pollable};
-pub use reserve_error::ReserveError;
-pub use shared::{MappedShared, SharedBatch, SharedReservation};
-pub use sys::clock::{ClockError, MachineClock};
+pub use sys::clock::{ClockError, Clocks, CounterSample, MachineClock};
 pub use sys::futex::SLICE;
+pub use sys::host::program_name;
 pub use sys::sigbus::install_guard;
-pub use types::TypeError;
-pub use writer::{Batch, MappedWriter, Reservation};

@@ -5,7 +5,7 @@
 
 use crate::file::error::CreateError;
 use crate::file::home::Home;
-use crate::sys::clock::{MachineClock, boot_id, narrowest, now_ns};
+use crate::sys::clock::{Clocks, MachineClock, boot_id, now_ns};
 use crate::sys::host::page_size;
 use nix::errno::Errno;
 use nix::fcntl::posix_fallocate;
@@ -217,7 +217,7 @@ impl<'a> Draft<'a> {
         }
         let mut page = layout.to_page();
         if let Some(clock) = clock {
-            let reading = narrowest(&clock);
+            let reading = clock.reading();
             page.set_first_anchor(reading.boot, reading.anchor(0).to_words());
         }
         let header = |page: &HeaderPage| {

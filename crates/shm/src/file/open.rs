@@ -2,7 +2,7 @@
 
 use crate::file::error::AttachError;
 use crate::file::home::Home;
-use crate::sys::clock::now_ns;
+use crate::sys::clock::{MachineClock, now_ns};
 use crate::sys::ofd_lock::{self, ByteLock};
 use perfring_abi::{CONSUMER_LOCK_BYTE, HeaderPage, Layout, Producers, RECOVER_LOCK_BYTE};
 use perfring_ring::{Corrupt, Who};
@@ -230,6 +230,15 @@ impl RingFile {
                 looks = 0; // once more: it may be over since the lock was tried
             }
         }
+    }
+
+    /// What a producer of this ring stamps by.
+    pub(crate) fn stamp_clock(&self) -> Result<MachineClock, AttachError> {
+        if !self.layout.time {
+            return Ok(MachineClock::unused());
+        }
+        MachineClock::find()
+            .map_err(|source| AttachError::Clock { home: self.home.clone(), source })
     }
 
     /// What to sign with.

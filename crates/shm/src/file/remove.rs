@@ -44,15 +44,15 @@ pub enum Removal {
 /// would attach waits. Observers are not kept out, nor told of.
 ///
 /// ```
-/// use perfring_shm::{AttachError, Idle, MappedWriter, RingOptions, create};
+/// use perfring_shm::{AttachError, End, Idle, RingOptions, WriteWindow, create};
 /// # use perfring_abi::RecordType;
 /// # use perfring_ring::Wake;
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("ring");
 /// create(&path, &RingOptions::default())?;
-/// let mut writer = MappedWriter::attach(&path, "example")?;
+/// let mut writer = WriteWindow::attach(&path)?;
 /// assert!(matches!(Idle::hold(&path), Err(AttachError::Busy { .. })));
-/// writer.publish(RecordType::BYTES, b"last words", Wake::Auto)?;
+/// writer.put(RecordType::BYTES, b"last words", End::Publish(Wake::Auto), |_| 0).unwrap();
 /// drop(writer);
 ///
 /// let idle = Idle::hold(&path)?;

@@ -128,50 +128,38 @@ impl Mirror {
         self.aux.as_ref().map_or(NonNull::dangling(), |aux| aux.at(at)).as_ptr()
     }
 
-    /// The payload of a reservation, in place.
-    ///
-    /// # Safety
-    /// The reservation is the open one of the exclusive writer of this very mirror, which is mapped
-    /// writable, and stays open while the slice lives.
-    #[inline]
-    pub(crate) unsafe fn reserved(&mut self, reserved: &Reserved) -> &mut [u8] {
+    /// The bytes of an open reservation. They may be looked at while it is open.
+    #[inline(always)]
+    pub(crate) fn open_bytes(&self, reserved: &Reserved) -> NonNull<[u8]> {
+        // A writer reserves at most `data_size - 8` bytes with the header, so the slice ends inside
+        // the second copy of the data; and in the AUX area at most all of it. The bytes are
+        // initialised: a file's are.
         let at = self.payload_at(reserved);
-        // SAFETY: a writer reserves at most `data_size - 8` bytes with the header, so the slice
-        // ends inside the second copy of the data; and in the AUX area at most all of it. The bytes are initialised: a file's are. No
-        // other reference to them exists in this process: the caller's only one is open, `&mut
-        // self` keeps the mirror from making another, and the algorithm touches no payload. No
-        // other process writes there: the space was free (D) or evicted (E), in both areas, and the lock on the
-        // slot keeps every other producer out. Observers may read it meanwhile, by atomic loads of
-        // their own mapping, and throw away what they read.
-        unsafe { slice::from_raw_parts_mut(at, reserved.len()) }
+        // SAFETY: `at` points into a mapping, which is not at address zero.
+        let at = unsafe { NonNull::new_unchecked(at) };
+        NonNull::slice_from_raw_parts(at, reserved.len())
     }
 
-    /// As [`Mirror::reserved`], to look at.
+    /// Copies a payload into an open reservation, and zeroes the padding.
     ///
     /// # Safety
-    /// As for [`Mirror::reserved`].
-    #[inline]
-    pub(crate) unsafe fn peek_reserved(&self, reserved: &Reserved) -> &[u8] {
-        // SAFETY: as in `reserved`; the caller's `&` of the owner keeps mutable slices away.
-        unsafe { slice::from_raw_parts(self.payload_at(reserved), reserved.len()) }
-    }
-
-    /// Copies a payload into its reservation and zeroes the padding after it.
-    ///
-    /// # Safety
-    /// As for [`Mirror::reserved`], and the payload is as long as the reservation.
-    #[inline]
-    pub(crate) unsafe fn fill(&mut self, reserved: &Reserved, payload: &[u8]) {
-        // SAFETY: the caller's promise.
-        let slot = unsafe { self.reserved(reserved) };
-        slot.copy_from_slice(payload);
+    /// As for [`Mirror::zero_last_word`], and the payload is as long as the reservation.
+    #[inline(always)]
+    pub(crate) unsafe fn fill_open(&self, reserved: &Reserved, payload: &[u8]) {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.zero_last_word(reserved) };
+        let to = self.open_bytes(reserved).cast::<u8>().as_ptr();
+        // SAFETY: as in `open_bytes`. The payload is not in this mapping: a reader has one of its
+        // own, and its records are pinned, so no part of what is free.
+        unsafe { std::ptr::copy_nonoverlapping(payload.as_ptr(), to, payload.len()) };
     }
 
     /// Zeroes a reservation's last word if it is to hold padding, so that no record carries bytes
     /// of another. To be called before the payload is written.
     ///
     /// # Safety
-    /// As for [`Mirror::reserved`], or [`Mirror::fill_open`].
+    /// The reservation is an open one of a writer of this very mirror, which is mapped writable, and no
+    /// slice of it lives.
     #[inline(always)]
     pub(crate) unsafe fn zero_last_word(&self, reserved: &Reserved) {
         let len = reserved.len();
@@ -187,7 +175,7 @@ impl Mirror {
     /// Zeroes what pads a payload that turned out shorter than its reservation.
     ///
     /// # Safety
-    /// As for [`Mirror::reserved`]; `len` is no more than was reserved.
+    /// As for [`Mirror::zero_last_word`]; `len` is no more than was reserved.
     #[inline]
     pub(crate) unsafe fn zero_padding(&self, reserved: &Reserved, len: usize) {
         if len & 7 == 0 || reserved.range().is_some() {
@@ -288,31 +276,6 @@ impl Mirror {
         let control = NonNull::new(self.control.as_mut_ptr()).unwrap_or(NonNull::dangling());
         let aux = self.aux.as_ref().map_or((NonNull::dangling(), 0), AuxMirror::range);
         [(self.range.base(), self.range.len()), (control, self.control.len()), aux]
-    }
-
-    /// The bytes of one of several open reservations. They may be looked at while it is open.
-    #[inline(always)]
-    pub(crate) fn open_bytes(&self, reserved: &Reserved) -> NonNull<[u8]> {
-        // A writer reserves at most `data_size - 8` bytes with the header, so the slice ends inside
-        // the second copy of the data; and in the AUX area at most all of it.
-        let at = self.payload_at(reserved);
-        // SAFETY: `at` points into a mapping, which is not at address zero.
-        let at = unsafe { NonNull::new_unchecked(at) };
-        NonNull::slice_from_raw_parts(at, reserved.len())
-    }
-
-    /// Copies a payload into an open reservation, and zeroes the padding.
-    ///
-    /// # Safety
-    /// The reservation is this mirror's and open, as long as the payload, and no slice of it lives.
-    #[inline(always)]
-    pub(crate) unsafe fn fill_open(&self, reserved: &Reserved, payload: &[u8]) {
-        // SAFETY: the caller's promise, passed on.
-        unsafe { self.zero_last_word(reserved) };
-        let to = self.open_bytes(reserved).cast::<u8>().as_ptr();
-        // SAFETY: as in `open_bytes`. The payload is not in this mapping: a reader has one of its
-        // own, and its records are pinned, so no part of what is free.
-        unsafe { std::ptr::copy_nonoverlapping(payload.as_ptr(), to, payload.len()) };
     }
 }
 

@@ -9,11 +9,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
 /// A reading of one clock around another that took longer is thrown away.
-pub(crate) const WIDTH_NS: u64 = 1_000;
+const WIDTH_NS: u64 = 1_000;
 /// One that took no longer is good enough at once.
-pub(crate) const NARROW_NS: u64 = 64;
+const NARROW_NS: u64 = 64;
 /// Readings of which the narrowest counts.
-pub(crate) const READINGS: u32 = 3;
+const READINGS: u32 = 3;
 /// At most so many, where none was undisturbed.
 const READINGS_MOST: u32 = 20;
 
@@ -91,8 +91,17 @@ impl MachineClock {
     }
 }
 
+/// The counter at a moment of the clock.
+#[derive(Clone, Copy, Debug)]
+pub struct CounterSample {
+    /// What the counter says.
+    pub counter: u64,
+    /// What the clock says, ns.
+    pub ns: u64,
+}
+
 /// Clocks to stamp by: the machine's, or a test's.
-pub(crate) trait Source {
+pub trait Clocks {
     /// Whether there is a counter.
     fn counts(&self) -> bool;
     /// A counter of some rate; may stop, or begin anew.
@@ -103,9 +112,46 @@ pub(crate) trait Source {
     fn realtime_ns(&self) -> u64;
     /// Which boot this is.
     fn boot(&self) -> u64;
+
+    /// The counter between two readings of the clock: of some the narrowest, or `None` if all took too
+    /// long.
+    fn sample(&self) -> Option<CounterSample> {
+        let mut narrowest = (WIDTH_NS + 1, None);
+        for _ in 0..READINGS {
+            let before = self.clock_ns();
+            let counter = self.counter();
+            let width = self.clock_ns().wrapping_sub(before);
+            if width < narrowest.0 {
+                narrowest = (width, Some(CounterSample { counter, ns: before + width / 2 }));
+            }
+            if width <= NARROW_NS {
+                break;
+            }
+        }
+        narrowest.1
+    }
+
+    /// What the clocks say at one moment, without a scale: of some readings the narrowest.
+    fn reading(&self) -> Reading {
+        let mut narrowest = (u64::MAX, 0, 0);
+        for n in 1..=READINGS_MOST {
+            let before = self.clock_ns();
+            let realtime = self.realtime_ns();
+            let width = self.clock_ns().wrapping_sub(before);
+            if width < narrowest.0 {
+                narrowest = (width, before.wrapping_add(width / 2), realtime);
+            }
+            // An anchor stays: a reading that was disturbed is no good one.
+            if width <= NARROW_NS || (n >= READINGS && narrowest.0 <= WIDTH_NS) {
+                break;
+            }
+        }
+        let (width, clock_ns, realtime_ns) = narrowest;
+        Reading { boot: self.boot(), clock_ns, realtime_ns, error_ns: width / 2 + 1, scale: None }
+    }
 }
 
-impl Source for MachineClock {
+impl Clocks for MachineClock {
     fn counts(&self) -> bool {
         self.counter
     }
@@ -132,25 +178,6 @@ impl Source for MachineClock {
     fn boot(&self) -> u64 {
         self.boot
     }
-}
-
-/// What the clocks say at one moment: of some readings the narrowest.
-pub(crate) fn narrowest(source: &impl Source) -> Reading {
-    let mut narrowest = (u64::MAX, 0, 0);
-    for n in 1..=READINGS_MOST {
-        let before = source.clock_ns();
-        let realtime = source.realtime_ns();
-        let width = source.clock_ns().wrapping_sub(before);
-        if width < narrowest.0 {
-            narrowest = (width, before.wrapping_add(width / 2), realtime);
-        }
-        // An anchor stays: a reading that was disturbed is no good one.
-        if width <= NARROW_NS || (n >= READINGS && narrowest.0 <= WIDTH_NS) {
-            break;
-        }
-    }
-    let (width, clock_ns, realtime_ns) = narrowest;
-    Reading { boot: source.boot(), clock_ns, realtime_ns, error_ns: width / 2 + 1, scale: None }
 }
 
 fn gettime(clock: libc::clockid_t) -> u64 {

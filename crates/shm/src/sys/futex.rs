@@ -1,6 +1,6 @@
 //! Sleeping and waking across processes, and the heavy side of the asymmetric fence.
 
-use perfring_ring::{Fences, full_fence};
+use perfring_ring::{Fences, Ring, full_fence};
 use rustix::io::Errno;
 use rustix::thread::futex;
 use rustix::thread::{MembarrierCommand, Timespec, membarrier};
@@ -40,6 +40,16 @@ pub(crate) fn sleep(word: &AtomicU32, value: u32, limit: Duration) {
         Ok(()) | Err(Errno::AGAIN | Errno::TIMEDOUT | Errno::INTR) => {}
         // Nothing else can happen on a mapped word; if it did, do not spin at full speed.
         Err(_) => std::thread::sleep(limit.min(Duration::from_millis(1))),
+    }
+}
+
+/// A producer sleeps until the consumer's tail has come to `target`, for at most `limit` or a slice.
+pub(crate) fn sleep_for_space(ring: Ring<'_>, target: u64, limit: Duration) {
+    let armed = ring.prepare_space_sleep(target, || {
+        heavy();
+    });
+    if let Some(value) = armed {
+        sleep(ring.space_word(), value, limit.min(SLICE));
     }
 }
 

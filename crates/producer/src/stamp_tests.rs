@@ -2,9 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use perfring_abi::RecordType;
+use perfring_shm::MachineClock;
 use proptest::prelude::*;
 use std::cell::Cell;
-use std::rc::Rc;
 
 const MS: u64 = 1_000_000;
 
@@ -61,8 +62,8 @@ struct World {
 }
 
 impl World {
-    fn new(ghz: f64) -> Rc<Self> {
-        Rc::new(World {
+    fn new(ghz: f64) -> Self {
+        World {
             counter: Cell::new(1e13),
             clock: Cell::new(5e12),
             wall_ahead: Cell::new(1_700_000_000_000_000_000),
@@ -70,7 +71,7 @@ impl World {
             slew: Cell::new(0.0),
             disturbed: Cell::new((0, 0)),
             ran: Cell::new(0),
-        })
+        }
     }
 
     fn pass(&self, ns: u64) {
@@ -93,7 +94,7 @@ impl World {
     }
 }
 
-impl Source for Rc<World> {
+impl Clocks for &World {
     fn counts(&self) -> bool {
         true
     }
@@ -117,7 +118,7 @@ impl Source for Rc<World> {
     }
 }
 
-fn stamp<S: Source>(clock: &mut Clock<S>) -> u64 {
+fn stamp<S: Clocks>(clock: &mut Clock<S>) -> u64 {
     match clock.by_line() {
         Some(now) => now,
         None => clock.by_clock(),
@@ -135,12 +136,12 @@ proptest! {
         events in proptest::collection::vec(event(), 1..60),
     ) {
         let world = World::new(ghz);
-        let mut clock = Clock::new(Rc::clone(&world));
+        let mut clock = Clock::new(&world);
         // A counter that stopped is believed for at most one line: until then, and by so much.
         let (mut stale_until, mut stale) = (0, 0);
         // So is one that has moved, which is up to twice as fast, or half.
         let (mut moved_until, mut nominal) = (0, ghz);
-        let check = |world: &World, clock: &mut Clock<Rc<World>>, (until, stale), moved_until| {
+        let check = |world: &World, clock: &mut Clock<&World>, (until, stale), moved_until| {
             let (before, ran) = (world.true_ns(), world.ran.get());
             let now = stamp(clock);
             let after = world.true_ns();
@@ -189,7 +190,7 @@ proptest! {
 #[test]
 fn a_line_is_drawn_after_a_millisecond_and_grows_to_eight() {
     let world = World::new(3.0);
-    let mut clock = Clock::new(Rc::clone(&world));
+    let mut clock = Clock::new(&world);
     let mut by_line = 0;
     for _ in 0..1_000_000 {
         by_line += u32::from(clock.by_line().is_some());
@@ -207,7 +208,7 @@ fn a_line_is_drawn_after_a_millisecond_and_grows_to_eight() {
 fn a_counter_of_another_rate_is_noticed_at_the_end_of_the_line() {
     for percent in [60, 99, 101, 180] {
         let world = World::new(3.0);
-        let mut clock = Clock::new(Rc::clone(&world));
+        let mut clock = Clock::new(&world);
         let mut by_line = 0;
         for step in 0..10_000 {
             if step == 4_321 {
@@ -229,7 +230,7 @@ fn a_counter_of_another_rate_is_noticed_at_the_end_of_the_line() {
 #[test]
 fn the_scale_gives_the_clock() {
     let world = World::new(2.445);
-    let mut clock = Clock::new(Rc::clone(&world));
+    let mut clock = Clock::new(&world);
     assert_eq!(clock.read().scale, None);
     for _ in 0..100 {
         stamp(&mut clock);
@@ -237,7 +238,7 @@ fn the_scale_gives_the_clock() {
     }
     let scale = clock.read().scale.unwrap();
     for _ in 0..100 {
-        let counter = world.counter();
+        let counter = (&world).counter();
         let by_scale = scale.zero.wrapping_add(scale.scaled(counter));
         assert!(by_scale.abs_diff(world.true_ns()) < ERROR_NS);
         world.pass(MS / 20);
@@ -247,34 +248,35 @@ fn the_scale_gives_the_clock() {
 /// What stands in the page of a ring in use, as perf's readers take it.
 #[test]
 fn a_ring_says_how_the_counter_becomes_the_clock() {
-    use crate::{Home, MappedWriter, RingOptions, create};
-    use std::sync::atomic::Ordering;
+    use crate::{Options, Policy, Producer};
+    use perfring_abi::Header;
+    use std::mem::offset_of;
+    use std::os::unix::fs::FileExt;
     let machine = MachineClock::find().unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let home = Home::from(dir.path().join("ring"));
-    let policy = perfring_abi::Policy::Overwrite;
-    create(&home, &RingOptions { time: true, policy, ..RingOptions::default() }).unwrap();
-    let mut writer = MappedWriter::attach(&home, "scale").unwrap();
-    let map = crate::map::plain::Plain::map(writer.file()).unwrap();
-    let perf = &map.ring().header().perf_time;
+    let path = dir.path().join("ring");
+    let options = Options { time: true, policy: Policy::Overwrite, ..Options::default() };
+    let mut producer = Producer::create(path.as_path(), &options).unwrap();
+    let file = std::fs::File::open(&path).unwrap();
+    let word = |offset: usize| {
+        let mut bytes = [0; 8];
+        file.read_exact_at(&mut bytes, offset as u64).unwrap();
+        u64::from_ne_bytes(bytes)
+    };
     let cap = perfring_abi::PERF_CAP_TIME_ZERO;
     let since = std::time::Instant::now();
-    let mut publish = || {
-        let kind = perfring_abi::RecordType::BYTES;
-        writer.publish(kind, b"x", perfring_ring::Wake::Auto).unwrap();
-    };
-    while perf.capabilities.load(Ordering::Relaxed) & cap == 0 {
-        publish();
+    while word(offset_of!(Header, perf_time.capabilities)) & cap == 0 {
+        producer.publish(RecordType::BYTES, b"x").unwrap();
         if since.elapsed().as_secs() > 5 {
             assert!(!machine.has_counter(), "a counter, and no scale");
             println!("this machine's counter is not to be trusted: the fields stay zero");
             return;
         }
     }
-    let word = perf.scale.load(Ordering::Relaxed).to_ne_bytes();
-    let shift = u16::from_ne_bytes([word[2], word[3]]);
-    let mult = u32::from_ne_bytes([word[4], word[5], word[6], word[7]]);
-    let scale = Scale { shift, mult, zero: perf.zero.load(Ordering::Relaxed) };
+    let bytes = word(offset_of!(Header, perf_time.scale)).to_ne_bytes();
+    let shift = u16::from_ne_bytes([bytes[2], bytes[3]]);
+    let mult = u32::from_ne_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+    let scale = Scale { shift, mult, zero: word(offset_of!(Header, perf_time.zero)) };
     for _ in 0..1000 {
         let before = machine.now_ns();
         let by_scale = scale.zero.wrapping_add(scale.scaled(machine.counter()));

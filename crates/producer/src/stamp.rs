@@ -8,15 +8,14 @@
 //! it is in the first millisecond, in the first after a pause, and in one after the counter and the
 //! clock have parted: a suspend that stopped the counter, a virtual machine that moved.
 //!
-//! How wrong a stamp can be: a reading by [`WIDTH_NS`] / 2, a rate by the error of two readings,
+//! How wrong a stamp can be: a reading by half a microsecond, a rate by the error of two readings,
 //! which twice the time doubles at most (the first lines are short), and the line by what the
 //! kernel changed in its clock's rate meanwhile: 8 ms of it. NTP in the kernel goes to 500 ppm
 //! either way. In all less than [`ERROR_NS`].
 
-use crate::file::error::AttachError;
-use crate::file::open::RingFile;
-use crate::sys::clock::{MachineClock, NARROW_NS, READINGS, Source, WIDTH_NS, narrowest};
+use perfring_abi::Layout;
 use perfring_ring::{Reading, Scale};
+use perfring_shm::{Clocks, CounterSample, TimeKeeper};
 
 /// The first rate is measured over at least this time, and the first line as long.
 const FIRST_NS: u64 = 1_000_000;
@@ -34,13 +33,6 @@ const KEEP_NS: u64 = 100_000_000;
 #[cfg(test)]
 const ERROR_NS: u64 = 12_000;
 
-/// The counter at a moment of the clock.
-#[derive(Clone, Copy, Debug)]
-struct Sample {
-    counter: u64,
-    ns: u64,
-}
-
 /// What a producer stamps by.
 #[derive(Debug)]
 pub(crate) struct Clock<S> {
@@ -52,28 +44,18 @@ pub(crate) struct Clock<S> {
     span: u64,
     source: S,
     /// The last reading.
-    last: Option<Sample>,
+    last: Option<CounterSample>,
     /// ns for one of the counter, once it was measured.
     rate: Option<f64>,
     /// How long the next line is.
     line_ns: u64,
     /// The ring is told again at this moment of the clock.
     keep_at: u64,
+    /// False where the ring has no time: no stamp is used.
+    timed: bool,
 }
 
-impl Clock<MachineClock> {
-    /// What a producer of this ring stamps by.
-    pub(crate) fn of(ring: &RingFile) -> Result<Self, AttachError> {
-        if !ring.layout().time {
-            return Ok(Clock::new(MachineClock::unused()));
-        }
-        let clock = MachineClock::find()
-            .map_err(|source| AttachError::Clock { home: ring.home().clone(), source })?;
-        Ok(Clock::new(clock))
-    }
-}
-
-impl<S: Source> Clock<S> {
+impl<S: Clocks> Clock<S> {
     pub(crate) fn new(source: S) -> Self {
         Clock {
             base: 0,
@@ -86,7 +68,35 @@ impl<S: Source> Clock<S> {
             rate: None,
             line_ns: FIRST_NS,
             keep_at: 0,
+            timed: true,
         }
+    }
+
+    /// The clock of a ring's producer.
+    pub(crate) fn of(source: S, layout: &Layout) -> Self {
+        Clock { timed: layout.time, ..Clock::new(source) }
+    }
+
+    /// The stamp of a record of an exclusive ring.
+    #[inline(always)]
+    pub(crate) fn stamp(&mut self, keeper: TimeKeeper<'_>) -> u64 {
+        match self.by_line() {
+            Some(now) => now,
+            None => self.stamp_by_clock(keeper),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn stamp_by_clock(&mut self, keeper: TimeKeeper<'_>) -> u64 {
+        if !self.timed {
+            return 0;
+        }
+        let now = self.by_clock();
+        if self.is_due(now) {
+            keeper.keep(&self.read());
+        }
+        now
     }
 
     /// The time by the line, if there is one that goes so far.
@@ -107,7 +117,7 @@ impl<S: Source> Clock<S> {
         if !self.source.counts() {
             return self.source.clock_ns();
         }
-        match self.sample() {
+        match self.source.sample() {
             Some(sample) => {
                 self.draw(sample);
                 sample.ns
@@ -117,24 +127,7 @@ impl<S: Source> Clock<S> {
         }
     }
 
-    /// The counter between two readings of the clock.
-    fn sample(&self) -> Option<Sample> {
-        let mut narrowest = (WIDTH_NS + 1, None);
-        for _ in 0..READINGS {
-            let before = self.source.clock_ns();
-            let counter = self.source.counter();
-            let width = self.source.clock_ns().wrapping_sub(before);
-            if width < narrowest.0 {
-                narrowest = (width, Some(Sample { counter, ns: before + width / 2 }));
-            }
-            if width <= NARROW_NS {
-                break;
-            }
-        }
-        narrowest.1
-    }
-
-    fn draw(&mut self, sample: Sample) {
+    fn draw(&mut self, sample: CounterSample) {
         self.span = 0;
         let Some(last) = self.last else {
             self.last = Some(sample);
@@ -176,7 +169,7 @@ impl<S: Source> Clock<S> {
 
     /// What the ring is to be told. It is due again after a while.
     pub(crate) fn read(&mut self) -> Reading {
-        let mut reading = narrowest(&self.source);
+        let mut reading = self.source.reading();
         self.keep_at = reading.clock_ns.saturating_add(KEEP_NS);
         reading.scale = (self.span != 0).then(|| {
             let mut scale = Scale { shift: self.shift as u16, mult: self.mult as u32, zero: 0 };
@@ -193,5 +186,5 @@ impl<S: Source> Clock<S> {
 }
 
 #[cfg(test)]
-#[path = "clock_tests.rs"]
+#[path = "stamp_tests.rs"]
 mod tests;

@@ -1,13 +1,26 @@
 //! One producer of a shared ring.
 
-use crate::{
-    AttachError, Home, Layout, OpenError, Options, Pages, PagesError, RecordType, ReserveError,
-    create,
+use crate::errors::{OpenError, ReserveError};
+use crate::known_types::{Known, put_entry};
+use crate::space::{SPINS, spin};
+use crate::stamp::Clock;
+use perfring_abi::{HEADER_LEN, Layout, Producers, RecordType};
+use perfring_ring::{Count, Refusal, Refused, Wake};
+use perfring_shm::{
+    AttachError, Home, MachineClock, Pages, PagesError, RingOptions, SharedBatch,
+    SharedReservation, SharedWindow, create, program_name,
 };
-use perfring_abi::Producers;
-use perfring_ring::{Count, Refused, Wake};
-use perfring_shm::{MappedShared, SharedBatch, SharedReservation};
-use std::time::Duration;
+use perfring_types::{Entry, Schema};
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+/// Payloads up to this size are written and published under the lock: one locked instruction
+/// instead of three.
+const UNDER_LOCK_MAX: usize = 512;
+
+/// The first sleep of a producer that waits for an open reservation to end, which nobody wakes; it doubles.
+const NAP: Duration = Duration::from_micros(20);
+const NAP_MAX: Duration = Duration::from_millis(2);
 
 /// One of the producers of a shared ring: there may be as many as the ring has slots, in any
 /// threads and processes.
@@ -38,9 +51,12 @@ use std::time::Duration;
 /// ```
 #[derive(Debug)]
 pub struct SharedProducer {
-    pub(crate) inner: MappedShared,
+    window: SharedWindow,
+    clock: RefCell<Clock<MachineClock>>,
+    known: Known,
+    /// What archives are written into.
     #[cfg(feature = "rkyv")]
-    pub(crate) archives: crate::archive::Buffer,
+    archive_buffer: RefCell<Vec<u64>>,
 }
 
 impl SharedProducer {
@@ -49,9 +65,9 @@ impl SharedProducer {
     ///
     /// # Errors
     /// See [`OpenError`].
-    pub fn create(home: impl Into<Home>, options: &Options) -> Result<Self, OpenError> {
+    pub fn create(home: impl Into<Home>, options: &RingOptions) -> Result<Self, OpenError> {
         let home = home.into();
-        let options = Options { producers: Producers::Many, ..*options };
+        let options = RingOptions { producers: Producers::Many, ..*options };
         create(&home, &options).map_err(OpenError::Create)?;
         Self::attach(home).map_err(OpenError::Attach)
     }
@@ -62,7 +78,7 @@ impl SharedProducer {
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Slots`] if there are as many producers as slots.
     pub fn attach(home: impl Into<Home>) -> Result<Self, AttachError> {
-        Self::attach_as(home, &crate::program_name())
+        Self::attach_as(home, &program_name())
     }
 
     /// As [`SharedProducer::attach`], under a name of up to 64 bytes that `perfring stat` shows.
@@ -70,10 +86,17 @@ impl SharedProducer {
     /// # Errors
     /// See [`AttachError`].
     pub fn attach_as(home: impl Into<Home>, name: &str) -> Result<Self, AttachError> {
+        let window = SharedWindow::attach(home, name)?;
+        let mut clock = Clock::of(window.clock(), window.layout());
+        if window.layout().time {
+            window.begin_time(|| clock.read())?;
+        }
         Ok(SharedProducer {
-            inner: MappedShared::attach(home, name)?,
+            window,
+            clock: RefCell::new(clock),
+            known: Known::new(),
             #[cfg(feature = "rkyv")]
-            archives: crate::archive::Buffer::default(),
+            archive_buffer: RefCell::default(),
         })
     }
 
@@ -84,7 +107,7 @@ impl SharedProducer {
     /// See [`ReserveError`]; the loss is counted.
     #[inline(always)]
     pub fn publish(&self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
-        self.inner.publish(kind, payload, Wake::Auto)
+        self.publish_with(kind, payload, Wake::Auto)
     }
 
     /// As [`SharedProducer::publish`], choosing whether to wake a sleeping consumer.
@@ -98,7 +121,11 @@ impl SharedProducer {
         payload: &[u8],
         wake: Wake,
     ) -> Result<(), ReserveError> {
-        self.inner.publish(kind, payload, wake)
+        // The length is known to the caller's compiler, which needs it for what follows.
+        if payload.len() > UNDER_LOCK_MAX || self.window.layout().time {
+            return self.publish_other(kind, payload, wake);
+        }
+        self.window.publish(kind, payload, wake, |refusal| self.refuse(refusal, payload.len()))
     }
 
     /// Space for a record of `len` bytes, in the ring itself. Any number can be open at a time.
@@ -111,7 +138,10 @@ impl SharedProducer {
         kind: RecordType,
         len: usize,
     ) -> Result<SharedReservation<'_>, ReserveError> {
-        self.inner.reserve(kind, len)
+        match self.window.try_reserve(kind, len, || self.now()) {
+            Ok(record) => Ok(record),
+            Err(refusal) => Err(self.refuse(refusal, len)),
+        }
     }
 
     /// As [`SharedProducer::reserve`], waiting for at most `timeout` for space, or for an older
@@ -125,7 +155,8 @@ impl SharedProducer {
         len: usize,
         timeout: Duration,
     ) -> Result<SharedReservation<'_>, ReserveError> {
-        self.inner.reserve_timeout(kind, len, timeout)
+        let attempt = || self.window.try_reserve(kind, len, || self.now());
+        self.wait_for(timeout, len, attempt).map_err(|refusal| self.refuse(refusal, len))
     }
 
     /// As [`SharedProducer::reserve_timeout`], but that there is no space in time is an outcome:
@@ -152,7 +183,8 @@ impl SharedProducer {
         len: usize,
         timeout: Duration,
     ) -> Result<Option<SharedReservation<'_>>, ReserveError> {
-        self.inner.offer_timeout(kind, len, timeout)
+        let attempt = || self.window.try_reserve(kind, len, || self.now());
+        self.offered(self.wait_for(timeout, len, attempt), len)
     }
 
     /// Publishes one record, waiting as [`SharedProducer::reserve_timeout`] does.
@@ -165,7 +197,15 @@ impl SharedProducer {
         payload: &[u8],
         timeout: Duration,
     ) -> Result<(), ReserveError> {
-        self.inner.publish_timeout(kind, payload, timeout)
+        let len = payload.len();
+        if len > UNDER_LOCK_MAX {
+            let mut record = self.reserve_timeout(kind, len, timeout)?;
+            record.copy_from_slice(payload);
+            record.commit();
+            return Ok(());
+        }
+        let attempt = || self.window.publish_at(kind, payload, Wake::Auto, self.now());
+        self.wait_for(timeout, len, attempt).map_err(|refusal| self.refuse(refusal, len))
     }
 
     /// A batch: one reservation of `bytes` that holds many records, published at once. Ask for the
@@ -189,7 +229,10 @@ impl SharedProducer {
     /// See [`ReserveError`]; the loss is counted, as one record.
     #[inline]
     pub fn batch(&self, bytes: usize) -> Result<SharedBatch<'_>, ReserveError> {
-        self.inner.batch(bytes)
+        match self.window.try_batch(bytes, || self.now()) {
+            Ok(batch) => Ok(batch),
+            Err(refusal) => Err(self.refuse(refusal, self.len_of_group(bytes))),
+        }
     }
 
     /// As [`SharedProducer::batch`], but that there is no room now is an outcome: `None`, and nothing
@@ -198,25 +241,25 @@ impl SharedProducer {
     /// # Errors
     /// What no waiting mends: see [`ReserveError`]; it is counted.
     pub fn offer_batch(&self, bytes: usize) -> Result<Option<SharedBatch<'_>>, ReserveError> {
-        self.inner.offer_batch(bytes)
+        self.offered(self.window.try_batch(bytes, || self.now()), self.len_of_group(bytes))
     }
 
     /// What producers in this slot have committed since the ring was made.
     #[must_use]
     pub fn written(&self) -> Count {
-        self.inner.written()
+        self.window.written()
     }
 
     /// What producers in this slot were refused since the ring was made, by cause.
     #[must_use]
     pub fn refused(&self) -> Refused {
-        self.inner.refused_counts()
+        self.window.refused()
     }
 
     /// The number of this producer's slot.
     #[must_use]
     pub fn slot(&self) -> u32 {
-        self.inner.slot()
+        self.window.slot()
     }
 
     /// Whether the ring's file was cut short under this producer, as far as was found out: its records
@@ -226,20 +269,20 @@ impl SharedProducer {
     /// nobody for space, and never is.
     #[must_use]
     pub fn is_cut(&self) -> bool {
-        self.inner.is_cut()
+        self.window.is_cut()
     }
 
     /// The longest payload that this ring takes, in bytes.
     #[must_use]
     #[inline]
     pub fn max_len(&self) -> usize {
-        self.inner.max_len()
+        self.window.max_len()
     }
 
     /// The ring's shape and identity.
     #[must_use]
     pub fn layout(&self) -> &Layout {
-        self.inner.layout()
+        self.window.layout()
     }
 
     /// Does something with the pages of the ring, for this process, before it begins: faults them in,
@@ -248,12 +291,149 @@ impl SharedProducer {
     /// # Errors
     /// [`PagesError`] says what could not be done; the ring can be used as before.
     pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
-        self.inner.set_pages(pages)
+        self.window.set_pages(pages)
     }
 
     /// Where the ring lives.
     #[must_use]
     pub fn home(&self) -> &Home {
-        self.inner.file().home()
+        self.window.file().home()
+    }
+
+    /// What is stamped, or large.
+    #[inline(never)]
+    fn publish_other(
+        &self,
+        kind: RecordType,
+        payload: &[u8],
+        wake: Wake,
+    ) -> Result<(), ReserveError> {
+        let len = payload.len();
+        if len <= UNDER_LOCK_MAX {
+            let published = self.window.publish_at(kind, payload, wake, self.now());
+            return published.map_err(|refusal| self.refuse(refusal, len));
+        }
+        let mut record = self.reserve(kind, len)?;
+        record.copy_from_slice(payload);
+        record.commit_with(wake);
+        Ok(())
+    }
+
+    fn offered<T>(&self, got: Result<T, Refusal>, len: usize) -> Result<Option<T>, ReserveError> {
+        match got {
+            Ok(got) => Ok(Some(got)),
+            Err(refusal @ (Refusal::TooLarge { .. } | Refusal::Corrupt { .. })) => {
+                Err(self.refuse(refusal, len))
+            }
+            Err(_) if self.window.forked() => Err(ReserveError::Forked),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Attempts once, without a look at the clock, and then for so long.
+    #[inline]
+    fn wait_for<T>(
+        &self,
+        timeout: Duration,
+        len: usize,
+        mut attempt: impl FnMut() -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        match attempt() {
+            Ok(got) => Ok(got),
+            Err(refusal) => self.wait_on(refusal, timeout, len, attempt),
+        }
+    }
+
+    /// A full ring: spins for the time that a keen consumer takes, then sleeps.
+    #[cold]
+    fn wait_on<T>(
+        &self,
+        mut refusal: Refusal,
+        timeout: Duration,
+        len: usize,
+        mut attempt: impl FnMut() -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let since = Instant::now();
+        let (mut nap, mut spun) = (NAP, 0);
+        loop {
+            let left = timeout.saturating_sub(since.elapsed());
+            if left.is_zero() || self.window.forked() {
+                return Err(refusal);
+            }
+            match refusal {
+                Refusal::Full if spun < SPINS => {
+                    spun += 1;
+                    spin();
+                }
+                Refusal::Full => self.window.sleep_for_space(len, left),
+                Refusal::Contended { .. } | Refusal::Pending { .. } => {
+                    std::thread::sleep(nap.min(left));
+                    nap = (nap * 2).min(NAP_MAX);
+                }
+                Refusal::TooLarge { .. } | Refusal::Corrupt { .. } => return Err(refusal),
+            }
+            refusal = match attempt() {
+                Ok(got) => return Ok(got),
+                Err(refusal) => refusal,
+            };
+        }
+    }
+
+    /// The payload of one record that takes so much, stamp and all.
+    fn len_of_group(&self, bytes: usize) -> usize {
+        bytes.saturating_sub(HEADER_LEN as usize + self.layout().stamp_len())
+    }
+
+    /// The stamps' clock, before the lock is taken: a producer that waits for it stamps as of the time
+    /// before, or as the one that had the lock, if that is later.
+    #[inline(always)]
+    fn now(&self) -> u64 {
+        if !self.window.layout().time {
+            return 0;
+        }
+        let line = self.clock.borrow().by_line();
+        match line {
+            Some(now) => now,
+            None => self.look_at_clock(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_at_clock(&self) -> u64 {
+        let mut clock = self.clock.borrow_mut();
+        let now = clock.by_clock();
+        if clock.is_due(now) && !self.window.keep_time(|| clock.read()) {
+            clock.put_off();
+        }
+        now
+    }
+
+    /// Counts a refusal, unless the ring is a parent's.
+    #[cold]
+    #[inline(never)]
+    fn refuse(&self, refusal: Refusal, len: usize) -> ReserveError {
+        if self.window.forked() {
+            return ReserveError::Forked;
+        }
+        self.window.refuse(refusal, len);
+        refusal.into()
+    }
+
+    /// As [`SharedProducer::register`], of a type whose [`Schema::key`] is known.
+    #[inline(always)]
+    pub(crate) fn register_key(&self, schema: &Schema<'_>, key: u64) -> Result<(), ReserveError> {
+        self.known.register(self.window.types(), schema, key)
+    }
+
+    /// As [`SharedProducer::register_entry`].
+    pub(crate) fn put_entry(&self, entry: &Entry<'_>) -> Result<(), ReserveError> {
+        put_entry(self.window.types(), entry)
+    }
+
+    /// What archives are written into.
+    #[cfg(feature = "rkyv")]
+    pub(crate) fn archive_buffer(&self) -> &RefCell<Vec<u64>> {
+        &self.archive_buffer
     }
 }

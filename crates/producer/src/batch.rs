@@ -1,0 +1,88 @@
+//! Records of an exclusive producer that are published together.
+
+use crate::errors::ReserveError;
+use crate::space::{put, refuse, reserve};
+use crate::stamp::Clock;
+use perfring_abi::RecordType;
+use perfring_ring::{Refusal, Wake};
+use perfring_shm::{End, MachineClock, Reservation, TimeKeeper, WriteWindow};
+
+/// Records that are held back until the batch ends, and then published by one store of
+/// `data_head`.
+///
+/// A batch of up to an eighth of the ring, or 32 KiB, is published in one piece; a longer one may be
+/// published in parts on the way, as may one in a ring that overwrites by halves.
+#[derive(Debug)]
+#[must_use = "a batch is published when it is dropped"]
+pub struct Batch<'a> {
+    window: &'a mut WriteWindow,
+    clock: &'a mut Clock<MachineClock>,
+    wake: Wake,
+}
+
+impl<'a> Batch<'a> {
+    #[inline]
+    pub(crate) fn begin(
+        window: &'a mut WriteWindow,
+        clock: &'a mut Clock<MachineClock>,
+    ) -> Batch<'a> {
+        window.begin_batch();
+        Batch { window, clock, wake: Wake::Auto }
+    }
+
+    /// Adds one record.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the refusal is counted.
+    #[inline]
+    pub fn push(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
+        put(self.window, self.clock, kind, payload, End::Hold)
+    }
+
+    /// As [`Batch::push`], but a full ring is an outcome: `false`, and nothing is counted, as the
+    /// caller has another way.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the refusal is counted.
+    #[inline]
+    pub fn offer(&mut self, kind: RecordType, payload: &[u8]) -> Result<bool, ReserveError> {
+        let stamp = |keeper: TimeKeeper<'_>| self.clock.stamp(keeper);
+        let put =
+            self.window.put(kind, payload, End::Hold, stamp, |window, refusal| match refusal {
+                Refusal::Full => ReserveError::Full,
+                refusal => refuse(window, refusal, payload.len()),
+            });
+        match put {
+            Err(ReserveError::Full) => Ok(false),
+            put => put.map(|()| true),
+        }
+    }
+
+    /// Space for one record of the batch, in place.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the refusal is counted.
+    #[inline(always)]
+    pub fn reserve(
+        &mut self,
+        kind: RecordType,
+        len: usize,
+    ) -> Result<Reservation<'_>, ReserveError> {
+        reserve(self.window, self.clock, kind, len, End::Hold)
+    }
+
+    /// Publishes the batch.
+    pub fn publish(self) {}
+
+    /// Publishes the batch, choosing whether to wake a sleeping consumer.
+    pub fn publish_with(mut self, wake: Wake) {
+        self.wake = wake;
+    }
+}
+
+impl Drop for Batch<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.window.publish(self.wake);
+    }
+}

@@ -1,0 +1,133 @@
+//! Why a ring cannot be opened, and why it does not take a record or a type.
+
+use perfring_ring::Refusal;
+use perfring_shm::{AttachError, CreateError, Forked};
+use perfring_types::ENTRY_MAX;
+use thiserror::Error;
+
+/// Why [`Producer::create`](crate::Producer::create) failed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The ring could not be made.
+    #[error(transparent)]
+    Create(CreateError),
+    /// It was made, but could not be attached to.
+    #[error(transparent)]
+    Attach(AttachError),
+}
+
+/// Why a record was not taken. Small and `Copy`: it is on the way of every record.
+///
+/// Each is counted, by cause, and told in the stream before the next record that fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ReserveError {
+    /// A drop ring is full. An outcome rather than a fault: the consumer is behind.
+    #[error("the ring is full")]
+    Full,
+    /// No ring of this size can hold the record.
+    #[error("a payload of {len} bytes is too large: this ring takes at most {max}")]
+    TooLarge {
+        /// The payload's length.
+        len: usize,
+        /// The longest that the ring takes.
+        max: usize,
+    },
+    /// The lock of a shared ring was held for longer than a producer waits for it, by one that
+    /// lives. `perfring stat` says who that is.
+    #[error("the ring's lock is held by the producer in slot {slot}")]
+    Contended {
+        /// Its slot.
+        slot: u32,
+    },
+    /// A shared ring has no room because an older reservation is still open, and its producer
+    /// lives. `perfring stat` says who that is.
+    #[error("the ring waits for a reservation of the producer in slot {slot} to end")]
+    Pending {
+        /// Its slot.
+        slot: u32,
+    },
+    /// The record's type is not in the ring's table and could not be put there. Nothing is counted.
+    #[error(transparent)]
+    Type(TypeError),
+    /// This process is a forked child of the one that attached. Nothing is counted.
+    #[error("{}", perfring_shm::Forked)]
+    Forked,
+    /// The positions are such as no producer and consumer leave.
+    #[error("data_tail is {tail}, where nobody of ours can have put it: somebody damages the ring")]
+    Corrupt {
+        /// What it says.
+        tail: u64,
+    },
+}
+
+impl From<Refusal> for ReserveError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Full => ReserveError::Full,
+            Refusal::TooLarge { len, max } => ReserveError::TooLarge { len, max },
+            Refusal::Contended { slot } => ReserveError::Contended { slot },
+            Refusal::Pending { slot } => ReserveError::Pending { slot },
+            Refusal::Corrupt { tail } => ReserveError::Corrupt { tail },
+        }
+    }
+}
+
+impl From<Forked> for ReserveError {
+    fn from(Forked: Forked) -> Self {
+        ReserveError::Forked
+    }
+}
+
+/// Why a type could not be registered. What the table held before is as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum TypeError {
+    /// The ring was made without a type table.
+    #[error(
+        "this ring has no type table: make it with types_size above 0 (`perfring create --types-size`)"
+    )]
+    NoTable,
+    /// The table has no room for the entry.
+    #[error(
+        "the type table is full: the entry takes {needed} bytes and {left} are left; make the ring \
+         with a larger one (`perfring create --types-size`)"
+    )]
+    Full {
+        /// Bytes of the entry.
+        needed: u64,
+        /// Bytes that are left.
+        left: u64,
+    },
+    /// No reader takes so long an entry.
+    #[error("the type's entry takes {len} bytes, and at most {ENTRY_MAX} can be: shorten its help")]
+    TooLong {
+        /// Bytes of the entry.
+        len: usize,
+    },
+    /// Another type has the same number.
+    #[error(
+        "record type {id} is taken in this ring by a type with another name or layout: give one of \
+         them another id, or raise its version"
+    )]
+    Taken {
+        /// The number.
+        id: u32,
+    },
+    /// Another process holds the table's lock for longer than a registration takes.
+    #[error("another process holds the type table's lock and does not go on: try again")]
+    Busy,
+    /// An entry of the table cannot be one: somebody wrote into it.
+    #[error("the type table is damaged {at} bytes after its first entry: nothing can be added")]
+    Damaged {
+        /// Where, from the first entry on.
+        at: u64,
+    },
+    /// The system refused the table's lock.
+    #[error("the type table cannot be locked: {}", std::io::Error::from_raw_os_error(*.errno))]
+    Lock {
+        /// What the system said.
+        errno: i32,
+    },
+}

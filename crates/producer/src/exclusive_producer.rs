@@ -1,0 +1,346 @@
+//! The exclusive producer.
+
+use crate::batch::Batch;
+use crate::each::{Each, publish_each};
+use crate::errors::{OpenError, ReserveError};
+use crate::known_types::{Known, put_entry};
+use crate::space::{put, refuse, reserve, reserve_timeout, wait};
+use crate::stamp::Clock;
+use perfring_abi::{Layout, RecordType};
+use perfring_ring::{Count, ProducerBook, Refusal, Wake};
+use perfring_shm::{
+    AttachError, End, Home, MachineClock, Pages, PagesError, Reservation, RingOptions, WriteWindow,
+    create, program_name,
+};
+use perfring_types::{Entry, Schema};
+use std::time::Duration;
+
+/// The one producer of a ring.
+///
+/// Dropping it publishes what a forgotten batch held back, tells a loss that is still to be told if
+/// there is room, and frees the place for the next producer. The ring stays.
+#[derive(Debug)]
+pub struct Producer {
+    window: WriteWindow,
+    clock: Clock<MachineClock>,
+    known: Known,
+    /// How much space the next archive gets.
+    #[cfg(feature = "rkyv")]
+    archive_space: usize,
+}
+
+impl Producer {
+    /// Makes a ring and attaches to it, under the name of this program.
+    ///
+    /// # Errors
+    /// [`OpenError::Create`] with [`CreateError::Exists`] if there is one already: then
+    /// [`Producer::attach`].
+    pub fn create(home: impl Into<Home>, options: &RingOptions) -> Result<Self, OpenError> {
+        let home = home.into();
+        create(&home, options).map_err(OpenError::Create)?;
+        Self::attach(home).map_err(OpenError::Attach)
+    }
+
+    /// Attaches to a ring, under the name of this program. Goes on where the last producer stopped,
+    /// however it ended.
+    ///
+    /// # Errors
+    /// See [`AttachError`]; [`AttachError::Busy`] names the producer that has the ring.
+    pub fn attach(home: impl Into<Home>) -> Result<Self, AttachError> {
+        Self::attach_as(home, &program_name())
+    }
+
+    /// As [`Producer::attach`], under a name of up to 64 bytes that `perfring stat` shows.
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn attach_as(home: impl Into<Home>, name: &str) -> Result<Self, AttachError> {
+        let mut window = WriteWindow::attach(home)?;
+        let mut clock = Clock::of(window.clock(), window.file().layout());
+        if window.file().layout().time {
+            window.begin_time(&clock.read());
+        }
+        window.sign(name);
+        Ok(Producer {
+            window,
+            clock,
+            known: Known::new(),
+            #[cfg(feature = "rkyv")]
+            archive_space: 0,
+        })
+    }
+
+    /// Publishes one record: when this returns, readers see it.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the loss is counted.
+    #[inline(always)]
+    pub fn publish(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
+        self.publish_with(kind, payload, Wake::Auto)
+    }
+
+    /// As [`Producer::publish`], choosing whether to wake a sleeping consumer.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the loss is counted.
+    #[inline(always)]
+    pub fn publish_with(
+        &mut self,
+        kind: RecordType,
+        payload: &[u8],
+        wake: Wake,
+    ) -> Result<(), ReserveError> {
+        put(&mut self.window, &mut self.clock, kind, payload, End::Publish(wake))
+    }
+
+    /// Space for a record of `len` bytes, in the ring itself. Write it, then
+    /// [commit](Reservation::commit) or [discard](Reservation::discard) it; dropped, it is
+    /// discarded.
+    ///
+    /// ```
+    /// # use perfring_producer::{Options, Producer, RecordType, ReserveError};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let mut producer = Producer::create(dir.path().join("ring"), &Options::default())?;
+    /// let mut line = producer.reserve(RecordType::BYTES, 80)?;
+    /// line[..5].copy_from_slice(b"hello");
+    /// line.commit_len(5); // shorter than reserved: the rest is given back
+    ///
+    /// let max = producer.max_len();
+    /// let refused = producer.reserve(RecordType::BYTES, max + 1).unwrap_err();
+    /// assert_eq!(refused, ReserveError::TooLarge { len: max + 1, max });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the loss is counted.
+    #[inline(always)]
+    pub fn reserve(
+        &mut self,
+        kind: RecordType,
+        len: usize,
+    ) -> Result<Reservation<'_>, ReserveError> {
+        reserve(&mut self.window, &mut self.clock, kind, len, End::Publish(Wake::Auto))
+    }
+
+    /// As [`Producer::reserve`], waiting for space for at most `timeout`: the one call that blocks.
+    ///
+    /// ```
+    /// # use perfring_producer::{Options, Producer, RecordType, ReserveError};
+    /// # use std::time::Duration;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let mut producer = Producer::create(dir.path().join("ring"), &Options { size: 4096, ..Options::default() })?;
+    /// producer.publish(RecordType::BYTES, &[0; 4000])?;
+    /// let full = producer.reserve_timeout(RecordType::BYTES, 4000, Duration::from_millis(1));
+    /// assert_eq!(full.unwrap_err(), ReserveError::Full); // nobody reads
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; only the refusal at the end is counted.
+    #[inline(always)]
+    pub fn reserve_timeout(
+        &mut self,
+        kind: RecordType,
+        len: usize,
+        timeout: Duration,
+    ) -> Result<Reservation<'_>, ReserveError> {
+        reserve_timeout(&mut self.window, &mut self.clock, kind, len, timeout)
+    }
+
+    /// Publishes one record, waiting for space for at most `timeout`.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; only the refusal at the end is counted.
+    pub fn publish_timeout(
+        &mut self,
+        kind: RecordType,
+        payload: &[u8],
+        timeout: Duration,
+    ) -> Result<(), ReserveError> {
+        let mut record = self.reserve_timeout(kind, payload.len(), timeout)?;
+        record.copy_from_slice(payload);
+        record.commit();
+        Ok(())
+    }
+
+    /// Waits until a record of `len` bytes fits, for at most `timeout`. Returns whether it does: if
+    /// not, nothing was refused, and nothing is counted. For who waits in slices, to look at
+    /// something else in between.
+    ///
+    /// ```
+    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # use std::time::Duration;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let mut producer = Producer::create(dir.path().join("ring"), &Options { size: 4096, ..Options::default() })?;
+    /// assert!(producer.wait_for_room(4000, Duration::ZERO)?);
+    /// producer.publish(RecordType::BYTES, &[0; 4000])?;
+    /// assert!(!producer.wait_for_room(4000, Duration::from_millis(1))?); // nobody reads
+    /// assert_eq!(producer.book().refused.total().records, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What no waiting mends: see [`ReserveError`]; it is counted.
+    pub fn wait_for_room(&mut self, len: usize, timeout: Duration) -> Result<bool, ReserveError> {
+        if self.window.forked() {
+            return Err(ReserveError::Forked);
+        }
+        match wait(&mut self.window, Refusal::Full, len, timeout) {
+            Ok(()) => Ok(true),
+            Err(Refusal::Full) => Ok(false),
+            Err(refusal) => Err(refuse(&mut self.window, refusal, len)),
+        }
+    }
+
+    /// A batch: its records are held back, and published by one store when it ends.
+    ///
+    /// ```
+    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let mut producer = Producer::create(dir.path().join("ring"), &Options::default())?;
+    /// let mut batch = producer.batch();
+    /// for n in 0..64u64 {
+    ///     batch.push(RecordType::BYTES, &n.to_le_bytes())?;
+    /// }
+    /// batch.publish();
+    /// assert_eq!(producer.book().written.records, 64);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn batch(&mut self) -> Batch<'_> {
+        Batch::begin(&mut self.window, &mut self.clock)
+    }
+
+    /// Publishes a record for each item, which `fill` writes in its place in the ring: a loop of
+    /// [`Producer::reserve`] in an eighth to a quarter less time for small records, since its place is in
+    /// registers and not in memory, where each record waits for the one before it. With
+    /// [`Each::batch`] they are published so many at a time.
+    ///
+    /// Returns how many were published. The others were refused, after [`Each::timeout`], and are
+    /// counted and told as any refusal.
+    ///
+    /// ```
+    /// # use perfring_producer::{Each, Options, Producer, RecordType};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let mut producer = Producer::create(dir.path().join("ring"), &Options::default())?;
+    /// let samples = [3.5f64, 2.25, 8.0];
+    /// let each = Each::new(RecordType::BYTES, 8);
+    /// let published = producer.publish_each(each, samples, |sample, bytes| {
+    ///     bytes.copy_from_slice(&sample.to_le_bytes());
+    /// });
+    /// assert_eq!(published, 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// If `fill` or the iterator panics, what was published stands, and what a batch held back is gone, or
+    /// is published by the next call.
+    /// A ring with time gains nothing.
+    #[inline(always)]
+    pub fn publish_each<I: IntoIterator>(
+        &mut self,
+        each: Each,
+        items: I,
+        fill: impl FnMut(I::Item, &mut [u8]),
+    ) -> u64 {
+        publish_each(&mut self.window, &mut self.clock, each, items, fill)
+    }
+
+    /// What was written, given back and refused since the ring was made, by this producer and those
+    /// before it.
+    #[must_use]
+    pub fn book(&self) -> ProducerBook {
+        self.window.book()
+    }
+
+    /// What an overwrite ring has overwritten since it was made.
+    #[must_use]
+    pub fn overwritten(&self) -> Count {
+        self.window.overwritten()
+    }
+
+    /// Whether the ring's file was cut short under this producer, as far as was found out: its records
+    /// go into memory of its own since then, and nobody reads them. Always false without
+    /// [`install_guard`](crate::install_guard), as that is the end of the process then. A drop ring is
+    /// [`ReserveError::Corrupt`] by itself, before a ring's worth is written; an overwrite ring asks
+    /// nobody for space, and never is.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.window.is_cut()
+    }
+
+    /// The longest payload that this ring takes, in bytes.
+    #[must_use]
+    #[inline]
+    pub fn max_len(&self) -> usize {
+        self.window.max_len()
+    }
+
+    /// The ring's shape and identity.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        self.window.file().layout()
+    }
+
+    /// Does something with the pages of the ring, for this process, before it begins: faults them in,
+    /// locks them in memory, makes them huge. See [`Pages`] and `benches/RESULTS.md` for what it gains.
+    ///
+    /// ```
+    /// # use perfring_producer::{Options, Pages, Producer};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// let options = Options { size: 64 << 20, ..Options::default() };
+    /// # let options = Options { size: 1 << 20, ..options };
+    /// let producer = Producer::create(&path, &options)?;
+    /// producer.set_pages(Pages::FaultIn)?; // no page fault in the first lap
+    /// if let Err(error) = producer.set_pages(Pages::Huge) {
+    ///     eprintln!("{error}"); // slower, and no worse
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`PagesError`] says what could not be done; the ring can be used as before.
+    pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
+        self.window.set_pages(pages)
+    }
+
+    /// Where the ring lives.
+    #[must_use]
+    pub fn home(&self) -> &Home {
+        self.window.file().home()
+    }
+
+    /// As [`Producer::register`], of a type whose [`Schema::key`] is known.
+    #[inline(always)]
+    pub(crate) fn register_key(&self, schema: &Schema<'_>, key: u64) -> Result<(), ReserveError> {
+        self.known.register(self.window.types(), schema, key)
+    }
+
+    /// As [`Producer::register_entry`].
+    pub(crate) fn put_entry(&self, entry: &Entry<'_>) -> Result<(), ReserveError> {
+        put_entry(self.window.types(), entry)
+    }
+
+    /// As [`Producer::reserve`]; a refusal is not counted, as the caller has another way.
+    #[cfg(feature = "rkyv")]
+    #[inline]
+    pub(crate) fn offer(&mut self, kind: RecordType, len: usize) -> Option<Reservation<'_>> {
+        let Self { window, clock, .. } = self;
+        let end = End::Publish(Wake::Auto);
+        let offered = window.reserve_or(
+            kind,
+            len,
+            end,
+            |keeper| clock.stamp(keeper),
+            |_, refusal| ReserveError::from(refusal),
+        );
+        offered.ok()
+    }
+
+    /// How much space the next archive gets.
+    #[cfg(feature = "rkyv")]
+    #[inline]
+    pub(crate) fn archive_space(&mut self) -> &mut usize {
+        &mut self.archive_space
+    }
+}

@@ -1,0 +1,138 @@
+//! Registering record types in a ring's type table.
+
+use crate::errors::{ReserveError, TypeError};
+use perfring_abi::RecordType;
+use perfring_ring::{TableFull, TypeTable};
+use perfring_shm::{LockedTypes, TypesWindow};
+use perfring_types::{ENTRY_MAX, Entries, Entry, Schema};
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+/// Tries to take the table's lock, and the sleep between them: a tenth of a second in all, which is
+/// a thousand times what a registration takes.
+const TRIES: u32 = 1000;
+const NAP: Duration = Duration::from_micros(100);
+
+/// The types that a producer knows to be in its ring's table, by [`Schema::key`], so that a record
+/// of one costs a load and a comparison.
+#[derive(Debug)]
+pub(crate) struct Known {
+    /// Each type has one place; it may share it with others.
+    places: [Cell<u64>; Known::PLACES],
+    /// All of them, in order.
+    all: RefCell<Vec<u64>>,
+    /// The last that could not be registered, how long the table was, and why: as long as it does
+    /// not grow, the answer is the same. (It never shrinks.)
+    failed: Cell<Option<(u64, u64, TypeError)>>,
+}
+
+impl Known {
+    const PLACES: usize = 64;
+
+    pub(crate) fn new() -> Self {
+        // A type whose key is 0 would never be registered: one of 2^64.
+        let places = std::array::from_fn(|_| Cell::new(0));
+        Known { places, all: RefCell::default(), failed: Cell::new(None) }
+    }
+
+    /// Makes sure that the type, whose [`Schema::key`] is `key`, is in the table. After the first time, a
+    /// load and a comparison.
+    #[inline(always)]
+    pub(crate) fn register(
+        &self,
+        types: TypesWindow<'_>,
+        schema: &Schema<'_>,
+        key: u64,
+    ) -> Result<(), ReserveError> {
+        if self.places[key as usize % Self::PLACES].get() == key {
+            return Ok(()); // a forked child is refused where it reserves
+        }
+        self.look_up(types, schema)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_up(&self, types: TypesWindow<'_>, schema: &Schema<'_>) -> Result<(), ReserveError> {
+        let (key, mut all) = (schema.key(), self.all.borrow_mut());
+        if types.forked() {
+            return Err(ReserveError::Forked);
+        }
+        if let Err(at) = all.binary_search(&key) {
+            let end = types.table().end();
+            if let Some((failed, then, error)) = self.failed.get()
+                && (failed, then) == (key, end)
+            {
+                return Err(ReserveError::Type(error));
+            }
+            if let Err(error) = put(types, (schema.id, schema.layout()), || schema.to_entry()) {
+                // Others may be better the next time.
+                if !matches!(error, TypeError::Busy | TypeError::Lock { .. }) {
+                    self.failed.set(Some((key, end, error)));
+                }
+                return Err(ReserveError::Type(error));
+            }
+            all.insert(at, key);
+        }
+        self.places[key as usize % Self::PLACES].set(key);
+        Ok(())
+    }
+}
+
+/// Makes sure that another ring's entry is in the table.
+pub(crate) fn put_entry(types: TypesWindow<'_>, entry: &Entry<'_>) -> Result<(), ReserveError> {
+    if types.forked() {
+        return Err(ReserveError::Forked);
+    }
+    put(types, (entry.id, entry.layout), || entry.to_words()).map_err(ReserveError::Type)
+}
+
+fn put(
+    types: TypesWindow<'_>,
+    kind: (RecordType, u64),
+    entry: impl FnOnce() -> Vec<u64>,
+) -> Result<(), TypeError> {
+    let table = types.table();
+    if !table.exists() {
+        return Err(TypeError::NoTable);
+    }
+    // Most of the time it is there, from the producer before this one.
+    if find(table, kind)? {
+        return Ok(());
+    }
+    let locked = lock(types)?;
+    if find(table, kind)? {
+        return Ok(());
+    }
+    let entry = entry();
+    if entry.len() > ENTRY_MAX / 8 {
+        return Err(TypeError::TooLong { len: 8 * entry.len() });
+    }
+    locked.append(&entry).map_err(|TableFull { needed, left }| TypeError::Full { needed, left })
+}
+
+/// Whether the table has the type; or something else under its number.
+fn find(table: TypeTable<'_>, (id, layout): (RecordType, u64)) -> Result<bool, TypeError> {
+    let words = table.entries();
+    for entry in Entries::new(&words) {
+        match entry {
+            Ok(entry) if entry.id != id => {}
+            Ok(entry) if entry.layout == layout => return Ok(true),
+            Ok(_) => return Err(TypeError::Taken { id: id.get() }),
+            Err(damage) => return Err(TypeError::Damaged { at: damage.at }),
+        }
+    }
+    Ok(false)
+}
+
+fn lock(types: TypesWindow<'_>) -> Result<LockedTypes<'_>, TypeError> {
+    for _ in 0..TRIES {
+        match types.lock() {
+            Ok(Some(locked)) => return Ok(locked),
+            Ok(None) => std::thread::sleep(NAP),
+            Err(error) => {
+                return Err(TypeError::Lock { errno: error.raw_os_error().unwrap_or_default() });
+            }
+        }
+    }
+    Err(TypeError::Busy)
+}

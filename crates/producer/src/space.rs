@@ -1,0 +1,101 @@
+//! Space for the records of an exclusive producer: attempts, waiting for it, and what becomes of a refusal.
+
+use crate::errors::ReserveError;
+use crate::stamp::Clock;
+use perfring_abi::RecordType;
+use perfring_ring::{Refusal, Wake};
+use perfring_shm::{End, MachineClock, Reservation, WriteWindow};
+use std::time::{Duration, Instant};
+
+/// Looks at a full ring before a waiting producer sleeps, and `PAUSE` instructions between them:
+/// some 50 µs in all.
+pub(crate) const SPINS: u32 = 64;
+const SPIN_PAUSES: u32 = 32;
+
+/// The pause between two looks, each of which takes a line from the consumer: not too often.
+pub(crate) fn spin() {
+    for _ in 0..SPIN_PAUSES {
+        std::hint::spin_loop();
+    }
+}
+
+/// Writes one record.
+#[inline(always)]
+pub(crate) fn put(
+    window: &mut WriteWindow,
+    clock: &mut Clock<MachineClock>,
+    kind: RecordType,
+    payload: &[u8],
+    end: End,
+) -> Result<(), ReserveError> {
+    let refused = |window: &mut WriteWindow, refusal| refuse(window, refusal, payload.len());
+    window.put(kind, payload, end, |keeper| clock.stamp(keeper), refused)
+}
+
+/// Space for one record, in place.
+#[inline(always)]
+pub(crate) fn reserve<'a>(
+    window: &'a mut WriteWindow,
+    clock: &mut Clock<MachineClock>,
+    kind: RecordType,
+    len: usize,
+    end: End,
+) -> Result<Reservation<'a>, ReserveError> {
+    let refused = |window: &mut WriteWindow, refusal| refuse(window, refusal, len);
+    window.reserve_or(kind, len, end, |keeper| clock.stamp(keeper), refused)
+}
+
+/// As [`reserve`], waiting for space for at most `timeout`.
+#[inline(always)]
+pub(crate) fn reserve_timeout<'a>(
+    window: &'a mut WriteWindow,
+    clock: &mut Clock<MachineClock>,
+    kind: RecordType,
+    len: usize,
+    timeout: Duration,
+) -> Result<Reservation<'a>, ReserveError> {
+    let wait = |window: &mut WriteWindow, refusal| {
+        wait(window, refusal, len, timeout).map_err(|refusal| refuse(window, refusal, len))
+    };
+    let end = End::Publish(Wake::Auto);
+    window.reserve_when(kind, len, end, |keeper| clock.stamp(keeper), wait)
+}
+
+/// Waits until a record of `len` bytes fits, after a refusal: spins for the time that a keen consumer
+/// takes, then sleeps. When it returns, the next attempt succeeds.
+#[cold]
+#[inline(never)]
+pub(crate) fn wait(
+    window: &mut WriteWindow,
+    mut refusal: Refusal,
+    len: usize,
+    timeout: Duration,
+) -> Result<(), Refusal> {
+    let since = Instant::now();
+    let mut spun = 0;
+    while refusal == Refusal::Full {
+        if spun < SPINS {
+            spun += 1;
+            spin();
+        } else {
+            let left = timeout.saturating_sub(since.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            window.sleep_for_space(len, left);
+        }
+        match window.look_for_space(len) {
+            Ok(()) => return Ok(()),
+            Err(again) => refusal = again,
+        }
+    }
+    Err(refusal)
+}
+
+/// Counts a refusal.
+#[cold]
+#[inline(never)]
+pub(crate) fn refuse(window: &mut WriteWindow, refusal: Refusal, len: usize) -> ReserveError {
+    window.refuse(refusal, len);
+    refusal.into()
+}

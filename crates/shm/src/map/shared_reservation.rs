@@ -1,0 +1,215 @@
+//! What a producer of a shared ring has reserved: space for one record, or for several.
+
+use crate::map::shared_pair::SharedPair;
+use perfring_abi::RecordType;
+use perfring_ring::{Group, Refusal, Reserved, Wake};
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+
+/// The bytes of one record of a shared ring: write them, then commit. Dropped, it is discarded.
+///
+/// The bytes are what the ring last held there, not zeros. While it is open, nothing younger is
+/// published: keep it short.
+#[derive(Debug)]
+#[must_use = "a reservation that is dropped is discarded"]
+pub struct SharedReservation<'a> {
+    pair: &'a SharedPair,
+    reserved: Reserved,
+}
+
+impl<'a> SharedReservation<'a> {
+    #[inline]
+    pub(super) fn open(
+        pair: &'a SharedPair,
+        kind: RecordType,
+        len: usize,
+        now: impl FnOnce() -> u64,
+    ) -> Result<Self, Refusal> {
+        if pair.forked() {
+            return Err(Refusal::Full);
+        }
+        let (at, now) = (pair.at(), now());
+        let reserved = pair.writer_mut().try_reserve(at, pair.peers(), kind, len, now)?;
+        // SAFETY: reserved for this producer just now.
+        unsafe { pair.map().zero_last_word(&reserved) };
+        Ok(SharedReservation { pair, reserved })
+    }
+
+    /// Commits the record. It is published as soon as nothing older is open.
+    #[inline(always)]
+    pub fn commit(self) {
+        self.commit_with(Wake::Auto);
+    }
+
+    /// As [`SharedReservation::commit`], choosing whether to wake a sleeping consumer.
+    #[inline(always)]
+    pub fn commit_with(self, wake: Wake) {
+        let len = self.reserved.len();
+        self.end(len, wake);
+    }
+
+    /// Commits the first `len` bytes; the rest becomes a hole. A `len` beyond the reservation
+    /// commits all of it.
+    #[inline]
+    pub fn commit_len(self, len: usize) {
+        self.end(len, Wake::Auto);
+    }
+
+    /// Gives the space back as a hole that readers skip.
+    #[inline]
+    pub fn discard(self) {}
+
+    /// The position of the record in the stream.
+    #[must_use]
+    pub fn pos(&self) -> u64 {
+        self.reserved.pos()
+    }
+
+    #[inline]
+    fn end(self, len: usize, wake: Wake) {
+        // Not `drop`, which would discard.
+        let this = ManuallyDrop::new(self);
+        let (pair, reserved) = (this.pair, this.reserved);
+        if pair.forked() {
+            return;
+        }
+        let len = len.min(reserved.len());
+        if len < reserved.len() {
+            // SAFETY: the reservation is open and this producer's; no slice of it is left.
+            unsafe { pair.map().zero_padding(&reserved, len) };
+        }
+        let (at, mut writer) = (pair.at(), pair.writer_mut());
+        let wake = writer.commit(at, pair.peers(), reserved, len, wake);
+        drop(writer);
+        pair.owed(wake);
+    }
+}
+
+impl Deref for SharedReservation<'_> {
+    type Target = [u8];
+
+    #[inline(always)]
+    fn deref(&self) -> &[u8] {
+        let bytes = self.pair.map().open_bytes(&self.reserved);
+        // SAFETY: as in `deref_mut`, for reading: `&self` keeps every `&mut` away.
+        unsafe { bytes.as_ref() }
+    }
+}
+
+impl DerefMut for SharedReservation<'_> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let mut bytes = self.pair.map().open_bytes(&self.reserved);
+        // SAFETY: the reservation is open and this producer's, and no other overlaps it: see
+        // `shared_window`.
+        // `&mut self` makes this the only slice of it. In a forked child it is private memory.
+        unsafe { bytes.as_mut() }
+    }
+}
+
+impl Drop for SharedReservation<'_> {
+    fn drop(&mut self) {
+        let pair = self.pair;
+        if pair.forked() {
+            return;
+        }
+        let at = pair.at();
+        let wake = pair.writer_mut().discard(at, pair.peers(), self.reserved);
+        pair.owed(wake);
+    }
+}
+
+/// Several records in one reservation, published at once when it is dropped.
+#[derive(Debug)]
+#[must_use = "a batch is published when it is dropped"]
+pub struct SharedBatch<'a> {
+    pair: &'a SharedPair,
+    group: Group,
+    wake: Wake,
+}
+
+impl<'a> SharedBatch<'a> {
+    #[inline]
+    pub(super) fn open(
+        pair: &'a SharedPair,
+        bytes: usize,
+        now: impl FnOnce() -> u64,
+    ) -> Result<Self, Refusal> {
+        if pair.forked() {
+            return Err(Refusal::Full);
+        }
+        let (at, now) = (pair.at(), now());
+        let group = pair.writer_mut().try_reserve_group(at, pair.peers(), bytes as u64, now)?;
+        Ok(SharedBatch { pair, group, wake: Wake::Auto })
+    }
+
+    /// Adds one record. Returns whether there was room for it; if not, nothing has happened, and
+    /// nothing is counted: publish this batch, and begin another.
+    #[inline]
+    #[must_use = "a record that did not fit is not in the batch"]
+    pub fn push(&mut self, kind: RecordType, payload: &[u8]) -> bool {
+        match self.fill(kind, payload.len()) {
+            Some(reserved) => {
+                // SAFETY: a part of this producer's open reservation, of this length.
+                unsafe { self.pair.map().fill_open(&reserved, payload) };
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Adds one record of `len` bytes, to be written in place; `None` if there is no room for it.
+    /// It is part of the batch as soon as this returns; its bytes are what the ring last held
+    /// there.
+    #[inline]
+    pub fn next(&mut self, kind: RecordType, len: usize) -> Option<&mut [u8]> {
+        let reserved = self.fill(kind, len)?;
+        let mut bytes = self.pair.map().open_bytes(&reserved);
+        // SAFETY: a part of this producer's open reservation that no other record has; `&mut self`
+        // lasts as long as the slice.
+        Some(unsafe { bytes.as_mut() })
+    }
+
+    #[inline]
+    fn fill(&mut self, kind: RecordType, len: usize) -> Option<Reserved> {
+        let at = self.pair.at();
+        let reserved = self.pair.writer().next_in_group(at, &mut self.group, kind, len)?;
+        // SAFETY: a part of this producer's open reservation.
+        unsafe { self.pair.map().zero_last_word(&reserved) };
+        Some(reserved)
+    }
+
+    /// Records in the batch.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.group.records()
+    }
+
+    /// Bytes that are left, headers and padding included.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.group.left() as usize
+    }
+
+    /// Publishes the batch.
+    pub fn publish(self) {}
+
+    /// Publishes the batch, choosing whether to wake a sleeping consumer.
+    pub fn publish_with(mut self, wake: Wake) {
+        self.wake = wake;
+    }
+}
+
+impl Drop for SharedBatch<'_> {
+    fn drop(&mut self) {
+        let pair = self.pair;
+        if pair.forked() {
+            return;
+        }
+        let group = std::mem::take(&mut self.group);
+        let (at, mut writer) = (pair.at(), pair.writer_mut());
+        let wake = writer.commit_group(at, pair.peers(), group, self.wake);
+        drop(writer);
+        pair.owed(wake);
+    }
+}

@@ -1,0 +1,316 @@
+//! The window of one producer of a shared ring: its mapping, and the writer that says which bytes of it are
+//! this producer's.
+//!
+//! Any number of reservations can be open at a time. Positions are given out once, under the ring's lock,
+//! and what is reserved and not published is less than a ring, so no two of them overlap; and the window
+//! never parts with its mapping or its writer.
+
+use crate::file::error::AttachError;
+use crate::file::home::Home;
+use crate::file::open::{Access, Place, RingFile};
+use crate::file::peers::Kernel;
+use crate::map::address_range::DataAccess;
+use crate::map::mirror::Mirror;
+use crate::map::pages::{Pages, PagesError};
+use crate::map::shared_pair::SharedPair;
+use crate::map::shared_reservation::{SharedBatch, SharedReservation};
+use crate::map::types_window::TypesWindow;
+use crate::map::write_window::Forked;
+use crate::sys::clock::MachineClock;
+use crate::sys::fork::NotForChildren;
+use crate::sys::futex;
+use crate::sys::ofd_lock::ByteLock;
+use perfring_abi::{Layout, Producers, RecordType};
+use perfring_ring::{Count, Reading, Refusal, Refused, SharedWriter, Unattached, Wake, Who};
+use std::time::Duration;
+
+/// Tries to attach while somebody holds the ring's lock, and the sleep between them.
+const ATTACH_TRIES: u32 = 200;
+const ATTACH_NAP: Duration = Duration::from_millis(1);
+
+/// A slot of a shared ring, and the mapping of its producer.
+///
+/// A forked child is refused all space, as [`Refusal::Full`]: [`SharedWindow::forked`] tells that apart.
+#[derive(Debug)]
+pub struct SharedWindow {
+    // In the order in which they are to go.
+    pair: SharedPair,
+    clock: MachineClock,
+    ring: RingFile,
+    _lock: ByteLock,
+}
+
+impl SharedWindow {
+    /// Takes a slot that nobody holds, and signs with `name`. [`SharedWindow::begin_time`] is to follow.
+    ///
+    /// # Errors
+    /// See [`AttachError`]; [`AttachError::Slots`] when there are as many producers as slots.
+    pub fn attach(home: impl Into<Home>, name: &str) -> Result<Self, AttachError> {
+        let ring = RingFile::open(home.into(), Access::Write)?;
+        ring.expect(Producers::Many)?;
+        let map = Mirror::map(&ring, DataAccess::Write)?;
+        // Before the lock is taken: a child forked in between would keep it.
+        let children = NotForChildren::new(map.ranges(), &ring.file);
+        let (index, lock) = take_slot(&ring, &map)?;
+        let peers = Kernel::new(&ring.file, &ring.layout);
+        let clock = ring.stamp_clock()?;
+        let me = RingFile::me(name);
+        let mut tries = 0;
+        let writer = loop {
+            let (at, fences) = (map.shared(), futex::fences());
+            match SharedWriter::attach(at, &ring.layout, fences, index, &me, &peers) {
+                Ok(writer) => break writer,
+                Err(Unattached::Corrupt(source)) => return Err(ring.corrupt(source)),
+                Err(Unattached::Contended { slot }) => {
+                    tries += 1;
+                    if tries == ATTACH_TRIES {
+                        return Err(held_up(&ring, Some(slot))?);
+                    }
+                    std::thread::sleep(ATTACH_NAP);
+                }
+            }
+        };
+        let pair = SharedPair::new(children, map, writer, peers);
+        Ok(SharedWindow { pair, clock, ring, _lock: lock })
+    }
+
+    /// The clock that records are stamped by, if the ring has time.
+    #[must_use]
+    pub fn clock(&self) -> MachineClock {
+        self.clock
+    }
+
+    /// Notes in a ring with time what the clocks say: before the first record, as stamps of another boot
+    /// must be gone. `read` reads them, under the ring's lock.
+    ///
+    /// # Errors
+    /// [`AttachError::HeldUp`] if the lock is not to be had.
+    pub fn begin_time(&self, mut read: impl FnMut() -> Reading) -> Result<(), AttachError> {
+        for _ in 0..ATTACH_TRIES {
+            if self.pair.writer().begin_time(self.pair.at(), self.pair.peers(), &mut read) {
+                return Ok(());
+            }
+            std::thread::sleep(ATTACH_NAP);
+        }
+        Err(held_up(&self.ring, self.pair.at().locked_by())?)
+    }
+
+    /// Notes in the ring what the clocks say. Returns false if the ring's lock was not to be had. A forked
+    /// child notes nothing.
+    #[must_use]
+    pub fn keep_time(&self, read: impl FnOnce() -> Reading) -> bool {
+        self.forked() || self.pair.writer().keep_time(self.pair.at(), self.pair.peers(), read)
+    }
+
+    /// The open file.
+    #[must_use]
+    pub fn file(&self) -> &RingFile {
+        &self.ring
+    }
+
+    /// The ring's shape.
+    #[must_use]
+    #[inline(always)]
+    pub fn layout(&self) -> &Layout {
+        &self.ring.layout
+    }
+
+    /// Whether this process is a forked child of the one that attached.
+    #[must_use]
+    #[inline(always)]
+    pub fn forked(&self) -> bool {
+        self.pair.forked()
+    }
+
+    /// Whether the file was found to be cut short; always false without
+    /// [`install_guard`](crate::install_guard).
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.pair.map().is_cut()
+    }
+
+    /// What producers of this slot have committed since the ring was made.
+    #[must_use]
+    pub fn written(&self) -> Count {
+        self.pair.writer().written()
+    }
+
+    /// What producers of this slot were refused since the ring was made.
+    #[must_use]
+    pub fn refused(&self) -> Refused {
+        self.pair.writer().refused()
+    }
+
+    /// The slot.
+    #[must_use]
+    pub fn slot(&self) -> u32 {
+        self.pair.writer().index()
+    }
+
+    /// The longest payload that the ring takes.
+    #[must_use]
+    #[inline]
+    pub fn max_len(&self) -> usize {
+        self.pair.writer().max_len()
+    }
+
+    /// Prefaults, locks or collapses this mapping's pages.
+    ///
+    /// # Errors
+    /// See [`PagesError`].
+    pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
+        pages.set(self.pair.map(), &self.ring)
+    }
+
+    /// The ring's type table.
+    #[must_use]
+    #[inline(always)]
+    pub fn types(&self) -> TypesWindow<'_> {
+        TypesWindow::new(self.pair.children(), &self.ring, self.pair.map())
+    }
+
+    /// Publishes one record without a stamp, all of it under the ring's lock. A refusal is not counted.
+    ///
+    /// # Errors
+    /// What `refused` makes of a refusal; [`Forked`].
+    #[inline(always)]
+    pub fn publish<E: From<Forked>>(
+        &self,
+        kind: RecordType,
+        payload: &[u8],
+        wake: Wake,
+        refused: impl FnOnce(Refusal) -> E,
+    ) -> Result<(), E> {
+        let (pair, len) = (&self.pair, payload.len());
+        if pair.forked() {
+            return Err(Forked.into());
+        }
+        let at = pair.at();
+        let published = pair.writer_mut().publish(at, pair.peers(), kind, len, wake, |reserved| {
+            // SAFETY: the algorithm has just reserved the space for this producer, under the ring's
+            // lock; it is as long as the payload.
+            unsafe { pair.map().fill_open(reserved, payload) };
+        });
+        match published {
+            Ok(false) => Ok(()),
+            Ok(true) => {
+                futex::wake(at.ring().wait_word());
+                Ok(())
+            }
+            Err(refusal) => Err(refused(refusal)),
+        }
+    }
+
+    /// As [`SharedWindow::publish`], stamped with `now`, or with the stamp of the record before it if that
+    /// is later.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn publish_at(
+        &self,
+        kind: RecordType,
+        payload: &[u8],
+        wake: Wake,
+        now: u64,
+    ) -> Result<(), Refusal> {
+        if self.pair.forked() {
+            return Err(Refusal::Full);
+        }
+        let (pair, len) = (&self.pair, payload.len());
+        let mut writer = pair.writer_mut();
+        let wake =
+            writer.publish_at(pair.at(), pair.peers(), kind, len, now, wake, |reserved| {
+                // SAFETY: as in `publish`.
+                unsafe { pair.map().fill_open(reserved, payload) };
+            })?;
+        drop(writer);
+        pair.owed(wake);
+        Ok(())
+    }
+
+    /// Space for one record, in place. A refusal is not counted.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    #[inline]
+    pub fn try_reserve(
+        &self,
+        kind: RecordType,
+        len: usize,
+        now: impl FnOnce() -> u64,
+    ) -> Result<SharedReservation<'_>, Refusal> {
+        SharedReservation::open(&self.pair, kind, len, now)
+    }
+
+    /// Space for records of `bytes` in all, headers, stamps and padding included. A refusal is not
+    /// counted.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    #[inline]
+    pub fn try_batch(
+        &self,
+        bytes: usize,
+        now: impl FnOnce() -> u64,
+    ) -> Result<SharedBatch<'_>, Refusal> {
+        SharedBatch::open(&self.pair, bytes, now)
+    }
+
+    /// Counts a refusal, to be told in the stream before the next record of this producer that fits. Not
+    /// in a forked child.
+    #[cold]
+    pub fn refuse(&self, refusal: Refusal, len: usize) {
+        if !self.forked() {
+            let wake = self.pair.writer_mut().refuse(self.pair.at(), refusal, len);
+            self.pair.owed(wake);
+        }
+    }
+
+    /// Sleeps until the consumer has released so much that a record of `len` bytes fits, for at most
+    /// `limit`: or less, so the caller looks again.
+    pub fn sleep_for_space(&self, len: usize, limit: Duration) {
+        let at = self.pair.at();
+        // A consumer that sleeps for a watermark would not make room.
+        self.pair.owed(at.ring().force_wake());
+        let target = self.pair.writer().tail_for(at, len);
+        futex::sleep_for_space(at.ring(), target, limit);
+    }
+}
+
+impl Drop for SharedWindow {
+    fn drop(&mut self) {
+        if !self.pair.forked() {
+            let told = self.pair.writer_mut().detach(self.pair.at(), self.pair.peers());
+            self.pair.owed(told);
+        }
+    }
+}
+
+/// A producer that lives and does not go on, or did not for a while.
+fn held_up(ring: &RingFile, slot: Option<u32>) -> Result<AttachError, AttachError> {
+    let slot = slot.unwrap_or_default();
+    let holder = ring.holder(Place::Producer(slot))?;
+    Ok(AttachError::HeldUp { home: ring.home.clone(), slot, holder })
+}
+
+/// A slot that nobody holds: rather one that nobody ever held, so that what is known of the dead
+/// stays to be seen for as long as it can.
+fn take_slot(ring: &RingFile, map: &Mirror) -> Result<(u32, ByteLock), AttachError> {
+    let fresh = |slot: &u32| Who::read(&map.slots()[*slot as usize].holder).epoch == 0;
+    let all = 0..ring.layout.slots;
+    let mut taken = 0;
+    let lock = ring.take_with(|| {
+        for slot in all.clone().filter(fresh).chain(all.clone()) {
+            let lock = ByteLock::take(&ring.file, ring.layout.slot_lock_byte(slot));
+            if let Some(lock) = lock.map_err(|source| ring.io("locking a slot", source))? {
+                taken = slot;
+                return Ok(Some(lock));
+            }
+        }
+        Ok(None)
+    })?;
+    match lock {
+        Some(lock) => Ok((taken, lock)),
+        None => Err(AttachError::Slots { home: ring.home.clone(), slots: ring.layout.slots }),
+    }
+}

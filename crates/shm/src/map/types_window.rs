@@ -1,0 +1,63 @@
+//! A ring's type table, for those who may add to it.
+
+use crate::file::open::RingFile;
+use crate::map::mirror::Mirror;
+use crate::sys::fork::NotForChildren;
+use crate::sys::ofd_lock::ByteLock;
+use perfring_ring::{TableFull, TypeTable, TypeTableWriter};
+use std::io;
+
+/// The type table of a ring that is mapped writable.
+#[derive(Clone, Copy, Debug)]
+pub struct TypesWindow<'a> {
+    children: &'a NotForChildren,
+    ring: &'a RingFile,
+    map: &'a Mirror,
+}
+
+impl<'a> TypesWindow<'a> {
+    /// The mapping is one with [`DataAccess::Write`](crate::map::address_range::DataAccess::Write).
+    #[inline(always)]
+    pub(super) fn new(children: &'a NotForChildren, ring: &'a RingFile, map: &'a Mirror) -> Self {
+        TypesWindow { children, ring, map }
+    }
+
+    /// Whether this process is a forked child of the one that attached.
+    #[must_use]
+    pub fn forked(&self) -> bool {
+        self.children.forked()
+    }
+
+    /// The table.
+    #[must_use]
+    pub fn table(&self) -> TypeTable<'a> {
+        self.map.types()
+    }
+
+    /// Takes the table's lock, which the kernel drops when its holder dies. `None` if another process
+    /// has it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn lock(&self) -> io::Result<Option<LockedTypes<'a>>> {
+        let lock = ByteLock::take(&self.ring.file, self.ring.layout.types_offset())?;
+        Ok(lock.map(|lock| LockedTypes { table: self.map.types_to_write(), _lock: lock }))
+    }
+}
+
+/// The table's lock: nobody else adds to the table while this lives.
+#[derive(Debug)]
+pub struct LockedTypes<'a> {
+    table: TypeTableWriter<'a>,
+    _lock: ByteLock,
+}
+
+impl LockedTypes<'_> {
+    /// Adds an entry.
+    ///
+    /// # Errors
+    /// [`TableFull`].
+    pub fn append(&self, entry: &[u64]) -> Result<(), TableFull> {
+        self.table.append(entry)
+    }
+}

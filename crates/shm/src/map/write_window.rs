@@ -1,0 +1,426 @@
+//! The exclusive producer's window: its mapping, and the writer that says which bytes of it are free.
+//!
+//! Bytes are handed out only by a [`Reservation`], or by [`publish_each`](crate::publish_each). Either
+//! borrows the window mutably, so no two are open at a time; and the window never parts with its mapping or
+//! its writer, so what the writer reserved is space of this mapping.
+
+use crate::file::error::{AttachError, Role};
+use crate::file::home::Home;
+use crate::file::open::{Access, Place, RingFile};
+use crate::map::address_range::DataAccess;
+use crate::map::mirror::Mirror;
+use crate::map::pages::{Pages, PagesError};
+use crate::map::types_window::TypesWindow;
+use crate::sys::clock::MachineClock;
+use crate::sys::fork::NotForChildren;
+use crate::sys::futex;
+use crate::sys::ofd_lock::ByteLock;
+use perfring_abi::{Producers, RecordType};
+use perfring_ring::{Count, ProducerBook, Reading, Refusal, Reserved, Wake, Writer};
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+use thiserror::Error;
+
+/// What ending a record does with `data_head`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Publishes it, and all that was held back.
+    Publish(Wake),
+    /// Holds it back until the next publish.
+    Hold,
+}
+
+/// This process is a forked child of the one that attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("this process was forked from the one that attached: attach anew")]
+pub struct Forked;
+
+/// The place of a ring's one producer, and its mapping.
+#[derive(Debug)]
+pub struct WriteWindow {
+    // In the order in which they are to go: first what a forked child is cut off from.
+    children: NotForChildren,
+    map: Mirror,
+    writer: Writer,
+    clock: MachineClock,
+    ring: RingFile,
+    _lock: ByteLock,
+}
+
+impl WriteWindow {
+    /// Takes the place. [`WriteWindow::begin_time`] and [`WriteWindow::sign`] are to follow.
+    ///
+    /// # Errors
+    /// See [`AttachError`]; [`AttachError::Busy`] while another process is attached.
+    pub fn attach(home: impl Into<Home>) -> Result<Self, AttachError> {
+        let ring = RingFile::open(home.into(), Access::Write)?;
+        ring.expect(Producers::One)?;
+        let map = Mirror::map(&ring, DataAccess::Write)?;
+        // Before the lock is taken: a child forked in between would keep it.
+        let children = NotForChildren::new(map.ranges(), &ring.file);
+        let lock = ring.take(Place::Producer(0), Role::Producer)?;
+        let clock = ring.stamp_clock()?;
+        let writer = Writer::attach(map.ring(), &ring.layout, futex::fences())
+            .map_err(|source| ring.corrupt(source))?;
+        Ok(WriteWindow { children, map, writer, clock, ring, _lock: lock })
+    }
+
+    /// The clock that records are stamped by, if the ring has time.
+    #[must_use]
+    pub fn clock(&self) -> MachineClock {
+        self.clock
+    }
+
+    /// Notes in a ring with time what the clocks say: before the first record.
+    pub fn begin_time(&mut self, reading: &Reading) {
+        self.writer.begin_time(self.map.ring(), reading);
+    }
+
+    /// Says in the ring who has the place.
+    pub fn sign(&self, name: &str) {
+        RingFile::me(name).sign(&self.map.slots()[0].holder);
+    }
+
+    /// The open file.
+    #[must_use]
+    pub fn file(&self) -> &RingFile {
+        &self.ring
+    }
+
+    /// Whether this process is a forked child of the one that attached.
+    #[must_use]
+    #[inline(always)]
+    pub fn forked(&self) -> bool {
+        self.children.forked()
+    }
+
+    /// Whether the file was found to be cut short; always false without
+    /// [`install_guard`](crate::install_guard).
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.map.is_cut()
+    }
+
+    /// What was written, given back and refused since the ring was made.
+    #[must_use]
+    pub fn book(&self) -> ProducerBook {
+        self.writer.book()
+    }
+
+    /// What was overwritten since the ring was made.
+    #[must_use]
+    pub fn overwritten(&self) -> Count {
+        self.writer.overwritten(self.map.ring())
+    }
+
+    /// The longest payload that the ring takes.
+    #[must_use]
+    #[inline]
+    pub fn max_len(&self) -> usize {
+        self.writer.max_len()
+    }
+
+    /// Prefaults, locks or collapses this mapping's pages.
+    ///
+    /// # Errors
+    /// See [`PagesError`].
+    pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
+        pages.set(&self.map, &self.ring)
+    }
+
+    /// The ring's type table.
+    #[must_use]
+    #[inline(always)]
+    pub fn types(&self) -> TypesWindow<'_> {
+        TypesWindow::new(&self.children, &self.ring, &self.map)
+    }
+
+    /// Writes one record. A refusal is not counted. `now` is asked only for a stamp.
+    ///
+    /// # Errors
+    /// What `refused` makes of a refusal; [`Forked`].
+    #[inline(always)]
+    pub fn put<E: From<Forked>>(
+        &mut self,
+        kind: RecordType,
+        payload: &[u8],
+        end: End,
+        now: impl FnOnce(TimeKeeper<'_>) -> u64,
+        refused: impl FnOnce(&mut Self, Refusal) -> E,
+    ) -> Result<(), E> {
+        if self.forked() {
+            return Err(Forked.into());
+        }
+        // Two complete paths, so that the code for a ring without time contains nothing of the other.
+        let len = payload.len();
+        if len < self.writer.plain_end() {
+            match self.writer.try_reserve_plain(self.map.ring(), kind, len) {
+                Ok(reserved) => self.fill(reserved, payload, end),
+                Err(refusal) => return Err(refused(self, refusal)),
+            }
+        } else {
+            match self.try_reserve(kind, len, now) {
+                Ok(reserved) => self.fill(reserved, payload, end),
+                Err(refusal) => return Err(refused(self, refusal)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Space for one record, in place. A refusal is not counted.
+    ///
+    /// # Errors
+    /// What `refused` makes of a refusal; [`Forked`].
+    #[inline(always)]
+    pub fn reserve_or<E: From<Forked>>(
+        &mut self,
+        kind: RecordType,
+        len: usize,
+        end: End,
+        now: impl FnOnce(TimeKeeper<'_>) -> u64,
+        refused: impl FnOnce(&mut Self, Refusal) -> E,
+    ) -> Result<Reservation<'_>, E> {
+        if self.forked() {
+            return Err(Forked.into());
+        }
+        match self.try_reserve(kind, len, now) {
+            Ok(reserved) => {
+                // SAFETY: this mapping's writer just made the reservation.
+                unsafe { self.map.zero_last_word(&reserved) };
+                Ok(Reservation { window: self, reserved, end })
+            }
+            Err(refusal) => Err(refused(self, refusal)),
+        }
+    }
+
+    /// As [`WriteWindow::reserve_or`], again and again until `wait` gives up.
+    ///
+    /// # Errors
+    /// What `wait` returns; [`Forked`].
+    #[inline(always)]
+    pub fn reserve_when<E: From<Forked>>(
+        &mut self,
+        kind: RecordType,
+        len: usize,
+        end: End,
+        mut now: impl FnMut(TimeKeeper<'_>) -> u64,
+        mut wait: impl FnMut(&mut Self, Refusal) -> Result<(), E>,
+    ) -> Result<Reservation<'_>, E> {
+        if self.forked() {
+            return Err(Forked.into());
+        }
+        let reserved = loop {
+            // Here and not in `wait`: what is reserved is then known where it is used.
+            match self.try_reserve(kind, len, &mut now) {
+                Ok(reserved) => break reserved,
+                Err(refusal) => wait(self, refusal)?,
+            }
+        };
+        // SAFETY: this mapping's writer just made the reservation.
+        unsafe { self.map.zero_last_word(&reserved) };
+        Ok(Reservation { window: self, reserved, end })
+    }
+
+    /// Space whose last word is still to be zeroed.
+    #[inline(always)]
+    fn try_reserve(
+        &mut self,
+        kind: RecordType,
+        len: usize,
+        now: impl FnOnce(TimeKeeper<'_>) -> u64,
+    ) -> Result<Reserved, Refusal> {
+        let Self { map, writer, .. } = self;
+        writer.try_reserve(map.ring(), kind, len, |writer| now(TimeKeeper { map, writer }))
+    }
+
+    #[inline(always)]
+    fn fill(&mut self, reserved: Reserved, payload: &[u8], end: End) {
+        // SAFETY: this mapping's writer just made the reservation, of the payload's length, and nobody
+        // has a slice of it: `&mut self`.
+        unsafe { self.map.fill_open(&reserved, payload) };
+        self.end(reserved, payload.len(), end);
+    }
+
+    #[inline(always)]
+    pub(super) fn end(&mut self, reserved: Reserved, len: usize, end: End) {
+        match end {
+            End::Publish(wake) => {
+                let ring = self.map.ring();
+                if self.writer.commit_and_publish(ring, reserved, len, wake) {
+                    futex::wake(ring.wait_word());
+                }
+            }
+            End::Hold => self.writer.commit(self.map.ring(), reserved, len),
+        }
+    }
+
+    /// Before records are held back: see [`Writer::begin_batch`].
+    #[inline]
+    pub fn begin_batch(&mut self) {
+        self.writer.begin_batch(self.map.ring());
+    }
+
+    /// Publishes what is held back.
+    #[inline(always)]
+    pub fn publish(&mut self, wake: Wake) {
+        if self.writer.publish(self.map.ring(), wake) {
+            futex::wake(self.map.ring().wait_word());
+        }
+    }
+
+    /// Counts a refusal, to be told in the stream before the next record that fits.
+    #[cold]
+    pub fn refuse(&mut self, refusal: Refusal, len: usize) {
+        if self.writer.refuse(self.map.ring(), refusal, len) {
+            futex::wake(self.map.ring().wait_word());
+        }
+    }
+
+    /// Whether a record of `len` bytes fits now.
+    ///
+    /// # Errors
+    /// Why it does not: see [`Refusal`]. It is not counted.
+    pub fn look_for_space(&mut self, len: usize) -> Result<(), Refusal> {
+        // A token that is dropped leaves nothing behind.
+        self.try_reserve(RecordType::BYTES, len, |_| 0).map(drop)
+    }
+
+    /// Publishes what is held back, and sleeps until the consumer has released so much that a record of
+    /// `len` bytes fits, for at most `limit`: or less, so the caller looks again.
+    pub fn sleep_for_space(&mut self, len: usize, limit: Duration) {
+        // A consumer that sleeps for a watermark would not make room.
+        self.publish(Wake::Force);
+        let ring = self.map.ring();
+        futex::sleep_for_space(ring, self.writer.tail_for(ring, len), limit);
+    }
+
+    /// For `write_loop`, which takes the writer's position and gives it back.
+    #[inline(always)]
+    pub(super) fn parts(&mut self) -> (&NotForChildren, &Mirror, &mut Writer) {
+        (&self.children, &self.map, &mut self.writer)
+    }
+}
+
+impl Drop for WriteWindow {
+    fn drop(&mut self) {
+        if self.children.forked() {
+            return;
+        }
+        if self.writer.detach(self.map.ring()) {
+            futex::wake(self.map.ring().wait_word());
+        }
+    }
+}
+
+/// For who stamps a record: where the ring keeps what the clocks say.
+#[derive(Debug)]
+pub struct TimeKeeper<'a> {
+    map: &'a Mirror,
+    writer: &'a mut Writer,
+}
+
+impl TimeKeeper<'_> {
+    /// Notes in the ring what the clocks say.
+    pub fn keep(self, reading: &Reading) {
+        self.writer.keep_time(self.map.ring(), reading);
+    }
+}
+
+/// The bytes of one record, in the ring: write them, then commit. Dropped, it is discarded.
+///
+/// The bytes are what the ring last held there, not zeros.
+#[derive(Debug)]
+#[must_use = "a reservation that is dropped is discarded"]
+pub struct Reservation<'a> {
+    window: &'a mut WriteWindow,
+    reserved: Reserved,
+    end: End,
+}
+
+impl Reservation<'_> {
+    /// Commits and publishes the record.
+    #[inline(always)]
+    pub fn commit(self) {
+        self.commit_with(Wake::Auto);
+    }
+
+    /// As [`Reservation::commit`], choosing whether to wake a sleeping consumer. In a batch the
+    /// wake is the batch's.
+    #[inline(always)]
+    pub fn commit_with(self, wake: Wake) {
+        let len = self.reserved.len();
+        self.end(len, wake);
+    }
+
+    /// Commits and publishes the first `len` bytes; the rest of the space is given back. A `len`
+    /// beyond the reservation commits all of it.
+    #[inline(always)]
+    pub fn commit_len(self, len: usize) {
+        self.end(len, Wake::Auto);
+    }
+
+    /// Gives the space back as a hole that readers skip.
+    #[inline]
+    pub fn discard(self) {}
+
+    /// Of a record of this window: what is to be committed by [`WriteWindow::end`], or is left behind
+    /// without a trace.
+    pub(super) fn into_reserved(self, of: *const WriteWindow) -> Reserved {
+        let this = ManuallyDrop::new(self);
+        assert!(std::ptr::eq(of, this.window), "a reservation of another ring");
+        this.reserved
+    }
+
+    #[inline(always)]
+    fn end(self, len: usize, wake: Wake) {
+        // Not `drop`, which would discard.
+        let mut this = ManuallyDrop::new(self);
+        let reserved = this.reserved;
+        let len = len.min(reserved.len());
+        if len < reserved.len() {
+            // SAFETY: the reservation is this window's open one, and no slice of it is left: `self`
+            // would be borrowed.
+            unsafe { this.window.map.zero_padding(&reserved, len) };
+        }
+        let end = match this.end {
+            End::Publish(_) => End::Publish(wake),
+            End::Hold => End::Hold,
+        };
+        this.window.end(reserved, len, end);
+    }
+}
+
+impl Deref for Reservation<'_> {
+    type Target = [u8];
+
+    #[inline(always)]
+    fn deref(&self) -> &[u8] {
+        let bytes = self.window.map.open_bytes(&self.reserved);
+        // SAFETY: as in `deref_mut`, for reading: `&self` keeps every `&mut` away.
+        unsafe { bytes.as_ref() }
+    }
+}
+
+impl DerefMut for Reservation<'_> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let mut bytes = self.window.map.open_bytes(&self.reserved);
+        // SAFETY: only the window's writer made the reservation, it has not ended, and the window is
+        // borrowed for as long as it lives: it is the only open one of this mapping, and `&mut self`
+        // makes this the only slice of it. No other process writes there: the space was free (D) or
+        // evicted (E), and the lock on the slot keeps every other producer out. Observers may read it
+        // meanwhile, by atomic loads of their own mapping, and throw away what they read.
+        unsafe { bytes.as_mut() }
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        let window = &mut *self.window;
+        window.writer.discard(window.map.ring(), self.reserved);
+        if self.end != End::Hold {
+            window.publish(Wake::Auto);
+        }
+    }
+}
