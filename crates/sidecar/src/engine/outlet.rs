@@ -223,19 +223,14 @@ impl Outlet {
     /// Tells what is owed of a ring. Whether nothing is any more.
     pub(crate) fn settle(&mut self, seq: &mut Seq, origin: &Origin) -> bool {
         let Some(mut owed) = self.owed.remove(&origin.id) else { return true };
-        while let Some((cause, loss)) = owed.ring.pop() {
+        while let Some(loss) = owed.ring.last().map(|(_, loss)| *loss).or(owed.busy) {
             let event = Event { seq: seq.next(), origin, what: What::Lost(loss) };
             if self.take(&event) == Took::Busy {
-                owed.ring.push((cause, loss));
                 self.owed.insert(origin.id, owed);
                 return false;
             }
-        }
-        if let Some(busy) = owed.busy {
-            let event = Event { seq: seq.next(), origin, what: What::Lost(busy) };
-            if self.take(&event) == Took::Busy {
-                self.owed.insert(origin.id, owed);
-                return false;
+            if owed.ring.pop().is_none() {
+                owed.busy = None;
             }
         }
         true
