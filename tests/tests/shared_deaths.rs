@@ -25,9 +25,7 @@ mod deaths {
 use deaths::scenes::*;
 use deaths::stage::*;
 use perfring_consumer::{Consumer, Policy};
-use perfring_producer::{
-    Options, SharedProducer, create,
-};
+use perfring_producer::{Options, SharedProducer, create};
 use perfring_tests::shared::{Raw, Told, balance, said};
 use perfring_tests::stepped::OneCpu;
 use perfring_tests::{NUMBERED, ring_dir};

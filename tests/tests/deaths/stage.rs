@@ -2,12 +2,10 @@
 
 use super::scenes::*;
 use perfring_consumer::{AttachError, Count, Item, Policy, Snapshot, Stat, recover};
-use perfring_producer::{
-    ReserveError, SharedProducer,
-};
+use perfring_producer::{ReserveError, SharedProducer};
+use perfring_tests::NUMBERED;
 use perfring_tests::shared::{Raw, Told, balance, said, sum, teller};
 use perfring_tests::stepped::Stepped;
-use perfring_tests::NUMBERED;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;

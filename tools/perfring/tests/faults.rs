@@ -12,7 +12,7 @@ mod faults {
 }
 
 use command::{Live, perfring};
-use faults::arrived::Arrived;
+use faults::arrived::{self, Arrived};
 use faults::writer::{self, Writer};
 use nix::sys::signal::Signal;
 use perfring_consumer::Stat;

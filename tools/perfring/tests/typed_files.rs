@@ -164,7 +164,7 @@ fn check(types: &[(Made, u64)]) {
     for (nth, (made, seed)) in types.iter().enumerate() {
         let schema = made.schema(nth);
         producer.register(&schema).unwrap();
-        let mut rng = Rng::new(seed);
+        let mut rng = Rng::new(*seed);
         for _ in 0..3 {
             let (payload, key, value) = made.value(&mut rng);
             // What no record can hold is not to be shown either.
