@@ -7,17 +7,13 @@ use crate::rng::Rng;
 use crate::size::every;
 use perfring_abi::{FIELDS, RecordType, RecordWord};
 
-/// Exclusive rings of different kinds to begin with.
-pub const EXCLUSIVE: [&str; 8] = [
-    "drop_wrapped_with_losses",
-    "drop_foreign_reader",
-    "overwrite_wrapped",
-    "overwrite_half",
-    "killed_between_mark_and_tail",
-    "timed_drop",
-    "aux_drop",
-    "aux_overwrite",
-];
+/// Drop rings of different kinds to begin with.
+pub const DROP: [&str; 4] =
+    ["drop_wrapped_with_losses", "drop_foreign_reader", "timed_drop", "aux_drop"];
+
+/// Overwrite rings of different kinds to begin with.
+pub const OVERWRITE: [&str; 4] =
+    ["overwrite_wrapped", "overwrite_half", "killed_between_mark_and_tail", "aux_overwrite"];
 
 /// Shared rings to begin with. The last has an open reservation, for which everybody waits a little.
 pub const SHARED: [&str; 5] = [
@@ -51,12 +47,20 @@ fn pieces() -> impl Iterator<Item = (&'static str, usize, usize)> {
     })
 }
 
-/// Every value in every field of the header, each on one ring of `of`: this is the `nth`.
+/// Whether a field changes while a ring is in use; the others are its shape.
+fn is_live(offset: usize) -> bool {
+    offset >= at("tail_mark").start
+        || (at("data_head").start..at("data_tail").end).contains(&offset)
+}
+
+/// Every value in every field of the header, each on one ring of `of`: this is the `nth`. Single bits are
+/// changed in the ring's shape alone, as those of the rest are changed in rings in memory.
 pub fn fields(base: &Image, nth: usize, of: usize) -> impl Iterator<Item = Case> {
     let mut taken = every(nth, of);
     let cases = pieces().flat_map(|(name, offset, size)| {
         let old = base.get(offset, size);
-        let all = values(old, size * 8, 4096).into_iter().chain(bits(old, size * 8));
+        let shape = if is_live(offset) { 0 } else { size * 8 };
+        let all = values(old, size * 8, 4096).into_iter().chain(bits(old, shape));
         all.map(move |value| (name, offset, size, value))
     });
     cases.filter(move |_| taken()).map(|(name, offset, size, value)| {

@@ -147,14 +147,13 @@ impl Spoiler {
 
     /// What readers look at all the time.
     fn position(&mut self) -> io::Result<()> {
-        const WORDS: [&str; 10] = [
+        const WORDS: [&str; 9] = [
             "data_head",
             "data_tail",
             "producer_pos",
             "shared_lock",
             "wait_armed",
             "space_armed",
-            "types_used",
             "anchors_written",
             "aux_head",
             "aux_tail",
