@@ -44,13 +44,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn pod(members in any::members(any::model(false), 0..6), seed: u64) {
+    fn pod(members in any::schemas::members(any::schemas::model(false), 0..6), seed: u64) {
         check(&members, seed, Layout::NATIVE, Encoding::Pod, "");
     }
 
     #[test]
     fn archives_of_every_format(
-        members in any::members(any::model(true), 0..6),
+        members in any::schemas::members(any::schemas::model(true), 0..6),
         seed: u64,
         big: bool,
         width in prop::sample::select(vec![2usize, 4, 8]),

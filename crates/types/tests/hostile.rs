@@ -251,7 +251,7 @@ fn a_tagged_value_of_no_field_is_refused() {
 proptest! {
     #[test]
     fn a_type_whose_text_is_changed_is_refused_or_can_be_used(
-        members in any::members(any::model(true), 0..5),
+        members in any::schemas::members(any::schemas::model(true), 0..5),
         seed: u64,
         changes in prop::collection::vec((any::<prop::sample::Index>(), 0usize..14), 1..4),
         encoding in prop::sample::select(vec![Encoding::Pod, Encoding::Rkyv, Encoding::Tagged]),
@@ -279,7 +279,7 @@ proptest! {
 
     #[test]
     fn a_payload_that_is_changed_is_refused_or_read(
-        members in any::members(any::model(true), 1..6),
+        members in any::schemas::members(any::schemas::model(true), 1..6),
         seed: u64,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
         end: prop::sample::Index,

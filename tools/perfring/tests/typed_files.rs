@@ -39,8 +39,8 @@ fn made() -> impl Strategy<Value = Made> {
         0..8,
     );
     prop_oneof![
-        4 => any::members(any::model(false), 0..6).prop_map(Made::Pod),
-        4 => any::members(any::model(true), 0..6).prop_map(Made::Archive),
+        4 => any::schemas::members(any::schemas::model(false), 0..6).prop_map(Made::Pod),
+        4 => any::schemas::members(any::schemas::model(true), 0..6).prop_map(Made::Archive),
         3 => tagged.prop_map(Made::Tagged),
         1 => Just(Made::Json),
         1 => Just(Made::Text),

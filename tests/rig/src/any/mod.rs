@@ -4,7 +4,6 @@
 pub mod schemas;
 
 use perfring_testkit::rng::Rng;
-pub use schemas::{members, model};
 
 use perfring_types::{Constant, Field, Kind, Label, Shape};
 use serde_json::{Value as Json, json};
