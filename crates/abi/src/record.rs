@@ -256,10 +256,13 @@ impl RecordWord {
     #[must_use]
     #[inline]
     pub const fn payload_len(self) -> Option<usize> {
-        let size = self.size();
-        let taken = HEADER_LEN as u64 + (self.misc() & MISC_PAD) as u64;
-        if size & (RECORD_ALIGN as u64 - 1) == 0 && size >= taken {
-            Some((size - taken) as usize)
+        let (size, pad) = (self.size(), (self.misc() & MISC_PAD) as u64);
+        // The shortest first: of any other the padding is less than what follows the header.
+        if size < 2 * RECORD_ALIGN as u64 && (size != HEADER_LEN as u64 || pad != 0) {
+            return None;
+        }
+        if size & (RECORD_ALIGN as u64 - 1) == 0 {
+            Some((size - HEADER_LEN as u64 - pad) as usize)
         } else {
             None
         }
