@@ -1,7 +1,7 @@
 //! What stands on a command line, read: rings, sizes, times, modes, record types.
 
-use clap::builder::{OsStringValueParser, TypedValueParser};
-use perfring_consumer::Home;
+use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
+use perfring_consumer::{Home, Start};
 use perfring_producer::RecordType;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,6 +13,25 @@ pub(crate) fn home() -> impl TypedValueParser<Value = Home> {
         Ok(name) => Ok(Home::from(name)),
         Err(bytes) => Ok(Home::from(PathBuf::from(bytes))),
     })
+}
+
+/// Reads one of these words, each with what it stands for.
+pub(crate) fn one_of<T, const N: usize>(
+    choices: [(&'static str, T); N],
+) -> impl TypedValueParser<Value = T>
+where
+    T: Clone + Send + Sync + 'static,
+{
+    let words = choices.each_ref().map(|(word, _)| *word);
+    PossibleValuesParser::new(words).try_map(move |said| {
+        let chosen = choices.iter().find(|(word, _)| *word == said);
+        chosen.map(|(_, choice)| choice.clone()).ok_or("write one of the possible values")
+    })
+}
+
+/// Reads where to begin.
+pub(crate) fn start() -> impl TypedValueParser<Value = Start> {
+    one_of([("oldest", Start::Oldest), ("latest", Start::Latest)])
 }
 
 /// Reads the name that a producer signs with.

@@ -1,5 +1,6 @@
 //! Many records in one object.
 
+use crate::locks::lock;
 use crate::lost::Lost;
 use crate::record::{Body, Origin, Record};
 use crate::runs::Data;
@@ -9,7 +10,7 @@ use pyo3::exceptions::{PyBufferError, PyIndexError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PySlice};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Many records in one object, with the losses between them.
 ///
@@ -235,7 +236,7 @@ impl Items {
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let batch = self.batch.get();
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = lock(&self.next);
         let (record, lost) = *next;
         if let Some((before, what)) = batch.data.lost().get(lost)
             && *before <= record

@@ -4,6 +4,7 @@ use crate::batch::Batch;
 use crate::errors;
 use crate::kind::{At, hex, program, shown};
 use crate::reader::Reader;
+use crate::snapshot::Snapshot;
 use crate::source::Source;
 use crate::types::TypeTable;
 use crate::wait::Timeout;
@@ -255,22 +256,18 @@ impl Consumer {
 }
 
 /// Where an observer starts.
-enum From {
-    Oldest,
-    Latest,
-    At(Saved),
-}
+struct From(Start);
 
 impl<'py> FromPyObject<'_, 'py> for From {
     type Error = PyErr;
 
     fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         if let Ok((pos, records, bytes)) = given.extract::<(u64, u64, u64)>() {
-            return Ok(From::At(Saved { pos, before: Count { records, bytes } }));
+            return Ok(From(Start::At(Saved { pos, before: Count { records, bytes } })));
         }
         match given.extract::<&str>() {
-            Ok("oldest") => Ok(From::Oldest),
-            Ok("latest") => Ok(From::Latest),
+            Ok("oldest") => Ok(From(Start::Oldest)),
+            Ok("latest") => Ok(From(Start::Latest)),
             _ => Err(PyValueError::new_err(
                 "an observer starts at \"oldest\", at \"latest\", or at what `saved` of another one \
                  was",
@@ -282,16 +279,11 @@ impl<'py> FromPyObject<'_, 'py> for From {
 #[pymethods]
 impl Observer {
     #[new]
-    #[pyo3(signature = (path, start=From::Oldest, *, pace="adaptive"))]
+    #[pyo3(signature = (path, start=From(Start::Oldest), *, pace="adaptive"))]
     #[pyo3(text_signature = "(path, start='oldest', *, pace='adaptive')")]
     fn new(py: Python<'_>, path: At, start: From, pace: &str) -> PyResult<Self> {
         let pace = self::pace(pace)?;
-        let start = match start {
-            From::Oldest => Start::Oldest,
-            From::Latest => Start::Latest,
-            From::At(saved) => Start::At(saved),
-        };
-        let mut observer = perfring_consumer::Observer::open(path.0, start)
+        let mut observer = perfring_consumer::Observer::open(path.0, start.0)
             .map_err(|error| errors::attach(py, &error))?;
         observer.set_pace(pace);
         Ok(Observer { reader: Reader::new(Source::Observer(observer)) })
@@ -309,16 +301,14 @@ impl Observer {
     }
 
     /// A copy of everything intact, while producers run at full speed.
-    fn snapshot(&self, py: Python<'_>) -> PyResult<crate::snapshot::Snapshot> {
-        let taken = self.reader.pins().with(py, |source| match source {
-            Source::Observer(observer) => Some(observer.snapshot()),
-            Source::Consumer(_) => None,
+    fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
+        let pins = self.reader.pins();
+        let taken = pins.with_source(py, |source| match source {
+            Source::Observer(observer) => observer.snapshot().map(Some),
+            Source::Consumer(_) => Ok(None),
         })?;
         match taken {
-            Some(Ok(taken)) => {
-                Ok(crate::snapshot::Snapshot::of(taken, self.reader.pins().home().clone()))
-            }
-            Some(Err(error)) => Err(errors::corrupt(py, error)),
+            Some(taken) => Ok(Snapshot::of(taken, pins.home().clone())),
             None => Err(errors::named(py, "PerfringError", "a consumer takes no snapshots")),
         }
     }

@@ -10,7 +10,7 @@ mod consumer;
 mod errors;
 mod fork;
 mod kind;
-mod leftover;
+mod locks;
 mod log;
 mod lost;
 mod memory;

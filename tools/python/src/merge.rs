@@ -5,6 +5,7 @@ mod rings;
 use crate::errors;
 use crate::fork::Process;
 use crate::kind::{hex, program};
+use crate::locks::lock;
 use crate::lost::Lost;
 use crate::record::{Body, Record};
 use crate::wait::{self, Timeout};
@@ -157,7 +158,7 @@ impl Merge {
     ) -> PyResult<Option<T>> {
         self.process.check(py)?;
         let got = wait::slices(py, timeout.begin(), |slice| {
-            let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut rings = lock(&self.rings);
             match rings.as_mut() {
                 Some(rings) => attempt(rings, slice.min(TURN)).map(Some),
                 None => Some(None),

@@ -7,7 +7,7 @@
 
 use crate::errors;
 use crate::fork::Process;
-use crate::leftover::Leftover;
+use crate::locks::{Leftover, lock, try_lock};
 use crate::memory::pinned::{Pinned, pinned, pinned_span};
 use crate::source::Source;
 use perfring_consumer::{Anchors, Corrupt, Guard, Home, Mark, Policy, Types};
@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// A place up to which all was read, and what keeps the tail from it.
 struct Entry {
@@ -103,26 +103,18 @@ impl Pins {
         self.closing.load(Ordering::Acquire)
     }
 
-    fn entries(&self) -> MutexGuard<'_, VecDeque<Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits for other threads, of which none holds it for long but to wait.
     pub(crate) fn turn(&self) -> Turn<'_> {
-        let source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
+        let source = lock(&self.source);
         Turn { of: self, source: Some(source) }
     }
 
     /// As [`Pins::turn`], for a thread with the interpreter's lock.
     pub(crate) fn take_turn(&self, py: Python<'_>) -> PyResult<Turn<'_>> {
         self.process.check(py)?;
-        let source = match self.source.try_lock() {
-            Ok(source) => source,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                self.source.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
-            }
-        };
+        let source = try_lock(&self.source).unwrap_or_else(|| {
+            self.source.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
+        });
         Ok(Turn { of: self, source: Some(source) })
     }
 
@@ -164,11 +156,7 @@ impl Pins {
     /// leaves it to the thread that has the source, which does it when it is done.
     fn settle(&self) {
         while self.unsettled.is_left() {
-            let mut source = match self.source.try_lock() {
-                Ok(source) => source,
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => return,
-            };
+            let Some(mut source) = try_lock(&self.source) else { return };
             self.settle_locked(&mut source);
         }
     }
@@ -179,7 +167,7 @@ impl Pins {
             self.leave_copies(); // only what somebody has a view of stays in the ring
             self.unsettled.take();
         }
-        let mut entries = self.entries();
+        let mut entries = lock(&self.entries);
         let mut free = None;
         while let Some(entry) = entries.front()
             && entry.cell.strong_count() == 0
@@ -192,7 +180,7 @@ impl Pins {
         if entries.is_empty() && self.is_closed() {
             // What records that outlive it are asked for later.
             if let Some(source) = source.take() {
-                let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut last = lock(&self.last);
                 *last = Some((source.types(), source.anchors()));
             }
         }
@@ -201,7 +189,7 @@ impl Pins {
     /// What was read up to now needs not stay, but for what stands before it.
     pub(crate) fn pass(&self, source: &mut Source, cell: Weak<Cell>) {
         let mark = source.mark();
-        let mut entries = self.entries();
+        let mut entries = lock(&self.entries);
         match source {
             Source::Consumer(consumer) if entries.is_empty() && cell.strong_count() == 0 => {
                 consumer.release_to(&mark);
@@ -217,7 +205,7 @@ impl Pins {
     /// `settle` has something to do.
     fn leave_copies(&self) -> bool {
         let mut cells = Vec::new(); // dropped after the entries' lock
-        for entry in self.entries().iter_mut() {
+        for entry in lock(&self.entries).iter_mut() {
             if let Some(cell) = entry.cell.upgrade() {
                 if cell.leave() {
                     entry.cell = Weak::new();
@@ -271,7 +259,7 @@ impl Pins {
             }
         }
         if done.is_none() {
-            let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            let last = lock(&self.last);
             done = last.as_ref().map(then);
         }
         done.ok_or_else(|| self.closed(py))
@@ -303,12 +291,8 @@ impl Cell {
         Cell { of, bytes: Mutex::new(CellBytes::Batch) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, CellBytes> {
-        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn with<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
-        match &*self.lock() {
+        match &*lock(&self.bytes) {
             CellBytes::Pinned { bytes, .. } => f(bytes.bytes()),
             CellBytes::Copied(bytes) => f(bytes),
             CellBytes::Batch => f(&[]),
@@ -322,7 +306,7 @@ impl Cell {
 
     /// From now on the bytes stand where they are, as long as this is there.
     pub(crate) fn export(&self) -> (*const u8, usize) {
-        match &mut *self.lock() {
+        match &mut *lock(&self.bytes) {
             CellBytes::Pinned { bytes, exported } => {
                 *exported = true;
                 (bytes.bytes().as_ptr(), bytes.bytes().len())
@@ -335,7 +319,7 @@ impl Cell {
     /// Makes a copy of bytes that nobody else knows the place of. Returns whether the ring's space is
     /// free now.
     fn leave(&self) -> bool {
-        let mut this = self.lock();
+        let mut this = lock(&self.bytes);
         match &*this {
             CellBytes::Pinned { exported: true, .. } | CellBytes::Batch => false,
             CellBytes::Pinned { bytes, .. } => {

@@ -2,6 +2,7 @@
 
 use crate::batch::Batch;
 use crate::errors;
+use crate::locks::lock;
 use crate::lost::Lost;
 use crate::pins::Pins;
 use crate::record::{Body, Origin, Record};
@@ -14,7 +15,7 @@ use perfring_producer::RecordType;
 use perfring_types::read::TypeTable;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use waiting::Waiting;
 
 mod collect;
@@ -46,6 +47,10 @@ impl Reader {
 
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    fn origin(self: &Arc<Self>) -> Arc<dyn Origin> {
+        Arc::clone(self) as Arc<dyn Origin>
     }
 
     pub(crate) fn close(&self) {
@@ -94,8 +99,7 @@ impl Reader {
             None => None,
             Some(Err(lost)) => Some(Bound::new(py, lost)?.into_any()),
             Some(Ok((pos, kind, time, body))) => {
-                let origin = Arc::clone(self) as Arc<dyn Origin>;
-                Some(Bound::new(py, Record::new(origin, pos, kind, time, body))?.into_any())
+                Some(Bound::new(py, Record::new(self.origin(), pos, kind, time, body))?.into_any())
             }
         })
     }
@@ -142,7 +146,7 @@ impl Reader {
                 Ok(batch)
             })?;
             if !batch.is_empty() || max == 0 || until.is_over() || !self.wait(py, until)? {
-                return Ok(Batch::new(Arc::clone(self) as Arc<dyn Origin>, batch.finish()));
+                return Ok(Batch::new(self.origin(), batch.finish()));
             }
         }
     }
@@ -189,11 +193,10 @@ impl Reader {
             })?;
             let (batch, bytes, cell) = match got {
                 Ok(in_place) => in_place,
-                Err(copy) => return Ok(Batch::new(Arc::clone(self) as Arc<dyn Origin>, copy)),
+                Err(copy) => return Ok(Batch::new(self.origin(), copy)),
             };
             if !batch.is_empty() || max == 0 || until.is_over() || !self.wait(py, until)? {
-                let data = batch.finish_in_place(bytes, cell);
-                return Ok(Batch::new(Arc::clone(self) as Arc<dyn Origin>, data));
+                return Ok(Batch::new(self.origin(), batch.finish_in_place(bytes, cell)));
             }
         }
     }
@@ -222,7 +225,7 @@ impl Origin for Reader {
     fn table(&self, py: Python<'_>, kind: RecordType) -> PyResult<Arc<TypeTable>> {
         self.pins.check(py)?;
         // Nobody has this lock and waits for something.
-        let lock = || self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || lock(&self.table);
         let (types, table) = lock().clone();
         if table.get(kind).is_some() {
             return Ok(table);

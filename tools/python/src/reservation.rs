@@ -2,7 +2,9 @@
 
 use crate::errors;
 use crate::kind::Kind;
+use crate::locks::lock;
 use crate::memory::buffer::with_buffer;
+use crate::memory::held::is_only_reference;
 use crate::sender::Shared;
 use crate::sender::many::Records;
 use crate::spaces::Space;
@@ -12,7 +14,7 @@ use perfring_producer::RecordType;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyMemoryView, PyTuple};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Space in the ring for one record, open until it is committed or discarded.
 ///
@@ -43,10 +45,6 @@ impl Reservation {
         Ok(Reservation { owner, id, size, open: Mutex::new(Some(Views { space, view })) })
     }
 
-    fn open(&self) -> MutexGuard<'_, Option<Views>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn ended(py: Python<'_>) -> PyErr {
         errors::named(py, "Closed", "the reservation has ended: make another one")
     }
@@ -54,16 +52,16 @@ impl Reservation {
     /// Ends it if nobody has a view any more, but for the one that was given. Else it is discarded
     /// once all of them are gone. Returns which.
     fn end(&self, py: Python<'_>, commit: Option<usize>) -> PyResult<bool> {
-        let Some(Views { space, view }) = self.open().take() else {
+        let Some(Views { space, view }) = lock(&self.open).take() else {
             return Err(Self::ended(py));
         };
         // It fails if something was made of the view, such as an array: that shows below.
         let _ = view.call_method0(py, "release");
         drop(view);
-        if !Space::is_free(&space, py) {
+        if !is_only_reference(&space, py) {
             return Ok(false);
         }
-        self.owner.end(py, self.id, commit)?;
+        self.owner.spaces().end(py, self.id, commit)?;
         Ok(true)
     }
 }
@@ -73,7 +71,7 @@ impl Reservation {
     /// The space, to be written.
     #[getter]
     fn view(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let view = self.open().as_ref().map(|views| views.view.clone_ref(py));
+        let view = lock(&self.open).as_ref().map(|views| views.view.clone_ref(py));
         view.ok_or_else(|| Self::ended(py))
     }
 
@@ -122,14 +120,14 @@ impl Reservation {
         _value: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        if self.open().is_none() {
+        if lock(&self.open).is_none() {
             return Ok(()); // ended inside the block
         }
         if kind.is_none() { self.commit(py, None) } else { self.discard(py) }
     }
 
     fn __repr__(&self) -> String {
-        let state = if self.open().is_some() { "open" } else { "ended" };
+        let state = if lock(&self.open).is_some() { "open" } else { "ended" };
         format!("<perfring.Reservation of {} bytes, {state}>", self.size)
     }
 }
@@ -187,10 +185,6 @@ impl ProducerBatch {
     pub(crate) fn new(owner: Arc<Shared>, timeout: Timeout) -> Self {
         ProducerBatch { owner, timeout, records: Mutex::default() }
     }
-
-    fn records(&self) -> MutexGuard<'_, Pending> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 #[pymethods]
@@ -213,7 +207,7 @@ impl ProducerBatch {
                 let error = perfring_producer::ReserveError::TooLarge { len: bytes.len(), max };
                 return Err(errors::reserve(py, error));
             }
-            let mut records = self.records();
+            let mut records = lock(&self.records);
             records.bytes.extend_from_slice(bytes);
             let end = records.bytes.len();
             records.ends.push((kind, end));
@@ -224,13 +218,13 @@ impl ProducerBatch {
     /// Publish what there is, and begin anew. Returns how many there was room for.
     fn flush(&self, py: Python<'_>) -> PyResult<usize> {
         let mut pending = {
-            let mut records = self.records();
+            let mut records = lock(&self.records);
             let (bytes, ends) =
                 (std::mem::take(&mut records.bytes), std::mem::take(&mut records.ends));
             Pending { bytes, ends, ..Pending::default() }
         };
         let (sent, done) = self.owner.publish_all(py, &pending, self.timeout);
-        let mut records = self.records();
+        let mut records = lock(&self.records);
         records.published += sent.published;
         records.lost += sent.offered - sent.published;
         if done.is_err() {
@@ -247,21 +241,21 @@ impl ProducerBatch {
     /// How many were published up to now.
     #[getter]
     fn published(&self) -> usize {
-        self.records().published
+        lock(&self.records).published
     }
 
     /// How many there was no room for; counted as lost in the ring, too.
     #[getter]
     fn lost(&self) -> usize {
-        self.records().lost
+        lock(&self.records).lost
     }
 
     fn __len__(&self) -> usize {
-        self.records().ends.len()
+        lock(&self.records).ends.len()
     }
 
     fn __repr__(&self) -> String {
-        let Pending { ends, published, lost, .. } = &*self.records();
+        let Pending { ends, published, lost, .. } = &*lock(&self.records);
         let waiting = ends.len();
         format!(
             "<perfring.ProducerBatch: {waiting} records wait, {published} published, {lost} lost>"
@@ -275,7 +269,7 @@ impl ProducerBatch {
     #[pyo3(signature = (*exc))]
     fn __exit__(&self, py: Python<'_>, exc: &Bound<'_, PyTuple>) -> PyResult<()> {
         if exc.get_item(0).is_ok_and(|kind| !kind.is_none()) {
-            *self.records() = Pending::default();
+            *lock(&self.records) = Pending::default();
             return Ok(());
         }
         self.flush(py).map(|_| ())

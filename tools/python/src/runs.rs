@@ -49,17 +49,6 @@ pub(crate) struct Place {
 }
 
 impl Data {
-    fn new(
-        store: Store,
-        mut runs: Vec<Run>,
-        last: Option<Run>,
-        times: Option<Vec<u64>>,
-        lost: Vec<(usize, Lost)>,
-    ) -> Self {
-        runs.extend(last);
-        Data { store, runs, times, lost }
-    }
-
     /// Records.
     pub(crate) fn len(&self) -> usize {
         self.runs.last().map_or(0, |run| run.first + run.count)
@@ -189,21 +178,26 @@ impl Builder {
         if let (Some(times), Some(time)) = (&mut self.times, time) {
             times.push(time);
         }
-        let len = bytes.len();
-        if let Some(run) = &mut self.last {
-            if run.kind == kind && run.len == len {
-                if run.count == 1 {
-                    run.step = pos.wrapping_sub(run.pos);
-                }
-                if pos == run.pos.wrapping_add(run.step.wrapping_mul(run.count as u64)) {
-                    run.count += 1;
-                    return;
-                }
+        self.extend(Run { first: 0, count: 1, kind, len: bytes.len(), at, pos, step: 0 });
+    }
+
+    /// Adds records behind the others.
+    #[inline]
+    fn extend(&mut self, run: Run) {
+        if let Some(last) = &mut self.last {
+            let before = last.pos.wrapping_add(last.step.wrapping_mul(last.count as u64 - 1));
+            let gap = run.pos.wrapping_sub(before);
+            if (last.kind, last.len) == (run.kind, run.len)
+                && (last.count == 1 || last.step == gap)
+                && (run.count == 1 || run.step == gap)
+            {
+                last.step = gap;
+                last.count += run.count;
+                return;
             }
-            self.runs.push(*run);
+            self.runs.push(*last);
         }
-        let first = self.len();
-        self.last = Some(Run { first, count: 1, kind, len, at, pos, step: 0 });
+        self.last = Some(Run { first: self.len(), ..run });
     }
 
     /// Many at once.
@@ -233,23 +227,8 @@ impl Builder {
         if let Some(times) = &mut self.times {
             times.extend(run.records().filter_map(|record| record.time));
         }
-        let count = run.len() as usize;
-        let (kind, pos, step) = (run.kind(), run.pos(), run.size());
-        if let Some(last) = &mut self.last {
-            let next = last.pos.wrapping_add(step.wrapping_mul(last.count as u64));
-            if last.kind == kind
-                && last.len == len
-                && next == pos
-                && (last.step == step || last.count == 1)
-            {
-                last.step = step;
-                last.count += count;
-                return;
-            }
-            self.runs.push(*last);
-        }
-        let first = self.len();
-        self.last = Some(Run { first, count, kind, len, at, pos, step });
+        let (kind, pos, count) = (run.kind(), run.pos(), run.len() as usize);
+        self.extend(Run { first: 0, count, kind, len, at, pos, step: run.size() });
     }
 
     pub(crate) fn lost(&mut self, lost: Lost) {
@@ -267,18 +246,22 @@ impl Builder {
     }
 
     /// A batch of copies.
-    pub(crate) fn finish(self) -> Data {
-        let bytes = match self.place {
-            Payloads::Copy(bytes) => bytes,
+    pub(crate) fn finish(mut self) -> Data {
+        let bytes = match &mut self.place {
+            Payloads::Copy(bytes) => std::mem::take(bytes),
             Payloads::Stay { .. } => Vec::new(), // `finish_in_place` is for these
         };
-        Data::new(Store::Own(bytes), self.runs, self.last, self.times, self.lost)
+        self.with(Store::Own(bytes))
     }
 
     /// A batch of records that stay in the ring, in `bytes`, as long as `cell` is there.
     pub(crate) fn finish_in_place(self, bytes: Pinned, cell: Arc<Cell>) -> Data {
-        let store = Store::Ring { bytes, cell };
-        Data::new(store, self.runs, self.last, self.times, self.lost)
+        self.with(Store::Ring { bytes, cell })
+    }
+
+    fn with(mut self, store: Store) -> Data {
+        self.runs.extend(self.last);
+        Data { store, runs: self.runs, times: self.times, lost: self.lost }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::errors;
 use crate::kind::{Kind, program};
+use crate::locks::lock;
 use crate::memory::held::{Held, StillOpen, Use};
 use crate::spaces::{Space, Spaces, still_open};
 use crate::types;
@@ -11,7 +12,7 @@ use perfring_consumer::{Observer, Start};
 use perfring_producer::{Home, Layout, Producers, RecordType, ReserveError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub(crate) mod many;
@@ -94,7 +95,7 @@ impl Shared {
     /// than a number.
     pub(crate) fn kind(&self, py: Python<'_>, kind: Kind<'_>, len: usize) -> PyResult<RecordType> {
         let Kind(kind, Some(of)) = kind else { return Ok(kind.0) };
-        let known = self.known().iter().find(|known| known.is(&of)).map(|known| known.size);
+        let known = lock(&self.known).iter().find(|known| known.is(&of)).map(|known| known.size);
         let size = match known {
             Some(size) => size,
             None => {
@@ -109,10 +110,6 @@ impl Shared {
             )),
             _ => Ok(kind),
         }
-    }
-
-    fn known(&self) -> MutexGuard<'_, Vec<Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts a type into the ring's table, unless it is there.
@@ -133,7 +130,7 @@ impl Shared {
         }
         let (id, layout, size) = (kind.number(), kind.layout_hash(), kind.fixed_size());
         let class = class.map(Bound::unbind);
-        let mut all = self.known();
+        let mut all = lock(&self.known);
         if class.is_some() || !all.iter().any(|of| (of.id, of.layout) == (id, layout)) {
             all.push(Known { id, layout, size, class });
         }
@@ -328,11 +325,6 @@ impl Shared {
             }
         }
         Ok(())
-    }
-
-    /// Ends a reservation whose space nobody sees any more.
-    pub(crate) fn end(&self, py: Python<'_>, id: u64, commit: Option<usize>) -> PyResult<()> {
-        self.spaces.end(py, id, commit)
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::batch::Batch;
 use crate::errors;
 use crate::kind::{At, shown};
+use crate::locks::lock;
 use crate::lost::Lost;
 use crate::record::{Body, Origin, Record};
 use crate::runs::Builder;
@@ -12,8 +13,9 @@ use perfring_producer::RecordType;
 use perfring_types::read::TypeTable;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// A copy of everything intact in a ring: of a live one while its producer runs at full speed, or of
 /// the file that dead processes left.
@@ -57,8 +59,33 @@ impl Snapshot {
     fn origin(&self) -> Arc<dyn Origin> {
         Arc::clone(&self.taken) as Arc<dyn Origin>
     }
+}
 
-    fn batch(&self, py: Python<'_>) -> PyResult<Batch> {
+#[pymethods]
+impl Snapshot {
+    #[new]
+    fn new(py: Python<'_>, path: At) -> PyResult<Self> {
+        let taken = perfring_consumer::Snapshot::take(&path.0);
+        taken.map(|taken| Snapshot::of(taken, path.0)).map_err(|error| errors::attach(py, &error))
+    }
+
+    fn __iter__(&self) -> Items {
+        let mut items = VecDeque::new();
+        let mut damage = None;
+        for item in &self.taken.snapshot {
+            match item {
+                Ok(Item::Record(record)) => {
+                    items.push_back(Ok((record.pos, record.kind, record.time, record.bytes.into())))
+                }
+                Ok(Item::Lost(lost)) => items.push_back(Err(Lost::new(&lost))),
+                Err(error) => damage = Some(error),
+            }
+        }
+        Items { origin: self.origin(), state: Mutex::new((items, damage)) }
+    }
+
+    /// All of it as a `Batch`.
+    fn drain(&self, py: Python<'_>) -> PyResult<Batch> {
         let mut batch = Builder::copies(0, self.taken.snapshot.layout().time);
         for item in &self.taken.snapshot {
             match item {
@@ -70,36 +97,6 @@ impl Snapshot {
             }
         }
         Ok(Batch::new(self.origin(), batch.finish()))
-    }
-}
-
-#[pymethods]
-impl Snapshot {
-    #[new]
-    fn new(py: Python<'_>, path: At) -> PyResult<Self> {
-        let taken = perfring_consumer::Snapshot::take(&path.0);
-        taken.map(|taken| Snapshot::of(taken, path.0)).map_err(|error| errors::attach(py, &error))
-    }
-
-    fn __iter__(&self, py: Python<'_>) -> PyResult<Items> {
-        let _ = py;
-        let mut items = std::collections::VecDeque::new();
-        let mut damage = None;
-        for item in &self.taken.snapshot {
-            match item {
-                Ok(Item::Record(record)) => {
-                    items.push_back(Ok((record.pos, record.kind, record.time, record.bytes.into())))
-                }
-                Ok(Item::Lost(lost)) => items.push_back(Err(Lost::new(&lost))),
-                Err(error) => damage = Some(error),
-            }
-        }
-        Ok(Items { origin: self.origin(), state: std::sync::Mutex::new((items, damage)) })
-    }
-
-    /// All of it as a `Batch`.
-    fn drain(&self, py: Python<'_>) -> PyResult<Batch> {
-        self.batch(py)
     }
 
     /// The ring's own types.
@@ -134,7 +131,7 @@ type Kept = Result<(u64, u32, Option<u64>, Box<[u8]>), Lost>;
 #[pyclass(frozen, module = "perfring._native")]
 pub(crate) struct Items {
     origin: Arc<dyn Origin>,
-    state: std::sync::Mutex<(std::collections::VecDeque<Kept>, Option<perfring_consumer::Corrupt>)>,
+    state: Mutex<(VecDeque<Kept>, Option<perfring_consumer::Corrupt>)>,
 }
 
 #[pymethods]
@@ -146,7 +143,7 @@ impl Items {
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         // Exceptions are made when nothing is locked: that runs Python code.
         let (next, damage) = {
-            let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut state = lock(&self.state);
             let next = state.0.pop_front();
             let damage = if next.is_none() { state.1.take() } else { None };
             (next, damage)

@@ -2,12 +2,12 @@
 
 use crate::errors;
 use crate::fork::Process;
-use crate::leftover::Leftover;
-use crate::memory::held::{Held, StillOpen, Use, Window, is_only_reference};
+use crate::locks::{Leftover, lock, try_lock};
+use crate::memory::held::{Held, StillOpen, Use, Window};
 use perfring_producer::{Count, Home, Refused};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A producer, for itself and for what is open of it.
 pub(crate) struct Spaces {
@@ -69,7 +69,7 @@ impl Spaces {
 
     /// For a thread without the interpreter's lock.
     pub(crate) fn lock(&self) -> Turn<'_> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = lock(&self.state);
         Turn { of: self, state: Some(state) }
     }
 
@@ -80,21 +80,13 @@ impl Spaces {
         Ok(Turn { of: self, state: Some(state) })
     }
 
-    fn gone(&self) -> MutexGuard<'_, Vec<u64>> {
-        self.gone.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Ends reservations whose space has gone; or leaves that to the thread that has the state. With
     /// the interpreter's lock nobody waits for a state whose owner may wait for that lock.
     fn settle(&self) {
         while self.unsettled.is_left() {
-            let mut state = match self.state.try_lock() {
-                Ok(state) => state,
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => return,
-            };
+            let Some(mut state) = try_lock(&self.state) else { return };
             self.unsettled.take();
-            for id in std::mem::take(&mut *self.gone()) {
+            for id in std::mem::take(&mut *lock(&self.gone)) {
                 state.end(id, None);
             }
             state.settle();
@@ -182,7 +174,7 @@ pub(crate) struct Space {
 
 impl Space {
     /// Of the reservation `id`, which has these bytes and stays open until this is dropped or found
-    /// free by [`Space::is_free`].
+    /// to be without views.
     pub(crate) fn new(of: Arc<Spaces>, id: u64, window: Window) -> Self {
         Space { of, id, window }
     }
@@ -190,18 +182,13 @@ impl Space {
     pub(crate) fn export(&self) -> (*mut u8, usize) {
         self.window.export()
     }
-
-    /// Whether nobody but the caller, who has one reference, can reach the bytes.
-    pub(crate) fn is_free(this: &Py<Space>, py: Python<'_>) -> bool {
-        is_only_reference(this, py)
-    }
 }
 
 impl Drop for Space {
     /// The last view of the space has gone.
     fn drop(&mut self) {
         if self.of.process.is_this() {
-            self.of.gone().push(self.id);
+            lock(&self.of.gone).push(self.id);
             self.of.unsettled.leave();
             self.of.settle();
         }

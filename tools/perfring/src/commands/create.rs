@@ -2,7 +2,6 @@
 
 use crate::args;
 use crate::failure::Failure;
-use clap::ValueEnum;
 use perfring_consumer::Home;
 use perfring_producer::{Evict, Options, Policy, Producers, SLOTS_DEFAULT, Tell};
 
@@ -20,11 +19,13 @@ pub(crate) struct Args {
     #[arg(long, short, default_value = "1M", value_parser = args::size)]
     size: u64,
     /// What a full ring does with a new record: drop refuses it, overwrite gives up the oldest
-    #[arg(long, value_enum, default_value_t = PolicyArg::Drop)]
-    policy: PolicyArg,
+    #[arg(long, default_value = "drop",
+        value_parser = args::one_of([("drop", Policy::Drop), ("overwrite", Policy::Overwrite)]))]
+    policy: Policy,
     /// One producer at a time, or many that share the ring
-    #[arg(long, value_enum, default_value_t = ProducersArg::One)]
-    producers: ProducersArg,
+    #[arg(long, default_value = "one",
+        value_parser = args::one_of([("one", Producers::One), ("many", Producers::Many)]))]
+    producers: Producers,
     /// With --producers many: the most at a time, 1 to 4096 [default: 64]
     #[arg(long, value_name = "N")]
     slots: Option<u32>,
@@ -35,11 +36,13 @@ pub(crate) struct Args {
     #[arg(long, default_value = "0600", value_parser = args::mode)]
     mode: u32,
     /// How an overwrite ring makes room: for each record, or half the ring at a time
-    #[arg(long, value_enum, default_value_t = EvictArg::Exact)]
-    evict: EvictArg,
+    #[arg(long, default_value = "exact",
+        value_parser = args::one_of([("exact", Evict::Exact), ("half", Evict::Half)]))]
+    evict: Evict,
     /// Where losses are told: in the stream and the counters, or in the counters alone
-    #[arg(long, value_enum, default_value_t = LossesArg::Stream)]
-    losses: LossesArg,
+    #[arg(long, default_value = "stream",
+        value_parser = args::one_of([("stream", Tell::InStream), ("counters", Tell::CountersOnly)]))]
+    losses: Tell,
     /// Bytes for the table of record types, taken up to whole pages, at most 16M; 0 makes a ring
     /// without one. A type takes some hundred bytes
     #[arg(long, value_name = "BYTES", default_value = "64K", value_parser = args::size)]
@@ -50,57 +53,21 @@ pub(crate) struct Args {
     aux_size: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum PolicyArg {
-    Drop,
-    Overwrite,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ProducersArg {
-    One,
-    Many,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum EvictArg {
-    Exact,
-    Half,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum LossesArg {
-    Stream,
-    Counters,
-}
-
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    if args.evict == EvictArg::Half && args.policy == PolicyArg::Drop {
+    if args.evict == Evict::Half && args.policy == Policy::Drop {
         return Err(Failure::Usage(
             "--evict half is for overwrite rings: add --policy overwrite".to_owned(),
         ));
     }
-    if args.slots.is_some() && args.producers == ProducersArg::One {
+    if args.slots.is_some() && args.producers == Producers::One {
         return Err(Failure::Usage("--slots is for shared rings: add --producers many".to_owned()));
     }
     let options = Options {
         size: args.size,
-        policy: match args.policy {
-            PolicyArg::Drop => Policy::Drop,
-            PolicyArg::Overwrite => Policy::Overwrite,
-        },
-        evict: match args.evict {
-            EvictArg::Exact => Evict::Exact,
-            EvictArg::Half => Evict::Half,
-        },
-        tell: match args.losses {
-            LossesArg::Stream => Tell::InStream,
-            LossesArg::Counters => Tell::CountersOnly,
-        },
-        producers: match args.producers {
-            ProducersArg::One => Producers::One,
-            ProducersArg::Many => Producers::Many,
-        },
+        policy: args.policy,
+        evict: args.evict,
+        tell: args.losses,
+        producers: args.producers,
         slots: args.slots.unwrap_or(SLOTS_DEFAULT),
         time: args.time,
         mode: args.mode,

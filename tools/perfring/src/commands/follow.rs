@@ -8,7 +8,7 @@ use crate::records::shapes::Shapes;
 use crate::records::time::Since;
 use crate::ring_name::Name;
 use crate::stop::{LOOK, Stop};
-use perfring_consumer::{Consumer, Guard, Home, Layout, Observer, Pinned, Stat};
+use perfring_consumer::{Consumer, Corrupt, Guard, Home, Item, Layout, Observer, Stat};
 use std::time::{Duration, Instant};
 
 #[derive(Debug, clap::Args)]
@@ -21,7 +21,7 @@ pub(crate) struct FollowArgs {
     pub(crate) records: Option<u64>,
     /// Go on with what comes for at most SECONDS, then end with code 124
     #[arg(long, value_name = "SECONDS", value_parser = args::seconds)]
-    pub(crate) timeout: Option<Duration>,
+    timeout: Option<Duration>,
     /// End with code 5 if records were lost: told in the stream, or counted and not told yet
     #[arg(long)]
     pub(crate) fail_on_loss: bool,
@@ -32,6 +32,24 @@ pub(crate) struct FollowArgs {
 impl FollowArgs {
     pub(crate) fn waits(&self) -> bool {
         self.follow || self.timeout.is_some()
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.timeout.and_then(|timeout| Instant::now().checked_add(timeout))
+    }
+
+    /// How long to wait now, unless the time is over; `left` records are still to come.
+    pub(crate) fn wait(&self, deadline: Option<Instant>, left: u64) -> Result<Duration, Failure> {
+        let Some(deadline) = deadline else { return Ok(LOOK) };
+        let rest = deadline.saturating_duration_since(Instant::now());
+        if !rest.is_zero() {
+            return Ok(rest.min(LOOK));
+        }
+        let time = self.timeout.unwrap_or_default().as_secs_f64();
+        Err(Failure::Timeout(match self.records {
+            Some(wanted) => format!("{} of {wanted} records came within {time} s", wanted - left),
+            None => format!("the {time} s are over"),
+        }))
     }
 }
 
@@ -94,7 +112,7 @@ fn follow(
     output: &mut Output<'_>,
     stop: &Stop,
 ) -> Result<(), Failure> {
-    let deadline = args.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let deadline = args.deadline();
     let name = Name::of(ring);
     let mut left = args.records.unwrap_or(u64::MAX);
     // Without -f a producer that never pauses must not keep us for ever.
@@ -110,14 +128,7 @@ fn follow(
         if left == 0 || (turn == Turn::Empty && !args.waits()) {
             return Ok(());
         }
-        let mut wait = LOOK;
-        if let Some(deadline) = deadline {
-            let rest = deadline.saturating_duration_since(Instant::now());
-            if rest.is_zero() {
-                return Err(Failure::Timeout(timeout_sentence(args, left)));
-            }
-            wait = wait.min(rest);
-        }
+        let wait = args.wait(deadline, left)?;
         if turn == Turn::More {
             continue;
         }
@@ -125,14 +136,6 @@ fn follow(
             note(&format!("{ring} was removed: the end"));
             return Ok(());
         }
-    }
-}
-
-pub(crate) fn timeout_sentence(args: &FollowArgs, left: u64) -> String {
-    let time = args.timeout.unwrap_or_default().as_secs_f64();
-    match args.records {
-        Some(wanted) => format!("{} of {wanted} records came within {time} s", wanted - left),
-        None => format!("the {time} s are over"),
     }
 }
 
@@ -145,32 +148,40 @@ impl Source {
         left: &mut u64,
         until: u64,
     ) -> Result<Turn, Failure> {
-        let corrupt = |error| Failure::corrupt(home, error);
         if self.position() >= until {
             return Ok(Turn::Empty);
         }
         if let Source::Consumer(consumer) = self
-            && let Some(pinned) = consumer.pinned().map_err(corrupt)?
+            && let Some(pinned) =
+                consumer.pinned().map_err(|error| Failure::corrupt(home, error))?
         {
-            return pinned_turn(pinned, home, output, left);
+            // Records are held until stdout has taken them, and stay in the ring if it does not.
+            let ended = items(home, left, || show(output, pinned.read()));
+            let flushed = ended.and_then(|ended| output.flush().map(|()| ended));
+            return flushed.unwrap_or_else(|failure| {
+                pinned.put_back();
+                Err(failure)
+            });
         }
         if let Source::Consumer(consumer) = self
             && consumer.guard() == Guard::Always
         {
-            return held_turn(consumer, home, output, left);
+            // Records are copies: the place is moved once stdout has taken them.
+            consumer.hold();
+            let ended = items(home, left, || show(output, consumer.read()))?;
+            output.flush()?;
+            consumer.release_to(&consumer.mark());
+            return ended;
         }
-        for _ in 0..TURN {
-            if *left == 0 || self.position() >= until {
-                return Ok(Turn::Empty);
+        items(home, left, || match &mut *self {
+            Source::Observer(observer) if observer.saved().pos < until => {
+                show(output, observer.read())
             }
-            let item = match self {
-                Source::Observer(observer) => observer.read(),
-                Source::Consumer(consumer) => consumer.read(),
-            };
-            let Some(item) = item.map_err(corrupt)? else { return Ok(Turn::Empty) };
-            *left -= output.item(item)?;
-        }
-        Ok(Turn::More)
+            Source::Consumer(consumer) if consumer.position() < until => {
+                show(output, consumer.read())
+            }
+            _ => Ok(Ok(None)),
+        })?
     }
 
     fn layout(&self) -> &Layout {
@@ -203,74 +214,38 @@ impl Source {
     }
 }
 
-/// A turn of the consumer of a drop ring: its records are held until stdout has taken them, and
-/// stay in the ring if it does not.
-fn pinned_turn(
-    pinned: Pinned<'_>,
-    home: &Home,
+/// The records that were shown of an item, one or none; `None` if there is no item.
+type Shown = Result<Option<u64>, Corrupt>;
+
+/// Writes an item, if there is one.
+fn show(
     output: &mut Output<'_>,
-    left: &mut u64,
-) -> Result<Turn, Failure> {
-    let mut ended = Ok(Turn::More);
-    let mut written = Ok(());
-    for _ in 0..TURN {
-        if *left == 0 {
-            break;
-        }
-        let item = match pinned.read() {
-            Ok(Some(item)) => item,
-            Ok(None) => {
-                ended = Ok(Turn::Empty);
-                break;
-            }
-            Err(error) => {
-                ended = Err(Failure::corrupt(home, error));
-                break;
-            }
-        };
-        match output.item(item) {
-            Ok(shown) => *left -= shown,
-            Err(failure) => {
-                written = Err(failure);
-                break;
-            }
-        }
+    item: Result<Option<Item<'_>>, Corrupt>,
+) -> Result<Shown, Failure> {
+    match item {
+        Ok(Some(item)) => output.item(item).map(|shown| Ok(Some(shown))),
+        Ok(None) => Ok(Ok(None)),
+        Err(error) => Ok(Err(error)),
     }
-    if let Err(failure) = written.and_then(|()| output.flush()) {
-        pinned.put_back();
-        return Err(failure);
-    }
-    ended
 }
 
-/// As [`pinned_turn`], of one whose records are copies: its place is moved once stdout has taken them.
-fn held_turn(
-    consumer: &mut Consumer,
+/// Writes the items of a turn. Damage is in the inner result: what stands before it was written.
+fn items(
     home: &Home,
-    output: &mut Output<'_>,
     left: &mut u64,
-) -> Result<Turn, Failure> {
-    consumer.hold();
-    let mut ended = Ok(Turn::More);
+    mut next: impl FnMut() -> Result<Shown, Failure>,
+) -> Result<Result<Turn, Failure>, Failure> {
     for _ in 0..TURN {
         if *left == 0 {
             break;
         }
-        match consumer.read() {
-            Ok(Some(item)) => *left -= output.item(item)?,
-            Ok(None) => {
-                ended = Ok(Turn::Empty);
-                break;
-            }
-            Err(error) => {
-                ended = Err(Failure::corrupt(home, error));
-                break;
-            }
+        match next()? {
+            Ok(Some(shown)) => *left -= shown,
+            Ok(None) => return Ok(Ok(Turn::Empty)),
+            Err(error) => return Ok(Err(Failure::corrupt(home, error))),
         }
     }
-    output.flush()?;
-    consumer.release_to(&consumer.mark());
-    ended
+    Ok(Ok(Turn::More))
 }
 
 /// Where the ring ends now; no end where that cannot be said.

@@ -1,7 +1,7 @@
 //! `perfring tail --perf`: what the kernel does, and a ring's records, on one timeline.
 
 use crate::args;
-use crate::commands::follow::{FollowArgs, TURN, timeout_sentence};
+use crate::commands::follow::{FollowArgs, TURN};
 use crate::failure::{Failure, note};
 use crate::output::Output;
 use crate::records::shapes::Shapes;
@@ -10,7 +10,7 @@ use crate::stop::{LOOK, Stop};
 use perfring_consumer::{Anchors, Home, Observer, Types};
 use perfring_kernel::{EventKind, KernelRing, OpenError, Options, Stopper, Target, open, schemas};
 use perfring_set::{Merge, SourceError, SourceId};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// For so long records are held back, to be put in the order of time.
 const DELAY: Duration = Duration::from_millis(20);
@@ -149,7 +149,7 @@ impl Timeline<'_> {
         output: &mut Output<'_>,
         stop: &Stop,
     ) -> Result<End, Failure> {
-        let deadline = args.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let deadline = args.deadline();
         let mut left = args.records.unwrap_or(u64::MAX);
         loop {
             if left == 0 {
@@ -160,14 +160,7 @@ impl Timeline<'_> {
             if left == 0 {
                 return Ok(End::Enough);
             }
-            let mut wait = LOOK;
-            if let Some(deadline) = deadline {
-                let rest = deadline.saturating_duration_since(Instant::now());
-                if rest.is_zero() {
-                    return Err(Failure::Timeout(timeout_sentence(args, left)));
-                }
-                wait = wait.min(rest);
-            }
+            let wait = args.wait(deadline, left)?;
             if !some && !self.merge.wait(wait) && self.kernel.iter().all(Stopper::is_over) {
                 return Ok(End::Process);
             }

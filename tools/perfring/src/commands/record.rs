@@ -10,7 +10,6 @@ use crate::records::filter::Filter;
 use crate::records::select::SelectArgs;
 use crate::records::time::Since;
 use crate::stop::{LOOK, Stop};
-use clap::ValueEnum;
 use indicatif::HumanBytes;
 use perfring_consumer::{Home, MachineClock, Start};
 use perfring_export::recording::{Existing, Options, Recording};
@@ -48,8 +47,8 @@ pub(crate) struct Args {
     records: Option<u64>,
     /// Where to begin in rings that are there: at their oldest records, or with what comes from now
     /// on. Rings that come later are recorded from their beginning
-    #[arg(long, value_enum, default_value_t = From::Oldest)]
-    from: From,
+    #[arg(long, default_value = "oldest", value_parser = args::start())]
+    from: Start,
     /// Read as the rings' one consumer: what is in the file is gone from them, and nothing is lost
     /// to a slow disk but what the producers refuse
     #[arg(long, conflicts_with = "from")]
@@ -64,22 +63,12 @@ pub(crate) struct Args {
     select: SelectArgs,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum From {
-    Oldest,
-    Latest,
-}
-
 /// Events between two looks at the signals, and between two releases of a consumer.
 const TURN: u32 = 1024;
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stop = Stop::install()?;
-    let how = match args.from {
-        _ if args.consume => How::Consume,
-        From::Oldest => How::Observe(Start::Oldest),
-        From::Latest => How::Observe(Start::Latest),
-    };
+    let how = if args.consume { How::Consume } else { How::Observe(args.from) };
     let delay = Duration::from_millis(args.delay);
     let mut live = Live::new(how, delay)?;
     let inputs = match &args.rings[..] {

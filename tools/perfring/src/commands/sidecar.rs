@@ -1,7 +1,7 @@
 //! `perfring sidecar`: follows rings as they come and go, and hands their records on.
 
+use crate::args;
 use crate::failure::{Failure, note};
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use perfring_sidecar::config::{Guard, Input, Mode, Place};
 use perfring_sidecar::{Config, ConfigError, End, Rule, Sidecar, Signals, StartError};
 use std::path::PathBuf;
@@ -38,7 +38,8 @@ pub(crate) struct Args {
     /// Whose records are copied before anything looks at them: of rings that others than this user may
     /// write (auto), of all (always), or of none (never). A ring whose file is cut short is set aside
     /// in any case
-    #[arg(long, value_name = "WHEN", value_parser = guard())]
+    #[arg(long, value_name = "WHEN", value_parser = args::one_of([
+        ("auto", Guard::Auto), ("always", Guard::Always), ("never", Guard::Never)]))]
     guard: Option<Guard>,
     /// Save the places in rings that are looked at in this file, and go on there
     #[arg(long, value_name = "FILE")]
@@ -87,14 +88,6 @@ impl Args {
         config.check()?;
         Ok(config)
     }
-}
-
-fn guard() -> impl TypedValueParser<Value = Guard> {
-    PossibleValuesParser::new(["auto", "always", "never"]).map(|when| match &*when {
-        "always" => Guard::Always,
-        "never" => Guard::Never,
-        _ => Guard::Auto,
-    })
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {

@@ -5,7 +5,6 @@ use crate::commands::follow::{self, FollowArgs, Source};
 use crate::commands::kernel::{self, KernelArgs};
 use crate::failure::Failure;
 use crate::stop::Stop;
-use clap::ValueEnum;
 use perfring_consumer::{Home, Observer, Start};
 
 /// Show records without touching the ring
@@ -23,29 +22,20 @@ pub(crate) struct Args {
     ring: Option<Home>,
     /// Where to begin: at the oldest record that is there, or with what comes from now on. Older
     /// ones are not shown then, whatever --since says
-    #[arg(long, value_enum, default_value_t = From::Oldest)]
-    from: From,
+    #[arg(long, default_value = "oldest", value_parser = args::start())]
+    from: Start,
     #[command(flatten)]
     kernel: KernelArgs,
     #[command(flatten)]
     follow: FollowArgs,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum From {
-    Oldest,
-    Latest,
-}
-
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let start = match args.from {
-        From::Oldest => Start::Oldest,
-        From::Latest if args.follow.waits() || args.kernel.is_wanted() => Start::Latest,
-        From::Latest => {
-            let why = "--from latest has nothing to show without -f or --timeout";
-            return Err(Failure::Usage(why.to_owned()));
-        }
-    };
+    let start = args.from;
+    if start == Start::Latest && !args.follow.waits() && !args.kernel.is_wanted() {
+        let why = "--from latest has nothing to show without -f or --timeout";
+        return Err(Failure::Usage(why.to_owned()));
+    }
     args.follow.format.check()?;
     let stop = Stop::install()?;
     let observe = |ring: &Home| Observer::open(ring, start);

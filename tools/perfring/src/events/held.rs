@@ -3,7 +3,6 @@
 use perfring_consumer::{Item, Lost, Record};
 use perfring_export::{Event, Loss, LossCause, Origin, Rec, What};
 
-/// What is given out next.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     what: Given,

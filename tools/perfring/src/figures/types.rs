@@ -7,7 +7,6 @@ use crate::records::shapes::Shapes;
 use perfring_abi::TYPES_FIRST;
 use perfring_consumer::{Home, Observer, Start};
 
-/// How a ring's type table is used.
 #[derive(Clone, Debug)]
 pub(crate) struct TypesUse {
     /// Bytes that it has; 0 if there is none.

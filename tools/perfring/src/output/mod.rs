@@ -3,7 +3,6 @@
 pub(crate) mod escape;
 pub(crate) mod json;
 mod log;
-mod raw;
 mod text;
 
 use crate::failure::{Failure, note};
@@ -165,7 +164,7 @@ impl<'a> Output<'a> {
         match args.format {
             Format::Text => text::record(&mut self.out, &seen, args.positions),
             Format::Json => json::record(&mut self.out, &seen),
-            Format::Raw => raw::record(&mut self.out, &seen.record),
+            Format::Raw => self.out.write_all(seen.record.bytes),
         }
     }
 

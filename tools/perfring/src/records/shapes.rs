@@ -26,7 +26,6 @@ impl Shapes {
         Shapes { name: Some(name.into()), ..self }
     }
 
-    /// Whose records they are, where there are several.
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
@@ -46,7 +45,6 @@ impl Shapes {
         Ok(Self::of(Types::default(), Anchors::default()))
     }
 
-    /// The types.
     pub(crate) fn table(&self) -> &TypeTable {
         &self.inner.origin().types
     }

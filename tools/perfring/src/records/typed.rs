@@ -5,7 +5,6 @@ use perfring_consumer::{Anchors, Record};
 use perfring_types::Encoding;
 use perfring_types::read::{BadPayload, Type, Value};
 
-/// A record with what the ring says of it.
 #[derive(Debug)]
 pub(crate) struct Seen<'a> {
     pub(crate) record: Record<'a>,

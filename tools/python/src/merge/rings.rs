@@ -1,5 +1,6 @@
 //! The rings of a directory as they come and go, and their items in the order of time.
 
+use crate::locks::lock;
 use crate::record::Origin;
 use perfring_consumer::{
     Anchors, AttachError, Consumer, Guard, Item, Lost, Observer, Start, Types,
@@ -10,7 +11,7 @@ use perfring_types::read::TypeTable;
 use pyo3::prelude::*;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How often the directory is looked at.
@@ -40,36 +41,31 @@ pub(super) enum Event {
     Failed { path: String, why: String, again: bool },
 }
 
-/// What is known of a ring, also for its records that outlive it.
-struct Shape {
-    table: Mutex<Arc<TypeTable>>,
-    anchors: Mutex<Anchors>,
-}
+/// What is known of a ring, also for its records that outlive it: its types, and how to tell the time.
+struct Shape(Mutex<(Arc<TypeTable>, Anchors)>);
 
 impl Origin for Shape {
     fn table(&self, _: Python<'_>, _: RecordType) -> PyResult<Arc<TypeTable>> {
-        Ok(Arc::clone(&self.table.lock().unwrap_or_else(PoisonError::into_inner)))
+        Ok(Arc::clone(&lock(&self.0).0))
     }
 
     fn anchors(&self, _: Python<'_>) -> PyResult<Anchors> {
-        Ok(*self.anchors.lock().unwrap_or_else(PoisonError::into_inner))
+        Ok(lock(&self.0).1)
     }
 }
 
 impl Shape {
     /// As it is now; the table only if it has grown.
     fn renew(&self, types: &mut Types, source: &dyn Source) {
-        *self.anchors.lock().unwrap_or_else(PoisonError::into_inner) = source.anchors();
+        lock(&self.0).1 = source.anchors();
         if source.has_more_types(types) {
             *types = source.types();
-            let table = Arc::new(TypeTable::from_words(types.words()));
-            *self.table.lock().unwrap_or_else(PoisonError::into_inner) = table;
+            lock(&self.0).0 = Arc::new(TypeTable::from_words(types.words()));
         }
     }
 
     fn knows(&self, kind: u32) -> bool {
-        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        RecordType::new(kind).is_none_or(|kind| table.get(kind).is_some())
+        RecordType::new(kind).is_none_or(|kind| lock(&self.0).0.get(kind).is_some())
     }
 }
 
@@ -326,10 +322,8 @@ impl Rings {
             Ok(None) => return, // whoever follows the directory hears of it
             Ok(Some(source)) => {
                 let types = source.types();
-                let shape = Shape {
-                    table: Mutex::new(Arc::new(TypeTable::from_words(types.words()))),
-                    anchors: Mutex::new(source.anchors()),
-                };
+                let table = Arc::new(TypeTable::from_words(types.words()));
+                let shape = Shape(Mutex::new((table, source.anchors())));
                 let ring = Ring {
                     name: entry.name.as_str().into(),
                     path: entry.path.display().to_string(),

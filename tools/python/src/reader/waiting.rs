@@ -2,13 +2,14 @@
 //! go of records, meanwhile.
 
 use crate::errors;
+use crate::locks::lock;
 use crate::pins::Pins;
 use crate::source::Source;
 use crate::wait::{self, Until};
 use perfring_consumer::{AttachError, Consumer, Sleeper};
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How long a waiting reader spins before it sleeps; and the longest pause between two looks of an
@@ -24,13 +25,9 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    fn kept(&self) -> MutexGuard<'_, Option<Arc<Sleeper>>> {
-        self.sleeper.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Ends all waits.
     pub(super) fn wake(&self) {
-        if let Some(sleeper) = &*self.kept() {
+        if let Some(sleeper) = &*lock(&self.sleeper) {
             sleeper.wake();
         }
     }
@@ -100,7 +97,7 @@ impl Waiting {
     }
 
     fn sleeper(&self, consumer: &Consumer) -> Result<Arc<Sleeper>, AttachError> {
-        let mut kept = self.kept();
+        let mut kept = lock(&self.sleeper);
         if let Some(sleeper) = &*kept {
             return Ok(Arc::clone(sleeper));
         }

@@ -1,4 +1,4 @@
-//! What a thread leaves to the one that has the lock.
+//! Locks, and what a thread leaves to the one that has one.
 //!
 //! With the interpreter's lock a thread must not wait for a lock whose owner may wait for the
 //! interpreter. So it says that something is left to do, and tries the lock once; who has it looks
@@ -6,6 +6,21 @@
 //! it that one of the two finds the other.
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// A panic leaves nothing half done behind a lock.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As [`lock`]; `None` if another thread has it.
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
 
 /// Whether something is left to do.
 #[derive(Default)]
