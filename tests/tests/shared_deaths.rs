@@ -55,7 +55,10 @@ const PARTS: [&str; 9] = [
 fn is_overloaded() -> bool {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap();
     let load: f64 = load.split(' ').next().unwrap().parse().unwrap();
-    load > 3.0 * std::thread::available_parallelism().unwrap().get() as f64
+    // This thread itself is bound to one of them.
+    let stat = std::fs::read_to_string("/proc/stat").unwrap();
+    let cpus = stat.lines().filter(|line| line.starts_with("cpu")).count() - 1;
+    load > 3.0 * cpus as f64
 }
 
 /// Returns what was refused, by the first word of the reason.
