@@ -20,7 +20,7 @@ pub(crate) const SPREAD: usize = 8;
 pub(crate) const VICTIM: u64 = 9;
 /// The others promise to be done within this, and nearly always are; the machine may be busy.
 pub(crate) const SOON: Duration = Duration::from_millis(100);
-/// No call may take longer, however busy the machine: a call that waits for who stands never ends.
+/// No call may take longer, however busy the machine.
 pub(crate) const BOUND: Duration = Duration::from_secs(10);
 
 /// A victim at its first stop.

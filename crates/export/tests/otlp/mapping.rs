@@ -195,8 +195,8 @@ fn signals_that_are_not_wanted_are_taken_and_left_out() {
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     feed.sink.emit(&Log { body: "b".into(), ..Log::default() }).unwrap();
     feed.sink.emit(&Gauge::new("g", 1u64)).unwrap();
-    feed.sink.emit(&spans::start()).unwrap();
-    feed.sink.emit(&spans::end()).unwrap();
+    feed.sink.emit(&super::spans::start()).unwrap();
+    feed.sink.emit(&super::spans::end()).unwrap();
     feed.pump(&mut seqs, &mut otlp);
     close(otlp);
     assert_eq!((logs(&server).len(), metrics(&server).len(), spans(&server).len()), (0, 0, 1));
