@@ -8,7 +8,7 @@ use crate::run::Run;
 use crate::table::Types;
 use perfring_abi::Layout;
 use perfring_ring::{Anchors, Corrupt, Count, WakeAt};
-use perfring_shm::{AttachError, Guard, Home, Lines, Pages, PagesError, ReadWindow};
+use perfring_shm::{AttachError, Guard, Home, Lines, Pages, PagesError, ReadWindow, program_name};
 
 /// The one consumer of a ring. A new one goes on where the last one released.
 ///
@@ -108,8 +108,7 @@ impl Consumer {
         lines: Lines,
         guard: Guard,
     ) -> Result<Self, AttachError> {
-        let own = std::env::args_os().next().unwrap_or_default();
-        let own = std::path::Path::new(&own).file_name().unwrap_or_default().to_string_lossy();
+        let own = program_name();
         let cursor = Cursor::attach(home, name.unwrap_or(&own), lines, guard)?;
         let distance = Distance::of_consumer(cursor.mapping().file().layout().data_size);
         let (pace, wake_at) = (Pace::default(), WakeAt::default());
