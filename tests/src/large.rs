@@ -1,6 +1,6 @@
 //! Payloads of any length of which every byte follows from who published them, and which one it is.
 
-use crate::shared::Random;
+use perfring_testkit::rng::Rng;
 
 /// Whose record ends a stream.
 pub const END: u64 = 0xffff;
@@ -8,13 +8,13 @@ pub const END: u64 = 0xffff;
 /// A payload that stands in the AUX area, whatever the data area's size.
 pub const LARGE: usize = 70_000;
 
-/// Lengths at random: small ones, and such as stand in the AUX area.
-pub fn len_of(random: &mut Random) -> usize {
-    match random.below(8) {
-        0..4 => 16 + random.below(1000) as usize,
-        4 => 65_480 + random.below(80) as usize,
-        5..7 => 65_521 + random.below(40_000) as usize,
-        _ => 100_000 + random.below(150_000) as usize,
+/// Lengths at rng: small ones, and such as stand in the AUX area.
+pub fn len_of(rng: &mut Rng) -> usize {
+    match rng.below(8) {
+        0..4 => 16 + rng.below(1000) as usize,
+        4 => 65_480 + rng.below(80) as usize,
+        5..7 => 65_521 + rng.below(40_000) as usize,
+        _ => 100_000 + rng.below(150_000) as usize,
     }
 }
 

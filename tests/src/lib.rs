@@ -6,15 +6,19 @@ use perfring_producer::RecordType;
 use perfring_producer::types::{Encoding, Field, Kind, Schema, Shape};
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
+pub use perfring_testkit::size::workspace;
+
+pub mod doors;
 pub mod foreign;
+pub mod golden;
 pub mod large;
 pub mod shapes;
 pub mod shared;
-pub mod spoiler;
+pub mod stepped;
 
 /// The type of numbered records.
 pub const NUMBERED: RecordType = RecordType::new(7001).unwrap();
@@ -96,12 +100,6 @@ pub fn actor(exe: &str, args: &[&str], ring: &Path) -> Command {
     let mut command = Command::new(exe);
     command.args(args).arg(ring);
     command
-}
-
-/// The root of the workspace.
-#[must_use]
-pub fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_owned).unwrap_or_default()
 }
 
 /// Says why a test cannot run on this machine. With `PERFRING_NO_SKIP` set, as in CI, a test that

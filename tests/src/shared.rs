@@ -32,21 +32,6 @@ pub fn teller(bytes: &[u8]) -> (u64, u64) {
     (number / EACH, number % EACH)
 }
 
-/// Numbers that look random and follow from a seed (xorshift64*).
-#[derive(Clone, Debug)]
-pub struct Random(pub u64);
-
-impl Random {
-    /// A number below `n`.
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0 = if self.0 == 0 { 0x9e37_79b9_7f4a_7c15 } else { self.0 };
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % n.max(1)
-    }
-}
-
 /// What a reader was told, producer by producer, in the order of the stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {

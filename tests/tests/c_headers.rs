@@ -2,14 +2,13 @@
 //! the books balance, and what one leaves behind the other takes over.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[path = "../src/golden.rs"]
-#[allow(dead_code, reason = "only how the descriptions show a record is needed")]
-mod golden;
-
 use perfring_consumer::{Cause, Consumer, Item, Observer, Policy, Snapshot, Start, Stat};
 use perfring_producer::{Evict, Options, Producer, ReserveError, Tell};
+use perfring_testkit::image::at;
+use perfring_testkit::rng::Rng;
 use perfring_tests::foreign::{Build, Peer, c_peer, lines, refused};
-use perfring_tests::shared::{Random, Raw, until};
+use perfring_tests::golden;
+use perfring_tests::shared::{Raw, until};
 use perfring_tests::{NUMBERED, number_of, numbered, numbers, ring_dir, skip, workspace};
 use serde_json::{Value, json};
 use std::fs;
@@ -243,7 +242,7 @@ fn sleepers_of_either_language_are_woken_by_the_other() {
     let ring = dir.path().join("ring");
     let field = |name: &str| {
         let file = Raw::read(&ring).bytes;
-        u32::from_ne_bytes(file[golden::at(name)].try_into().unwrap())
+        u32::from_ne_bytes(file[at(name)].try_into().unwrap())
     };
     // A C consumer, and a Rust producer that finds it armed.
     let mut producer = Producer::create(&ring, &options(Policy::Drop)).unwrap();
@@ -313,11 +312,11 @@ fn a_c_program_in_epoll_is_woken_for_every_record() {
     let ring = dir.path().join("ring");
     let armed = || {
         let file = Raw::read(&ring).bytes;
-        u32::from_ne_bytes(file[golden::at("wait_armed")].try_into().unwrap()) == 1
+        u32::from_ne_bytes(file[at("wait_armed")].try_into().unwrap()) == 1
     };
     let all_back = || {
         let file = Raw::read(&ring).bytes;
-        file[golden::at("data_tail")] == file[golden::at("data_head")]
+        file[at("data_tail")] == file[at("data_head")]
     };
     for policy in [Policy::Drop, Policy::Overwrite] {
         let mut producer = Producer::create(&ring, &options(policy)).unwrap();
@@ -349,7 +348,7 @@ fn c_and_rust_do_the_same_in_the_same_case() {
     let exe = peer(dir.path());
     let mut steps = 0;
     for seed in 1..=24u64 {
-        let mut random = Random(seed * 7919);
+        let mut rng = Rng::new(seed * 7919);
         let policy = if seed % 2 == 0 { Policy::Drop } else { Policy::Overwrite };
         let tell = if seed % 5 == 0 { Tell::CountersOnly } else { Tell::InStream };
         let options = Options { size: 4096, policy, tell, ..Options::default() };
@@ -360,13 +359,13 @@ fn c_and_rust_do_the_same_in_the_same_case() {
         let mut c = Peer::start(&exe, &["script"], &theirs);
         for number in 0..400u64 {
             // Mostly small; some are large, some longer than any.
-            let len = 8 + [100, 100, 100, 1000, 4100][random.below(5) as usize].min(4200);
-            let len = 8 + random.below(len);
-            let (word, keep) = match random.below(16) {
+            let len = 8 + [100, 100, 100, 1000, 4100][rng.below(5) as usize].min(4200);
+            let len = 8 + rng.below(len);
+            let (word, keep) = match rng.below(16) {
                 0..=6 => ("publish", len),
-                7..=9 => ("commit", random.below(len + 1).max(8)),
+                7..=9 => ("commit", rng.below(len + 1).max(8)),
                 10..=11 => ("discard", len),
-                12..=14 => ("read", random.below(40)),
+                12..=14 => ("read", rng.below(40)),
                 _ => ("detach", 0),
             };
             let mut answer = 0;

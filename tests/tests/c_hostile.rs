@@ -5,17 +5,19 @@
 
 use perfring_abi::{BadRing, FIELDS};
 use perfring_consumer::{AttachError, Consumer, Item, Observer, Start};
+use perfring_testkit::image::Image;
+use perfring_testkit::lies::{self, golden};
+use perfring_testkit::rng::Rng;
+use perfring_testkit::size::cases;
+use perfring_testkit::spoiler::Spoiler;
 use perfring_tests::foreign::{Build, Peer, c_peer};
-use perfring_tests::shared::Random;
-use perfring_tests::spoiler::NASTY;
-use perfring_tests::{ring_dir, workspace};
+use perfring_tests::ring_dir;
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Rings of each kind to start from.
+/// Rings of each kind to begin with.
 const BASES: [&str; 8] = [
     "drop_wrapped_with_losses",
     "drop_foreign_reader",
@@ -155,94 +157,45 @@ impl Theirs {
     }
 }
 
-fn golden(name: &str) -> Vec<u8> {
-    fs::read(workspace().join(format!("proto/golden/{name}.perfring"))).unwrap()
+/// Every case of these rings, in C as in Rust.
+fn compare<'a>(cases: impl Iterator<Item = lies::Case> + 'a) {
+    let dir = ring_dir();
+    let path = dir.path().join("ring");
+    let mut theirs = Theirs::start(dir.path());
+    for (what, image) in cases {
+        theirs.file(&path, &image.bytes, &what);
+    }
+    theirs.end();
 }
 
 #[test]
 fn a_broken_field_is_judged_in_c_as_in_rust() {
-    let dir = ring_dir();
-    let path = dir.path().join("ring");
-    let mut theirs = Theirs::start(dir.path());
-    for name in ["drop_wrapped_with_losses", "overwrite_wrapped", "timed_drop"] {
-        let base = golden(name);
-        for field in FIELDS {
-            // The words of an array are broken below.
-            let size = field.size.min(8);
-            for value in NASTY {
-                let mut bytes = base.clone();
-                let lie = &value.to_ne_bytes()[..size];
-                bytes[field.offset..][..size].copy_from_slice(lie);
-                theirs.file(&path, &bytes, &format!("{name}: {} = {value:#x}", field.name));
-            }
-        }
-        for len in [0, 1, 4095, 4096, 8192, base.len() - 1] {
-            theirs.file(&path, &base[..len], &format!("{name}, {len} bytes of it"));
-        }
-    }
-    theirs.end();
+    let bases = golden(&["drop_wrapped_with_losses", "overwrite_wrapped", "timed_drop"]);
+    let fields = bases.iter().enumerate().flat_map(|(nth, base)| lies::fields(base, nth, 24));
+    let short = bases.iter().flat_map(|base| {
+        [0, 1, 4095, 4096, 8192, base.bytes.len() - 1].map(|len| {
+            let mut image = base.clone();
+            image.bytes.truncate(len);
+            (format!("{}, {len} bytes of it", base.name), image)
+        })
+    });
+    compare(fields.chain(short));
 }
 
 /// A record that would end beyond the mapping, and a head that admits it.
 #[test]
 fn lies_that_fit_each_other_are_judged_in_c_as_in_rust() {
-    let dir = ring_dir();
-    let path = dir.path().join("ring");
-    let mut theirs = Theirs::start(dir.path());
-    for name in BASES {
-        let base = golden(name);
-        let word = |at: usize| u64::from_ne_bytes(base[at..at + 8].try_into().unwrap());
-        let tail = word(1032);
-        for ahead in [4088, 4096, 8192, 65_528, 65_536, 1 << 40] {
-            for size in [8u16, 16, 24, 4088, 4096, 8192, 65_528] {
-                for kind in [4096u32, 2, 0x5046_0001] {
-                    let mut bytes = base.clone();
-                    let at = 4096 + (tail % 4096) as usize;
-                    bytes[1024..1032].copy_from_slice(&(tail + ahead).to_ne_bytes());
-                    bytes[at..at + 4].copy_from_slice(&kind.to_ne_bytes());
-                    bytes[at + 4..at + 6].fill(0);
-                    bytes[at + 6..at + 8].copy_from_slice(&size.to_ne_bytes());
-                    let case = format!("{name}: {ahead} bytes, of them {size} of type {kind}");
-                    theirs.file(&path, &bytes, &case);
-                }
-            }
-        }
-    }
-    theirs.end();
+    let bases = golden(&BASES);
+    compare(bases.iter().flat_map(lies::long_records));
 }
 
 #[test]
 fn broken_words_anywhere_are_judged_in_c_as_in_rust() {
-    let dir = ring_dir();
-    let path = dir.path().join("ring");
-    let mut theirs = Theirs::start(dir.path());
-    let mut random = Random(20_260_101);
-    for name in BASES {
-        let base = golden(name);
-        for case in 0..250 {
-            let mut bytes = base.clone();
-            for _ in 0..=random.below(3) {
-                // What changes while the ring is in use, or a word of the data.
-                let at = if random.below(2) == 0 {
-                    1024 + 8 * random.below(2)
-                } else {
-                    1408 + 8 * random.below(144)
-                };
-                let at =
-                    if random.below(2) == 0 { at } else { 4096 + 8 * random.below(512) } as usize;
-                let old = u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
-                let lie = match random.below(4) {
-                    0 => NASTY[random.below(NASTY.len() as u64) as usize],
-                    1 => old.wrapping_add(8),
-                    2 => old.wrapping_sub(8),
-                    _ => old ^ 1 << random.below(64),
-                };
-                bytes[at..at + 8].copy_from_slice(&lie.to_ne_bytes());
-            }
-            theirs.file(&path, &bytes, &format!("{name}, case {case}"));
-        }
-    }
-    theirs.end();
+    let (bases, mut rng) = (golden(&BASES), Rng::new(1));
+    compare((0..cases(2_000, 20_000)).map(|round| {
+        let base = &bases[rng.index(bases.len())];
+        (format!("{}, case {round}", base.name), lies::several(base, &mut rng))
+    }));
 }
 
 /// Somebody who writes over positions and header words while C reads them, and puts the truth back now and
@@ -253,30 +206,17 @@ fn lies_that_change_while_c_reads_them_harm_nobody() {
     let exe = c_peer(Build::Sanitized, dir.path()).expect("a C compiler with sanitizers");
     let mut items = 0;
     for name in BASES {
-        let (base, path) = (golden(name), dir.path().join(name));
-        fs::write(&path, &base).unwrap();
-        let file = fs::File::options().write(true).open(&path).unwrap();
+        let path = dir.path().join(name);
+        fs::write(&path, &Image::golden(name).bytes).unwrap();
+        let mut spoiler = Spoiler::new(&path, 31).unwrap().keeping_length();
         let peer = Peer::start(&exe, &["endure", "150"], &path);
-        let (done, mut random) = (AtomicBool::new(false), Random(31));
-        let word = |at: u64| u64::from_ne_bytes(base[at as usize..][..8].try_into().unwrap());
+        let done = AtomicBool::new(false);
         let lies = std::thread::scope(|scope| {
             let liar = scope.spawn(|| {
-                let mut lies = 0;
                 while !done.load(Ordering::Relaxed) {
-                    let (at, lie) = match random.below(4) {
-                        0 => (1024 + 8 * random.below(2), word(1032) + 8 * random.below(20_000)),
-                        1 => (1408 + 8 * random.below(144), random.below(1 << 20)),
-                        // A word of the data, with a size that some mapping would not hold.
-                        2 => (4096 + 8 * random.below(512), 65_528 << 48 | 4096),
-                        _ => (4096 + 8 * random.below(512), random.below(1 << 13) << 51 | 4096),
-                    };
-                    file.write_all_at(&lie.to_ne_bytes(), at).unwrap();
-                    lies += 1;
-                    if random.below(4) == 0 {
-                        file.write_all_at(&base[1024..], 1024).unwrap();
-                    }
+                    spoiler.step().unwrap();
                 }
-                lies
+                spoiler.steps
             });
             let said = peer.end();
             done.store(true, Ordering::Relaxed);

@@ -4,14 +4,13 @@
 //! `PERFRING_NEW_GOLDEN=1 cargo test -p perfring-tests --test golden_files` writes those that are not there yet.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[path = "../src/golden.rs"]
-mod golden;
-
 use perfring_abi::{Cause, RecordType};
 use perfring_consumer::{
     Anchors, AttachError, Consumer, Count, Holding, Item, Member, Observer, Snapshot, Start, Stat,
     Totals, recover,
 };
+use perfring_testkit::image::word;
+use perfring_tests::golden;
 use perfring_types::Entry;
 use perfring_types::read::TypeTable;
 use serde_json::{Value, json};
@@ -436,8 +435,8 @@ fn a_shared_ring_is_recovered_whoever_does_it() {
         assert_eq!(slots(&stat), wanted["slots"], "{name}: recovered");
         assert_eq!(stat.held_up, None, "{name}: recovered");
         let file = fs::read(&copy).unwrap();
-        assert_eq!(golden::word(&file, "shared_lock"), 0, "{name}");
-        assert_eq!(json!(golden::word(&file, "producer_pos")), wanted["data_head"], "{name}");
+        assert_eq!(word(&file, "shared_lock"), 0, "{name}");
+        assert_eq!(json!(word(&file, "producer_pos")), wanted["data_head"], "{name}");
         let mut observer = Observer::open(&copy, Start::Oldest).unwrap();
         let (mut items, anchors) = (Vec::new(), observer.anchors());
         while let Some(found) = observer.read().unwrap() {
@@ -542,7 +541,7 @@ fn the_writer_still_writes_these_very_bytes() {
         {
             panic!(
                 "{}: the writer now writes other bytes, from byte {at} on: {}; if old readers bear that, \
-                 give the ring another name in tests/src/golden.rs, and let this one stay",
+                 give the ring another name in tests/src/golden, and let this one stay",
                 ring.name,
                 field_at(at),
             );

@@ -10,7 +10,8 @@ use perfring_consumer::{
     Stat, install_guard, recover,
 };
 use perfring_producer::{Options, Producer, SharedProducer};
-use perfring_tests::spoiler::Spoiler;
+use perfring_testkit::size::{cases, from_env};
+use perfring_testkit::spoiler::Spoiler;
 use perfring_tests::{NUMBERED, NUMBERED_TYPE, numbered, ring_dir};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -21,16 +22,14 @@ use std::time::{Duration, Instant};
 
 /// Longer than anything may take, on the slowest machine.
 const TOO_LONG: Duration = Duration::from_secs(30);
+/// Bytes of an AUX area.
+const AUX: u64 = 256 << 10;
 /// Items that a reader takes before it attaches anew.
 const ITEMS: u64 = 20_000;
 /// More than all readers of all rings need.
 const MEMORY: u64 = 400 << 20;
 
-fn number_of(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
-fn kinds() -> [(&'static str, Options); 5] {
+fn kinds() -> [(&'static str, Options); 8] {
     let plain = Options { size: 64 << 10, types_size: 4096, slots: 4, ..Options::default() };
     let (overwrite, many) = (Policy::Overwrite, Producers::Many);
     [
@@ -39,19 +38,24 @@ fn kinds() -> [(&'static str, Options); 5] {
         ("overwrite", Options { policy: overwrite, ..plain }),
         ("shared", Options { producers: many, time: true, ..plain }),
         ("shared overwrite", Options { producers: many, policy: overwrite, ..plain }),
+        ("AUX, drop", Options { aux_size: AUX, ..plain }),
+        ("AUX, overwrite", Options { aux_size: AUX, policy: overwrite, time: true, ..plain }),
+        ("AUX, shared", Options { aux_size: AUX, producers: many, ..plain }),
     ]
 }
 
 fn make(path: &Path, options: &Options) {
     let fill = |publish: &mut dyn FnMut(u64) -> bool| (0..300).all(&mut *publish);
+    // Some of them in the AUX area.
+    let len = |n: u64| if options.aux_size > 0 && n < 2 { 70_000 } else { 100 };
     let filled = if options.producers == Producers::One {
         let mut producer = Producer::create(path, options).unwrap();
         producer.register(&NUMBERED_TYPE).unwrap();
-        fill(&mut |n| producer.publish(NUMBERED, &numbered(n, 100)).is_ok())
+        fill(&mut |n| producer.publish(NUMBERED, &numbered(n, len(n))).is_ok())
     } else {
         let producer = SharedProducer::create(path, options).unwrap();
         producer.register(&NUMBERED_TYPE).unwrap();
-        fill(&mut |n| producer.publish(NUMBERED, &numbered(n, 100)).is_ok())
+        fill(&mut |n| producer.publish(NUMBERED, &numbered(n, len(n))).is_ok())
     };
     assert!(filled);
 }
@@ -208,12 +212,24 @@ const READERS: [(&str, Turn); 7] = [
                 figures.read(|| {
                     number += 1;
                     stopped(
-                        producer.publish(NUMBERED, &numbered(number, number as usize % 200 + 8)),
+                        producer.publish(
+                            NUMBERED,
+                            &numbered(number, len_of(number, producer.max_len())),
+                        ),
                     )
                 });
             }
             Err(AttachError::Kind { .. }) => match SharedProducer::attach(path) {
-                Ok(producer) => figures.read(|| stopped(producer.publish(NUMBERED, &[7; 90]))),
+                Ok(producer) => {
+                    let mut number = 0;
+                    figures.read(|| {
+                        number += 1;
+                        stopped(producer.publish(
+                            NUMBERED,
+                            &numbered(number, len_of(number, producer.max_len())),
+                        ))
+                    });
+                }
                 Err(error) => figures.refuse(&error),
             },
             Err(error) => figures.refuse(&error),
@@ -227,6 +243,12 @@ const READERS: [(&str, Turn); 7] = [
     }),
 ];
 
+/// Short ones, and now and then one for an AUX area.
+fn len_of(number: u64, max: usize) -> usize {
+    let len = if number.is_multiple_of(100) { 66_000 } else { number as usize % 200 + 8 };
+    len.min(max)
+}
+
 /// The most memory that this process ever had.
 fn most_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -236,8 +258,8 @@ fn most_memory() -> u64 {
 
 #[test]
 fn whatever_a_live_peer_does_readers_get_records_or_errors() {
-    let seconds = number_of("PERFRING_STORM_SECONDS", 4);
-    let seed = number_of("PERFRING_STORM_SEED", 1);
+    let seconds = from_env("PERFRING_STORM_SECONDS", cases(4, 60));
+    let seed = from_env("PERFRING_STORM_SEED", 1);
     install_guard().unwrap();
     let dir = ring_dir();
     let figures: BTreeMap<&str, Figures> =

@@ -7,64 +7,27 @@
 //! must balance, and the next producer, consumer and observer must go on.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use nix::sys::ptrace;
-use nix::sys::signal::Signal;
-use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::Pid;
 use perfring_consumer::{Cause, Consumer, Item, Observer, Policy, Saved, Snapshot, Start, Stat};
 use perfring_producer::{Evict, Options, Producer, ReserveError};
+use perfring_testkit::size::cases;
 use perfring_tests::foreign::{Build, c_peer};
+use perfring_tests::stepped::{OneCpu, Stepped};
 use perfring_tests::{
-    NUMBERED, NUMBERED_TYPE, OTHER_TYPE, actor, number_of, numbered, ring_dir, types_in,
+    NUMBERED, NUMBERED_TYPE, OTHER_TYPE, number_of, numbered, ring_dir, types_in,
 };
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
 
 /// Enough for the longest scenario; one that never stops is a failure.
 const STEPS_MAX: usize = 500_000;
 /// Steps that one scene may take for all its deaths together: one of too many instructions is
 /// killed at every n-th.
-const STEPS_ALL: usize = 300_000;
+const STEPS_ALL: u64 = 60_000;
+/// With `PERFRING_LONG`.
+const STEPS_LONG: u64 = 300_000;
 /// Of a program in C, where most scenes are then killed at every second one.
-const STEPS_ALL_C: usize = 40_000;
+const STEPS_ALL_C: u64 = 20_000;
 /// Deaths of a scene with an AUX area, at most.
-const DEATHS_LARGE: usize = 200;
-
-struct Stepped {
-    child: Child,
-    pid: Pid,
-}
-
-impl Stepped {
-    /// An actor at its first stop.
-    fn start(exe: &str, scenario: &str, ring: &Path) -> Self {
-        let mut command = actor(exe, &["kill", scenario], ring);
-        // Not a step for the dynamic linker.
-        command.env("LD_BIND_NOW", "1");
-        let child = command.stdin(Stdio::null()).spawn().expect("an actor");
-        let pid = Pid::from_raw(child.id() as i32);
-        match waitpid(pid, None).expect("the actor stops") {
-            WaitStatus::Stopped(_, Signal::SIGSTOP) => {}
-            other => panic!("the actor should have stopped itself, but {other:?}"),
-        }
-        Stepped { child, pid }
-    }
-
-    /// One instruction on. Returns whether it has reached its second stop.
-    fn step(&self) -> bool {
-        ptrace::step(self.pid, None).expect("a step");
-        match waitpid(self.pid, None).expect("a stop") {
-            WaitStatus::Stopped(_, Signal::SIGTRAP) => false,
-            WaitStatus::Stopped(_, Signal::SIGSTOP) => true,
-            other => panic!("the actor should have stepped, but {other:?}"),
-        }
-    }
-
-    fn kill(mut self) {
-        self.child.kill().expect("a kill");
-        self.child.wait().expect("a death");
-    }
-}
+const DEATHS_LARGE: u64 = 80;
 
 /// A ring prepared for a scenario.
 struct Scene {
@@ -415,7 +378,10 @@ fn a_death_at_any_instruction_of_a_c_program_costs_no_committed_record() {
     play(exe.to_str().unwrap(), &scenes, STEPS_ALL_C);
 }
 
-fn play(exe: &str, scenes: &[Scene], steps_all: usize) {
+fn play(exe: &str, scenes: &[Scene], steps_all: u64) {
+    let steps_all = cases(steps_all, STEPS_LONG) as usize;
+    let deaths_large = cases(DEATHS_LARGE, 400) as usize;
+    let _cpu = OneCpu::take();
     let dir = ring_dir();
     let mut deaths = 0;
     for (at, scene) in scenes.iter().enumerate() {
@@ -432,7 +398,7 @@ fn play(exe: &str, scenes: &[Scene], steps_all: usize) {
         assert_eq!(start.before.records, before.written);
 
         fresh();
-        let whole = Stepped::start(exe, scene.scenario, &ring);
+        let whole = Stepped::start(exe, &["kill", scene.scenario], &ring);
         let mut steps = 0;
         while !whole.step() {
             steps += 1;
@@ -446,12 +412,12 @@ fn play(exe: &str, scenes: &[Scene], steps_all: usize) {
         let mut stride = steps * steps / 2 / steps_all + 1;
         if scene.options.aux_size > 0 {
             // Its files are larger, and what is not the AUX area's is stepped through elsewhere.
-            stride = stride.max(steps / DEATHS_LARGE + 1);
+            stride = stride.max(steps / deaths_large + 1);
         }
         // The last step is always among them.
         for steps in (0..=steps).rev().step_by(stride).collect::<Vec<_>>().into_iter().rev() {
             fresh();
-            let actor = Stepped::start(exe, scene.scenario, &ring);
+            let actor = Stepped::start(exe, &["kill", scene.scenario], &ring);
             for _ in 0..steps {
                 if actor.step() {
                     break; // a clock that was read quickly this time

@@ -9,8 +9,9 @@ use perfring_consumer::{
     AttachError, Cause, Consumer, Corrupt, Guard, Item, Observer, Policy, Snapshot, Start, Stat,
 };
 use perfring_producer::{Options, Producer, Producers, SharedProducer, create};
+use perfring_testkit::rng::Rng;
 use perfring_tests::large::{END, LARGE, heavy, weigh};
-use perfring_tests::shared::{Driven, Random, balance};
+use perfring_tests::shared::{Driven, balance};
 use perfring_tests::{NUMBERED, actor, ring_dir};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -183,18 +184,18 @@ fn a_producer_killed_at_random_loses_no_record_and_no_room() {
         create(&ring, &options).unwrap();
         let mut consumer = Consumer::attach(&ring).unwrap();
         let mut met = Met { all: policy == Policy::Drop, ..Met::default() };
-        let mut random = Random(4);
+        let mut rng = Rng::new(4);
         for who in 1..=40u64 {
-            let (name, seed) = (who.to_string(), random.below(1 << 30).to_string());
+            let (name, seed) = (who.to_string(), rng.below(1 << 30).to_string());
             let mut child = spawn(&["produce", "one", &name, &seed, "1000000"], &ring);
-            let until = met.records + random.below(150);
+            let until = met.records + rng.below(150);
             while met.records <= until {
                 assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
                 while let Some(item) = consumer.read().unwrap() {
                     met.note(item);
                 }
             }
-            for _ in 0..random.below(100_000) {
+            for _ in 0..rng.below(100_000) {
                 std::hint::spin_loop();
             }
             child.kill().unwrap();
@@ -235,12 +236,12 @@ fn what_a_killed_consumer_had_not_released_comes_again_and_nothing_is_missing() 
         create(&ring, &options).unwrap();
         let producer = spawn(&["produce", kind, "1", "9", "1500"], &ring);
         let mut producer = Some(producer);
-        let mut random = Random(11);
+        let mut rng = Rng::new(11);
         let (mut next, mut again, mut deaths, mut told, mut ended) = (0u64, 0u64, 0, 0, false);
         while !ended {
             let mut child = spawn(&["consume"], &ring);
             let mut out = BufReader::new(child.stdout.take().unwrap());
-            let (mut line, mut first, mut left) = (String::new(), true, 1 + random.below(200));
+            let (mut line, mut first, mut left) = (String::new(), true, 1 + rng.below(200));
             while said(&mut out, &mut line) {
                 if let Some(lost) = line.strip_prefix("lost ") {
                     told += lost.trim().parse::<u64>().unwrap();

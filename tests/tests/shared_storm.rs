@@ -1,5 +1,5 @@
 //! Four producer processes that publish into one ring in all ways at once, and are killed, stopped
-//! and started again at random, for some seconds in each policy.
+//! and started again at rng, for some seconds in each policy.
 //!
 //! `PERFRING_STORM_SECONDS=3600 cargo test --release -p perfring-tests --test shared_storm --
 //! --nocapture` is the long one. `PERFRING_STORM_SEED` plays a seed that was printed again; what the
@@ -14,7 +14,8 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use perfring_consumer::{Cause, Consumer, Item, Lost, Observer, Policy, Start};
 use perfring_producer::{Options, SharedProducer, create};
-use perfring_tests::shared::{Random, Raw, balance, said, teller};
+use perfring_testkit::rng::Rng;
+use perfring_tests::shared::{Raw, balance, said, teller};
 use perfring_tests::{NUMBERED, actor, ring_dir};
 use std::collections::HashMap;
 use std::fs::File;
@@ -191,7 +192,7 @@ fn storm(policy: Policy, aux_size: u64) {
     let large = aux_size > 0;
     let (seed, limit) = (seed(), if large { seconds() / 2 } else { seconds() });
     println!("{}: seed {seed}", policy.name());
-    let mut random = Random(seed);
+    let mut rng = Rng::new(seed);
     let over = AtomicBool::new(false);
     let mut noted: HashMap<u64, u64> = HashMap::new();
     let mut toll = Toll::default();
@@ -224,11 +225,11 @@ fn storm(policy: Policy, aux_size: u64) {
             }
         });
         let mut who = 0;
-        let mut next = |random: &mut Random| {
+        let mut next = |rng: &mut Rng| {
             who += 1;
-            Incarnation::start(dir.path(), &ring, who, random.below(u64::MAX >> 33))
+            Incarnation::start(dir.path(), &ring, who, rng.below(u64::MAX >> 33))
         };
-        let mut producers: Vec<_> = (0..PRODUCERS).map(|_| next(&mut random)).collect();
+        let mut producers: Vec<_> = (0..PRODUCERS).map(|_| next(&mut rng)).collect();
         let (file, mut raw) = (File::open(&ring).unwrap(), Raw::read(&ring));
         let since = Instant::now();
         // On a busy machine a little longer, until everything has happened that is to happen.
@@ -238,15 +239,15 @@ fn storm(policy: Policy, aux_size: u64) {
             since.elapsed() >= if all { limit } else { 4 * limit }
         };
         while !enough(&toll) && !reader.is_finished() {
-            std::thread::sleep(Duration::from_micros(500 + random.below(8000)));
-            let mut at = random.below(PRODUCERS as u64) as usize;
-            match random.below(8) {
+            std::thread::sleep(Duration::from_micros(500 + rng.below(8000)));
+            let mut at = rng.below(PRODUCERS as u64) as usize;
+            match rng.below(8) {
                 // Stands still for a while; some go on when another is dealt with.
                 0 | 1 => {
                     toll.stops += 1;
                     producers[at].stop();
-                    std::thread::sleep(Duration::from_micros(random.below(15_000)));
-                    if random.below(4) > 0 {
+                    std::thread::sleep(Duration::from_micros(rng.below(15_000)));
+                    if rng.below(4) > 0 {
                         producers[at].go_on();
                     }
                     continue;
@@ -276,7 +277,7 @@ fn storm(policy: Policy, aux_size: u64) {
             toll.deaths += 1;
             producers[at].child.wait().unwrap();
             noted.insert(producers[at].who, producers[at].noted());
-            producers[at] = next(&mut random);
+            producers[at] = next(&mut rng);
             producers.iter_mut().for_each(Incarnation::go_on);
         }
         // The ring goes on: the last four end by themselves, and one more comes.

@@ -5,22 +5,14 @@ use perfring_consumer::{Consumer, Item, Observer, Snapshot, Start, Stat};
 use perfring_producer::{
     Each, Options, Policy, Producer, RecordType, ReserveError, SharedProducer, Wake,
 };
+use perfring_testkit::rng::Rng;
 use std::time::Duration;
 
 const KIND: RecordType = RecordType::new(7000).unwrap();
 const MIB: usize = 1 << 20;
 
 fn bytes(len: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
+    Rng::new(seed).bytes(len)
 }
 
 fn options(policy: Policy, aux_size: usize, time: bool) -> Options {

@@ -3,19 +3,9 @@
 
 use perfring_consumer::{Consumer, Item, Observer, Start};
 use perfring_producer::{Options, Producer, RecordType};
+use perfring_testkit::rng::Rng;
 
 type Seen = Vec<(u64, u32, Option<u64>, Vec<u8>)>;
-
-/// A few small numbers, the same for the same seed.
-fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
-    let mut state = seed | 1;
-    move |below| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state % below
-    }
-}
 
 /// Everything that an observer sees and that a consumer takes, in runs of at most `max`; and how many
 /// records came in runs of more than one.
@@ -62,7 +52,8 @@ fn runs_and_records_are_the_same_whatever_stands_between_them() {
         if nth % 4 < 2 {
             consumer.hold();
         }
-        let mut number = numbers(nth as u64 + 1);
+        let mut rng = Rng::new(nth as u64 + 1);
+        let mut number = |below| rng.below(below);
         let (mut in_rows, mut lost, mut read) = (0, 0, 0);
         for _ in 0..60 {
             let (kind, len) =

@@ -23,9 +23,8 @@
 mod encode;
 mod file;
 mod lines;
-mod options;
 mod pipe;
 
 pub use encode::{encode, utc};
+pub use file::Options;
 pub use lines::JsonLines;
-pub use options::Options;

@@ -174,77 +174,60 @@ tasks! {
     Exit, "perf.Exit";
 }
 
-/// The number of a field of [`MMAP`].
-pub(crate) mod mmap {
-    pub(crate) const PID: u16 = 0;
-    pub(crate) const TID: u16 = 1;
-    pub(crate) const CPU: u16 = 2;
-    pub(crate) const ADDR: u16 = 3;
-    pub(crate) const LEN: u16 = 4;
-    pub(crate) const PGOFF: u16 = 5;
-    pub(crate) const PROT: u16 = 6;
-    pub(crate) const FLAGS: u16 = 7;
-    pub(crate) const INODE: u16 = 8;
-    pub(crate) const FILENAME: u16 = 9;
+/// Declares a tagged type: its fields and the constants that number them, in one list.
+macro_rules! tagged {
+    ($(#[$doc:meta])* $schema:ident, $numbers:ident, $full:literal, $help:literal {
+        $($number:ident $name:literal $unit:literal $about:literal;)*
+    }) => {
+        /// The numbers of its fields.
+        pub(crate) mod $numbers {
+            tagged!(@count 0; $($number)*);
+        }
+
+        $(#[$doc])*
+        pub(crate) const $schema: Schema<'static> = Schema {
+            help: $help,
+            ..Schema::new($full, Encoding::Tagged)
+                .with_fields(0, &[$(
+                    Field { unit: $unit, help: $about, ..Field::new($name, 0, Shape::ANY) }
+                ),*])
+                .with_hashed_id()
+        };
+    };
+    (@count $at:expr; $number:ident $($rest:ident)*) => {
+        pub(crate) const $number: u16 = $at;
+        tagged!(@count $at + 1; $($rest)*);
+    };
+    (@count $at:expr;) => {};
 }
 
-/// The number of a field of [`OTHER`].
-pub(crate) mod other {
-    pub(crate) const TYPE: u16 = 0;
-    pub(crate) const MISC: u16 = 1;
-    pub(crate) const PID: u16 = 2;
-    pub(crate) const TID: u16 = 3;
-    pub(crate) const CPU: u16 = 4;
-    pub(crate) const BODY: u16 = 5;
+tagged! {
+    /// A file was mapped as a program: `mappings`.
+    MMAP, mmap, "perf.Mmap2", "A file was mapped as a program: `mappings`." {
+        PID "pid" "" "The process.";
+        TID "tid" "" "The thread.";
+        CPU "cpu" "" "The processor.";
+        ADDR "addr" "" "Where it begins in memory.";
+        LEN "len" "By" "How long it is.";
+        PGOFF "pgoff" "By" "Where it begins in the file.";
+        PROT "prot" "" "What may be done with it: bits as of mmap(2).";
+        FLAGS "flags" "" "How it is mapped: bits as of mmap(2).";
+        INODE "inode" "" "The file's number on its device.";
+        FILENAME "filename" "" "The file, or a name in brackets or with slashes for memory.";
+    }
 }
 
-const fn tagged(name: &'static str, unit: &'static str, help: &'static str) -> Field<'static> {
-    Field { unit, help, ..Field::new(name, 0, Shape::ANY) }
+tagged! {
+    /// A record of the kernel's that is not known here.
+    OTHER, other, "perf.Other", "A record of the kernel's that perfring does not know." {
+        TYPE "type" "" "Its number in `enum perf_event_type`.";
+        MISC "misc" "" "Its flags.";
+        PID "pid" "" "The process.";
+        TID "tid" "" "The thread.";
+        CPU "cpu" "" "The processor.";
+        BODY "body" "" "What it holds, as the kernel wrote it.";
+    }
 }
-
-/// A file was mapped as a program: `mappings`.
-pub(crate) const MMAP: Schema<'static> = Schema {
-    help: "A file was mapped as a program: `mappings`.",
-    ..Schema::new("perf.Mmap2", Encoding::Tagged)
-        .with_fields(
-            0,
-            &[
-                tagged("pid", "", "The process."),
-                tagged("tid", "", "The thread."),
-                tagged("cpu", "", "The processor."),
-                tagged("addr", "", "Where it begins in memory."),
-                tagged("len", "By", "How long it is."),
-                tagged("pgoff", "By", "Where it begins in the file."),
-                tagged("prot", "", "What may be done with it: bits as of mmap(2)."),
-                tagged("flags", "", "How it is mapped: bits as of mmap(2)."),
-                tagged("inode", "", "The file's number on its device."),
-                tagged(
-                    "filename",
-                    "",
-                    "The file, or a name in brackets or with slashes for memory.",
-                ),
-            ],
-        )
-        .with_hashed_id()
-};
-
-/// A record of the kernel's that is not known here.
-pub(crate) const OTHER: Schema<'static> = Schema {
-    help: "A record of the kernel's that perfring does not know.",
-    ..Schema::new("perf.Other", Encoding::Tagged)
-        .with_fields(
-            0,
-            &[
-                tagged("type", "", "Its number in `enum perf_event_type`."),
-                tagged("misc", "", "Its flags."),
-                tagged("pid", "", "The process."),
-                tagged("tid", "", "The thread."),
-                tagged("cpu", "", "The processor."),
-                tagged("body", "", "What it holds, as the kernel wrote it."),
-            ],
-        )
-        .with_hashed_id()
-};
 
 /// The types of all records that a kernel ring gives.
 pub(crate) static SCHEMAS: [Schema<'static>; 20] = [

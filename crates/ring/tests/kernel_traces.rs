@@ -3,10 +3,11 @@
 //!
 //! The kernel's one thread held both reservations of a row open at once, and so do the producers of
 //! a shared ring here: A is one's and B another's. An exclusive producer has one open at a time, and
-//! ends A before it reserves B, which changes no position.
+//! ends A before it reserves B, which changes no position. Where the kernel refused B only because A
+//! was open, an exclusive ring would grant it: B is then left out of that ring's replay.
 //!
-//! The traces are not part of this repository: `PERFRING_KERNEL_TRACES` names their folder, and
-//! without it the folder `shared/kernel-traces` beside the checkout is read.
+//! The traces are in `tests/kernel-traces`; `PERFRING_KERNEL_TRACES` names further folders, with colons
+//! between them.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -18,15 +19,17 @@ use perfring_ring::heap::HeapRing;
 use perfring_ring::{
     Count, Fences, Found, Reader, Refusal, Reserved, Ring, Shared, SharedWriter, Wake, Writer,
 };
+use perfring_testkit::size::workspace;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Of the ring in every trace.
 const SIZE: u64 = 4096;
 
-fn folder() -> PathBuf {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/kernel-traces");
-    std::env::var_os("PERFRING_KERNEL_TRACES").map_or_else(beside, PathBuf::from)
+fn folders() -> Vec<PathBuf> {
+    let further = std::env::var_os("PERFRING_KERNEL_TRACES").unwrap_or_default();
+    let further = std::env::split_paths(&further).filter(|path| !path.as_os_str().is_empty());
+    [workspace().join("tests/kernel-traces")].into_iter().chain(further).collect()
 }
 
 /// One row: its cells by the names in the file's first line.
@@ -46,6 +49,35 @@ impl Row<'_> {
             "" => None,
             text => Some(text.parse().unwrap()),
         }
+    }
+
+    /// Whether the kernel refused B because A, which begins at `a_pos`, was still open: B's end would
+    /// have been a whole ring behind A, and B by itself fits. The oldest record that is committed is in
+    /// nobody's way, as the ring overwrites it.
+    fn only_a_is_in_the_way(&self, policy: Policy, a_pos: u64) -> bool {
+        let (Some(a), Some(b)) = (self.maybe("a_len"), self.maybe("b_len")) else { return false };
+        let [a, b] = [a, b].map(|len| record_size(len as usize));
+        policy == Policy::Overwrite
+            && (self.number("a_ok"), self.number("b_ok")) == (1, 0)
+            && b < SIZE
+            && a + b >= SIZE
+            && self.number("reserved_producer_pos") == a_pos + a
+    }
+}
+
+/// What came of a trace on one kind of ring.
+#[derive(Default)]
+struct Replayed {
+    rows: usize,
+    granted: usize,
+    refused: usize,
+    /// Rows of which B was refused only because A was open.
+    a_in_the_way: usize,
+}
+
+impl Replayed {
+    fn note(&mut self, granted: bool) {
+        *if granted { &mut self.granted } else { &mut self.refused } += 1;
     }
 }
 
@@ -100,12 +132,12 @@ impl<'a> Two<'a> {
     }
 
     /// Reserves and fills, or counts the refusal.
-    fn reserve(&mut self, of: usize, len: usize) -> Option<Reserved> {
+    fn reserve(&mut self, of: usize, len: usize) -> Result<Reserved, Refusal> {
         let (at, writer) = (self.at, &mut self.producers[of]);
         match writer.try_reserve(at, &self.peers, RecordType::BYTES, len, 0) {
             Ok(reserved) => {
                 writer.fill(at, &reserved, &vec![[0xaa, 0xbb][of]; len]);
-                Some(reserved)
+                Ok(reserved)
             }
             Err(refusal) => {
                 let (max, ring) = (writer.max_len(), at.ring());
@@ -117,7 +149,7 @@ impl<'a> Two<'a> {
                 };
                 assert!(expected, "{refusal:?} for {len} bytes");
                 let _ = writer.refuse(at, refusal, len);
-                None
+                Err(refusal)
             }
         }
     }
@@ -134,16 +166,16 @@ impl<'a> Two<'a> {
 }
 
 /// As [`replay`], with A and B open at once, and ended in the order that the row says.
-fn replay_shared(name: &str, text: &str) -> (usize, usize, usize) {
+fn replay_shared(name: &str, text: &str) -> Replayed {
     let policy = if name.starts_with("overwrite") { Policy::Overwrite } else { Policy::Drop };
     let heap = HeapRing::new(SIZE, policy).unwrap().tell(Tell::CountersOnly).many(2);
     let ring = heap.ring();
     let mut two = Two::attach(&heap);
     let mut reader = (policy == Policy::Drop).then(|| Reader::attach(ring, Fences::Full).unwrap());
-    let (mut granted, mut refused) = (0, 0);
-    let rows = rows(text);
-    for row in &rows {
+    let mut replayed = Replayed::default();
+    for row in rows(text) {
         let op = row.text("op");
+        replayed.rows += 1;
         if let Some(reader) = &mut reader {
             let target = ring.tail() + row.number("advance");
             advance_to(reader, ring, target);
@@ -157,10 +189,16 @@ fn replay_shared(name: &str, text: &str) -> (usize, usize, usize) {
                 "discard" => false,
                 other => panic!("{name} {op}: {other}"),
             };
-            open[of] = two.reserve(of, len as usize).map(|reserved| (reserved, commit));
+            let reserved = two.reserve(of, len as usize);
             let kernel = row.number(&format!("{record}_ok")) == 1;
-            assert_eq!(open[of].is_some(), kernel, "{name} {op}: granted {record} or not");
-            *if kernel { &mut granted } else { &mut refused } += 1;
+            assert_eq!(reserved.is_ok(), kernel, "{name} {op}: granted {record} or not");
+            replayed.note(kernel);
+            if of == 1 && row.only_a_is_in_the_way(policy, stood) {
+                let pending = matches!(reserved, Err(Refusal::Pending { .. }));
+                assert!(pending, "{name} {op}: refused for another reason");
+                replayed.a_in_the_way += 1;
+            }
+            open[of] = reserved.ok().map(|reserved| (reserved, commit));
         }
         let number = |column: &str| row.number(column);
         assert_eq!(producer_pos(&heap), number("reserved_producer_pos"), "{name} {op}");
@@ -192,24 +230,24 @@ fn replay_shared(name: &str, text: &str) -> (usize, usize, usize) {
             Policy::Drop => assert_eq!(ring.tail(), number("ended_consumer_pos"), "{name} {op}"),
         }
     }
-    (rows.len(), granted, refused)
+    replayed
 }
 
 fn producer_pos(heap: &HeapRing) -> u64 {
     heap.header().shared.producer_pos.load(std::sync::atomic::Ordering::Relaxed)
 }
 
-/// Replays one trace. Returns how many rows, grants and refusals it had.
-fn replay(name: &str, text: &str) -> (usize, usize, usize) {
+/// Replays one trace, but for what only rings with several open reservations refuse.
+fn replay(name: &str, text: &str) -> Replayed {
     let policy = if name.starts_with("overwrite") { Policy::Overwrite } else { Policy::Drop };
     let heap = HeapRing::new(SIZE, policy).unwrap().tell(Tell::CountersOnly);
     let ring = heap.ring();
     let mut writer = Writer::attach(ring, heap.layout(), Fences::Full).unwrap();
     let mut reader = (policy == Policy::Drop).then(|| Reader::attach(ring, Fences::Full).unwrap());
-    let (mut granted, mut refused) = (0, 0);
-    let rows = rows(text);
-    for row in &rows {
+    let mut replayed = Replayed::default();
+    for row in rows(text) {
         let op = row.text("op");
+        replayed.rows += 1;
         let advance = row.number("advance");
         if let Some(reader) = &mut reader {
             let target = ring.tail() + advance;
@@ -217,8 +255,13 @@ fn replay(name: &str, text: &str) -> (usize, usize, usize) {
         } else {
             assert_eq!(advance, 0, "{name} {op}: nobody consumes an overwrite ring");
         }
+        let stood = writer.pos();
         for (record, fill) in [("a", 0xaa), ("b", 0xbb)] {
             let Some(len) = row.maybe(&format!("{record}_len")) else { continue };
+            if record == "b" && row.only_a_is_in_the_way(policy, stood) {
+                replayed.a_in_the_way += 1;
+                continue;
+            }
             let commit = match row.text(&format!("{record}_end")) {
                 "commit" => true,
                 "discard" => false,
@@ -229,7 +272,7 @@ fn replay(name: &str, text: &str) -> (usize, usize, usize) {
             let kernel = row.number(&format!("{record}_ok")) == 1;
             assert_eq!(ok, kernel, "{name} {op}: granted {record} or not");
             assert_eq!(writer.pos() - before, if ok { record_size(len as usize) } else { 0 });
-            *if ok { &mut granted } else { &mut refused } += 1;
+            replayed.note(ok);
         }
         let at = |column| (row.number(column), format!("{name} {op}: {column}"));
         for (ours, (kernels, what)) in [
@@ -253,7 +296,7 @@ fn replay(name: &str, text: &str) -> (usize, usize, usize) {
             }
         }
     }
-    (rows.len(), granted, refused)
+    replayed
 }
 
 /// Reads record by record up to a position, which must be a boundary, and releases.
@@ -279,23 +322,34 @@ fn advance_to(reader: &mut Reader, ring: Ring<'_>, target: u64) {
 
 #[test]
 fn the_ring_grants_refuses_and_stands_where_the_kernel_did() {
-    let folder = folder();
-    let entries = std::fs::read_dir(&folder)
-        .unwrap_or_else(|error| panic!("no traces in {}: {error}", folder.display()));
-    let mut files: Vec<_> = entries
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "csv"))
-        .collect();
+    let mut files = Vec::new();
+    for folder in folders() {
+        let entries = std::fs::read_dir(&folder)
+            .unwrap_or_else(|error| panic!("no traces in {}: {error}", folder.display()));
+        let before = files.len();
+        files.extend(
+            entries
+                .map(|entry| entry.unwrap().path())
+                .filter(|path| path.extension().is_some_and(|extension| extension == "csv")),
+        );
+        assert!(files.len() > before, "no *.csv in {}", folder.display());
+    }
     files.sort();
-    assert!(!files.is_empty(), "no *.csv in {}", folder.display());
     for path in files {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let text = std::fs::read_to_string(&path).unwrap();
-        for (kind, (rows, granted, refused)) in
-            [("exclusive", replay(&name, &text)), ("shared", replay_shared(&name, &text))]
+        let [exclusive, shared] = [replay, replay_shared].map(|replay| replay(&name, &text));
+        let alone = shared.a_in_the_way;
+        assert_eq!(exclusive.a_in_the_way, alone, "{name}");
+        for (kind, Replayed { rows, granted, refused, .. }, rows_too) in
+            [("exclusive", &exclusive, exclusive.rows - alone), ("shared", &shared, shared.rows)]
         {
-            println!("{name}, {kind}: {rows} rows, {granted} granted, {refused} refused");
-            assert!(rows > 0 && granted > 0);
+            println!(
+                "{}: {kind} ring, {rows_too} of {rows} rows whole, {granted} granted, {refused} refused",
+                path.display()
+            );
+            assert!(*rows > 0 && *granted > 0);
         }
+        println!("{alone} rows by the shared ring alone: the kernel refused B as A was open");
     }
 }

@@ -11,6 +11,7 @@ use perfring_ring::{
     Fences, Found, Front, Observer, Range, Reader, Refusal, Reserved, Seen, SharedWriter, Snapshot,
     Start, Wake, Who, Writer,
 };
+use perfring_testkit::rng::Rng;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const DATA: u64 = 256;
@@ -338,13 +339,8 @@ fn an_observer_never_takes_what_is_written_over_it_for_a_payload() {
 /// Whatever any word of the ring says, nobody panics, loops, or is shown a range that is not there.
 #[test]
 fn no_lie_about_ranges_is_believed() {
-    let mut state = 88_172_645_463_325_252u64;
-    let mut random = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
+    let mut rng = Rng::new(1);
+    let mut random = || rng.any();
     let lies = if cfg!(miri) { 60 } else { 60_000 };
     for turn in 0..lies {
         let policy = if turn % 2 == 0 { Policy::Drop } else { Policy::Overwrite };

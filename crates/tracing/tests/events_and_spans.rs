@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Row, of, rows};
+use perfring_testkit::rng::Rng;
 use perfring_tracing::{PerfringLayer, options};
 use perfring_types::Class;
 use perfring_types::read::Value;
@@ -174,10 +175,9 @@ fn the_current_span_is_the_registrys_in_any_order_of_enters_and_exits() {
     tracing::subscriber::with_default(subscriber, || {
         let spans: Vec<_> = (0..4u64).map(|n| info_span!(parent: None, "s", n)).collect();
         let mut open = Vec::new();
-        let mut dice = 12345u64;
+        let mut rng = Rng::new(1);
         for _ in 0..400 {
-            dice = dice.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let roll = (dice >> 33) as usize;
+            let roll = rng.index(1 << 31);
             if roll.is_multiple_of(2) || open.is_empty() {
                 let at = roll / 2 % spans.len();
                 open.push((at, spans[at].enter()));

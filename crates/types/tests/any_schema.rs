@@ -2,9 +2,10 @@
 //! parsed: the same.
 #![allow(clippy::unwrap_used, clippy::panic, dead_code)]
 
-mod any;
-
-use any::{Layout, Member, Model, Rng, What, constant, fields, float, hex, leak, signed, unsigned};
+use perfring_testkit::rng::Rng;
+use perfring_testrig::any::{
+    self, Layout, Member, Model, What, constant, fields, float, hex, leak, signed, unsigned,
+};
 use perfring_types::read::{TypeTable, Value};
 use perfring_types::tagged::TaggedWriter;
 use perfring_types::{Encoding, Field, Schema, Shape};
@@ -27,7 +28,7 @@ fn read(schema: &Schema<'_>, payload: &[u8]) -> (Value, Json) {
 }
 
 fn check(members: &[Member], seed: u64, layout: Layout, encoding: Encoding, format: &str) {
-    let mut rng = Rng(seed | 1);
+    let mut rng = Rng::new(seed);
     let mut payload = Vec::new();
     let (root, expected) = any::write(members, &mut rng, layout, &mut payload);
     let size = root.bytes.len() as u32;
@@ -71,7 +72,7 @@ proptest! {
 
 /// One value: its tag, its bytes, its JSON.
 fn any_value(rng: &mut Rng) -> (u8, Vec<u8>, Json) {
-    let number = rng.number();
+    let number = rng.wide();
     match rng.below(11) {
         0 => (0, vec![], Json::Null),
         1 => (1, vec![number as u8 & 1], json!(number & 1 == 1)),
@@ -82,11 +83,11 @@ fn any_value(rng: &mut Rng) -> (u8, Vec<u8>, Json) {
             (4, value.to_ne_bytes().to_vec(), float(value))
         }
         5 => {
-            let text = rng.text(300) + ["", "\0"][rng.below(2)];
+            let text = rng.text(300) + ["", "\0"][rng.index(2)];
             (5, text.clone().into_bytes(), json!(text))
         }
         6 => {
-            let bytes: Vec<u8> = (0..rng.below(20)).map(|_| rng.next() as u8).collect();
+            let bytes: Vec<u8> = (0..rng.below(20)).map(|_| rng.any() as u8).collect();
             (6, bytes.clone(), hex(&bytes))
         }
         7 => (7, (number as i128).to_ne_bytes().to_vec(), signed(number as i128)),
@@ -97,7 +98,7 @@ fn any_value(rng: &mut Rng) -> (u8, Vec<u8>, Json) {
             (9, values.into_iter().flat_map(f64::to_ne_bytes).collect(), Json::Array(json))
         }
         _ => {
-            let values: Vec<u64> = (0..rng.below(5)).map(|_| rng.next()).collect();
+            let values: Vec<u64> = (0..rng.below(5)).map(|_| rng.any()).collect();
             (10, values.iter().copied().flat_map(u64::to_ne_bytes).collect(), json!(values))
         }
     }
@@ -131,7 +132,7 @@ fn check_tagged(
     seed: u64,
     count: usize,
 ) {
-    let mut rng = Rng(seed | 1);
+    let mut rng = Rng::new(seed);
     let list: Vec<_> = members
         .iter()
         .map(|(name, value)| match value {
@@ -163,7 +164,7 @@ fn check_tagged(
         let named = members.is_empty() || rng.below(3) == 0;
         let (field, name) = match named {
             true => (0xffff, rng.text(255)),
-            false => (rng.below(members.len()) as u16, String::new()),
+            false => (rng.index(members.len()) as u16, String::new()),
         };
         payload.extend(field.to_ne_bytes());
         payload.extend([tag, name.len() as u8]);

@@ -2,7 +2,6 @@
 //! snapshot, producers, recovery. Words change while they are attached, as by a live peer.
 
 use crate::file::{self, RingFile, place};
-use crate::input::Input;
 use perfring_abi::{HeaderPage, Layout};
 use perfring_consumer::types::read::TypeTable;
 use perfring_consumer::{
@@ -10,6 +9,7 @@ use perfring_consumer::{
     Stat, WakeAt, recover,
 };
 use perfring_producer::{Each, Producer, RecordType, SharedProducer, Wake};
+use perfring_testkit::choices::{Choices, Input};
 use std::time::Duration;
 
 #[derive(Default)]

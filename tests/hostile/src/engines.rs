@@ -1,7 +1,6 @@
 //! Outputs that are engines, without the engines: OTLP, NATS, Prometheus.
 
 use crate::events::Script;
-use crate::input::Input;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest as Logs;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest as Metrics;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest as Traces;
@@ -9,6 +8,7 @@ use perfring_export::nats::door::Messages;
 use perfring_export::otlp::{Lane, Otlp};
 use perfring_export::prometheus::Prometheus;
 use perfring_export::{Output, Took, What};
+use perfring_testkit::choices::{Choices, Input};
 use prost::Message as _;
 use std::time::Instant;
 

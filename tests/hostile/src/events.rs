@@ -1,12 +1,12 @@
 //! What outputs are told: events of rings whose names, types, stamps and payloads are anybody's.
 
 use crate::file::GOLDEN;
-use crate::input::Input;
 use crate::types::write_tagged;
 use perfring_abi::{HeaderPage, Layout};
 use perfring_consumer::{Anchor, Cause, Policy, Record, RecordType, Who};
 use perfring_export::{Event, Loss, LossCause, Origin, Rec, What};
 use perfring_telemetry::{Gauge, Histogram, Log, Signal, SpanEnd, SpanStart, Sum};
+use perfring_testkit::choices::{Choices, Input};
 use perfring_types::read::{Type, TypeTable};
 use perfring_types::tagged::TaggedWriter;
 use perfring_types::{Encoding, Entries, Schema};

@@ -1,12 +1,12 @@
 //! Outputs that are files: JSON, recordings, Perfetto, CTF, `perf.data`, Parquet.
 
 use crate::events::Script;
-use crate::input::Input;
 use perfring_export::recording::{Options, Reader, Recording};
 use perfring_export::{
     Ctf, CtfOptions, Event, Output, OutputError, Parquet, ParquetOptions, PerfData,
     PerfDataOptions, Perfetto, PerfettoOptions, Took, What, json,
 };
+use perfring_testkit::choices::{Choices, Input};
 use std::cell::RefCell;
 use std::path::Path;
 use std::time::Instant;

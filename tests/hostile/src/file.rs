@@ -1,7 +1,8 @@
 //! Ring files: one of the golden ones, changed as the input says, on a file system in memory.
 
-use crate::input::Input;
 use perfring_abi::{DATA_SIZE_MAX, FIELDS, Field, HeaderPage, Layout, MAGIC};
+use perfring_testkit::choices::{Choices, Input};
+use perfring_testkit::image::word;
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -124,11 +125,7 @@ impl RingFile {
 /// A place of a ring file that is worth changing: rather the live fields than the zeros between.
 pub(crate) fn place(input: &mut Input<'_>, bytes: &[u8]) -> u64 {
     let how = input.u8();
-    let number = |name: &str| {
-        let field = FIELDS.iter().find(|field| field.name == name).expect("a field");
-        let at = bytes.get(field.offset..field.offset + 8).unwrap_or(&[0; 8]);
-        u64::from_le_bytes(at.try_into().expect("8 bytes"))
-    };
+    let number = |name: &str| if bytes.len() < 4096 { 0 } else { word(bytes, name) };
     let (size, control) = (number("data_size"), number("control_offset"));
     match how % 5 {
         0 | 1 => {

@@ -1,10 +1,10 @@
 //! Rings on the heap, and the words of them that anybody who may write a file can change.
 
-use crate::input::Input;
-use perfring_abi::atomic::{AtomicU32, AtomicU64, Ordering};
 use perfring_abi::{Evict, Policy, Tell};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{Found, Frame, Range, Reading, Reserved, Scale, Seen};
+use perfring_testkit::choices::{Choices, Input};
+use perfring_testkit::words::{Word, others, positions};
 
 /// Slots of a shared ring, at most.
 pub(crate) const MEMBERS: u32 = 4;
@@ -24,11 +24,6 @@ pub(crate) fn ring(input: &mut Input<'_>, shared: bool) -> HeapRing {
     if shared { ring.many(u32::from(shape >> 4) % MEMBERS + 1) } else { ring }
 }
 
-enum Word<'a> {
-    Long(&'a AtomicU64),
-    Short(&'a AtomicU32),
-}
-
 /// Changes a word of the header, of a slot or of the data area.
 pub(crate) fn lie(heap: &HeapRing, input: &mut Input<'_>) {
     let which = input.u8();
@@ -36,60 +31,20 @@ pub(crate) fn lie(heap: &HeapRing, input: &mut Input<'_>) {
         // What everybody looks at first.
         0 => {
             let header = heap.header();
-            let keys = [
-                &header.data_head,
-                &header.data_tail,
-                &header.shared.producer_pos,
-                &header.shared.lock,
-            ];
             let area = [&header.aux.head, &header.aux.tail];
+            let keys = positions(header);
             let keys = if which < 128 { &keys[..] } else { &area };
             Word::Long(keys[usize::from(which / 4) % keys.len()])
         }
         1 => {
-            let words = words(heap);
+            let words = others(heap.header(), heap.shared().slots());
             let at = input.of(words.len());
             words.into_iter().nth(at).expect("one of them")
         }
         _ => Word::Long(&heap.data()[input.of(heap.data().len())]),
     };
     let size = heap.layout().data_size;
-    match word {
-        Word::Long(word) => {
-            let old = word.load(Ordering::Relaxed);
-            word.store(input.number(old, size), Ordering::Relaxed);
-        }
-        Word::Short(word) => {
-            let old = word.load(Ordering::Relaxed);
-            word.store(input.number(old.into(), size) as u32, Ordering::Relaxed);
-        }
-    }
-}
-
-fn words(heap: &HeapRing) -> Vec<Word<'_>> {
-    let header = heap.header();
-    let mut long = vec![&header.perf_time.scale, &header.perf_time.zero];
-    long.extend(header.tail_mark.copies.iter().flatten());
-    long.extend(header.producer.copies.iter().flatten());
-    long.extend([&header.wait.wake_pos, &header.wait.wake_records, &header.space.wake_pos]);
-    long.extend(header.consumer.copies.iter().flatten());
-    long.push(&header.consumer_holder.epoch);
-    long.extend(&header.consumer_holder.name);
-    let line = &header.shared;
-    long.extend([&line.ledger_written, &line.ledger_stale, &line.newest_stamp, &line.ledger_more]);
-    long.extend(&line.ledger);
-    long.extend([&line.stuck_pos, &line.stuck_since_ns]);
-    long.extend([&header.time.boot, &header.time.anchors_written]);
-    long.extend(header.time.anchors.iter().flatten());
-    for slot in heap.shared().slots() {
-        long.push(&slot.holder.epoch);
-        long.extend(slot.written.copies.iter().flatten());
-        long.extend(slot.losses.copies.iter().flatten());
-        long.extend(&slot.base);
-    }
-    let short = [&header.wait.armed, &header.wait.seq, &header.space.armed, &header.space.seq];
-    let short = short.into_iter().chain([&header.perf_time.lock]);
-    long.into_iter().map(Word::Long).chain(short.map(Word::Short)).collect()
+    word.store(input.number(word.load(), size));
 }
 
 /// What clocks say, rather at random.

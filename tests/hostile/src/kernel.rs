@@ -1,12 +1,12 @@
 //! A ring of the kernel's with anything in it, and what its records are decoded to.
 
 use crate::heap::{self, lie};
-use crate::input::Input;
 use perfring_abi::RecordWord;
 use perfring_abi::atomic::Ordering;
 use perfring_kernel::EventKind;
 use perfring_kernel::door::{Decoded, decoded};
 use perfring_ring::KernelReader;
+use perfring_testkit::choices::{Choices, Input};
 use perfring_types::read::TypeTable;
 use std::sync::OnceLock;
 

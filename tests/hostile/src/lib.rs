@@ -13,7 +13,6 @@ mod events;
 mod export;
 mod file;
 mod heap;
-mod input;
 mod kernel;
 mod memory;
 mod read;

@@ -2,13 +2,13 @@
 //! observer, snapshot, books, producer.
 
 use crate::heap::{self, found, lie, reading, seen};
-use crate::input::Input;
 use perfring_abi::{Policy, RecordType};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
     Anchors, Fences, Front, Hot, Mark, Observer, Reader, Saved, Snapshot, Start, Totals, Wake,
     WakeAt, Writer, full_fence, newest_stamp,
 };
+use perfring_testkit::choices::{Choices, Input};
 
 /// Whoever is attached.
 #[derive(Default)]

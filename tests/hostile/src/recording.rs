@@ -1,8 +1,8 @@
 //! Recordings: files of any bytes, and such whose checksums are right and whose frames are not.
 
-use crate::input::Input;
 use perfring_export::recording::{Existing, Options, Reader, Recording};
 use perfring_export::{Event, What, json};
+use perfring_testkit::choices::{Choices, Input};
 use std::cell::RefCell;
 use std::io::Read;
 use std::path::PathBuf;

@@ -2,7 +2,6 @@
 //! recovery, and whoever looks on, while words are changed under them.
 
 use crate::heap::{self, MEMBERS, lie, reading, seen};
-use crate::input::Input;
 use crate::read::all_of;
 use perfring_abi::RecordType;
 use perfring_ring::heap::HeapRing;
@@ -10,6 +9,7 @@ use perfring_ring::{
     Fences, Group, Observer, Peers, Reader, Reserved, SharedWriter, SlotFigures, Snapshot, Start,
     Totals, Wake, Who, recover,
 };
+use perfring_testkit::choices::{Choices, Input};
 use std::cell::Cell;
 
 /// The system as the algorithm sees it. Whoever asks it without end is found out.

@@ -1,7 +1,7 @@
 //! Type tables, and payloads read by them: plain structs, archives, tagged values, JSON.
 
-use crate::input::Input;
 use perfring_consumer::RecordType;
+use perfring_testkit::choices::{Choices, Input};
 use perfring_types::read::{Condition, Type, TypeTable, Value};
 use perfring_types::tagged::{Data, TaggedWriter, Values};
 use perfring_types::{Entries, Entry, Record, access, check_format};

@@ -1,7 +1,7 @@
 //! `--where`: any condition on any value.
 
-use crate::input::Input;
 use crate::types::parse;
+use perfring_testkit::choices::{Choices, Input};
 use perfring_types::read::{Condition, Op, Type, Value};
 use std::sync::OnceLock;
 

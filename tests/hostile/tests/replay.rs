@@ -1,5 +1,6 @@
 //! What was found stays found: every input in `crashes/`, and every one to begin with, without libFuzzer.
 
+use perfring_testkit::rng::Rng;
 use std::path::Path;
 
 #[test]
@@ -27,18 +28,11 @@ fn what_was_found_is_survived() {
 /// Inputs that nobody thought of, the same every time.
 #[test]
 fn bytes_at_random_are_survived() {
-    let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut roll = || {
-        dice ^= dice >> 12;
-        dice ^= dice << 25;
-        dice ^= dice >> 27;
-        dice.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    };
+    let mut rng = Rng::new(1);
     for (target, run) in perfring_hostile::TARGETS {
         for _ in 0..200 {
-            let len = roll() as usize % 600;
-            let bytes: Vec<u8> = (0..len).map(|_| (roll() >> 32) as u8).collect();
-            run(&bytes);
+            let len = rng.index(600);
+            run(&rng.bytes(len));
         }
         println!("{target}: 200 inputs");
     }

@@ -8,9 +8,9 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use perfring_consumer::{Consumer, Item};
 use perfring_producer::{Producer, ReserveError, SharedProducer};
+use perfring_testkit::rng::Rng;
 use perfring_tests::NUMBERED;
 use perfring_tests::large::{END, LARGE, heavy, len_of, weigh};
-use perfring_tests::shared::Random;
 use std::io::Write;
 use std::time::Duration;
 
@@ -26,10 +26,10 @@ fn main() -> Outcome {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
         ["produce", "one", who, seed, count, ring] => {
-            one(ring, who.parse()?, Random(seed.parse()?), count.parse()?)
+            one(ring, who.parse()?, Rng::new(seed.parse()?), count.parse()?)
         }
         ["produce", "many", who, seed, count, ring] => {
-            many(ring, who.parse()?, Random(seed.parse()?), count.parse()?)
+            many(ring, who.parse()?, Rng::new(seed.parse()?), count.parse()?)
         }
         ["consume", ring] => consume(ring),
         ["wait", kind, count, len, ring] => wait(kind, count.parse()?, len.parse()?, ring),
@@ -51,16 +51,16 @@ fn goes_on(outcome: Result<u64, ReserveError>) -> Result<u64, ReserveError> {
 }
 
 /// Publishes so many records in every way, large and small, and says where its numbers end.
-fn one(ring: &str, who: u64, mut random: Random, count: u64) -> Outcome {
+fn one(ring: &str, who: u64, mut rng: Rng, count: u64) -> Outcome {
     let mut producer = Producer::attach(ring)?;
     let mut seq = 0;
     while seq < count {
-        let payload = heavy(who, seq, len_of(&mut random));
+        let payload = heavy(who, seq, len_of(&mut rng));
         let len = payload.len();
-        let outcome = match random.below(6) {
+        let outcome = match rng.below(6) {
             0 | 1 => producer.publish(NUMBERED, &payload).map(|()| 1),
             2 => producer.publish_timeout(NUMBERED, &payload, LONG).map(|()| 1),
-            3 => producer.reserve(NUMBERED, len + random.below(500) as usize).map(|mut space| {
+            3 => producer.reserve(NUMBERED, len + rng.below(500) as usize).map(|mut space| {
                 space[..len].copy_from_slice(&payload);
                 space.commit_len(len);
                 1
@@ -71,7 +71,7 @@ fn one(ring: &str, who: u64, mut random: Random, count: u64) -> Outcome {
                 0
             }),
             _ => {
-                let next = heavy(who, seq + 1, len_of(&mut random));
+                let next = heavy(who, seq + 1, len_of(&mut rng));
                 let mut batch = producer.batch();
                 let both = batch.push(NUMBERED, &payload).and_then(|()| {
                     // A batch of which the second is refused has the first.
@@ -87,16 +87,16 @@ fn one(ring: &str, who: u64, mut random: Random, count: u64) -> Outcome {
 }
 
 /// As [`one`], of a shared ring.
-fn many(ring: &str, who: u64, mut random: Random, count: u64) -> Outcome {
+fn many(ring: &str, who: u64, mut rng: Rng, count: u64) -> Outcome {
     let producer = SharedProducer::attach(ring)?;
     let mut seq = 0;
     while seq < count {
-        let payload = heavy(who, seq, len_of(&mut random));
+        let payload = heavy(who, seq, len_of(&mut rng));
         let len = payload.len();
-        let outcome = match random.below(6) {
+        let outcome = match rng.below(6) {
             0 | 1 => producer.publish(NUMBERED, &payload).map(|()| 1),
             2 => producer.publish_timeout(NUMBERED, &payload, LONG).map(|()| 1),
-            3 => producer.reserve(NUMBERED, len + random.below(500) as usize).map(|mut space| {
+            3 => producer.reserve(NUMBERED, len + rng.below(500) as usize).map(|mut space| {
                 space[..len].copy_from_slice(&payload);
                 space.commit_len(len);
                 1
@@ -108,7 +108,7 @@ fn many(ring: &str, who: u64, mut random: Random, count: u64) -> Outcome {
             }),
             // Two at a time, the younger first.
             _ => producer.reserve(NUMBERED, len).map(|mut elder| {
-                let next = heavy(who, seq + 1, len_of(&mut random));
+                let next = heavy(who, seq + 1, len_of(&mut rng));
                 let younger = producer.reserve(NUMBERED, next.len()).map(|mut younger| {
                     younger.copy_from_slice(&next);
                     younger.commit();

@@ -14,8 +14,9 @@ use perfring_consumer::Consumer;
 use perfring_producer::{
     AttachError, Producer, ReserveError, SharedProducer, SharedReservation, record_size,
 };
+use perfring_testkit::rng::Rng;
 use perfring_tests::NUMBERED;
-use perfring_tests::shared::{Random, said};
+use perfring_tests::shared::said;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, Write};
@@ -340,28 +341,28 @@ fn fork_exclusive(ring: &str) -> Outcome {
     Ok(())
 }
 
-/// Publishes in every way, at random. After each call that was taken, the first word of `log` says
+/// Publishes in every way, at rng. After each call that was taken, the first word of `log` says
 /// how many records are committed; not 0 in the second word ends it.
 fn storm(who: u64, seed: u64, log: &str, ring: &str) -> Outcome {
     // It does not outlive a test that is killed.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     let log = File::options().read(true).write(true).open(log)?;
     let producer = SharedProducer::attach_as(ring, "storm")?;
-    let mut random = Random(seed);
+    let mut rng = Rng::new(seed);
     let (mut seq, mut round) = (0, 0u64);
     let long = producer.layout().aux_size / 16;
     loop {
-        let len = match random.below(4) {
+        let len = match rng.below(4) {
             // In the AUX area.
-            0 if long > 0 && random.below(2) == 0 => 65_521 + random.below(long),
-            0 => 513 + random.below(1500),
-            _ => 8 + random.below(400),
+            0 if long > 0 && rng.below(2) == 0 => 65_521 + rng.below(long),
+            0 => 513 + rng.below(1500),
+            _ => 8 + rng.below(400),
         } as usize;
         let payload = said(who, seq, len);
-        let outcome = match random.below(8) {
+        let outcome = match rng.below(8) {
             0..=2 => producer.publish(NUMBERED, &payload).map(|()| 1),
             3 => producer.publish_timeout(NUMBERED, &payload, Duration::from_millis(2)).map(|()| 1),
-            4 => producer.reserve(NUMBERED, len + random.below(100) as usize).map(|mut record| {
+            4 => producer.reserve(NUMBERED, len + rng.below(100) as usize).map(|mut record| {
                 record[..len].copy_from_slice(&payload);
                 record.commit_len(len);
                 1
@@ -372,8 +373,8 @@ fn storm(who: u64, seed: u64, log: &str, ring: &str) -> Outcome {
                 0
             }),
             6 => {
-                let (count, len) = (2 + random.below(16), 8 + random.below(60) as usize);
-                let room = (count + random.below(2)) * record_size(len);
+                let (count, len) = (2 + rng.below(16), 8 + rng.below(60) as usize);
+                let room = (count + rng.below(2)) * record_size(len);
                 producer.batch(room as usize).map(|mut batch| {
                     for seq in seq..seq + count {
                         assert!(batch.push(NUMBERED, &said(who, seq, len)));

@@ -1,7 +1,7 @@
 //! Every way to end that is not success: its sentence and its exit code.
 
-use clap::CommandFactory;
 use perfring_consumer::{AttachError, Corrupt, Home};
+use perfring_export::OutputError;
 use perfring_export::recording::is_recording;
 use perfring_producer::CreateError;
 use std::io::{self, Write};
@@ -28,8 +28,6 @@ pub(crate) enum Failure {
     Signal(i32),
     /// A child process has said what is wrong: the exit code.
     Told(u8),
-    /// What clap wants to say: help, the version, or wrong usage.
-    Clap(Box<clap::Error>),
     /// Whoever read stdout is gone, as `head` goes: nothing to say.
     ClosedPipe,
 }
@@ -62,7 +60,6 @@ impl Failure {
             | Failure::Loss(text)
             | Failure::Forbidden(text)
             | Failure::Timeout(text) => text,
-            Failure::Clap(error) => usage_sentence(&error),
             Failure::Signal(_) | Failure::Told(_) | Failure::ClosedPipe => String::new(),
         }
     }
@@ -80,12 +77,6 @@ impl Failure {
             Failure::Signal(number) => return ExitCode::from(128 + (number & 0x7f) as u8),
             Failure::Told(code) => return ExitCode::from(code),
             Failure::ClosedPipe => return ExitCode::SUCCESS,
-            Failure::Clap(error) if !error.use_stderr() => {
-                // Help and version; a closed pipe is no matter.
-                let _ = error.print();
-                return ExitCode::SUCCESS;
-            }
-            Failure::Clap(error) => (2, usage_sentence(&error)),
         };
         note(&sentence);
         ExitCode::from(code)
@@ -97,34 +88,9 @@ pub(crate) fn note(sentence: &str) {
     let _ = writeln!(io::stderr().lock(), "perfring: {sentence}");
 }
 
-/// What clap says in paragraphs, as one sentence.
-fn usage_sentence(error: &clap::Error) -> String {
-    use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
-    if error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
-        return "a command is missing; see `perfring --help`".to_owned();
-    }
-    let text = error.render().to_string();
-    let text = text.strip_prefix("error: ").unwrap_or(&text);
-    let said = text.split("\nUsage:").next().unwrap_or(text);
-    let said = said.split("\nFor more information").next().unwrap_or(said);
-    let said: Vec<String> = said
-        .split("\n\n")
-        .map(|paragraph| paragraph.split_whitespace().collect::<Vec<_>>().join(" "))
-        .filter(|paragraph| !paragraph.is_empty())
-        .collect();
-    let said = said.join("; ");
-    let command = std::env::args()
-        .nth(1)
-        .filter(|arg| crate::Cli::command().get_subcommands().any(|known| known.get_name() == arg));
-    match command {
-        Some(command) => format!("{said}; see `perfring {command} --help`"),
-        None => format!("{said}; see `perfring --help`"),
-    }
-}
-
-impl From<clap::Error> for Failure {
-    fn from(error: clap::Error) -> Self {
-        Failure::Clap(Box::new(error))
+impl From<OutputError> for Failure {
+    fn from(error: OutputError) -> Self {
+        if error.closed_pipe { Failure::ClosedPipe } else { Failure::General(error.to_string()) }
     }
 }
 

@@ -5,28 +5,26 @@
 #![cfg(feature = "nats")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "faults/arrived.rs"]
-mod arrived;
 mod command;
-#[allow(dead_code, reason = "it is of the tests of the NATS output, which need more of it")]
-#[path = "../../../crates/export/tests/nats/server.rs"]
-mod server;
-#[path = "faults/writer.rs"]
-mod writer;
+mod faults {
+    pub(crate) mod arrived;
+    pub(crate) mod writer;
+}
 
-use arrived::Arrived;
 use command::{Live, perfring};
+use faults::arrived::{self, Arrived};
+use faults::writer::{self, Writer};
 use nix::sys::signal::Signal;
 use perfring_consumer::Stat;
 use perfring_producer::Options;
 use perfring_set::{RingSet, SetOptions};
-use server::{Server, until};
+use perfring_testkit::rng::Rng;
+use perfring_testrig::nats::{Server, until};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Instant;
 use tempfile::TempDir;
-use writer::Writer;
 
 const RINGS: [&str; 4] = ["one", "two", "three", "four"];
 /// How often each of the two is killed.
@@ -54,38 +52,16 @@ enum Is {
     Dead,
 }
 
-/// Numbers from nowhere, the same for the same seed.
-struct Dice(u64);
-
-impl Dice {
-    fn new() -> Dice {
-        use std::hash::{BuildHasher, Hasher};
-        let seed = std::env::var("PERFRING_SEED").ok().and_then(|text| text.parse().ok());
-        let seed = seed.unwrap_or_else(|| {
-            std::collections::hash_map::RandomState::new().build_hasher().finish()
-        });
-        println!("PERFRING_SEED={seed}");
-        Dice(seed | 1)
+/// All kills, in some order.
+fn kills(rng: &mut Rng) -> Vec<Kill> {
+    let mut kills = vec![Kill::Sidecar; KILLS];
+    kills.extend([Kill::Server; KILLS]);
+    kills.extend([Kill::Writer; WRITERS]);
+    kills.extend([Kill::Freeze; FREEZES]);
+    for at in (1..kills.len()).rev() {
+        kills.swap(at, rng.index(at + 1));
     }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-
-    /// All kills, in some order.
-    fn kills(&mut self) -> Vec<Kill> {
-        let mut kills = vec![Kill::Sidecar; KILLS];
-        kills.extend([Kill::Server; KILLS]);
-        kills.extend([Kill::Writer; WRITERS]);
-        kills.extend([Kill::Freeze; FREEZES]);
-        for at in (1..kills.len()).rev() {
-            kills.swap(at, self.below(at as u64 + 1) as usize);
-        }
-        kills
-    }
+    kills
 }
 
 /// Not a test of its own: the process that [`Writer`] starts from this very file.
@@ -179,7 +155,7 @@ impl Stage {
         self.server_is = Is::Up;
     }
 
-    fn kill(&mut self, kill: Kill, dice: &mut Dice) {
+    fn kill(&mut self, kill: Kill, rng: &mut Rng) {
         match kill {
             Kill::Sidecar => {
                 let mut live = self.sidecar.take().unwrap();
@@ -197,7 +173,7 @@ impl Stage {
                 self.server_is = Is::Frozen;
             }
             Kill::Writer => {
-                let at = dice.below(RINGS.len() as u64) as usize;
+                let at = rng.below(RINGS.len() as u64) as usize;
                 let life = self.writers[at].kill() + 1;
                 self.writers[at] = Writer::start(&self.ring(RINGS[at]), life);
             }
@@ -209,28 +185,28 @@ impl Stage {
     }
 
     /// The kills, at random moments of the outages of each other and of what goes well.
-    fn storm(&mut self, dice: &mut Dice) {
-        for (at, kill) in dice.kills().into_iter().enumerate() {
+    fn storm(&mut self, rng: &mut Rng) {
+        for (at, kill) in kills(rng).into_iter().enumerate() {
             // What is to be killed is there; the other perhaps.
-            if matches!(kill, Kill::Server | Kill::Freeze) || dice.below(3) > 0 {
+            if matches!(kill, Kill::Server | Kill::Freeze) || rng.below(3) > 0 {
                 self.start_server();
             }
-            if kill == Kill::Sidecar || dice.below(3) > 0 {
+            if kill == Kill::Sidecar || rng.below(3) > 0 {
                 self.start_sidecar();
             }
-            if self.server_is == Is::Up && self.sidecar.is_some() && dice.below(4) > 0 {
-                let (before, more) = (self.sums().released, dice.below(100_000));
+            if self.server_is == Is::Up && self.sidecar.is_some() && rng.below(4) > 0 {
+                let (before, more) = (self.sums().released, rng.below(100_000));
                 until("some is released", || self.sums().released > before + more);
             }
-            self.kill(kill, dice);
+            self.kill(kill, rng);
             let is_out = self.server_is != Is::Up || self.sidecar.is_none();
             let before = self.sums();
-            if is_out && (at == 0 || dice.below(3) > 0) {
+            if is_out && (at == 0 || rng.below(3) > 0) {
                 // Of a frozen one the sidecar loses patience, or not.
-                let more = dice.below(if kill == Kill::Freeze { 15_000 } else { 500 });
+                let more = rng.below(if kill == Kill::Freeze { 15_000 } else { 500 });
                 until("rings are full", || self.sums().refused > before.refused + more);
             } else {
-                let more = dice.below(1000);
+                let more = rng.below(1000);
                 until("more is written", || self.sums().tried > before.tried + more);
             }
         }
@@ -256,9 +232,9 @@ impl Stage {
 #[test]
 fn whoever_is_killed_what_arrives_is_what_was_committed_less_what_the_rings_tell() {
     let Some(mut stage) = Stage::new() else { return };
-    let mut dice = Dice::new();
+    let mut rng = Rng::from_env();
     let began = Instant::now();
-    stage.storm(&mut dice);
+    stage.storm(&mut rng);
     let ended = stage.end();
     println!(
         "{KILLS} kills of each, {WRITERS} of writers, {FREEZES} stops, in {:?}",

@@ -4,12 +4,13 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod command;
-#[path = "operations/container.rs"]
-mod container;
+mod operations {
+    pub(crate) mod container;
+}
 
 use command::{json_lines, run, until};
-use container::{APP, Container, GROUP, Pod, SIDECAR, skipped};
 use nix::sys::signal::Signal;
+use operations::container::{APP, Container, GROUP, Pod, SIDECAR, skipped};
 use perfring_consumer::{Consumer, Item, Policy};
 use perfring_producer::{Options, Producer, RecordType};
 use perfring_set::{RingSet, SetOptions, Trust};

@@ -8,6 +8,7 @@ use nix::sys::signal::Signal;
 use perfring_consumer::Stat;
 use perfring_producer::{Options, Policy, Producer, RecordType};
 use perfring_telemetry::{Gauge, Log, Resource, Severity, Sink, options};
+use perfring_testkit::rng::Rng;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -166,13 +167,10 @@ fn killed_at_random_nothing_is_lost_but_what_the_rings_tell() {
         let stop = StopOnDrop(&stop);
         // The same numbers in every run, somewhere within the turns of a process that takes its own
         // time.
-        let mut seed = 88_172_645_463_325_252_u64;
+        let mut rng = Rng::new(1);
         for _ in 0..8 {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
             let before = rings.lines("out").len() as u64;
-            let more = seed % 2000;
+            let more = rng.below(2000);
             let mut live = rings.sidecar(&["--config", &config]);
             until("some lines come", || {
                 // Lines are counted roughly: 200 bytes each.

@@ -5,16 +5,14 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod command;
-#[path = "../../../tests/src/spoiler.rs"]
-#[allow(unreachable_pub, dead_code, reason = "it is a module of a library as well")]
-mod spoiler;
 
 use command::{Place, perfring, run, until};
 use nix::sys::signal::Signal;
 use perfring_consumer::{Producers, Stat};
 use perfring_producer::{Options, Policy, Producer, RecordType, SharedProducer};
+use perfring_testkit::size::{cases, from_env};
+use perfring_testkit::spoiler::Spoiler;
 use serde_json::Value;
-use spoiler::Spoiler;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -28,10 +26,6 @@ const NUMBERED: RecordType = RecordType::new(7001).unwrap();
 const MEMORY: u64 = 400 << 20;
 /// Longer than any command may take, on the slowest machine.
 const TOO_LONG: Duration = Duration::from_secs(60);
-
-fn number_of(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
 
 fn bad_rings(dir: &Path) -> Vec<PathBuf> {
     let plain = Options { size: 16 << 10, types_size: 4096, slots: 4, ..Options::default() };
@@ -104,8 +98,8 @@ fn resident(child: &Child) -> u64 {
 
 #[test]
 fn a_sidecar_loses_nothing_of_its_other_rings() {
-    let time = Duration::from_secs(number_of("PERFRING_STORM_SECONDS", 4));
-    let seed = number_of("PERFRING_STORM_SEED", 1);
+    let time = Duration::from_secs(from_env("PERFRING_STORM_SECONDS", cases(4, 60)));
+    let seed = from_env("PERFRING_STORM_SEED", 1);
     let place = Place::new();
     let rings = place.path("rings");
     fs::create_dir(&rings).unwrap();
@@ -199,8 +193,8 @@ fn a_sidecar_loses_nothing_of_its_other_rings() {
 
 #[test]
 fn no_command_ends_by_a_signal() {
-    let time = Duration::from_secs(number_of("PERFRING_STORM_SECONDS", 4));
-    let seed = number_of("PERFRING_STORM_SEED", 1);
+    let time = Duration::from_secs(from_env("PERFRING_STORM_SECONDS", cases(4, 60)));
+    let seed = from_env("PERFRING_STORM_SEED", 1);
     let place = Place::new();
     let rings = place.path("rings");
     fs::create_dir(&rings).unwrap();
@@ -258,8 +252,8 @@ fn no_command_ends_by_a_signal() {
 #[cfg(feature = "top")]
 #[test]
 fn top_goes_on_whatever_rings_say() {
-    let time = Duration::from_secs(number_of("PERFRING_STORM_SECONDS", 4));
-    let seed = number_of("PERFRING_STORM_SEED", 1);
+    let time = Duration::from_secs(from_env("PERFRING_STORM_SECONDS", cases(4, 60)));
+    let seed = from_env("PERFRING_STORM_SEED", 1);
     let place = Place::new();
     let rings = place.path("rings");
     fs::create_dir(&rings).unwrap();

@@ -2,12 +2,8 @@
 //! values, and the file of a process that was killed.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "../../../crates/types/tests/any/mod.rs"]
-#[allow(dead_code, reason = "that test uses more of it")]
-mod any;
 mod command;
 
-use any::{Layout, Member, Rng, fields, leak};
 use bytemuck::{Pod, Zeroable};
 use command::{Place, json_lines, run};
 use nix::sys::signal::{Signal, kill};
@@ -15,6 +11,8 @@ use nix::unistd::Pid;
 use perfring_producer::Producer;
 use perfring_producer::types::tagged::TaggedWriter;
 use perfring_producer::types::{Class, Constant, Encoding, Enum, Field, Record, Schema, Shape};
+use perfring_testkit::rng::Rng;
+use perfring_testrig::any::{self, Layout, Member, fields, leak};
 use proptest::prelude::*;
 use rkyv::{Archive, Serialize};
 use serde_json::{Value, json};
@@ -102,12 +100,12 @@ impl Made {
                                 any::float(value)
                             }
                             2 => {
-                                let value = rng.number();
+                                let value = rng.wide();
                                 writer.u128(key, value);
                                 any::unsigned(value)
                             }
                             3 => {
-                                let value = rng.number() as i64;
+                                let value = rng.wide() as i64;
                                 writer.i64(key, value);
                                 json!(value)
                             }
@@ -131,7 +129,7 @@ impl Made {
                 (payload, "fields", object.into())
             }
             Made::Json if rng.below(2) == 0 => {
-                let value = json!([rng.text(90), {"x": rng.next()}, null, -1, true]);
+                let value = json!([rng.text(90), {"x": rng.any()}, null, -1, true]);
                 (value.to_string().into_bytes(), "value", value)
             }
             Made::Json => {
@@ -166,7 +164,7 @@ fn check(types: &[(Made, u64)]) {
     for (nth, (made, seed)) in types.iter().enumerate() {
         let schema = made.schema(nth);
         producer.register(&schema).unwrap();
-        let mut rng = Rng(seed | 1);
+        let mut rng = Rng::new(*seed);
         for _ in 0..3 {
             let (payload, key, value) = made.value(&mut rng);
             // What no record can hold is not to be shown either.

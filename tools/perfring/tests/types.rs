@@ -9,6 +9,7 @@ use kinds::{ALL, LINE, LOG, ORDER, all_kinds};
 use perfring_abi::FIELDS;
 use perfring_consumer::{Observer, Start};
 use perfring_producer::{Producer, RecordType};
+use perfring_testkit::rng::Rng;
 use perfring_types::Schema;
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -142,16 +143,7 @@ fn of_a_damaged_table_the_good_part_is_used_and_all_records_are_shown() {
 fn a_table_of_noise_is_an_error_and_the_records_are_bytes() {
     let place = Place::new();
     let ring = all_kinds(&place);
-    let mut noise = 0x9e37_79b9_7f4a_7c15u64;
-    let bytes: Vec<u8> = std::iter::repeat_with(|| {
-        noise ^= noise << 13;
-        noise ^= noise >> 7;
-        noise ^= noise << 17;
-        noise.to_ne_bytes()
-    })
-    .take(8192)
-    .flatten()
-    .collect();
+    let bytes = Rng::new(1).bytes(65_536);
     scribble(&ring, 0, &bytes);
     let plain = run(&["dump", "--untyped", &ring], b"");
     assert_eq!((plain.code(), plain.out().lines().count()), (4, 14));

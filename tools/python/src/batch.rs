@@ -1,88 +1,15 @@
 //! Many records in one object.
 
-use crate::memory::Pinned;
-use crate::record::{Body, Cell, Lost, Origin, Record};
+use crate::lost::Lost;
+use crate::record::{Body, Origin, Record};
+use crate::runs::Data;
 use crate::types::{RecordType, TypeTable};
 use perfring_producer::RecordType as Id;
 use pyo3::exceptions::{PyBufferError, PyIndexError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PySlice};
-use std::ops::Range;
-use std::sync::Arc;
-
-mod builder;
-
-pub(crate) use builder::Builder;
-
-/// Records of one type and length whose places follow one another.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    /// The number of the first in the batch.
-    first: usize,
-    count: usize,
-    kind: u32,
-    len: usize,
-    /// Where the first one's payload begins.
-    at: usize,
-    /// The first one's place in the stream, and how far it is to the next.
-    pos: u64,
-    step: u64,
-}
-
-/// Where the payloads stand.
-enum Store {
-    /// Copies, one after the other.
-    Own(Vec<u8>),
-    /// In the ring: its bytes from the first record's header on, and what keeps them.
-    Ring { bytes: Pinned, cell: Arc<Cell> },
-}
-
-/// A batch's content.
-pub(crate) struct Data {
-    store: Store,
-    runs: Vec<Run>,
-    /// Stamps, if the ring has time.
-    times: Option<Vec<u64>>,
-    /// Each with the number of the record that it stands before.
-    lost: Vec<(usize, Lost)>,
-}
-
-impl Data {
-    fn len(&self) -> usize {
-        self.runs.last().map_or(0, |run| run.first + run.count)
-    }
-
-    /// Refuses in a forked child what stands in the ring.
-    pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
-        match &self.store {
-            Store::Own(_) => Ok(()),
-            Store::Ring { cell, .. } => cell.check(py),
-        }
-    }
-
-    /// The bytes of a range that a record has.
-    pub(crate) fn part(&self, range: &Range<usize>) -> &[u8] {
-        let all = match &self.store {
-            Store::Own(bytes) => bytes.as_slice(),
-            Store::Ring { bytes, .. } => bytes.bytes(),
-        };
-        all.get(range.clone()).unwrap_or_default()
-    }
-
-    fn run_of(&self, nth: usize) -> Option<&Run> {
-        let run = self.runs.partition_point(|run| run.first + run.count <= nth);
-        self.runs.get(run)
-    }
-
-    /// From one payload of a run to the next.
-    fn stride(&self, run: &Run) -> usize {
-        match self.store {
-            Store::Own(_) => run.len,
-            Store::Ring { .. } => run.step as usize,
-        }
-    }
-}
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Many records in one object, with the losses between them.
 ///
@@ -95,45 +22,29 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    fn of(
-        origin: Arc<dyn Origin>,
-        store: Store,
-        mut runs: Vec<Run>,
-        last: Option<Run>,
-        times: Option<Vec<u64>>,
-        lost: Vec<(usize, Lost)>,
-    ) -> Self {
-        runs.extend(last);
-        Batch { origin, data: Arc::new(Data { store, runs, times, lost }) }
+    pub(crate) fn new(origin: Arc<dyn Origin>, data: Data) -> Self {
+        Batch { origin, data: Arc::new(data) }
     }
 
     /// The payloads, one after the other, which stay as long as this is there.
     pub(crate) fn export(&self) -> PyResult<&[u8]> {
-        match &self.data.store {
-            Store::Own(bytes) => Ok(bytes),
-            Store::Ring { .. } if self.data.len() == 0 => Ok(&[]),
-            Store::Ring { .. } => Err(PyBufferError::new_err(
-                "a pinned batch's payloads stand in the ring, with headers between them: use \
-                 numpy(), take its records one by one, or drain() instead of pin()",
-            )),
+        if !self.data.is_pinned() {
+            return Ok(self.data.bytes());
         }
+        if self.data.len() == 0 {
+            return Ok(&[]);
+        }
+        Err(PyBufferError::new_err(
+            "a pinned batch's payloads stand in the ring, with headers between them: use numpy(), \
+             take its records one by one, or drain() instead of pin()",
+        ))
     }
 
     fn item(&self, nth: usize) -> Option<Record> {
-        let run = self.data.run_of(nth)?;
-        let in_run = nth - run.first;
-        let at = run.at + in_run * self.data.stride(run);
-        let pos = run.pos + run.step * in_run as u64;
-        let body = Body::Part(Arc::clone(&self.data), at..at + run.len);
-        let time = self.data.times.as_ref().and_then(|times| times.get(nth).copied());
-        Some(Record::new(Arc::clone(&self.origin), pos, run.kind, time, body))
-    }
-
-    fn each<T>(&self, of: impl Fn(&Run, usize) -> T) -> Vec<T> {
-        let runs = self.data.runs.iter();
-        runs.flat_map(|run| (0..run.count).map(move |nth| (run, nth)))
-            .map(|(run, nth)| of(run, nth))
-            .collect()
+        let place = self.data.place(nth)?;
+        let body = Body::Part(Arc::clone(&self.data), place.range);
+        let time = self.data.times().and_then(|times| times.get(nth).copied());
+        Some(Record::new(Arc::clone(&self.origin), place.pos, place.kind, time, body))
     }
 }
 
@@ -162,21 +73,19 @@ impl Batch {
     }
 
     fn __iter__(slf: &Bound<'_, Self>) -> Items {
-        Items { batch: slf.clone().unbind(), next: std::sync::Mutex::new((0, 0)) }
+        Items { batch: slf.clone().unbind(), next: Mutex::new((0, 0)) }
     }
 
     /// The losses, in their order.
     #[getter]
     fn lost(&self) -> Vec<Lost> {
-        self.data.lost.iter().map(|(_, lost)| *lost).collect()
+        self.data.lost().iter().map(|(_, lost)| *lost).collect()
     }
 
     /// `(type, length, first, count, offset, stride)` of each run: what arrays are made of.
     #[getter]
     fn _runs(&self) -> Vec<(u32, usize, usize, usize, usize, usize)> {
-        let runs = self.data.runs.iter();
-        runs.map(|run| (run.kind, run.len, run.first, run.count, run.at, self.data.stride(run)))
-            .collect()
+        self.data.runs()
     }
 
     /// The ring's bytes that a pinned batch has, headers and all; `_runs` says where payloads are.
@@ -189,40 +98,35 @@ impl Batch {
     /// Whether the records stand in the ring, and keep their space.
     #[getter]
     fn pinned(&self) -> bool {
-        matches!(self.data.store, Store::Ring { .. })
+        self.data.is_pinned()
     }
 
     /// Whether its records are stamped.
     #[getter]
     fn timed(&self) -> bool {
-        self.data.times.is_some()
+        self.data.times().is_some()
     }
 
     /// Native 64-bit words: stamps.
     fn _times(&self) -> Vec<u8> {
-        words(self.data.times.as_deref().unwrap_or_default())
+        words(self.data.times().unwrap_or_default().iter().copied())
     }
 
     /// Native 64-bit words: positions.
     fn _positions(&self) -> Vec<u8> {
-        words(&self.each(|run, nth| run.pos + run.step * nth as u64))
+        words(self.data.places().map(|place| place.pos))
     }
 
     /// Native 32-bit words: types.
     fn _types(&self) -> Vec<u8> {
-        self.each(|run, _| run.kind.to_ne_bytes()).concat()
+        self.data.places().flat_map(|place| place.kind.to_ne_bytes()).collect()
     }
 
     /// Native 64-bit words: where the payloads begin, and where the last one ends.
     fn _offsets(&self) -> Vec<u8> {
-        let mut offsets = self.each(|run, nth| (run.at + nth * self.data.stride(run)) as u64);
-        let end = self
-            .data
-            .runs
-            .last()
-            .map_or(0, |run| run.at + (run.count - 1) * self.data.stride(run) + run.len);
-        offsets.push(end as u64);
-        words(&offsets)
+        let end = self.data.len().checked_sub(1).and_then(|last| self.data.place(last));
+        let starts = self.data.places().map(|place| place.range.start);
+        words(starts.chain([end.map_or(0, |last| last.range.end)]).map(|at| at as u64))
     }
 
     /// The type of this number, if the ring has it.
@@ -286,7 +190,7 @@ impl Batch {
     }
 
     fn __repr__(&self) -> String {
-        let lost: u64 = self.data.lost.iter().map(|(_, lost)| lost.records()).sum();
+        let lost: u64 = self.data.lost().iter().map(|(_, lost)| lost.records()).sum();
         let pinned = if self.pinned() { ", pinned" } else { "" };
         format!("<perfring.Batch {} records, {lost} lost{pinned}>", self.data.len())
     }
@@ -307,16 +211,12 @@ pub(crate) struct Span {
 
 impl Span {
     pub(crate) fn bytes(&self) -> &[u8] {
-        let data = &self.batch.get().data;
-        match &data.store {
-            Store::Own(bytes) => bytes,
-            Store::Ring { bytes, .. } => bytes.bytes(),
-        }
+        self.batch.get().data.bytes()
     }
 }
 
-fn words(values: &[u64]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
+fn words(values: impl Iterator<Item = u64>) -> Vec<u8> {
+    values.flat_map(u64::to_ne_bytes).collect()
 }
 
 /// A batch's records and losses, in their order.
@@ -324,7 +224,7 @@ fn words(values: &[u64]) -> Vec<u8> {
 pub(crate) struct Items {
     batch: Py<Batch>,
     /// Records and losses that were given.
-    next: std::sync::Mutex<(usize, usize)>,
+    next: Mutex<(usize, usize)>,
 }
 
 #[pymethods]
@@ -335,9 +235,9 @@ impl Items {
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let batch = self.batch.get();
-        let mut next = self.next.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let (record, lost) = *next;
-        if let Some((before, what)) = batch.data.lost.get(lost)
+        if let Some((before, what)) = batch.data.lost().get(lost)
             && *before <= record
         {
             next.1 += 1;

@@ -2,9 +2,9 @@
 
 use crate::batch::Batch;
 use crate::errors;
-use crate::kind::{At, shown};
-use crate::producer::program;
-use crate::reader::{Reader, Source};
+use crate::kind::{At, hex, program, shown};
+use crate::reader::Reader;
+use crate::source::Source;
 use crate::types::TypeTable;
 use crate::wait::Timeout;
 use perfring_consumer::{Count, Guard, Pace, Saved, Start};
@@ -94,13 +94,13 @@ macro_rules! reading {
             /// The position of the next record.
             #[getter]
             fn position(&self, py: Python<'_>) -> PyResult<u64> {
-                self.reader.with(py, |source| source.position())
+                self.reader.pins().with(py, |source| source.position())
             }
 
             /// Bytes that were published and not read yet, headers included.
             #[getter]
             fn unread(&self, py: Python<'_>) -> PyResult<u64> {
-                self.reader.with(py, |source| source.fill().unread)
+                self.reader.pins().with(py, |source| source.fill().unread)
             }
 
             /// Records, and bytes, that were overwritten before they were read.
@@ -118,7 +118,7 @@ macro_rules! reading {
             /// Where the ring is.
             #[getter]
             fn path(&self) -> OsString {
-                shown(self.reader.home())
+                shown(self.reader.pins().home())
             }
 
             /// ``"drop"`` or ``"overwrite"``.
@@ -136,13 +136,13 @@ macro_rules! reading {
             /// The ring's own id, as 32 hexadecimal digits.
             #[getter]
             fn uuid(&self) -> String {
-                self.reader.layout().uuid.iter().map(|byte| format!("{byte:02x}")).collect()
+                hex(&self.reader.layout().uuid)
             }
 
             /// Whether `close` was called.
             #[getter]
             fn closed(&self) -> bool {
-                self.reader.is_closed()
+                self.reader.pins().is_closed()
             }
 
             /// Let go of the ring. A second time does nothing.
@@ -154,7 +154,7 @@ macro_rules! reading {
             }
 
             fn __enter__(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<Self>> {
-                slf.get().reader.with(py, |_| ())?;
+                slf.get().reader.pins().with(py, |_| ())?;
                 Ok(slf)
             }
 
@@ -167,7 +167,7 @@ macro_rules! reading {
                 let closed = if self.closed() { ", closed" } else { "" };
                 format!(
                     concat!("<perfring.", $name, " {} ({}{})>"),
-                    self.reader.home(),
+                    self.reader.pins().home(),
                     self.policy(),
                     closed
                 )
@@ -247,7 +247,7 @@ impl Consumer {
     /// Records, and bytes, read since the ring was made, by this consumer and those before it.
     #[getter]
     fn read_count(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
-        self.reader.with(py, |source| match source {
+        self.reader.pins().with(py, |source| match source {
             Source::Consumer(consumer) => pair(consumer.read_count()),
             Source::Observer(_) => (0, 0),
         })
@@ -299,7 +299,7 @@ impl Observer {
 
     #[getter]
     fn _saved(&self, py: Python<'_>) -> PyResult<(u64, u64, u64)> {
-        self.reader.with(py, |source| match source {
+        self.reader.pins().with(py, |source| match source {
             Source::Observer(observer) => {
                 let Saved { pos, before } = observer.saved();
                 (pos, before.records, before.bytes)
@@ -310,12 +310,14 @@ impl Observer {
 
     /// A copy of everything intact, while producers run at full speed.
     fn snapshot(&self, py: Python<'_>) -> PyResult<crate::snapshot::Snapshot> {
-        let taken = self.reader.with(py, |source| match source {
+        let taken = self.reader.pins().with(py, |source| match source {
             Source::Observer(observer) => Some(observer.snapshot()),
             Source::Consumer(_) => None,
         })?;
         match taken {
-            Some(Ok(taken)) => Ok(crate::snapshot::Snapshot::of(taken, self.reader.home().clone())),
+            Some(Ok(taken)) => {
+                Ok(crate::snapshot::Snapshot::of(taken, self.reader.pins().home().clone()))
+            }
             Some(Err(error)) => Err(errors::corrupt(py, error)),
             None => Err(errors::named(py, "PerfringError", "a consumer takes no snapshots")),
         }

@@ -123,6 +123,11 @@ pub(crate) fn set(py: Python<'_>, error: &SetError) -> PyErr {
     }
 }
 
+/// A record or a type is not what it should be.
+pub(crate) fn bad_type(py: Python<'_>, what: impl IntoArgs) -> PyErr {
+    named(py, "BadType", what)
+}
+
 /// Damage in the stream.
 pub(crate) fn corrupt(py: Python<'_>, error: Corrupt) -> PyErr {
     named(py, "Corrupt", (error.to_string(), error.pos))

@@ -1,6 +1,6 @@
-//! What Python gives for a path, a size, and a record's type.
+//! What Python gives for a path, a size, a record's type, and a choice of a few words.
 
-use perfring_producer::{Home, RecordType};
+use perfring_producer::{Evict, Home, Policy, RecordType};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
@@ -98,4 +98,41 @@ impl<'py> FromPyObject<'_, 'py> for Size {
             ))
         })
     }
+}
+
+pub(crate) fn policy_of(given: &str) -> PyResult<Policy> {
+    match given {
+        "drop" => Ok(Policy::Drop),
+        "overwrite" => Ok(Policy::Overwrite),
+        other => Err(choice("policy", other, "\"drop\" or \"overwrite\"")),
+    }
+}
+
+pub(crate) fn evict_of(given: &str) -> PyResult<Evict> {
+    match given {
+        "exact" => Ok(Evict::Exact),
+        "half" => Ok(Evict::Half),
+        other => Err(choice("evict", other, "\"exact\" or \"half\"")),
+    }
+}
+
+fn choice(name: &str, given: &str, choices: &str) -> PyErr {
+    PyValueError::new_err(format!("{name} {given:?} is none: it is {choices}"))
+}
+
+/// What a ring shows as the name of who attached: the script, as its process's name would be
+/// `python3` for all.
+pub(crate) fn program(py: Python<'_>) -> PyResult<String> {
+    let argv: Vec<String> = py.import("sys")?.getattr("argv")?.extract().unwrap_or_default();
+    let script = argv.first().map(std::path::Path::new).and_then(|path| path.file_name());
+    let script = script.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    Ok(match script.as_str() {
+        "" | "-c" | "-m" => "python".to_owned(),
+        _ => script,
+    })
+}
+
+/// Ids, in hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -2,7 +2,7 @@
 //!
 //! A file here is a class, or a few that belong together. What they promise is said where Python's
 //! users look: in `python/perfring/`. All memory that Python sees without a copy goes through
-//! `memory.rs`, the only file with unsafe code.
+//! `memory`, the only module with unsafe code.
 #![deny(unsafe_code)]
 
 mod batch;
@@ -12,15 +12,20 @@ mod fork;
 mod kind;
 mod leftover;
 mod log;
+mod lost;
 mod memory;
 mod merge;
+mod pins;
 mod producer;
 mod reader;
 mod record;
 mod reservation;
+mod runs;
 mod sender;
 mod set;
 mod snapshot;
+mod source;
+mod spaces;
 mod stat;
 mod types;
 mod wait;
@@ -38,9 +43,10 @@ mod _native {
         consumer::{Consumer, Observer},
         fork::_forked,
         log::LogSink,
+        lost::Lost,
         merge::{Merge, Merged, RingFailed, RingGone},
         producer::Producer,
-        record::{Lost, Record},
+        record::Record,
         reservation::{ProducerBatch, Reservation},
         set::RingSet,
         snapshot::Snapshot,

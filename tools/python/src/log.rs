@@ -1,8 +1,7 @@
 //! Python's log records in a ring: what `perfring.logging` is made on.
 
 use crate::errors;
-use crate::kind::{At, Size};
-use crate::producer::policy_of;
+use crate::kind::{At, Size, policy_of};
 use perfring_consumer::{AttachError, Layout, RingFile};
 use perfring_producer::{CreateError, Home, Options, RecordType, ReserveError, create};
 use perfring_telemetry::names::{self, AttributeName};

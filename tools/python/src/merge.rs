@@ -1,11 +1,12 @@
 //! Many rings in the order of time: what `perfring.Merge` is made on.
 
-mod state;
+mod rings;
 
 use crate::errors;
 use crate::fork::Process;
-use crate::producer::program;
-use crate::record::{Lost, Record};
+use crate::kind::{hex, program};
+use crate::lost::Lost;
+use crate::record::{Body, Record};
 use crate::wait::{self, Timeout};
 use perfring_consumer::Start;
 use pyo3::exceptions::PyValueError;
@@ -13,7 +14,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyList};
-use state::{Event, Got, Rings, What};
+use rings::{Event, Got, Rings, What};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -362,12 +363,11 @@ fn give<'py>(py: Python<'py>, got: Got) -> PyResult<Bound<'py, Merged>> {
     let item = match what {
         What::Record { origin, pos, kind, stamp, bytes } => {
             let bytes = PyBytes::new(py, &bytes).unbind();
-            Bound::new(py, Record::owned(origin, pos, kind, stamp, bytes))?.into_any()
+            Bound::new(py, Record::new(origin, pos, kind, stamp, Body::Own(bytes)))?.into_any()
         }
         What::Lost(lost) => Bound::new(py, Lost::new(&lost))?.into_any(),
         What::Event(Event::Gone { path, uuid }) => {
-            let uuid = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-            Bound::new(py, RingGone { path, uuid })?.into_any()
+            Bound::new(py, RingGone { path, uuid: hex(&uuid) })?.into_any()
         }
         What::Event(Event::Failed { path, why, again }) => {
             Bound::new(py, RingFailed { path, why, again })?.into_any()

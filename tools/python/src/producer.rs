@@ -1,14 +1,14 @@
 //! The producer, as Python sees it.
 
 use crate::errors;
-use crate::kind::{At, Kind, Size, shown};
-use crate::memory;
+use crate::kind::{At, Kind, Size, evict_of, policy_of, shown};
+use crate::memory::buffer::with_buffer;
 use crate::reservation::{ProducerBatch, Reservation};
-use crate::sender::{Records, Shared};
+use crate::sender::Shared;
+use crate::sender::many::Records;
 use crate::types;
 use crate::wait::Timeout;
-use perfring_producer::{Count, Evict, Options, Policy, Producers, RecordType, Refused};
-use pyo3::exceptions::PyValueError;
+use perfring_producer::{Count, Options, Producers, RecordType, Refused};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::ffi::OsString;
@@ -111,7 +111,7 @@ impl Producer {
         let shared = &self.shared;
         let (kind, data) = types::object(data, r#type)?;
         types::check_array(&data, &kind)?;
-        memory::with_buffer(&data, |bytes, _| {
+        with_buffer(&data, |bytes, _| {
             let kind = shared.kind(py, kind, bytes.len())?;
             shared.publish(py, kind, bytes, timeout)
         })
@@ -146,7 +146,7 @@ impl Producer {
         timeout: Timeout,
     ) -> PyResult<usize> {
         types::check_array(array, &r#type)?;
-        memory::with_buffer(array, |bytes, rows| {
+        with_buffer(array, |bytes, rows| {
             if rows == 0 {
                 return Ok(0);
             }
@@ -242,14 +242,15 @@ impl Producer {
     /// By this producer and those before it; in a shared ring, by those who had its slot.
     #[getter]
     fn written(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
-        let (written, _) = self.shared.figures(py)?;
+        let (written, _) = self.shared.spaces().figures(py)?;
         Ok((written.records, written.bytes))
     }
 
     /// Records that were refused, by cause, since the ring was made.
     #[getter]
     fn refused<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (_, Refused { full, too_large, contended, pending }) = self.shared.figures(py)?;
+        let (_, Refused { full, too_large, contended, pending }) =
+            self.shared.spaces().figures(py)?;
         let dict = PyDict::new(py);
         let causes: [(&str, Count); 4] = [
             ("full", full),
@@ -272,7 +273,7 @@ impl Producer {
     /// Where the ring is.
     #[getter]
     fn path(&self) -> OsString {
-        shown(self.shared.home())
+        shown(self.shared.spaces().home())
     }
 
     /// ``"drop"`` or ``"overwrite"``.
@@ -296,7 +297,7 @@ impl Producer {
     /// Whether `close` was called.
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
-        self.shared.is_closed(py)
+        self.shared.spaces().is_closed(py)
     }
 
     /// Free the place for the next producer.
@@ -304,12 +305,12 @@ impl Producer {
     /// What is open is discarded; if something still has a view of that, once this is gone. A second
     /// time does nothing.
     fn close(&self, py: Python<'_>) {
-        self.shared.close(py);
+        self.shared.spaces().close(py);
     }
 
     fn __enter__(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<Self>> {
         if slf.get().closed(py) {
-            return Err(slf.get().shared.closed(py));
+            return Err(slf.get().shared.spaces().closed(py));
         }
         Ok(slf)
     }
@@ -322,39 +323,7 @@ impl Producer {
     fn __repr__(&self, py: Python<'_>) -> String {
         let closed = if self.closed(py) { ", closed" } else { "" };
         let kind = self.shared.layout().producers.name();
-        let home = self.shared.home();
+        let home = self.shared.spaces().home();
         format!("<perfring.Producer {home} ({}, {kind}{closed})>", self.policy())
     }
-}
-
-pub(crate) fn policy_of(given: &str) -> PyResult<Policy> {
-    match given {
-        "drop" => Ok(Policy::Drop),
-        "overwrite" => Ok(Policy::Overwrite),
-        other => Err(choice("policy", other, "\"drop\" or \"overwrite\"")),
-    }
-}
-
-pub(crate) fn evict_of(given: &str) -> PyResult<Evict> {
-    match given {
-        "exact" => Ok(Evict::Exact),
-        "half" => Ok(Evict::Half),
-        other => Err(choice("evict", other, "\"exact\" or \"half\"")),
-    }
-}
-
-fn choice(name: &str, given: &str, choices: &str) -> PyErr {
-    PyValueError::new_err(format!("{name} {given:?} is none: it is {choices}"))
-}
-
-/// What a ring shows as the name of who attached: the script, as its process's name would be
-/// `python3` for all.
-pub(crate) fn program(py: Python<'_>) -> PyResult<String> {
-    let argv: Vec<String> = py.import("sys")?.getattr("argv")?.extract().unwrap_or_default();
-    let script = argv.first().map(std::path::Path::new).and_then(|path| path.file_name());
-    let script = script.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    Ok(match script.as_str() {
-        "" | "-c" | "-m" => "python".to_owned(),
-        _ => script,
-    })
 }

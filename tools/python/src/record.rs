@@ -1,8 +1,7 @@
-//! What readers give: records and losses.
+//! Records, as readers give them.
 
-use crate::batch::Data;
-use crate::memory::Pinned;
-use crate::reader::Reader;
+use crate::pins::Cell;
+use crate::runs::Data;
 use crate::types::{self, RecordType};
 use perfring_consumer::Anchors;
 use perfring_producer::RecordType as Id;
@@ -10,7 +9,7 @@ use perfring_types::read::{Type, TypeTable};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Where records are from: what tells their types' names and the wall-clock time.
 pub(crate) trait Origin: Send + Sync {
@@ -18,81 +17,6 @@ pub(crate) trait Origin: Send + Sync {
     fn table(&self, py: Python<'_>, kind: Id) -> PyResult<Arc<TypeTable>>;
 
     fn anchors(&self, py: Python<'_>) -> PyResult<Anchors>;
-}
-
-/// A record's place in a drop ring, which keeps the tail before it while it is there.
-pub(crate) struct Cell {
-    reader: Arc<Reader>,
-    bytes: Mutex<CellBytes>,
-}
-
-enum CellBytes {
-    /// In the ring. Once they were exported they stay there, as nobody can tell who has them.
-    Pinned { bytes: Pinned, exported: bool },
-    /// A copy, made when the reader was about to wait with this in the way.
-    Copied(Box<[u8]>),
-    /// Of a pinned batch, which has the bytes and stays where it is.
-    Batch,
-}
-
-impl Cell {
-    pub(crate) fn new(reader: Arc<Reader>, bytes: Pinned) -> Self {
-        Cell { reader, bytes: Mutex::new(CellBytes::Pinned { bytes, exported: false }) }
-    }
-
-    /// For all records of a batch.
-    pub(crate) fn of_batch(reader: Arc<Reader>) -> Self {
-        Cell { reader, bytes: Mutex::new(CellBytes::Batch) }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, CellBytes> {
-        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn with<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
-        match &*self.lock() {
-            CellBytes::Pinned { bytes, .. } => f(bytes.bytes()),
-            CellBytes::Copied(bytes) => f(bytes),
-            CellBytes::Batch => f(&[]),
-        }
-    }
-
-    /// Refuses in a forked child.
-    pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
-        self.reader.check(py)
-    }
-
-    /// From now on the bytes stand where they are, as long as this is there.
-    pub(crate) fn export(&self) -> (*const u8, usize) {
-        match &mut *self.lock() {
-            CellBytes::Pinned { bytes, exported } => {
-                *exported = true;
-                (bytes.bytes().as_ptr(), bytes.bytes().len())
-            }
-            CellBytes::Copied(bytes) => (bytes.as_ptr(), bytes.len()),
-            CellBytes::Batch => ([].as_ptr(), 0),
-        }
-    }
-
-    /// Makes a copy of bytes that nobody else knows the place of. Returns whether the ring's space is
-    /// free now.
-    pub(crate) fn leave(&self) -> bool {
-        let mut this = self.lock();
-        match &*this {
-            CellBytes::Pinned { exported: true, .. } | CellBytes::Batch => false,
-            CellBytes::Pinned { bytes, .. } => {
-                *this = CellBytes::Copied(bytes.bytes().into());
-                true
-            }
-            CellBytes::Copied(_) => true,
-        }
-    }
-}
-
-impl Drop for Cell {
-    fn drop(&mut self) {
-        self.reader.cell_is_gone();
-    }
 }
 
 /// A record's payload.
@@ -134,16 +58,6 @@ impl Record {
         body: Body,
     ) -> Self {
         Record { origin, pos, kind, time, body }
-    }
-
-    pub(crate) fn owned(
-        origin: Arc<dyn Origin>,
-        pos: u64,
-        kind: u32,
-        time: Option<u64>,
-        bytes: Py<PyBytes>,
-    ) -> Self {
-        Record::new(origin, pos, kind, time, Body::Own(bytes))
     }
 
     /// `f` is not to run Python code.
@@ -256,48 +170,5 @@ impl Record {
         let time = self.time.map(|time| format!(", time={time}")).unwrap_or_default();
         let len = self.__len__(py)?;
         Ok(format!("<perfring.Record type={name}, pos={}{time}, {len} bytes>", self.pos))
-    }
-}
-
-/// Records that are not there, in the place where they would have been.
-///
-/// ``cause`` is why. The ring refused them: it was ``"full"``, the record was ``"too_large"``, or in a
-/// shared ring another producer was in the way, ``"contended"`` or ``"pending"``. Or they were
-/// overwritten before they were read, ``"lapped"``. ``"foreign"``: another program has told so.
-#[pyclass(frozen, eq, hash, module = "perfring")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Lost {
-    /// The position in the stream where it is told.
-    #[pyo3(get)]
-    pos: u64,
-    /// How many records.
-    #[pyo3(get)]
-    records: u64,
-    /// How many bytes of the ring they took or would have taken, headers included.
-    #[pyo3(get)]
-    bytes: u64,
-    /// Why, as a word.
-    #[pyo3(get)]
-    cause: &'static str,
-}
-
-impl Lost {
-    pub(crate) fn new(lost: &perfring_consumer::Lost) -> Self {
-        let perfring_consumer::Lost { pos, records, bytes, cause } = *lost;
-        Lost { pos, records, bytes, cause: cause.name() }
-    }
-}
-
-impl Lost {
-    pub(crate) fn records(&self) -> u64 {
-        self.records
-    }
-}
-
-#[pymethods]
-impl Lost {
-    fn __repr__(&self) -> String {
-        let Lost { pos, records, bytes, cause } = self;
-        format!("<perfring.Lost records={records}, bytes={bytes}, cause='{cause}', pos={pos}>")
     }
 }

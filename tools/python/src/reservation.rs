@@ -2,8 +2,10 @@
 
 use crate::errors;
 use crate::kind::Kind;
-use crate::memory::{self, Space};
-use crate::sender::{Records, Shared};
+use crate::memory::buffer::with_buffer;
+use crate::sender::Shared;
+use crate::sender::many::Records;
+use crate::spaces::Space;
 use crate::types;
 use crate::wait::Timeout;
 use perfring_producer::RecordType;
@@ -204,7 +206,7 @@ impl ProducerBatch {
     fn publish(&self, py: Python<'_>, data: &Bound<'_, PyAny>, r#type: Kind<'_>) -> PyResult<()> {
         let (kind, data) = types::object(data, r#type)?;
         types::check_array(&data, &kind)?;
-        memory::with_buffer(&data, |bytes, _| {
+        with_buffer(&data, |bytes, _| {
             let kind = self.owner.kind(py, kind, bytes.len())?;
             let max = self.owner.layout().max_len();
             if bytes.len() > max {

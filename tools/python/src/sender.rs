@@ -1,36 +1,27 @@
-//! A producer that Python objects share: itself, and what is open of it.
+//! Publishing, with the type table and with waits for room.
 
 use crate::errors;
-use crate::fork::Process;
-use crate::kind::Kind;
-use crate::leftover::Leftover;
-use crate::memory::{self, Held, Space, StillOpen, Use};
-use crate::producer::program;
-use crate::sender::many::{many, one};
+use crate::kind::{Kind, program};
+use crate::memory::held::{Held, StillOpen, Use};
+use crate::spaces::{Space, Spaces, still_open};
 use crate::types;
 use crate::wait::{self, Timeout, Until};
+use many::{Records, Sent, many, one};
 use perfring_consumer::{Observer, Start};
-use perfring_producer::{Count, Home, Layout, Producers, RecordType, Refused, ReserveError};
+use perfring_producer::{Home, Layout, Producers, RecordType, ReserveError};
 use pyo3::prelude::*;
-use pyo3::sync::MutexExt;
 use pyo3::types::PyType;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-mod many;
+pub(crate) mod many;
 
-/// A producer, for itself and for what is open of it.
+/// A producer, and the types that it publishes under.
 pub(crate) struct Shared {
-    state: Mutex<State>,
-    process: Process,
-    home: Home,
+    spaces: Arc<Spaces>,
     layout: Layout,
     /// Types that this producer has put into the ring's table.
     known: Mutex<Vec<Known>>,
-    /// Reservations whose space has gone, and that are still to end.
-    gone: Mutex<Vec<u64>>,
-    /// There are some.
-    unsettled: Leftover,
 }
 
 /// A type that the ring's table has.
@@ -52,67 +43,6 @@ impl Known {
     }
 }
 
-/// A turn at the producer, by one thread.
-struct Turn<'a> {
-    shared: &'a Shared,
-    state: Option<MutexGuard<'a, State>>,
-}
-
-impl Turn<'_> {
-    /// `None` if it was closed.
-    fn usable(&mut self) -> Option<&mut Held> {
-        self.state.as_mut()?.usable()
-    }
-
-    fn is_closing(&self) -> bool {
-        self.state.as_ref().is_some_and(|state| state.closing)
-    }
-
-    /// Ends a reservation, whether it was closed or not.
-    fn end(&mut self, id: u64, commit: Option<usize>) {
-        if let Some(state) = &mut self.state {
-            if let Some(held) = &mut state.held {
-                held.end(id, commit);
-            }
-            state.settle();
-        }
-    }
-
-    fn close(&mut self) {
-        if let Some(state) = &mut self.state {
-            state.closing = true;
-            state.settle();
-        }
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        drop(self.state.take());
-        self.shared.settle(); // what others left to this thread
-    }
-}
-
-struct State {
-    /// `None` once it is closed and nothing is open.
-    held: Option<Held>,
-    closing: bool,
-}
-
-/// Records to be published, in order.
-pub(crate) trait Records {
-    fn len(&self) -> usize;
-    fn get(&self, nth: usize) -> (RecordType, &[u8]);
-}
-
-/// How many of several records were dealt with.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sent {
-    /// Published, or refused and counted.
-    pub(crate) offered: usize,
-    pub(crate) published: usize,
-}
-
 /// What comes of an attempt that may wait for room: `None` if there was none.
 type Tried<T> = Result<Result<Option<T>, ReserveError>, StillOpen>;
 
@@ -124,16 +54,7 @@ const TURN: Duration = Duration::from_millis(20);
 
 impl Shared {
     fn new(held: Held, home: Home, layout: Layout) -> Arc<Self> {
-        let state = State { held: Some(held), closing: false };
-        Arc::new(Shared {
-            state: Mutex::new(state),
-            process: Process::this(),
-            home,
-            layout,
-            known: Mutex::default(),
-            gone: Mutex::default(),
-            unsettled: Leftover::default(),
-        })
+        Arc::new(Shared { spaces: Spaces::new(held, home), layout, known: Mutex::default() })
     }
 
     pub(crate) fn attach(py: Python<'_>, home: Home, name: Option<&str>) -> PyResult<Arc<Self>> {
@@ -160,65 +81,9 @@ impl Shared {
         })
     }
 
-    /// For a thread without the interpreter's lock.
-    fn lock(&self) -> Turn<'_> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        Turn { shared: self, state: Some(state) }
-    }
-
-    /// For a thread with the interpreter's lock.
-    fn take(&self, py: Python<'_>) -> PyResult<Turn<'_>> {
-        self.process.check(py)?;
-        let state = self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
-        Ok(Turn { shared: self, state: Some(state) })
-    }
-
-    fn gone(&self) -> MutexGuard<'_, Vec<u64>> {
-        self.gone.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Ends reservations whose space has gone; or leaves that to the thread that has the state. With
-    /// the interpreter's lock nobody waits for a state whose owner may wait for that lock.
-    fn settle(&self) {
-        while self.unsettled.is_left() {
-            let mut state = match self.state.try_lock() {
-                Ok(state) => state,
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => return,
-            };
-            self.unsettled.take();
-            for id in std::mem::take(&mut *self.gone()) {
-                if let Some(held) = &mut state.held {
-                    held.end(id, None);
-                }
-            }
-            state.settle();
-        }
-    }
-
-    /// Does something with the producer, while nothing of an exclusive one is open.
-    pub(crate) fn with<R>(&self, py: Python<'_>, f: impl FnOnce(Use<'_>) -> R) -> PyResult<R> {
-        // Exceptions are made when others can have it again: that runs Python code.
-        let done = self.take(py)?.usable().map(|held| held.producer().map(f));
-        match done {
-            Some(Ok(done)) => Ok(done),
-            Some(Err(still_open)) => Err(memory::still_open(py, still_open)),
-            None => Err(self.closed(py)),
-        }
-    }
-
-    /// What was written and refused.
-    pub(crate) fn figures(&self, py: Python<'_>) -> PyResult<(Count, Refused)> {
-        let figures = self.take(py)?.usable().map(Held::figures);
-        figures.ok_or_else(|| self.closed(py))
-    }
-
-    pub(crate) fn closed(&self, py: Python<'_>) -> PyErr {
-        errors::named(py, "Closed", format!("the producer of {} was closed", self.home))
-    }
-
-    pub(crate) fn home(&self) -> &Home {
-        &self.home
+    /// What holds the producer.
+    pub(crate) fn spaces(&self) -> &Spaces {
+        &self.spaces
     }
 
     pub(crate) fn layout(&self) -> &Layout {
@@ -238,9 +103,8 @@ impl Shared {
             }
         };
         match size {
-            Some(size) if size as usize != len => Err(errors::named(
+            Some(size) if size as usize != len => Err(errors::bad_type(
                 py,
-                "BadType",
                 format!("a record of this type has {size} bytes, and not {len}"),
             )),
             _ => Ok(kind),
@@ -261,7 +125,7 @@ impl Shared {
         class: Option<Bound<'_, PyType>>,
     ) -> PyResult<Option<u32>> {
         if let Some(entry) = kind.entry() {
-            let done = self.with(py, |producer| match producer {
+            let done = self.spaces.with(py, |producer| match producer {
                 Use::One(producer) => producer.register_entry(&entry),
                 Use::Many(producer) => producer.register_entry(&entry),
             })?;
@@ -289,7 +153,7 @@ impl Shared {
         {
             return Ok(true);
         }
-        let done = self.with(py, |producer| match producer {
+        let done = self.spaces.with(py, |producer| match producer {
             Use::One(producer) => producer.publish(kind, bytes),
             Use::Many(producer) => producer.publish(kind, bytes),
         })?;
@@ -331,18 +195,18 @@ impl Shared {
                 }))
             }
         };
-        let done = self.take(py)?.usable().map(|held| held.producer().map(offer));
+        let done = self.spaces.take(py)?.usable().map(|held| held.producer().map(offer));
         match done {
             Some(Ok(done)) => done.map_err(|error| errors::reserve(py, error)),
             Some(Err(StillOpen)) => Ok(false), // it is waited for
-            None => Err(self.closed(py)),
+            None => Err(self.spaces.closed(py)),
         }
     }
 
     /// Waits for an exclusive producer's open reservation, of another thread, to end.
     fn wait_to_end(&self, py: Python<'_>, timeout: Timeout) -> PyResult<()> {
         let ended = |held: &mut Held, _| held.producer().map(|_| Ok(Some(())));
-        let now = self.take(py)?.usable().is_some_and(|held| ended(held, ()).is_ok());
+        let now = self.spaces.take(py)?.usable().is_some_and(|held| ended(held, ()).is_ok());
         if !now {
             self.in_time(py, timeout.begin(), |held, _| ended(held, ()))?;
         }
@@ -356,10 +220,10 @@ impl Shared {
         until: Until,
         mut attempt: impl FnMut(&mut Held, Duration) -> Tried<T> + Send,
     ) -> PyResult<Option<T>> {
-        self.process.check(py)?;
+        self.spaces.check(py)?;
         let tried = wait::slices(py, until, |slice| {
             let tried = {
-                let mut turn = self.lock();
+                let mut turn = self.spaces.lock();
                 let Some(held) = turn.usable() else { return Some(None) };
                 attempt(held, slice.min(TURN))
             };
@@ -375,7 +239,7 @@ impl Shared {
         })?;
         match tried {
             None => Ok(None),
-            Some(None) => Err(self.closed(py)),
+            Some(None) => Err(self.spaces.closed(py)),
             Some(Some(tried)) => self.outcome(py, tried),
         }
     }
@@ -384,7 +248,7 @@ impl Shared {
         match tried {
             Ok(Ok(got)) => Ok(got),
             Ok(Err(error)) => Err(errors::reserve(py, error)),
-            Err(still_open) => Err(memory::still_open(py, still_open)),
+            Err(StillOpen) => Err(still_open(py)),
         }
     }
 
@@ -403,7 +267,7 @@ impl Shared {
                 self.in_time(py, timeout.begin(), attempt)?
             }
         };
-        let opened = self.take(py)?.usable().map(|held| {
+        let opened = self.spaces.take(py)?.usable().map(|held| {
             let reserved = match waited {
                 Some(id) => Ok(Ok(Some(id))),
                 None => held.reserve(kind, size, None),
@@ -411,13 +275,13 @@ impl Shared {
             reserved.map(|reserved| {
                 reserved.map(|id| {
                     let id = id?;
-                    let bytes = held.bytes(id)?;
+                    let window = held.window(id)?;
                     // Whoever drops it gives the space back.
-                    Some((id, Space::new(Arc::clone(self), id, bytes)))
+                    Some((id, Space::new(Arc::clone(&self.spaces), id, window)))
                 })
             })
         });
-        let opened = opened.ok_or_else(|| self.closed(py))?;
+        let opened = opened.ok_or_else(|| self.spaces.closed(py))?;
         let opened = self.outcome(py, opened)?;
         opened.ok_or_else(|| errors::reserve(py, ReserveError::Full))
     }
@@ -446,7 +310,7 @@ impl Shared {
             if waits {
                 self.wait_to_end(py, timeout)?;
             }
-            let done = self.with(py, |producer| match producer {
+            let done = self.spaces.with(py, |producer| match producer {
                 Use::One(producer) => one(producer, records, sent, waits),
                 Use::Many(producer) => many(producer, &self.layout, records, sent, waits),
             })?;
@@ -468,42 +332,7 @@ impl Shared {
 
     /// Ends a reservation whose space nobody sees any more.
     pub(crate) fn end(&self, py: Python<'_>, id: u64, commit: Option<usize>) -> PyResult<()> {
-        self.take(py)?.end(id, commit);
-        Ok(())
-    }
-
-    /// The last view of a reservation's space has gone.
-    pub(crate) fn space_is_gone(&self, id: u64) {
-        if !self.process.is_this() {
-            return;
-        }
-        self.gone().push(id);
-        self.unsettled.leave();
-        self.settle();
-    }
-
-    /// In a forked child it is of no use, which is another thing: what is called says so.
-    pub(crate) fn is_closed(&self, py: Python<'_>) -> bool {
-        self.take(py).is_ok_and(|turn| turn.is_closing())
-    }
-
-    pub(crate) fn close(&self, py: Python<'_>) {
-        // In a forked child there is nothing to close.
-        if let Ok(mut turn) = self.take(py) {
-            turn.close();
-        }
-    }
-}
-
-impl State {
-    fn usable(&mut self) -> Option<&mut Held> {
-        if self.closing { None } else { self.held.as_mut() }
-    }
-
-    fn settle(&mut self) {
-        if self.closing && self.held.as_ref().is_some_and(|held| !held.is_open()) {
-            self.held = None;
-        }
+        self.spaces.end(py, id, commit)
     }
 }
 

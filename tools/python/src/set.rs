@@ -1,8 +1,7 @@
 //! A directory of rings: what `perfring.RingSet` is made on.
 
 use crate::errors;
-use crate::kind::Size;
-use crate::producer::{evict_of, policy_of};
+use crate::kind::{Size, evict_of, hex, policy_of};
 use perfring_consumer::Layout;
 use perfring_producer::{Options, Producers};
 use perfring_set::{Fate, PruneRule, Pruner, SetError, SetOptions, Trust, Verdict, list};
@@ -127,9 +126,8 @@ impl RingSet {
             py.detach(|| list(self.set.dir())).map_err(|error| refused(py, &error))?;
         let row = |(ring, _): (perfring_set::RingEntry, _)| {
             let Layout { uuid, policy, producers, data_size, time, .. } = ring.layout;
-            let uuid = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
             let shared = producers == Producers::Many;
-            (ring.name, ring.path, uuid, policy.name(), shared, data_size, time)
+            (ring.name, ring.path, hex(&uuid), policy.name(), shared, data_size, time)
         };
         let others = others.into_iter().map(|other| (other.path, other.why));
         Ok((rings.into_iter().map(row).collect(), others.collect()))

@@ -1,9 +1,11 @@
 //! A ring's content at one moment.
 
-use crate::batch::{Batch, Builder};
+use crate::batch::Batch;
 use crate::errors;
 use crate::kind::{At, shown};
-use crate::record::{Body, Lost, Origin, Record};
+use crate::lost::Lost;
+use crate::record::{Body, Origin, Record};
+use crate::runs::Builder;
 use crate::types::TypeTable as Types;
 use perfring_consumer::{Anchors, Home, Item};
 use perfring_producer::RecordType;
@@ -67,7 +69,7 @@ impl Snapshot {
                 Err(error) => return Err(errors::corrupt(py, error)),
             }
         }
-        Ok(batch.finish(self.origin()))
+        Ok(Batch::new(self.origin(), batch.finish()))
     }
 }
 

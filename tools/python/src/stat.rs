@@ -1,7 +1,7 @@
 //! A ring's figures, by the names that `perfring stat --json` has.
 
 use crate::errors;
-use crate::kind::{At, shown};
+use crate::kind::{At, hex, shown};
 use perfring_consumer::{Count, Evict, Holding, Producers, Refused, Stat, Tell, Totals, Who};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -139,8 +139,4 @@ fn place<'py>(py: Python<'py>, alive: bool, who: &Who) -> PyResult<Bound<'py, Py
     dict.set_item("epoch", who.epoch)?;
     dict.set_item("attached_ns", who.attached_ns)?;
     Ok(dict)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,6 +1,6 @@
 //! Record types: what a ring's table says of them, and types that a program describes itself.
 
-use crate::errors::named;
+use crate::errors::bad_type;
 use crate::kind::Kind;
 use perfring_producer::RecordType as Id;
 use perfring_types::read::{Type, TypeTable as Table, Value};
@@ -10,11 +10,10 @@ use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyMemoryView, PyString, PyTuple};
+use schema::with_schema;
 use std::sync::Arc;
 
 mod schema;
-
-pub(crate) use schema::with_schema;
 
 /// A record's type, as a ring's table tells of it, or as `record` and `record_type` made it.
 ///
@@ -39,8 +38,8 @@ impl RecordType {
         let table = Arc::new(Table::from_words(&schema.to_entry()));
         match (Self::find(&table, schema.id), table.damage().first()) {
             (Some(found), _) => Ok(found),
-            (None, Some(damage)) => Err(bad(py, damage.to_string())),
-            (None, None) => Err(bad(py, "the type's text is too long for a type table".into())),
+            (None, Some(damage)) => Err(bad_type(py, damage.to_string())),
+            (None, None) => Err(bad_type(py, "the type's text is too long for a type table")),
         }
     }
 
@@ -295,7 +294,7 @@ pub(crate) fn _from_entry(
     layout: u64,
     text: &str,
 ) -> PyResult<RecordType> {
-    let no_type = || bad(py, format!("the pickle has no record type: {id:#x}, {text:?}"));
+    let no_type = || bad_type(py, format!("the pickle has no record type: {id:#x}, {text:?}"));
     let id = Id::new(id).ok_or_else(no_type)?;
     let table = Arc::new(Table::from_words(&Entry { id, layout, text }.to_words()));
     RecordType::find(&table, id).ok_or_else(no_type)
@@ -344,18 +343,13 @@ pub(crate) fn object<'py>(
     Ok((class.extract()?, packed))
 }
 
-/// A `BadType`.
-fn bad(py: Python<'_>, what: String) -> PyErr {
-    named(py, "BadType", what)
-}
-
 /// A record's values as Python's.
 pub(crate) fn decode(py: Python<'_>, kind: &Type, payload: &[u8]) -> PyResult<Py<PyAny>> {
     // Bytes as they are: a copy is enough.
     if matches!(kind.encoding.known(), Some(Encoding::Bytes) | None) {
         return Ok(PyBytes::new(py, payload).into_any().unbind());
     }
-    let value = kind.decode(payload).map_err(|wrong| bad(py, wrong.to_string()))?;
+    let value = kind.decode(payload).map_err(|wrong| bad_type(py, wrong.to_string()))?;
     to_python(py, value).map(Bound::unbind)
 }
 
@@ -388,6 +382,6 @@ fn to_python(py: Python<'_>, value: Value) -> PyResult<Bound<'_, PyAny>> {
             }
             Ok(dict.into_any())
         }
-        other => Err(bad(py, format!("this version cannot show {other}"))),
+        other => Err(bad_type(py, format!("this version cannot show {other}"))),
     }
 }

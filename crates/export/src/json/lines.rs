@@ -1,7 +1,6 @@
 //! The output: lines to stdout or to files.
 
-use super::file::File;
-use super::options::Options;
+use super::file::{File, Options};
 use super::pipe::Pipe;
 use crate::event::{Event, What};
 use crate::output::{Figures, Output, OutputError, Took};

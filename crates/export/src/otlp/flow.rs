@@ -95,16 +95,12 @@ impl Flow {
 
     /// A span begins.
     pub(super) fn start(&mut self, seen: &Seen, start: &SpanStart<'_>) {
-        let mut out = Vec::new();
-        self.spans.start(seen, start, &mut out);
-        self.hand_on_all(out, seen.now);
+        self.of_spans(seen.now, |spans, out| spans.start(seen, start, out));
     }
 
     /// A span ends.
     pub(super) fn end(&mut self, seen: &Seen, end: &SpanEnd<'_>) {
-        let mut out = Vec::new();
-        self.spans.end(seen, end, &mut out);
-        self.hand_on_all(out, seen.now);
+        self.of_spans(seen.now, |spans, out| spans.end(seen, end, out));
     }
 
     /// A process tells what it is.
@@ -146,9 +142,7 @@ impl Flow {
         self.closed = true;
         let now = Instant::now();
         self.give_up(|_, _| true, now);
-        let mut out = Vec::new();
-        self.spans.close(&mut out);
-        self.hand_on_all(out, now);
+        self.of_spans(now, Spans::close);
         self.send_everything(now);
         let closed = self.lanes.close(deadline);
         self.lanes.stop();
@@ -172,10 +166,11 @@ impl Flow {
         Figures { delivered: self.delivered + sent.delivered, ..sent }
     }
 
-    fn hand_on_all(&mut self, made: Vec<Made>, now: Instant) {
-        for made in made {
-            self.hand_on(made, now);
-        }
+    /// Hands on what comes of this.
+    fn of_spans(&mut self, now: Instant, act: impl FnOnce(&mut Spans, &mut Vec<Made>)) {
+        let mut out = Vec::new();
+        act(&mut self.spans, &mut out);
+        out.into_iter().for_each(|made| self.hand_on(made, now));
     }
 
     /// Sends it with its resource, or lets it wait for that.
@@ -272,9 +267,7 @@ impl Flow {
         if most == 0 || before == 0 {
             return;
         }
-        let mut out = Vec::new();
-        self.spans.let_go(seen.ring, before, &mut out);
-        self.hand_on_all(out, seen.now);
+        self.of_spans(seen.now, |spans, out| spans.let_go(seen.ring, before, out));
         let Some(ring) = self.rings.get(&seen.ring) else { return };
         if ring.waiting.front().is_some_and(|waiting| waiting.made.pos < before) {
             self.give_up(|ring, _| ring == seen.ring, seen.now);
@@ -289,9 +282,7 @@ impl Flow {
         if self.closed {
             return;
         }
-        let mut out = Vec::new();
-        self.spans.let_go_all(&mut out);
-        self.hand_on_all(out, now);
+        self.of_spans(now, Spans::let_go_all);
         self.give_up(|_, _| true, now);
         self.send_everything(now);
     }
@@ -331,9 +322,7 @@ impl Flow {
     /// What time asks for.
     pub(super) fn tend(&mut self, now: Instant) {
         self.tended = now;
-        let mut out = Vec::new();
-        self.spans.tend(now, &mut out);
-        self.hand_on_all(out, now);
+        self.of_spans(now, |spans, out| spans.tend(now, out));
         let wait = Duration::from_millis(self.options.resource_wait_ms);
         if !self.waiting.is_empty() {
             self.give_up(|_, waiting| now.saturating_duration_since(waiting.since) >= wait, now);

@@ -237,22 +237,8 @@ impl Route {
             ))
         })?;
 
-        let mut pairs: Vec<(String, String)> = Vec::new();
         let told = if options.headers.0.is_empty() { both("HEADERS") } else { None };
-        for pair in told.iter().flat_map(|told| told.split(',')) {
-            if let Some((name, value)) = pair.split_once('=') {
-                pairs.push((unescaped(name.trim()), unescaped(value.trim())));
-            }
-        }
-        pairs.extend(options.headers.0.iter().map(|(name, value)| (name.clone(), value.clone())));
-        let headers = pairs.into_iter().map(|(name, value)| {
-            let bad =
-                |what| fault(format!("the header {name:?} has {what} that HTTP does not allow"));
-            let key = HeaderName::try_from(&name).map_err(|_| bad("a name"))?;
-            Ok((key, HeaderValue::try_from(value).map_err(|_| bad("a value"))?))
-        });
-        let headers = headers.collect::<Result<_, _>>()?;
-
+        let headers = headers(told, &options.headers, fault)?;
         let gzip = match (options.compression, both("COMPRESSION").as_deref()) {
             (Some(told), _) => told == Compression::Gzip,
             (None, None | Some("gzip")) => true,
@@ -287,6 +273,25 @@ impl Route {
         let timeout = Duration::from_millis(timeout.max(1));
         Ok(Route { lane, uri, headers, gzip, timeout, certificate, client })
     }
+}
+
+/// The headers that the environment tells, and those of the options.
+fn headers(
+    told: Option<String>,
+    options: &Headers,
+    fault: impl Fn(String) -> OutputError,
+) -> Result<Vec<(HeaderName, HeaderValue)>, OutputError> {
+    let told = told.iter().flat_map(|told| told.split(',')).filter_map(|pair| {
+        let (name, value) = pair.split_once('=')?;
+        Some((unescaped(name.trim()), unescaped(value.trim())))
+    });
+    let own = options.0.iter().map(|(name, value)| (name.clone(), value.clone()));
+    let header = |(name, value): (String, String)| {
+        let bad = |what| fault(format!("the header {name:?} has {what} that HTTP does not allow"));
+        let key = HeaderName::try_from(&name).map_err(|_| bad("a name"))?;
+        Ok((key, HeaderValue::try_from(value).map_err(|_| bad("a value"))?))
+    };
+    told.chain(own).map(header).collect()
 }
 
 /// Without percent signs, as the environment has headers.

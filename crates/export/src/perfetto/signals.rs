@@ -4,6 +4,7 @@ use super::proto::{EventType, TracePacket, TrackDescriptor, TrackEvent};
 use super::{Perfetto, tracks};
 use crate::event::Rec;
 use crate::output::OutputError;
+use perfring_telemetry::names;
 use perfring_types::Class;
 use perfring_types::read::Value;
 
@@ -139,27 +140,11 @@ impl Perfetto {
 
 /// What tells a series from others of its instrument: its attributes, sorted, or nothing.
 fn series(value: &Value) -> String {
-    const NOT: [&str; 17] = [
-        "time_unix_nano",
-        "process.pid",
-        "name",
-        "unit",
-        "description",
-        "value",
-        "is_monotonic",
-        "aggregation_temporality",
-        "start_time_unix_nano",
-        "otel.scope.name",
-        "count",
-        "sum",
-        "min",
-        "max",
-        "explicit_bounds",
-        "bucket_counts",
-        "…",
-    ];
+    // Of all classes of metrics.
+    let reserved = names::reserved(Class::Histogram);
+    let is_own = |name: &str| name != names::IS_MONOTONIC && !reserved.contains(&name);
     let Value::Struct(fields) = value else { return String::new() };
-    let own = fields.iter().filter(|(name, _)| !NOT.contains(&&**name));
+    let own = fields.iter().filter(|(name, _)| is_own(name));
     let mut own: Vec<_> = own.map(|(name, value)| format!("{name}={value}")).collect();
     own.sort_unstable();
     if own.is_empty() { String::new() } else { format!("{{{}}}", own.join(",")) }

@@ -273,17 +273,14 @@ impl Prometheus {
             self.refused += 1;
             let why = match why {
                 LeftOut::TooMany => format!(
-                    "a sample of {name} is left out: there are {} series already; keep what \
-                     differs for each request out of attributes, or make `series` or `bytes` greater",
+                    "there are {} series already; keep what differs for each request out of \
+                     attributes, or make `series` or `bytes` greater",
                     self.shared.lock().series.figures().series
                 ),
-                LeftOut::NameTaken => format!(
-                    "a sample of {name} is left out: an instrument of another kind has that name"
-                ),
-                LeftOut::OtherBounds => format!(
-                    "a sample of {name} is left out: its buckets have other bounds than before"
-                ),
+                LeftOut::NameTaken => "an instrument of another kind has that name".into(),
+                LeftOut::OtherBounds => "its buckets have other bounds than before".into(),
             };
+            let why = format!("a sample of {name} is left out: {why}");
             self.trouble = Some((Instant::now(), why));
         }
     }

@@ -49,13 +49,12 @@ mod frame;
 mod head;
 mod machine;
 mod open;
-mod options;
 mod read;
 mod write;
 
 pub use error::{Missing, ReadError};
 pub use head::is_recording;
 pub use machine::Machine;
-pub use options::{Existing, Options};
+pub use open::{Existing, Options};
 pub use read::Reader;
 pub use write::Recording;

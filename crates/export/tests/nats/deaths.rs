@@ -1,9 +1,10 @@
 //! Servers and senders that die.
 
-use crate::feed::{Dice, Feed, options, soon};
-use crate::server::{Server, until};
+use crate::feed::{Feed, options, soon};
 use perfring_export::Output;
 use perfring_export::nats::Nats;
+use perfring_testkit::rng::Rng;
+use perfring_testrig::nats::{Server, until};
 use std::time::Instant;
 
 const RECORDS: u64 = 60_000;
@@ -11,7 +12,7 @@ const RECORDS: u64 = 60_000;
 #[test]
 fn a_server_killed_at_random_loses_and_doubles_nothing() {
     let Some(mut server) = Server::start() else { return };
-    let mut dice = Dice::new();
+    let mut dice = Rng::from_env();
     let mut nats = Nats::open("engine", &options(&server)).unwrap();
     let mut feed = Feed::new(3);
     let mut kills = 0;
@@ -48,7 +49,7 @@ fn a_server_killed_at_random_loses_and_doubles_nothing() {
 #[test]
 fn a_sender_killed_and_started_again_doubles_nothing() {
     let Some(mut server) = Server::start() else { return };
-    let mut dice = Dice::new();
+    let mut dice = Rng::from_env();
     let mut feed = Feed::new(3);
     let mut redelivered = 0;
     for life in 0..8 {
@@ -82,7 +83,7 @@ fn a_sender_killed_and_started_again_doubles_nothing() {
 #[test]
 fn what_may_leave_its_ring_is_in_the_stream() {
     let Some(mut server) = Server::start() else { return };
-    let mut dice = Dice::new();
+    let mut dice = Rng::from_env();
     for _ in 0..5 {
         let mut nats = Nats::open("engine", &options(&server)).unwrap();
         let mut feed = Feed::new(1);

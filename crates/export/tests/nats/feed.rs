@@ -1,9 +1,9 @@
 //! Rings without rings: events as a sidecar would tell them.
 
-use crate::server::{LIMIT, Server, Stored};
 use perfring_consumer::{Anchors, Policy, Record, Who};
 use perfring_export::nats::{Nats, Options, Payload};
 use perfring_export::{Event, Loss, LossCause, Origin, Output, Rec, Took, What};
+use perfring_testrig::nats::{LIMIT, Server, Stored};
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -107,27 +107,5 @@ impl Feed {
             let wanted = (ring as u64..self.seq).step_by(rings);
             assert!(wanted.eq(found.iter().copied()), "the order of {}", origin.name);
         }
-    }
-}
-
-/// Numbers from nowhere, the same for the same seed.
-pub(crate) struct Dice(u64);
-
-impl Dice {
-    pub(crate) fn new() -> Dice {
-        use std::hash::{BuildHasher, Hasher};
-        let seed = std::env::var("PERFRING_SEED").ok().and_then(|text| text.parse().ok());
-        let seed = seed.unwrap_or_else(|| {
-            std::collections::hash_map::RandomState::new().build_hasher().finish()
-        });
-        println!("PERFRING_SEED={seed}");
-        Dice(seed | 1)
-    }
-
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
     }
 }

@@ -5,5 +5,4 @@ mod deaths;
 mod feed;
 mod messages;
 mod read_back;
-mod server;
 mod troubles;

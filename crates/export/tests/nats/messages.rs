@@ -1,10 +1,10 @@
 //! What a message says.
 
 use crate::feed::{Feed, loss, options, origin, record, soon};
-use crate::server::{LIMIT, Server, until};
 use perfring_consumer::Cause;
 use perfring_export::nats::{Nats, Options, Payload};
 use perfring_export::{Event, Output, Took, What};
+use perfring_testrig::nats::{LIMIT, Server, until};
 use std::time::Instant;
 
 #[test]

@@ -1,9 +1,10 @@
 //! Outages that are longer than the server's memory of ids.
 
-use crate::feed::{Dice, Feed, options, soon};
-use crate::server::{Server, until};
+use crate::feed::{Feed, options, soon};
 use perfring_export::Output;
 use perfring_export::nats::{Nats, Options, Stream};
+use perfring_testkit::rng::Rng;
+use perfring_testrig::nats::{Server, until};
 use std::time::{Duration, Instant};
 
 /// The server forgets ids after a tenth of a second here, so all that was on its way is in doubt.
@@ -16,7 +17,7 @@ fn an_outage_longer_than_the_duplicate_window_doubles_nothing() {
         duplicate_window: Duration::from_millis(100),
         ..Default::default()
     });
-    let mut dice = Dice::new();
+    let mut dice = Rng::from_env();
     let stream = Stream { create: false, ..Stream::default() };
     let mut nats = Nats::open("engine", &Options { stream, ..options(&server) }).unwrap();
     let mut feed = Feed::new(3);

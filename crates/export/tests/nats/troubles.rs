@@ -1,10 +1,10 @@
 //! Servers that are not there, not willing, not able.
 
 use crate::feed::{Feed, options, origin, record, soon};
-use crate::server::{Server, Stored, stored, until};
 use async_nats::jetstream::stream;
 use perfring_export::nats::{Discard, Nats, Options, Storage, Stream};
 use perfring_export::{Event, Output};
+use perfring_testrig::nats::{Server, Stored, stored, until};
 use std::time::{Duration, Instant};
 
 /// Waits for a sentence with this word.

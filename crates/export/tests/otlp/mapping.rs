@@ -1,7 +1,7 @@
 //! Every field under its name, whatever is there and whatever is missing.
 
-use super::*;
-use rows::*;
+use super::rows::*;
+use crate::*;
 
 #[test]
 fn every_field_of_a_log_record_arrives() {

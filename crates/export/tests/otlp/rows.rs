@@ -1,6 +1,6 @@
 //! What came to the receiver, in rows.
 
-use super::*;
+use crate::*;
 pub(crate) use opentelemetry_proto::tonic::common::v1::KeyValue;
 pub(crate) use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 pub(crate) use opentelemetry_proto::tonic::logs::v1::LogRecord;

@@ -1,7 +1,7 @@
 //! Samples of metrics: as they are, and gathered.
 
-use super::*;
-use rows::*;
+use super::rows::*;
+use crate::*;
 
 fn number(metric: &Metric) -> &NumberDataPoint {
     match metric.data.as_ref().unwrap() {

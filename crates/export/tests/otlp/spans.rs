@@ -1,7 +1,7 @@
 //! Spans: whole, late, long, and cut off.
 
-use super::*;
-use rows::*;
+use super::rows::*;
+use crate::*;
 
 pub(crate) fn start<'a>() -> SpanStart<'a> {
     SpanStart {

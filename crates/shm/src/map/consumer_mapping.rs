@@ -50,9 +50,6 @@ impl ConsumerMapping {
     ///
     /// With [`Lines::HandBack`] the data area of a drop ring is mapped writable, but not with
     /// [`Guard::Always`].
-    ///
-    /// # Errors
-    /// See [`AttachError`]; [`AttachError::Busy`] while another process is attached.
     pub fn attach(
         home: impl Into<Home>,
         lines: Lines,
@@ -80,38 +77,32 @@ impl ConsumerMapping {
     }
 
     /// The open file.
-    #[must_use]
     pub fn file(&self) -> &RingFile {
         &self.ring
     }
 
     /// Whether this process is a forked child of the one that attached: it has no ring.
-    #[must_use]
     pub fn is_forked(&self) -> bool {
         self.children.forked()
     }
 
     /// `data_head` now.
-    #[must_use]
     #[inline]
     pub fn head(&self) -> u64 {
         self.map.ring().head()
     }
 
     /// The type table: what `perfring_types` makes types of.
-    #[must_use]
     pub fn types(&self) -> TypeTable<'_> {
         self.map.types()
     }
 
     /// What tells wall-clock times of stamps, as of now. None in a ring without time.
-    #[must_use]
     pub fn anchors(&self) -> Anchors {
         Anchors::read(self.map.ring())
     }
 
     /// Whether the file was found to be cut short, by who asked for the guard.
-    #[must_use]
     #[inline]
     pub fn is_cut(&self) -> bool {
         self.map.is_cut()
@@ -124,9 +115,6 @@ impl ConsumerMapping {
     }
 
     /// Does something with the pages of the records, once.
-    ///
-    /// # Errors
-    /// See [`PagesError`].
     pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
         pages.set(&self.map, &self.ring)
     }
@@ -158,15 +146,11 @@ impl ConsumerMapping {
     }
 
     /// What sleeps for this consumer.
-    ///
-    /// # Errors
-    /// [`AttachError::Io`] if it cannot be mapped once more.
     pub fn sleeper(&self) -> Result<Sleeper, AttachError> {
         Ok(Sleeper::new(Plain::map(&self.ring)?))
     }
 
     /// Whether a reservation of a shared ring is open before what is published.
-    #[must_use]
     pub fn lags(&self) -> bool {
         self.ring.layout.producers == Producers::Many && self.map.shared().lags()
     }

@@ -47,9 +47,6 @@ pub struct CopyWindow<M> {
 impl CopyWindow<ConsumerMapping> {
     /// The consumer of an overwrite ring, which goes on where the last one saved its place, and signs
     /// with `name`.
-    ///
-    /// # Errors
-    /// See [`AttachError`].
     pub fn resume(mapping: ConsumerMapping, name: &str) -> Result<Self, AttachError> {
         let layout = mapping.ring.layout();
         let observer = Observer::resume(mapping.map.ring())
@@ -73,9 +70,6 @@ impl CopyWindow<ConsumerMapping> {
 
 impl CopyWindow<ObserverMapping> {
     /// An observer, with a place of its own.
-    ///
-    /// # Errors
-    /// See [`AttachError`].
     pub fn watch(mapping: ObserverMapping, start: Start) -> Result<Self, AttachError> {
         let layout = mapping.ring.layout();
         let observer = Observer::new(mapping.map.ring(), layout.policy, start)
@@ -88,23 +82,18 @@ impl CopyWindow<ObserverMapping> {
 
 impl<M: Mapping> CopyWindow<M> {
     /// The ring.
-    #[must_use]
     #[inline]
     pub fn mapping(&self) -> &M {
         &self.mapping
     }
 
     /// The observer, and its place.
-    #[must_use]
     #[inline]
     pub fn observer(&self) -> &Observer {
         &self.observer
     }
 
     /// What is next, or `None` if there is nothing now.
-    ///
-    /// # Errors
-    /// [`Corrupt`].
     #[inline]
     pub fn read(&mut self) -> Result<Option<Next<'_>>, Corrupt> {
         let (ring, aux) = self.mapping.parts();
@@ -115,9 +104,6 @@ impl<M: Mapping> CopyWindow<M> {
     }
 
     /// As [`CopyWindow::read`], of what was copied at the last look, and what is next after it.
-    ///
-    /// # Errors
-    /// [`Corrupt`].
     #[inline]
     pub fn take(&mut self) -> Result<Option<(Next<'_>, Front)>, Corrupt> {
         let (ring, aux) = self.mapping.parts();
@@ -126,9 +112,6 @@ impl<M: Mapping> CopyWindow<M> {
     }
 
     /// Looks how far the producer is, if what was copied is read. Returns what is next.
-    ///
-    /// # Errors
-    /// [`Corrupt`].
     #[inline]
     pub fn look(&mut self) -> Result<Front, Corrupt> {
         self.observer.look(self.mapping.parts().0).map_err(|corrupt| self.mapping.tell(corrupt))

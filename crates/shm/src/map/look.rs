@@ -77,9 +77,6 @@ fn newest_wall(map: &Plain) -> Option<u64> {
 }
 
 /// Opens a ring and reads its books, also those of one so damaged that nothing can be read.
-///
-/// # Errors
-/// See [`AttachError`].
 pub fn peek(home: impl Into<Home>) -> Result<(RingFile, Option<Totals>), AttachError> {
     let ring = RingFile::open(home.into(), Access::Read)?;
     let totals = ring.totals()?;
@@ -87,9 +84,6 @@ pub fn peek(home: impl Into<Home>) -> Result<(RingFile, Option<Totals>), AttachE
 }
 
 /// What tells wall-clock times of stamps, as of now. None in a ring without time.
-///
-/// # Errors
-/// See [`AttachError`].
 pub fn anchors(ring: &RingFile) -> Result<Anchors, AttachError> {
     let map = Plain::map(ring)?;
     map.sure(ring, Anchors::read(map.ring()))
@@ -97,9 +91,6 @@ pub fn anchors(ring: &RingFile) -> Result<Anchors, AttachError> {
 
 /// The producers of a shared ring, dead and alive, that still have their slots; of any other
 /// nobody.
-///
-/// # Errors
-/// See [`AttachError`].
 pub fn slots(ring: &RingFile) -> Result<SlotsSeen, AttachError> {
     if ring.layout.producers == Producers::One {
         return Ok(SlotsSeen::default());

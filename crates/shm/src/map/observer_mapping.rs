@@ -18,9 +18,6 @@ pub struct ObserverMapping {
 
 impl ObserverMapping {
     /// Maps a ring, dead or alive.
-    ///
-    /// # Errors
-    /// See [`AttachError`]; [`AttachError::Unguarded`].
     pub fn open(home: impl Into<Home>, guard: Guard) -> Result<Self, AttachError> {
         let ring = RingFile::open(home.into(), Access::Read)?;
         guard.prepare(&ring)?;
@@ -28,40 +25,32 @@ impl ObserverMapping {
     }
 
     /// The open file.
-    #[must_use]
     pub fn file(&self) -> &RingFile {
         &self.ring
     }
 
     /// `data_head` now.
-    #[must_use]
     #[inline]
     pub fn head(&self) -> u64 {
         self.map.ring().head()
     }
 
     /// The type table: what `perfring_types` makes types of.
-    #[must_use]
     pub fn types(&self) -> TypeTable<'_> {
         self.map.types()
     }
 
     /// What tells wall-clock times of stamps, as of now. None in a ring without time.
-    #[must_use]
     pub fn anchors(&self) -> Anchors {
         Anchors::read(self.map.ring())
     }
 
     /// The ring's books.
-    #[must_use]
     pub fn totals(&self) -> Option<Totals> {
         Totals::of(self.map.shared(), self.ring.layout.policy, is_dead(&self.ring))
     }
 
     /// A copy of everything intact.
-    ///
-    /// # Errors
-    /// [`Corrupt`].
     pub fn snapshot(&self) -> Result<Snapshot, Corrupt> {
         Snapshot::of(self.map.shared(), self.ring.layout.policy, is_dead(&self.ring))
             .and_then(|snapshot| {
@@ -74,7 +63,6 @@ impl ObserverMapping {
     }
 
     /// The ring's words and positions.
-    #[must_use]
     pub fn raw(&self) -> Raw<'_> {
         Raw::new(self.map.ring(), self.map.base())
     }

@@ -27,9 +27,6 @@ impl<'a> PinWindow<'a> {
     }
 
     /// What is next. It stays where it is until the window is dropped.
-    ///
-    /// # Errors
-    /// [`Corrupt`].
     #[inline(always)]
     pub fn read(&self) -> Result<Option<Next<'_>>, Corrupt> {
         let found = self.reader.peek(self.map.ring(), self.cursor.get());
@@ -64,7 +61,6 @@ impl<'a> PinWindow<'a> {
     }
 
     /// Records taken from it so far.
-    #[must_use]
     pub fn count(&self) -> Count {
         self.count.get()
     }

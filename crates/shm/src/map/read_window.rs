@@ -24,9 +24,6 @@ pub struct ReadWindow {
 
 impl ReadWindow {
     /// Goes on where the last consumer released, and signs with `name`.
-    ///
-    /// # Errors
-    /// See [`AttachError`].
     pub fn attach(mapping: ConsumerMapping, name: &str) -> Result<Self, AttachError> {
         let (map, layout) = (&mapping.map, mapping.ring.layout());
         let reader = Reader::attach(map.ring(), futex::fences())
@@ -39,14 +36,12 @@ impl ReadWindow {
     }
 
     /// The ring.
-    #[must_use]
     #[inline]
     pub fn mapping(&self) -> &ConsumerMapping {
         &self.mapping
     }
 
     /// The reader. What can move it, or its tail, is the window's.
-    #[must_use]
     #[inline]
     pub fn reader(&self) -> &Reader {
         &self.reader
@@ -55,9 +50,6 @@ impl ReadWindow {
     /// What most calls come to: a record that is known of, or is after one look at the head, before
     /// which `before_look` is called with the cursor. Gives the window back for all else: then
     /// [`ReadWindow::next_any`] knows.
-    ///
-    /// # Errors
-    /// The window itself.
     #[inline(always)]
     pub fn next_known(
         &mut self,
@@ -77,9 +69,7 @@ impl ReadWindow {
     }
 
     /// As [`ReadWindow::next_known`], without a look, of a ring with time or an AUX area.
-    ///
-    /// # Errors
-    /// The window itself: then [`ReadWindow::read`] knows.
+    /// Gives the window back else: then [`ReadWindow::read`] knows.
     #[inline(always)]
     pub fn next_any(&mut self) -> Result<(Frame, &[u8]), &mut Self> {
         let frame = match self.reader.is_plain() {
@@ -109,9 +99,6 @@ impl ReadWindow {
 
     /// What is next, whatever it is; `None` if there is nothing now. Looks at the head, and releases
     /// where that is due.
-    ///
-    /// # Errors
-    /// [`Corrupt`].
     #[inline]
     pub fn read(&mut self) -> Result<Option<Next<'_>>, Corrupt> {
         let found = self.find()?;
@@ -131,9 +118,7 @@ impl ReadWindow {
     }
 
     /// A record that is known of, and what is next after it.
-    ///
-    /// # Errors
-    /// The window itself: then [`ReadWindow::take`] knows.
+    /// Gives the window back else: then [`ReadWindow::take`] knows.
     #[inline(always)]
     pub fn take_known(&mut self) -> Result<(Frame, &[u8], Front), &mut Self> {
         let Some(frame) = self.next_frame() else { return Err(self) };
@@ -153,9 +138,6 @@ impl ReadWindow {
     }
 
     /// As [`ReadWindow::read`], and what is next after it.
-    ///
-    /// # Errors
-    /// [`Corrupt`].
     #[inline]
     pub fn take(&mut self) -> Result<Option<(Next<'_>, Front)>, Corrupt> {
         let Some(found) = self.find()? else { return Ok(None) };
@@ -171,9 +153,6 @@ impl ReadWindow {
     }
 
     /// Looks how far the producer is. Returns what is next.
-    ///
-    /// # Errors
-    /// [`Corrupt`].
     #[inline]
     pub fn look(&mut self) -> Result<Front, Corrupt> {
         let map = &self.mapping.map;
@@ -231,9 +210,6 @@ impl ReadWindow {
     }
 
     /// Everything that is there now, to be held together. Releases what was read before.
-    ///
-    /// # Errors
-    /// [`Corrupt`].
     pub fn pin(&mut self) -> Result<PinWindow<'_>, Corrupt> {
         self.release();
         let map = &self.mapping.map;
@@ -248,9 +224,6 @@ impl ReadWindow {
 
     /// Passes the next record, to be copied by [`ReadWindow::copy`]. `room` is asked before one is
     /// passed whose payload stands in the AUX area: if it fails, the record comes again.
-    ///
-    /// # Errors
-    /// [`Corrupt`].
     #[inline]
     pub fn next_to_copy(
         &mut self,

@@ -100,9 +100,6 @@ impl AsRawFd for Pollable {
 
 impl ConsumerMapping {
     /// A descriptor for this consumer, not armed yet.
-    ///
-    /// # Errors
-    /// [`PollError::Io`].
     pub fn pollable(&self, by: PollBy) -> Result<Pollable, PollError> {
         let page = Arc::new(FrontPage::map(&self.ring).map_err(self.failed("mapping its page"))?);
         let generation = fork::generation();
@@ -120,9 +117,6 @@ impl ConsumerMapping {
     }
 
     /// Whether the descriptor is of this consumer, and of this process.
-    ///
-    /// # Errors
-    /// See [`PollError`].
     pub fn check(&self, pollable: &Pollable) -> Result<(), PollError> {
         let home = || self.ring.home.clone();
         if pollable.generation != fork::generation() {
@@ -137,9 +131,7 @@ impl ConsumerMapping {
 
     /// Has the descriptor become readable at the wake that a ticket is for, or after `limit`; without
     /// a ticket, not readable.
-    ///
-    /// # Errors
-    /// See [`PollError`]. Nothing is armed then, and nobody sleeps.
+    /// Where that fails, nothing is armed and nobody sleeps.
     pub fn arm(
         &self,
         pollable: &mut Pollable,

@@ -7,6 +7,7 @@
 //! each descriptor that holds a lock. The parent's ring, and its death, are then out of reach of
 //! the child. (`clone(2)` called by hand runs no handler.)
 
+use crate::sys::blocks::{self, Block};
 use nix::libc;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::{NonNull, null_mut};
@@ -20,9 +21,6 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 /// `/dev`.
 static NULL: AtomicI32 = AtomicI32::new(-1);
 
-/// Ranges in one part of the table.
-const ENTRIES: usize = 512;
-
 #[derive(Debug)]
 struct Entry {
     /// 0 free, 1 being filled, else in use.
@@ -33,78 +31,27 @@ struct Entry {
     fd: AtomicI32,
 }
 
-/// The table is a list of such parts, that only grows: a child goes through it without a lock or an
-/// allocation.
-struct Part {
-    entries: [Entry; ENTRIES],
-    next: AtomicPtr<Part>,
-}
+impl blocks::Entry for Entry {
+    const FREE: Self = Entry {
+        state: AtomicU32::new(0),
+        base: AtomicPtr::new(null_mut()),
+        len: AtomicUsize::new(0),
+        fd: AtomicI32::new(-1),
+    };
 
-impl Part {
-    const fn new() -> Self {
-        Part {
-            entries: [const {
-                Entry {
-                    state: AtomicU32::new(0),
-                    base: AtomicPtr::new(null_mut()),
-                    len: AtomicUsize::new(0),
-                    fd: AtomicI32::new(-1),
-                }
-            }; ENTRIES],
-            next: AtomicPtr::new(null_mut()),
-        }
-    }
-
-    fn next(&self) -> Option<&'static Part> {
-        // SAFETY: null, or a part that `next_or_new` leaked: never freed, and all atomics.
-        unsafe { self.next.load(Ordering::Acquire).as_ref() }
-    }
-
-    fn next_or_new(&self) -> &'static Part {
-        if let Some(next) = self.next() {
-            return next;
-        }
-        let new = Box::into_raw(Box::new(Part::new()));
-        match self.next.compare_exchange(null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: made above, and never freed from here on.
-            Ok(_) => unsafe { &*new },
-            Err(others) => {
-                // SAFETY: made above, and known to nobody.
-                drop(unsafe { Box::from_raw(new) });
-                // SAFETY: as in `next`, and not null: that is why ours was refused.
-                unsafe { &*others }
-            }
-        }
+    fn claim(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == 0
+            && self.state.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 }
 
-static TABLE: Part = Part::new();
-
-fn parts() -> impl Iterator<Item = &'static Part> {
-    std::iter::successors(Some(&TABLE), |part| part.next())
-}
-
-/// A free entry, from now on the caller's to fill.
-fn claim() -> &'static Entry {
-    let mut part = &TABLE;
-    loop {
-        let mut entries = part.entries.iter();
-        let claimed = entries.find(|entry| {
-            entry.state.load(Ordering::Relaxed) == 0
-                && entry.state.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
-        });
-        match claimed {
-            Some(entry) => return entry,
-            None => part = part.next_or_new(),
-        }
-    }
-}
+static TABLE: Block<Entry> = Block::new();
 
 extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
     // Everything here is async-signal-safe: system calls and loads.
     let null = NULL.load(Ordering::Relaxed);
-    for entry in parts().flat_map(|part| &part.entries) {
+    for entry in TABLE.entries() {
         if entry.state.load(Ordering::Acquire) != 2 {
             continue;
         }
@@ -166,7 +113,7 @@ impl NotForChildren {
             if len == 0 {
                 return None;
             }
-            let entry = claim();
+            let entry = TABLE.claim();
             entry.base.store(base.as_ptr(), Ordering::Relaxed);
             entry.len.store(len, Ordering::Relaxed);
             entry.fd.store(fd, Ordering::Relaxed);

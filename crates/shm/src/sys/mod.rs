@@ -1,5 +1,6 @@
 //! What the system has for rings: sleeping and waking, locks, forks, clocks, and SIGBUS.
 
+mod blocks;
 pub(crate) mod clock;
 pub(crate) mod fork;
 pub(crate) mod futex;

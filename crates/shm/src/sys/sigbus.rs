@@ -8,6 +8,7 @@
 //! producer believes, the access is repeated, and the next look at the ring is an error. Nothing is
 //! asked on the way of a record. Any other SIGBUS goes to whoever had it before.
 
+use crate::sys::blocks::{self, Block};
 use crate::sys::host::page_size;
 use crate::sys::sigbus_passing::{pass_on, remember};
 use nix::libc;
@@ -16,7 +17,7 @@ use perfring_ring::Corrupt;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null, null_mut};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, PoisonError};
 
 /// `si_code` of an address beyond the end of a file, and of memory that has failed. The `libc` crate
@@ -24,15 +25,11 @@ use std::sync::{Mutex, PoisonError};
 const BUS_ADRERR: i32 = 2;
 const BUS_MCEERR_AR: i32 = 4;
 
-/// Mappings in one block of the table. More blocks come as they are needed, and never go: there are
-/// as many as were ever in use at a time.
-const ENTRIES: usize = 256;
-
 static ON: AtomicBool = AtomicBool::new(false);
 static INSTALL: Mutex<()> = Mutex::new(());
 /// Bytes of a page.
 static PAGE: AtomicUsize = AtomicUsize::new(0);
-static TABLE: Block = Block::new();
+static TABLE: Block<Entry> = Block::new();
 
 /// A stretch of whole pages.
 struct Range {
@@ -66,31 +63,19 @@ struct Entry {
     cut: AtomicBool,
 }
 
-impl Entry {
-    const fn new() -> Self {
-        Entry {
-            state: AtomicU64::new(0),
-            main: Range::new(),
-            others: [const { Range::new() }; 2],
-            writable: AtomicBool::new(false),
-            cut: AtomicBool::new(false),
-        }
-    }
-}
+impl blocks::Entry for Entry {
+    const FREE: Self = Entry {
+        state: AtomicU64::new(0),
+        main: Range::new(),
+        others: [const { Range::new() }; 2],
+        writable: AtomicBool::new(false),
+        cut: AtomicBool::new(false),
+    };
 
-struct Block {
-    entries: [Entry; ENTRIES],
-    next: AtomicPtr<Block>,
-}
-
-impl Block {
-    const fn new() -> Self {
-        Block { entries: [const { Entry::new() }; ENTRIES], next: AtomicPtr::new(null_mut()) }
-    }
-
-    fn next(&self) -> Option<&'static Block> {
-        // SAFETY: a block is leaked before it is stored here, so it is whole and stays.
-        unsafe { self.next.load(Ordering::Acquire).as_ref() }
+    fn claim(&self) -> bool {
+        let state = self.state.load(Ordering::Relaxed);
+        let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
+        state & 3 == 0 && self.state.compare_exchange(state, state + 1, acquire, relaxed).is_ok()
     }
 }
 
@@ -163,7 +148,7 @@ impl Guarded {
         }
         // Whoever took the signal since is put behind us; if that fails, it is as it was.
         let _ = install_guard();
-        let entry = free();
+        let entry = TABLE.claim();
         let state = entry.state.load(Ordering::Relaxed);
         entry.main.set(main);
         entry.others.iter().zip(others).for_each(|(range, other)| range.set(other));
@@ -200,39 +185,6 @@ impl Drop for Guarded {
     }
 }
 
-/// An entry of the table that is now being filled.
-fn free() -> &'static Entry {
-    let mut block = &TABLE;
-    loop {
-        let free = block.entries.iter().find(|entry| {
-            let state = entry.state.load(Ordering::Relaxed);
-            let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
-            state & 3 == 0
-                && entry.state.compare_exchange(state, state + 1, acquire, relaxed).is_ok()
-        });
-        if let Some(entry) = free {
-            return entry;
-        }
-        block = block.next().unwrap_or_else(|| more(block));
-    }
-}
-
-/// A block after this one, which had none.
-fn more(block: &'static Block) -> &'static Block {
-    let new = Box::into_raw(Box::new(Block::new()));
-    let (release, acquire) = (Ordering::AcqRel, Ordering::Acquire);
-    match block.next.compare_exchange(null_mut(), new, release, acquire) {
-        // SAFETY: just made, and never freed from now on.
-        Ok(_) => unsafe { &*new },
-        Err(other) => {
-            // SAFETY: just made, and seen by nobody.
-            drop(unsafe { Box::from_raw(new) });
-            // SAFETY: another thread's, see `Block::next`.
-            unsafe { &*other }
-        }
-    }
-}
-
 extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel passes a `siginfo_t`, as SA_SIGINFO asks for.
     let code = unsafe { (*info).si_code };
@@ -257,27 +209,22 @@ extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut l
 
 /// Puts private memory in the place of the mapping that has this address, if it is one of ours.
 fn cover(at: usize) -> bool {
-    let mut block = Some(&TABLE);
-    while let Some(this) = block {
-        for entry in &this.entries {
-            let state = entry.state.load(Ordering::Acquire);
-            if state & 3 != 2 {
-                continue;
-            }
-            let (main, others) = (entry.main.get(), entry.others.each_ref().map(Range::get));
-            let has = |(base, len): (usize, usize)| at.wrapping_sub(base) < len;
-            if !has(main) && !others.into_iter().any(has) {
-                continue;
-            }
-            // Both words of a range are of one mapping: the entry was not freed in between. From here
-            // on it cannot be, if it has the address: somebody is just touching it.
-            fence(Ordering::Acquire);
-            if entry.state.load(Ordering::Relaxed) != state {
-                continue;
-            }
+    for entry in TABLE.entries() {
+        let state = entry.state.load(Ordering::Acquire);
+        if state & 3 != 2 {
+            continue;
+        }
+        let (main, others) = (entry.main.get(), entry.others.each_ref().map(Range::get));
+        let has = |(base, len): (usize, usize)| at.wrapping_sub(base) < len;
+        if !has(main) && !others.into_iter().any(has) {
+            continue;
+        }
+        // Both words of a range are of one mapping: the entry was not freed in between. From here
+        // on it cannot be, if it has the address: somebody is just touching it.
+        fence(Ordering::Acquire);
+        if entry.state.load(Ordering::Relaxed) == state {
             return cut(entry, main, others);
         }
-        block = this.next();
     }
     false
 }

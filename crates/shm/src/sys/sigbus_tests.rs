@@ -6,6 +6,7 @@ use super::*;
 use crate::file::create::{RingOptions, create};
 use crate::file::guard::Guard;
 use crate::map::observer_mapping::ObserverMapping;
+use crate::sys::blocks::ENTRIES;
 use memmap2::{MmapOptions, MmapRaw};
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;

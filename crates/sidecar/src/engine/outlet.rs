@@ -71,15 +71,6 @@ struct Owed {
     ring: Vec<(Cause, Loss)>,
 }
 
-/// What became of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Offered {
-    /// The output is done with it: has it, does not want it, or was too busy and need not have it.
-    Done,
-    /// It must have it, and has no room.
-    Busy,
-}
-
 impl Outlet {
     pub(crate) fn new(
         name: &str,
@@ -104,29 +95,30 @@ impl Outlet {
         self.delivery == Delivery::Required
     }
 
-    /// Offers an event, of a ring that it knows or not.
+    /// Offers an event, of a ring that it knows or not. Whether the output is done with it: has it,
+    /// does not want it, or was too busy and need not have it.
     #[inline]
-    pub(crate) fn offer(&mut self, event: &Event<'_>, knows: bool) -> Offered {
+    pub(crate) fn offer(&mut self, event: &Event<'_>, knows: bool) -> bool {
         if let What::Record(record) = &event.what
             && !self.filter.takes(record)
         {
-            return Offered::Done;
+            return true;
         }
         // What it is owed of the ring comes first.
         let free = knows && (self.owed.is_empty() || !self.owes(event.origin));
         if free && self.take(event) == Took::Yes {
-            return Offered::Done;
+            return true;
         }
         self.not_taken(event)
     }
 
     #[cold]
-    fn not_taken(&mut self, event: &Event<'_>) -> Offered {
+    fn not_taken(&mut self, event: &Event<'_>) -> bool {
         if self.is_required() {
-            return Offered::Busy; // also if it has failed: nothing leaves its ring for that
+            return false; // also if it has failed: nothing leaves its ring for that
         }
         self.owe(event);
-        Offered::Done
+        true
     }
 
     #[inline]
@@ -231,19 +223,14 @@ impl Outlet {
     /// Tells what is owed of a ring. Whether nothing is any more.
     pub(crate) fn settle(&mut self, seq: &mut Seq, origin: &Origin) -> bool {
         let Some(mut owed) = self.owed.remove(&origin.id) else { return true };
-        while let Some((cause, loss)) = owed.ring.pop() {
+        while let Some(loss) = owed.ring.last().map(|(_, loss)| *loss).or(owed.busy) {
             let event = Event { seq: seq.next(), origin, what: What::Lost(loss) };
             if self.take(&event) == Took::Busy {
-                owed.ring.push((cause, loss));
                 self.owed.insert(origin.id, owed);
                 return false;
             }
-        }
-        if let Some(busy) = owed.busy {
-            let event = Event { seq: seq.next(), origin, what: What::Lost(busy) };
-            if self.take(&event) == Took::Busy {
-                self.owed.insert(origin.id, owed);
-                return false;
+            if owed.ring.pop().is_none() {
+                owed.busy = None;
             }
         }
         true

@@ -1,6 +1,6 @@
 //! All outputs together.
 
-use super::outlet::{Offered, Outlet, Seq};
+use super::outlet::{Outlet, Seq};
 use super::ring::{Ring, Rings};
 use crate::config::Delivery;
 use crate::config::filter::Filter;
@@ -98,32 +98,26 @@ impl Outlets {
     }
 
     /// Hands an event to all outputs that are not done with it. It gets its number when all of them
-    /// know its ring.
+    /// know its ring. Whether all are done with it now.
     #[inline]
-    pub(super) fn hand(
-        &mut self,
-        began: &mut u64,
-        event: &mut Event<'_>,
-        done: &mut u64,
-    ) -> Offered {
+    pub(super) fn hand(&mut self, began: &mut u64, event: &mut Event<'_>, done: &mut u64) -> bool {
         if event.seq == 0 {
             if *began & self.all != self.all && !self.begin(began, event.origin) {
-                return Offered::Busy;
+                return false;
             }
             for outlet in self.places.iter_mut().flatten().filter(|outlet| outlet.is_owed()) {
                 outlet.settle(&mut self.seq, event.origin);
             }
             event.seq = self.seq.next();
         }
-        let mut handed = Offered::Done;
+        let mut handed = true;
         for (at, outlet) in self.places.iter_mut().enumerate() {
             let Some(outlet) = outlet else { continue };
             let bit = 1 << at;
-            if *done & bit == 0 {
-                match outlet.offer(event, *began & bit != 0) {
-                    Offered::Done => *done |= bit,
-                    Offered::Busy => handed = Offered::Busy,
-                }
+            if *done & bit != 0 || outlet.offer(event, *began & bit != 0) {
+                *done |= bit;
+            } else {
+                handed = false;
             }
         }
         handed

@@ -1,7 +1,7 @@
 //! A turn: some records from the rings to the outputs.
 
 use super::Engine;
-use super::outlet::{Offered, Outlet};
+use super::outlet::Outlet;
 use super::pending::Pending;
 use super::ring::{Note, Stage};
 use perfring_consumer::{Item, Totals, Types};
@@ -30,28 +30,14 @@ pub enum Turn {
     Stalled,
 }
 
-enum Step {
-    On,
-    Empty,
-    Stalled,
-}
-
 impl Engine {
     /// Reads and hands on what there is, up to some thousand records, and lets go what is delivered.
     pub fn turn(&mut self) -> Turn {
         self.turn += 1;
-        let mut ended = Turn::More;
+        let mut ended = Turn::Stalled;
         if self.try_pending() {
-            for _ in 0..TURN {
-                match self.step() {
-                    Step::On => continue,
-                    Step::Empty => ended = Turn::Empty,
-                    Step::Stalled => ended = Turn::Stalled,
-                }
-                break;
-            }
-        } else {
-            ended = Turn::Stalled;
+            let steps = (0..TURN).map(|_| self.step()).find(|step| *step != Turn::More);
+            ended = steps.unwrap_or(Turn::More);
         }
         if self.pending.is_none() {
             self.checkpoint();
@@ -66,18 +52,19 @@ impl Engine {
         ended
     }
 
+    /// Reads and hands on one item.
     #[inline]
-    fn step(&mut self) -> Step {
+    fn step(&mut self) -> Turn {
         let merged = match self.merge.next() {
             Ok(Some(merged)) => merged,
-            Ok(None) => return Step::Empty,
+            Ok(None) => return Turn::Empty,
             Err((id, error)) => {
                 self.set_aside(id, &error.to_string());
-                return Step::On;
+                return Turn::More;
             }
         };
         let source = merged.source;
-        let Some(ring) = self.rings.get_mut(&source) else { return Step::On };
+        let Some(ring) = self.rings.get_mut(&source) else { return Turn::More };
         if ring.turn != self.turn {
             ring.turn = self.turn;
             self.touched.push(source);
@@ -114,13 +101,11 @@ impl Engine {
             }
         }
         let mut done = 0;
-        match self.outlets.hand(&mut ring.began, &mut event, &mut done) {
-            Offered::Done => Step::On,
-            Offered::Busy => {
-                self.pending = Pending::of(source, event, done);
-                Step::Stalled
-            }
+        if self.outlets.hand(&mut ring.began, &mut event, &mut done) {
+            return Turn::More;
         }
+        self.pending = Pending::of(source, event, done);
+        Turn::Stalled
     }
 
     /// Offers the event that was held, if any, again. Whether everybody has it now.
@@ -129,7 +114,7 @@ impl Engine {
         let Some(ring) = self.rings.get_mut(&pending.source) else { return true };
         let mut event = pending.event(ring.shapes.origin());
         let mut done = pending.done;
-        if self.outlets.hand(&mut ring.began, &mut event, &mut done) == Offered::Done {
+        if self.outlets.hand(&mut ring.began, &mut event, &mut done) {
             return true;
         }
         (pending.seq, pending.done) = (event.seq, done);

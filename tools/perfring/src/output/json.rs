@@ -1,7 +1,7 @@
 //! One JSON object per line.
 
-use crate::time::exact_utc;
-use crate::typed::Seen;
+use crate::records::time::exact_utc;
+use crate::records::typed::Seen;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use perfring_consumer::Lost;

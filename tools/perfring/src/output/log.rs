@@ -1,8 +1,8 @@
 //! Log records and spans, as people read them.
 
-use super::text::{escaped, word};
-use crate::time::utc;
-use crate::typed::Seen;
+use super::escape::{escaped, word};
+use crate::records::time::utc;
+use crate::records::typed::Seen;
 use perfring_types::Class;
 use perfring_types::read::{Type, Value};
 use std::io::{self, Write};

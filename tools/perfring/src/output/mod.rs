@@ -1,15 +1,16 @@
 //! Records on stdout, in one of three formats.
 
+pub(crate) mod escape;
 pub(crate) mod json;
 mod log;
 mod raw;
-pub(crate) mod text;
+mod text;
 
 use crate::failure::{Failure, note};
 use crate::owner::count;
-use crate::select::SelectArgs;
-use crate::shapes::Shapes;
-use crate::time::{self, Bound, Since};
+use crate::records::select::SelectArgs;
+use crate::records::shapes::Shapes;
+use crate::records::time::{self, Bound, Since};
 use clap::ValueEnum;
 use perfring_consumer::{Anchors, Home, Item, Layout, Lost, Record};
 use std::io::{self, BufWriter, StdoutLock, Write};

@@ -1,8 +1,8 @@
 //! What arrived, by its keys.
 
+use super::writer::parse;
 use crate::command::json_lines;
-use crate::server::Stored;
-use crate::writer::parse;
+use perfring_testrig::nats::Stored;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;

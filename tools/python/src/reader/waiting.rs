@@ -1,13 +1,14 @@
 //! Waiting for something to read. A thread that sleeps does not have the source: others read, and let
 //! go of records, meanwhile.
 
-use super::{Reader, Source};
 use crate::errors;
+use crate::pins::Pins;
+use crate::source::Source;
 use crate::wait::{self, Until};
 use perfring_consumer::{AttachError, Consumer, Sleeper};
 use pyo3::prelude::*;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long a waiting reader spins before it sleeps; and the longest pause between two looks of an
@@ -15,32 +16,40 @@ use std::time::Duration;
 const SPIN: Duration = Duration::from_micros(50);
 const OBSERVE: Duration = Duration::from_millis(10);
 
-impl Source {
-    /// Returns whether there is something to read, for which it waits a moment.
-    fn wait_a_moment(&mut self, slice: Duration) -> bool {
-        match self {
-            Source::Consumer(consumer) => consumer.spin(SPIN.min(slice)),
-            Source::Observer(observer) => observer.wait(SPIN.min(slice)),
-        }
-    }
+/// What sleeps for a consumer, once a thread has waited; and how many threads do.
+#[derive(Default)]
+pub(super) struct Waiting {
+    sleeper: Mutex<Option<Arc<Sleeper>>>,
+    sleeping: AtomicUsize,
 }
 
-impl Reader {
-    /// Waits until there may be something to read. A thread that sleeps does not have the source.
-    pub(crate) fn wait(&self, py: Python<'_>, until: Until) -> PyResult<bool> {
-        self.process.check(py)?;
+impl Waiting {
+    fn kept(&self) -> MutexGuard<'_, Option<Arc<Sleeper>>> {
+        self.sleeper.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends all waits.
+    pub(super) fn wake(&self) {
+        if let Some(sleeper) = &*self.kept() {
+            sleeper.wake();
+        }
+    }
+
+    /// Waits until there may be something to read.
+    pub(super) fn wait(&self, pins: &Pins, py: Python<'_>, until: Until) -> PyResult<bool> {
+        pins.check(py)?;
         let mut pause = SPIN;
         let there = wait::slices(py, until, |slice| {
             let (ticket, sleeper) = {
-                let mut turn = self.turn();
+                let mut turn = pins.turn();
                 if turn.source().is_some_and(|source| source.fill().unread > 0) {
                     return Some(Ok(true));
                 }
                 let Some(source) = turn.source() else {
                     return Some(Ok(false)); // closed, also by another thread
                 };
-                self.make_room(source);
-                if source.wait_a_moment(slice) {
+                pins.make_room(source);
+                if spin(source, slice) {
                     return Some(Ok(true));
                 }
                 match source {
@@ -70,7 +79,7 @@ impl Reader {
                 return None;
             };
             sleeper.sleep(ticket, slice); // ends for a signal, too
-            let mut turn = self.turn();
+            let mut turn = pins.turn();
             let last = self.sleeping.fetch_sub(1, Ordering::AcqRel) == 1;
             match turn.source() {
                 Some(Source::Consumer(consumer)) => {
@@ -85,18 +94,26 @@ impl Reader {
         match there {
             None => Ok(false),
             Some(Ok(true)) => Ok(true),
-            Some(Ok(false)) => Err(self.closed(py)),
+            Some(Ok(false)) => Err(pins.closed(py)),
             Some(Err(error)) => Err(errors::attach(py, &error)),
         }
     }
 
     fn sleeper(&self, consumer: &Consumer) -> Result<Arc<Sleeper>, AttachError> {
-        let mut kept = self.sleeper.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept();
         if let Some(sleeper) = &*kept {
             return Ok(Arc::clone(sleeper));
         }
         let sleeper = Arc::new(consumer.sleeper()?);
         *kept = Some(Arc::clone(&sleeper));
         Ok(sleeper)
+    }
+}
+
+/// Returns whether there is something to read, for which it waits a moment.
+fn spin(source: &mut Source, slice: Duration) -> bool {
+    match source {
+        Source::Consumer(consumer) => consumer.spin(SPIN.min(slice)),
+        Source::Observer(observer) => observer.wait(SPIN.min(slice)),
     }
 }

@@ -1,10 +1,23 @@
 //! Many records at once: as few stores and locks as they allow.
 
-use super::{Records, Sent};
-use perfring_producer::{Layout, Producer, ReserveError, SharedProducer};
+use perfring_producer::{Layout, Producer, RecordType, ReserveError, SharedProducer};
 
 /// The most bytes of a shared ring that one batch takes.
 const GROUP_MAX: u64 = 32 << 10;
+
+/// Records to be published, in order.
+pub(crate) trait Records {
+    fn len(&self) -> usize;
+    fn get(&self, nth: usize) -> (RecordType, &[u8]);
+}
+
+/// How many of several records were dealt with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sent {
+    /// Published, or refused and counted.
+    pub(crate) offered: usize,
+    pub(crate) published: usize,
+}
 
 /// As many records as fit, from `sent` on; those that do not are lost, or left to wait for.
 pub(super) fn one(

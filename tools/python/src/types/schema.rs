@@ -1,6 +1,6 @@
 //! From a spec, the JSON of a type table with perhaps an `id` in it, to a `Schema`.
 
-use super::bad;
+use crate::errors::bad_type;
 use perfring_producer::RecordType as Id;
 use perfring_types::read::{Named, Type, TypeField, TypeShape, Value};
 use perfring_types::{Constant, Encoding, Field, Label, Schema, Shape};
@@ -19,12 +19,12 @@ pub(crate) fn with_schema<R>(
     use_it: impl FnOnce(&Schema<'_>) -> R,
 ) -> PyResult<R> {
     let kind = Type::parse(Id::BYTES, spec)
-        .map_err(|wrong| bad(py, format!("this is no type: {}", wrong.what())))?;
+        .map_err(|wrong| bad_type(py, format!("this is no type: {}", wrong.what())))?;
     let id = given_id(py, spec)?;
     let arena = Arena::of(&kind);
     let schema = arena
         .schema(&kind)
-        .map_err(|what| bad(py, format!("the type {:?} cannot be: {what}", kind.name)))?;
+        .map_err(|what| bad_type(py, format!("the type {:?} cannot be: {what}", kind.name)))?;
     Ok(match id {
         Some(id) => use_it(&Schema { id, ..schema }),
         None => use_it(&schema.with_hashed_id()),
@@ -36,7 +36,7 @@ fn given_id(py: Python<'_>, spec: &str) -> PyResult<Option<Id>> {
     let Some(id) = spec.cast::<PyDict>()?.get_item("id")? else { return Ok(None) };
     match id.extract::<u32>().ok().and_then(Id::new) {
         Some(id) => Ok(Some(id)),
-        None => Err(bad(
+        None => Err(bad_type(
             py,
             format!(
                 "the id {id} is the kernel's or the ring's, or no number of 32 bits: use one from \

@@ -1,0 +1,31 @@
+//! What comes of records at an OTLP receiver, and what does not get lost on the way.
+#![cfg(feature = "otlp")]
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod feed;
+mod otlp {
+    mod delivery;
+    mod mapping;
+    mod rows;
+    mod samples;
+    pub(crate) mod server;
+    mod spans;
+}
+
+use feed::{Feed, Numbers, until};
+use otlp::server::{Got, Reply, Server};
+use perfring_export::otlp::{Options, Otlp};
+
+/// Little waits, so that tests need not.
+fn options(server: &Server) -> Options {
+    Options {
+        endpoint: Some(server.endpoint()),
+        batch_delay_ms: 0,
+        metric_interval_ms: 0,
+        ..Options::default()
+    }
+}
+
+fn open(server: &Server) -> Otlp {
+    Otlp::open("otlp", &options(server)).unwrap()
+}

@@ -1,0 +1,754 @@
+//! The ring beside a plain list: after every operation the two are compared.
+
+use super::case::*;
+use perfring_abi::atomic::Ordering;
+use perfring_abi::{Cause, Evict, LOST_SIZE, Policy, RecordType, Tell, record_size};
+use perfring_ring::heap::HeapRing;
+use perfring_ring::{
+    ConsumerBook, Count, Fences, Found, Lost, Observer, Reader, Refusal, Reserved, Saved, Seen,
+    Snapshot, Start, Totals, Wake, Writer,
+};
+use std::collections::BTreeMap;
+
+pub(crate) struct Watcher {
+    pub(crate) real: Observer,
+    pub(crate) cursor: u64,
+    pub(crate) head: u64,
+    pub(crate) laps_in_a_row: u32,
+    pub(crate) start_before: Count,
+    pub(crate) read: Count,
+    pub(crate) lapped: Count,
+    /// The end of what it has copied.
+    pub(crate) upto: u64,
+}
+
+pub(crate) struct Model<'a> {
+    pub(crate) heap: &'a HeapRing,
+    pub(crate) tally: &'a Tally,
+    pub(crate) case: &'a Case,
+    pub(crate) size: u64,
+    pub(crate) writer: Option<Writer>,
+    pub(crate) reader: Option<Reader>,
+    /// Everything ever committed, the unpublished last.
+    pub(crate) items: BTreeMap<u64, Item>,
+    pub(crate) pos: u64,
+    pub(crate) head: u64,
+    pub(crate) tail: u64,
+    pub(crate) full: Count,
+    pub(crate) too_large: Count,
+    pub(crate) attempts: u64,
+    pub(crate) given_up: u64,
+    pub(crate) next_id: u64,
+    /// The greatest stamp in the ring, and of all that any reservation ever had.
+    pub(crate) newest: u64,
+    pub(crate) highest: u64,
+    /// The consumer of a drop ring: its cursor, and the head that it knows.
+    pub(crate) cursor: u64,
+    pub(crate) known: u64,
+    pub(crate) watchers: BTreeMap<u8, Watcher>,
+    pub(crate) saved: Option<Saved>,
+    /// The consumer of an overwrite ring, which saves itself in the page.
+    pub(crate) keeper: Option<(Observer, ConsumerBook)>,
+}
+
+impl<'a> Model<'a> {
+    pub(crate) fn new(heap: &'a HeapRing, case: &'a Case, tally: &'a Tally) -> Self {
+        let mut model = Model {
+            heap,
+            tally,
+            case,
+            size: case.size,
+            writer: None,
+            reader: None,
+            items: BTreeMap::new(),
+            pos: 0,
+            head: 0,
+            tail: 0,
+            full: Count::default(),
+            too_large: Count::default(),
+            attempts: 0,
+            given_up: 0,
+            next_id: 1,
+            newest: 0,
+            highest: 0,
+            cursor: 0,
+            known: 0,
+            watchers: BTreeMap::new(),
+            saved: None,
+            keeper: None,
+        };
+        model.attach_writer();
+        model.attach_reader();
+        model
+    }
+
+    pub(crate) fn attach_writer(&mut self) {
+        // What was not published is gone without a trace.
+        self.items.split_off(&self.head);
+        self.pos = self.head;
+        let stamps = self.items.values().filter_map(|item| match item.kind {
+            Kind::Data(_, _, stamp) => stamp,
+            _ => None,
+        });
+        self.newest = stamps.max().unwrap_or(0);
+        let writer = Writer::attach(self.heap.ring(), self.heap.layout(), Fences::Full).unwrap();
+        assert_eq!(writer.pos(), self.head);
+        self.writer = Some(writer);
+    }
+
+    pub(crate) fn attach_reader(&mut self) {
+        if self.case.policy == Policy::Drop {
+            let reader = Reader::attach(self.heap.ring(), Fences::Full).unwrap().with_hands(true);
+            let reader = reader.with_time(self.case.time);
+            (self.cursor, self.known) = (self.tail, self.tail);
+            assert_eq!(reader.cursor(), self.cursor);
+            self.reader = Some(reader);
+        } else {
+            let observer = Observer::resume(self.heap.ring()).unwrap().with_time(self.case.time);
+            let book = self.keeper.take().map_or(ConsumerBook::default(), |(_, book)| book);
+            assert_eq!(observer.saved().pos, book.pos);
+            assert_eq!(observer.lapped(), book.lapped);
+            self.keeper = Some((observer, book));
+        }
+    }
+
+    /// Data records in a range of positions.
+    pub(crate) fn data(&self, from: u64, to: u64) -> Count {
+        let mut count = Count::default();
+        for item in self.items.range(from..to.max(from)).map(|(_, item)| item) {
+            if matches!(item.kind, Kind::Data(..)) {
+                count.records += 1;
+                count.bytes += item.size;
+            }
+        }
+        count
+    }
+
+    pub(crate) fn holes(&self, to: u64) -> Count {
+        let mut count = Count::default();
+        for item in self.items.range(..to).map(|(_, item)| item) {
+            if item.kind == Kind::Hole {
+                count.records += 1;
+                count.bytes += item.size;
+            }
+        }
+        count
+    }
+
+    pub(crate) fn told(&self, cause: Cause, to: u64) -> (Count, u64) {
+        let (mut count, mut markers) = (Count::default(), 0);
+        for item in self.items.range(..to).map(|(_, item)| item) {
+            if let Kind::Lost(lost) = item.kind
+                && lost.cause == cause
+            {
+                count.records += lost.records;
+                count.bytes += lost.bytes;
+                markers += 1;
+            }
+        }
+        (count, markers)
+    }
+
+    pub(crate) fn is_boundary(&self, pos: u64) -> bool {
+        pos == self.pos || self.items.contains_key(&pos)
+    }
+
+    pub(crate) fn push(&mut self, size: u64, kind: Kind) {
+        self.items.insert(self.pos, Item { pos: self.pos, size, kind });
+        self.pos += size;
+    }
+
+    pub(crate) fn untold(&self) -> Vec<Lost> {
+        let mut untold = Vec::new();
+        if self.case.tell == Tell::InStream {
+            for (cause, all) in [(Cause::Full, self.full), (Cause::TooLarge, self.too_large)] {
+                let told = self.told(cause, self.pos).0;
+                let left = all.since(told);
+                if left != Count::default() {
+                    let (records, bytes) = (left.records, left.bytes);
+                    untold.push(Lost { pos: 0, records, bytes, cause });
+                }
+            }
+        }
+        untold
+    }
+
+    /// The tail after room was made for a reservation that ends at `end`.
+    pub(crate) fn made_way(&mut self, end: u64) {
+        let mut exact = self.tail;
+        while end - exact > self.size - 1 {
+            exact += self.items[&exact].size;
+        }
+        let tail = self.heap.ring().tail();
+        if self.case.evict == Evict::Exact || exact == self.tail {
+            assert_eq!(tail, exact, "as few as possible are evicted");
+        } else {
+            assert!(tail >= exact && self.is_boundary(tail) && tail <= self.pos);
+            let small = self.items.range(self.tail..).all(|(_, item)| item.size <= self.size / 8);
+            if small {
+                assert!(end - tail >= self.size * 3 / 8, "three eighths stay");
+            }
+        }
+        self.tail = tail;
+    }
+
+    /// A reservation, and what the model says of it.
+    pub(crate) fn reserve(&mut self, len: usize) -> Result<Reserved, Refusal> {
+        let id = self.next_id;
+        // A clock that goes back now and then.
+        let now = 16 * id + (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58);
+        let (ring, kind) = (self.heap.ring(), kind_of(id));
+        let writer = self.writer.as_mut().unwrap();
+        let got = match self.case.time && !id.is_multiple_of(5) {
+            true => writer.try_reserve(ring, kind, len, |_| now),
+            false => writer.try_reserve(ring, kind, len, |_| 0),
+        };
+        let size = self.size_of(len);
+        let max = self.size as usize - 16 - self.stamp_len();
+        if len > max {
+            assert_eq!(got.as_ref().unwrap_err(), &Refusal::TooLarge { len, max });
+            return got;
+        }
+        // A reservation on the slow way publishes what a batch holds back.
+        self.adopt_head();
+        let mut markers = self.untold();
+        if markers.len() as u64 * u64::from(LOST_SIZE) + size >= self.size {
+            markers.clear();
+        }
+        let end = self.pos + markers.len() as u64 * u64::from(LOST_SIZE) + size;
+        if self.case.policy == Policy::Drop {
+            if end - self.tail > self.size - 1 {
+                assert_eq!(got.as_ref().unwrap_err(), &Refusal::Full);
+                return got;
+            }
+        } else {
+            self.made_way(end);
+        }
+        for mut lost in markers {
+            lost.pos = self.pos;
+            tick(&self.tally.markers, 1);
+            self.push(LOST_SIZE.into(), Kind::Lost(lost));
+        }
+        assert_eq!(got.as_ref().unwrap().pos(), self.pos);
+        assert_eq!(got.as_ref().unwrap().payload_pos(), self.pos + 8 + self.stamp_len() as u64);
+        if self.case.time {
+            let stamp = self.stamp_at(self.pos);
+            let now = if id.is_multiple_of(5) { 0 } else { now };
+            assert!(stamp >= now.max(self.newest), "a stamp that is not after all before it");
+            assert!(stamp <= now.max(self.highest), "a stamp of no clock");
+            tick(&self.tally.clock_back, u64::from(stamp > now));
+            tick(&self.tally.stamps, 1);
+            self.highest = self.highest.max(stamp);
+        }
+        assert_eq!(got.as_ref().unwrap().len(), len);
+        got
+    }
+
+    pub(crate) fn stamp_len(&self) -> usize {
+        if self.case.time { 8 } else { 0 }
+    }
+
+    pub(crate) fn size_of(&self, len: usize) -> u64 {
+        record_size(len.saturating_add(self.stamp_len()))
+    }
+
+    pub(crate) fn stamp_at(&self, pos: u64) -> u64 {
+        self.ring_words(pos + 8, 1)[0]
+    }
+
+    pub(crate) fn refuse(&mut self, refusal: Refusal, len: usize) {
+        let _ = self.writer.as_mut().unwrap().refuse(self.heap.ring(), refusal, len);
+        let size = self.size_of(len);
+        let (cause, tally) = match refusal {
+            Refusal::Full => (&mut self.full, &self.tally.full),
+            Refusal::TooLarge { .. } => (&mut self.too_large, &self.tally.too_large),
+            other => panic!("nobody lied, and nobody shares: {other:?}"),
+        };
+        cause.records += 1;
+        cause.bytes += size;
+        tick(tally, 1);
+        self.head = self.pos;
+    }
+
+    pub(crate) fn commit(&mut self, reserved: Reserved, committed: usize) {
+        let (ring, id) = (self.heap.ring(), self.next_id);
+        let bytes = payload(id, reserved.len());
+        let stamp = self.case.time.then(|| self.stamp_at(reserved.pos()));
+        self.newest = self.newest.max(stamp.unwrap_or(0));
+        let writer = self.writer.as_mut().unwrap();
+        writer.fill(ring, &reserved, &bytes);
+        if committed == reserved.len() {
+            let len = reserved.len();
+            writer.commit(ring, reserved, len);
+        } else {
+            writer.commit(ring, reserved, committed);
+        }
+        let kind = Kind::Data(kind_of(id), bytes[..committed].to_vec(), stamp);
+        self.push(self.size_of(committed), kind);
+        self.next_id += 1;
+        tick(&self.tally.written, 1);
+    }
+
+    /// Reserves and commits, and counts a refusal.
+    pub(crate) fn write(&mut self, len: usize, committed: usize) {
+        self.attempts += 1;
+        match self.reserve(len) {
+            Ok(reserved) => self.commit(reserved, committed),
+            Err(refusal) => self.refuse(refusal, len),
+        }
+    }
+
+    pub(crate) fn publish(&mut self) {
+        let _ = self.writer.as_mut().unwrap().publish(self.heap.ring(), Wake::Auto);
+        self.head = self.pos;
+    }
+
+    pub(crate) fn adopt_head(&mut self) {
+        let head = self.heap.ring().head();
+        assert!(head == self.head || head == self.pos, "published in part: {head}");
+        self.head = head;
+    }
+
+    pub(crate) fn adopt_tail(&mut self, up_to: u64) {
+        let tail = self.heap.ring().tail();
+        assert!((self.tail..=up_to).contains(&tail) && self.is_boundary(tail));
+        self.tail = tail;
+    }
+
+    pub(crate) fn words_hold(words: &[u64], item: &Item) {
+        let Kind::Data(_, bytes, time) = &item.kind else { panic!("no record at {}", item.pos) };
+        assert_eq!(words.len() as u64, item.size / 8 - 1 - u64::from(time.is_some()));
+        let got: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        assert_eq!(&got[..bytes.len()], &bytes[..], "a torn record at {}", item.pos);
+    }
+
+    pub(crate) fn ring_words(&self, pos: u64, count: u64) -> Vec<u64> {
+        let data = self.heap.data();
+        (0..count)
+            .map(|at| data[(pos / 8 + at) as usize % data.len()].load(Ordering::Relaxed))
+            .collect()
+    }
+
+    pub(crate) fn found_is(&self, found: Found, at: u64) {
+        let item = &self.items[&at];
+        match found {
+            Found::Record(frame) => {
+                let Kind::Data(kind, bytes, time) = &item.kind else { panic!("no record at {at}") };
+                let expected = (at, kind.get(), bytes.len(), item.size, *time);
+                assert_eq!((frame.pos, frame.kind, frame.len, frame.size, frame.time), expected);
+                let from = frame.payload_pos();
+                Self::words_hold(&self.ring_words(from, (at + item.size - from) / 8), item);
+            }
+            Found::Lost(lost) => assert_eq!(item.kind, Kind::Lost(lost)),
+            Found::Large(..) => panic!("without an AUX area"),
+        }
+    }
+
+    /// The first thing in a range that is not a hole.
+    pub(crate) fn first(&self, from: u64, to: u64) -> Option<(u64, u64)> {
+        self.items
+            .range(from..to.max(from))
+            .map(|(_, item)| item)
+            .find(|item| item.kind != Kind::Hole)
+            .map(|item| (item.pos, item.pos + item.size))
+    }
+
+    pub(crate) fn next(&mut self) {
+        if self.case.policy == Policy::Overwrite {
+            return self.keep();
+        }
+        let mut before = self.cursor;
+        let (found, _) = self.reader.as_mut().unwrap().next(self.heap.ring()).unwrap();
+        // It looks when it knows of nothing more, also after holes.
+        if self.first(self.cursor, self.known).is_none() {
+            (self.cursor, self.known) = (self.known, self.head);
+            before = self.cursor;
+        }
+        match (found, self.first(self.cursor, self.known)) {
+            (Some(found), Some((at, after))) => {
+                self.found_is(found, at);
+                self.cursor = after;
+                tick(&self.tally.read, 1);
+            }
+            (None, None) => self.cursor = self.known,
+            (found, model) => panic!("{found:?} where {model:?} stands"),
+        }
+        self.adopt_tail(before);
+    }
+
+    pub(crate) fn next_record(&mut self) {
+        let Some(reader) = &mut self.reader else { return self.next() };
+        let frame = match self.case.time {
+            true => {
+                assert_eq!(reader.next_record(self.heap.ring()), None);
+                reader.next_any(self.heap.ring())
+            }
+            false => reader.next_record(self.heap.ring()),
+        };
+        if let Some(frame) = frame {
+            if self.cursor == self.known {
+                self.known = self.head; // it looked
+            }
+            let (at, after) = self.first(self.cursor, self.known).unwrap();
+            assert_eq!(at, self.cursor);
+            self.found_is(Found::Record(frame), at);
+            self.cursor = after;
+            tick(&self.tally.read, 1);
+        } else {
+            self.next();
+        }
+    }
+
+    /// The consumer of an overwrite ring reads on and saves itself.
+    pub(crate) fn keep(&mut self) {
+        let (mut observer, mut book) = self.keeper.take().unwrap();
+        let from = observer.saved().pos;
+        match observer.next(self.heap.ring()).unwrap() {
+            Some(Seen::Record(frame, words)) => {
+                Self::words_hold(words, &self.items[&frame.pos]);
+                book.read.records += 1;
+                book.read.bytes += frame.size;
+                tick(&self.tally.read, 1);
+            }
+            Some(Seen::Lost(lost)) if lost.cause == Cause::Lapped => {
+                assert!(lost.pos >= from, "holes that it had copied may come first");
+                book.lapped.records += lost.records;
+                book.lapped.bytes += lost.bytes;
+            }
+            _ => {}
+        }
+        observer.save(self.heap.ring());
+        book.pos = observer.saved().pos;
+        assert_eq!(book.read.plus(book.lapped), self.data(0, book.pos));
+        self.keeper = Some((observer, book));
+    }
+
+    pub(crate) fn watch(&mut self, who: u8, start: Start0) {
+        let start = match (start, self.saved) {
+            (Start0::Oldest, _) => Start::Oldest,
+            (Start0::Latest, _) => Start::Latest,
+            (Start0::Saved, Some(saved)) => Start::At(saved),
+            (Start0::Saved, None) => return,
+        };
+        let real = Observer::new(self.heap.ring(), self.case.policy, start).unwrap();
+        let real = real.with_time(self.case.time);
+        let cursor = match start {
+            Start::Oldest => self.tail,
+            Start::Latest => self.head,
+            Start::At(saved) => saved.pos,
+        };
+        assert_eq!(real.saved(), Saved { pos: cursor, before: self.data(0, cursor) });
+        let watcher = Watcher {
+            real,
+            cursor,
+            head: cursor,
+            laps_in_a_row: 0,
+            start_before: self.data(0, cursor),
+            read: Count::default(),
+            lapped: Count::default(),
+            upto: cursor,
+        };
+        self.watchers.insert(who, watcher);
+    }
+
+    pub(crate) fn look(&mut self, who: u8) {
+        let Some(mut watcher) = self.watchers.remove(&who) else { return };
+        let w = &mut watcher;
+        let from = w.cursor;
+        let seen = w.real.next(self.heap.ring()).unwrap();
+        // What it should have seen.
+        loop {
+            if w.cursor == w.upto {
+                // It copies anew, and looks at the tail once for all that it copied.
+                if w.cursor == w.head {
+                    w.head = self.head;
+                    if w.cursor == w.head {
+                        assert_eq!(seen, None);
+                        break;
+                    }
+                }
+                let chunk = self.heap.ring().data_size().min(65_528);
+                let copied_to = w.cursor + (w.head - w.cursor).min(chunk);
+                if self.tail > w.cursor {
+                    w.laps_in_a_row += 1;
+                    // From the tail, or at last from the newest book brought up to the head.
+                    let place = if w.laps_in_a_row > 4 { self.head } else { self.tail };
+                    let lost = self.data(w.cursor, place);
+                    let at = w.cursor;
+                    w.cursor = place;
+                    w.head = w.head.max(place);
+                    w.upto = copied_to.max(place);
+                    w.lapped = w.lapped.plus(lost);
+                    if lost.records == 0 {
+                        continue;
+                    }
+                    Self::lapped_is(seen, at, lost);
+                    break;
+                }
+                w.upto = copied_to;
+            }
+            let item = &self.items[&w.cursor];
+            if item.size > w.upto - w.cursor {
+                w.upto = w.cursor; // cut by the end of the copy
+                continue;
+            }
+            w.cursor += item.size;
+            match (&item.kind, seen) {
+                (Kind::Hole, _) => continue,
+                (Kind::Data(kind, bytes, time), Some(Seen::Record(frame, words))) => {
+                    let expected = (item.pos, kind.get(), bytes.len(), item.size, *time);
+                    let got = (frame.pos, frame.kind, frame.len, frame.size, frame.time);
+                    assert_eq!(got, expected);
+                    Self::words_hold(words, item);
+                    w.laps_in_a_row = 0;
+                    w.read.records += 1;
+                    w.read.bytes += item.size;
+                    tick(&self.tally.seen, 1);
+                }
+                (Kind::Lost(model), Some(Seen::Lost(lost))) => assert_eq!(*model, lost),
+                (kind, seen) => panic!("{seen:?} where {kind:?} stands, from {from}"),
+            }
+            break;
+        }
+        let before = self.data(0, w.cursor);
+        assert_eq!(w.real.saved(), Saved { pos: w.cursor, before });
+        assert_eq!(w.real.lapped(), w.lapped);
+        assert_eq!(w.read.plus(w.lapped), before.since(w.start_before), "read + lapped = written");
+        self.saved = Some(w.real.saved());
+        self.watchers.insert(who, watcher);
+    }
+
+    pub(crate) fn lapped_is(seen: Option<Seen<'_>>, pos: u64, lost: Count) {
+        // Laps over holes alone go unsaid and are added to the next.
+        let Some(Seen::Lost(told)) = seen else { panic!("{seen:?} after a lap of {lost:?}") };
+        let expected = Lost { pos, records: lost.records, bytes: lost.bytes, cause: Cause::Lapped };
+        assert_eq!(told, expected);
+    }
+
+    pub(crate) fn snapshot(&self) {
+        let snapshot = Snapshot::take(self.heap.ring(), self.case.policy).unwrap();
+        let snapshot = snapshot.with_time(self.case.time);
+        assert_eq!((snapshot.start(), snapshot.end()), (self.tail, self.head));
+        let mut cursor = snapshot.start();
+        for item in self.items.range(self.tail..self.head).map(|(_, item)| item) {
+            if item.kind == Kind::Hole {
+                continue;
+            }
+            let (found, words, after) = snapshot.step(cursor).unwrap().unwrap();
+            self.found_is(found, item.pos);
+            if let Found::Record(_) = found {
+                Self::words_hold(words, item);
+            }
+            assert_eq!(after, item.pos + item.size);
+            cursor = after;
+        }
+        assert_eq!(snapshot.step(cursor), Ok(None));
+    }
+
+    pub(crate) fn kill_reader_before_tail(&mut self) {
+        let Some(reader) = &mut self.reader else { return self.attach_reader() };
+        let old = self.tail;
+        let _ = reader.release(self.heap.ring());
+        self.heap.header().data_tail.store(old, Ordering::Relaxed);
+        self.attach_reader();
+        tick(&self.tally.kills, 1);
+    }
+
+    /// Death after the tail mark and before the tail, with nothing written yet.
+    pub(crate) fn kill_writer_before_tail(&mut self, len: usize) {
+        let quiet = self.untold().is_empty() && len <= self.size as usize - 16 - self.stamp_len();
+        // And without a stamp over the oldest record.
+        let quiet = quiet && self.pos + 8 + self.stamp_len() as u64 - self.tail <= self.size;
+        if self.case.policy == Policy::Overwrite && quiet {
+            let old = self.tail;
+            let writer = self.writer.as_mut().unwrap();
+            let _ = writer.try_reserve(self.heap.ring(), RecordType::BYTES, len, |_| 0).unwrap();
+            self.heap.header().data_tail.store(old, Ordering::Relaxed);
+            self.adopt_head();
+            let book = Totals::read(self.heap.ring(), self.case.policy).unwrap();
+            assert_eq!((book.tail, book.overwritten), (old, self.data(0, old)));
+        }
+        self.kill_writer();
+    }
+
+    pub(crate) fn kill_writer(&mut self) {
+        self.writer = None;
+        self.attach_writer();
+        tick(&self.tally.kills, 1);
+    }
+
+    pub(crate) fn apply(&mut self, op: &Op) {
+        match *op {
+            Op::Publish(len) => {
+                self.write(len, len);
+                self.publish();
+            }
+            Op::Try(len) => {
+                self.attempts += 1;
+                match self.reserve(len) {
+                    Ok(reserved) => {
+                        self.commit(reserved, len);
+                        self.publish();
+                    }
+                    Err(_) => self.given_up += 1,
+                }
+            }
+            Op::CommitLen(len, committed) => {
+                self.write(len, committed);
+                self.publish();
+            }
+            Op::Discard(len) => {
+                if let Ok(reserved) = self.reserve(len) {
+                    let writer = self.writer.as_mut().unwrap();
+                    writer.discard(self.heap.ring(), reserved);
+                    self.push(self.size_of(len), Kind::Hole);
+                    self.publish();
+                }
+            }
+            Op::Forget(len) => {
+                let _ = self.reserve(len);
+            }
+            Op::Batch(ref lens) => {
+                for &len in lens {
+                    self.write(len, len);
+                }
+                self.publish();
+            }
+            Op::Hold(len) => self.write(len, len),
+            Op::PublishHeld => self.publish(),
+            Op::WriterDetach => self.detach_writer(),
+            Op::WriterKill => self.kill_writer(),
+            Op::WriterKillBeforeTail(len) => self.kill_writer_before_tail(len),
+            Op::Next(times) => (0..times).for_each(|_| self.next()),
+            Op::NextRecord(times) => (0..times).for_each(|_| self.next_record()),
+            Op::Release => {
+                if let Some(reader) = &mut self.reader {
+                    let _ = reader.release(self.heap.ring());
+                    self.tail = self.cursor;
+                }
+            }
+            Op::PeekPassRelease(times) => self.peek_and_pass(times),
+            Op::Refresh => {
+                if let Some(reader) = &mut self.reader {
+                    assert_eq!(reader.refresh(self.heap.ring()), Ok(self.head));
+                    self.known = self.head;
+                }
+            }
+            Op::ReaderReattach => self.attach_reader(),
+            Op::ReaderKillBeforeTail => self.kill_reader_before_tail(),
+            Op::ForeignReader(times) => self.foreign_reader(times),
+            Op::Watch(who, start) => self.watch(who, start),
+            Op::Look(who, times) => (0..times).for_each(|_| self.look(who)),
+            Op::Snapshot => self.snapshot(),
+        }
+        tick(&self.tally.ops, 1);
+    }
+
+    pub(crate) fn detach_writer(&mut self) {
+        let _ = self.writer.as_mut().unwrap().detach(self.heap.ring());
+        self.head = self.pos;
+        let markers = self.untold();
+        let end = self.pos + markers.len() as u64 * u64::from(LOST_SIZE);
+        let fits = markers.len() as u64 * u64::from(LOST_SIZE) < self.size;
+        let room = self.case.policy == Policy::Overwrite || end - self.tail < self.size;
+        if !markers.is_empty() && fits && room {
+            if self.case.policy == Policy::Overwrite {
+                self.made_way(end);
+            }
+            for mut lost in markers {
+                lost.pos = self.pos;
+                tick(&self.tally.markers, 1);
+                self.push(LOST_SIZE.into(), Kind::Lost(lost));
+            }
+            self.head = self.pos;
+        }
+        self.attach_writer();
+    }
+
+    pub(crate) fn peek_and_pass(&mut self, times: u8) {
+        let Some(reader) = &mut self.reader else { return };
+        assert_eq!(reader.refresh(self.heap.ring()), Ok(self.head));
+        self.known = self.head;
+        let (mut cursor, mut count) = (self.cursor, Count::default());
+        for _ in 0..times {
+            let peeked = self.reader.as_ref().unwrap().peek(self.heap.ring(), cursor).unwrap();
+            let model = self.first(cursor, self.known);
+            let (Some((found, after)), Some((at, end))) = (peeked, model) else {
+                assert_eq!((peeked, model), (None, None));
+                break;
+            };
+            self.found_is(found, at);
+            assert_eq!(after, end);
+            if let Found::Record(frame) = found {
+                count.records += 1;
+                count.bytes += frame.size;
+            }
+            cursor = after;
+        }
+        let reader = self.reader.as_mut().unwrap();
+        reader.pass(cursor, count);
+        let _ = reader.release(self.heap.ring());
+        tick(&self.tally.read, count.records);
+        (self.cursor, self.tail) = (cursor, cursor);
+    }
+
+    /// A perf reader, which keeps no book, moves the tail between two of our consumers.
+    pub(crate) fn foreign_reader(&mut self, times: u8) {
+        if self.reader.is_none() {
+            return;
+        }
+        for _ in 0..times {
+            if self.tail < self.head {
+                self.tail += self.items[&self.tail].size;
+            }
+        }
+        self.heap.header().data_tail.store(self.tail, Ordering::Relaxed);
+        self.check();
+        self.attach_reader();
+    }
+
+    pub(crate) fn check(&self) {
+        let ring = self.heap.ring();
+        assert_eq!((ring.head(), ring.tail()), (self.head, self.tail));
+        assert!(self.tail <= self.head && self.head <= self.pos, "tail <= head <= pos");
+        assert!(self.pos - self.tail < self.size, "never quite full");
+
+        let written = self.data(0, self.pos);
+        let writer = self.writer.as_ref().unwrap();
+        assert_eq!(writer.pos(), self.pos);
+        let book = writer.book();
+        assert_eq!((book.pos, book.written), (self.pos, written));
+        assert_eq!(book.discarded, self.holes(self.pos));
+        assert_eq!((book.refused.full, book.refused.too_large), (self.full, self.too_large));
+
+        let totals = Totals::read(ring, self.case.policy).unwrap();
+        assert_eq!((totals.head, totals.tail), (self.head, self.tail));
+        let producer = totals.producer;
+        assert_eq!((producer.pos, producer.written), (self.head, self.data(0, self.head)));
+        assert_eq!(producer.discarded, self.holes(self.head));
+        assert_eq!(
+            (producer.refused.full, producer.refused.too_large),
+            (self.full, self.too_large)
+        );
+        let (told_full, full_markers) = self.told(Cause::Full, self.head);
+        let (told_too_large, too_large_markers) = self.told(Cause::TooLarge, self.head);
+        assert_eq!((producer.told.full, producer.told.too_large), (told_full, told_too_large));
+        assert_eq!(producer.lost_markers, full_markers + too_large_markers);
+        assert_eq!(totals.present, self.data(self.tail, self.head));
+        let gone = self.data(0, self.tail);
+        match self.case.policy {
+            Policy::Drop => {
+                assert_eq!(totals.consumer.read, gone, "written = read + present");
+                assert_eq!(totals.overwritten, Count::default());
+                let reader = self.reader.as_ref().unwrap();
+                assert_eq!(reader.cursor(), self.cursor);
+                assert_eq!(reader.passed(), self.data(0, self.cursor));
+            }
+            Policy::Overwrite => {
+                assert_eq!(totals.overwritten, gone, "written = overwritten + present");
+                assert_eq!(writer.overwritten(ring), gone);
+                assert_eq!(totals.consumer, self.keeper.as_ref().unwrap().1);
+            }
+        }
+    }
+}

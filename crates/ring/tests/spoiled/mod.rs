@@ -1,0 +1,253 @@
+//! Honest rings on the heap, whose words are then changed, and everybody who meets them.
+#![allow(dead_code, reason = "each file of tests uses what it needs")]
+
+use perfring_abi::atomic::Ordering;
+use perfring_abi::{Evict, Policy, RecordType, Tell};
+use perfring_ring::heap::HeapRing;
+use perfring_ring::{
+    Corrupt, Count, Fences, Found, Observer, Reader, Ring, Seen, Snapshot, Start, Totals, Wake,
+    WakeAt, Who, Writer, full_fence,
+};
+use perfring_testkit::nasty::{bits, records, values};
+use perfring_testkit::words::{Word, others, positions};
+
+/// Bytes of the data area of each of these rings.
+pub(crate) const SIZE: u64 = 256;
+
+/// The words of a ring at one moment.
+#[derive(Clone)]
+pub(crate) struct Shape {
+    /// None: an exclusive ring.
+    slots: u32,
+    pub(crate) policy: Policy,
+    evict: Evict,
+    tell: Tell,
+    /// First the positions, last the data area.
+    pub(crate) words: Vec<u64>,
+}
+
+/// Everything that any process with the file can change.
+fn words(heap: &HeapRing) -> Vec<Word<'_>> {
+    let mut words: Vec<_> = positions(heap.header()).into_iter().map(Word::Long).collect();
+    words.extend(others(heap.header(), heap.shared().slots()));
+    words.extend(heap.data().iter().map(Word::Long));
+    words
+}
+
+/// Changes some words of a ring.
+pub(crate) fn lie(heap: &HeapRing, lies: &[(usize, u64)]) {
+    let words = words(heap);
+    for &(at, value) in lies {
+        words[at].store(value);
+    }
+}
+
+impl Shape {
+    pub(crate) fn of(heap: &HeapRing) -> Self {
+        Shape {
+            slots: heap.shared().slots().len() as u32,
+            policy: heap.layout().policy,
+            evict: heap.layout().evict,
+            tell: heap.layout().tell,
+            words: words(heap).iter().map(Word::load).collect(),
+        }
+    }
+
+    pub(crate) fn restore(&self, heap: &HeapRing) {
+        for (to, from) in words(heap).into_iter().zip(&self.words) {
+            to.store(*from);
+        }
+        for armed in [&heap.header().wait.armed, &heap.header().space.armed] {
+            armed.store(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn heap(&self) -> HeapRing {
+        let heap = HeapRing::new(SIZE, self.policy).unwrap().evict(self.evict).tell(self.tell);
+        if self.slots == 0 { heap } else { heap.many(self.slots) }
+    }
+}
+
+/// Outcomes, for the last line.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) lies: u64,
+    pub(crate) corrupt: u64,
+    pub(crate) records: u64,
+    pub(crate) losses: u64,
+    steps: u64,
+}
+
+/// More than this from a ring of 32 words is a loop.
+pub(crate) const STEPS: u64 = 20_000;
+
+impl Tally {
+    /// Counts what a call returned; says whether to go on.
+    fn goes_on<T>(&mut self, steps: &mut u64, result: Result<Option<T>, Corrupt>) -> Option<T> {
+        self.steps += 1;
+        *steps += 1;
+        assert!(*steps < STEPS, "an endless stream");
+        match result {
+            Ok(found) => found,
+            Err(Corrupt { .. }) => {
+                self.corrupt += 1;
+                None
+            }
+        }
+    }
+
+    pub(crate) fn read(&mut self, ring: Ring<'_>) {
+        let Ok(mut reader) = Reader::attach(ring, Fences::Full) else {
+            self.corrupt += 1;
+            return;
+        };
+        let mut steps = 0;
+        if let Ok(head) = reader.refresh(ring) {
+            let (mut cursor, mut count) = (reader.cursor(), Count::default());
+            while let Some((found, after)) = {
+                let peeked = reader.peek(ring, cursor);
+                self.goes_on(&mut steps, peeked)
+            } {
+                assert!(after > cursor && after <= head);
+                self.found(found);
+                count.records += 1;
+                cursor = after;
+            }
+            for odd in [cursor, cursor.wrapping_add(4), u64::MAX, 0] {
+                let _ = reader.peek(ring, odd);
+                reader.pass(odd, count);
+            }
+        }
+        let _ = ring.prepare_sleep(reader.cursor(), u64::MAX, WakeAt::Records(9), full_fence);
+        let _ = ring.prepare_sleep(reader.cursor(), 1, WakeAt::Bytes(64), full_fence);
+        let _ = reader.release(ring);
+        let Ok(mut reader) = Reader::attach(ring, Fences::Full) else { return };
+        loop {
+            if let Some(frame) = reader.next_record(ring) {
+                assert!(frame.size < SIZE);
+                continue;
+            }
+            let next = reader.next(ring).map(|(found, _)| found);
+            let Some(found) = self.goes_on(&mut steps, next) else { break };
+            self.found(found);
+        }
+        let _ = reader.next(ring);
+        let _ = reader.next(ring);
+        let _ = reader.release(ring);
+    }
+
+    pub(crate) fn found(&mut self, found: Found) {
+        match found {
+            Found::Record(frame) => {
+                assert!(frame.size < SIZE && frame.len as u64 + 8 <= frame.size);
+                self.records += 1;
+            }
+            Found::Large(..) => panic!("without an AUX area"),
+            Found::Lost(_) => self.losses += 1,
+        }
+    }
+
+    pub(crate) fn observe(&mut self, ring: Ring<'_>, observer: Result<Observer, Corrupt>) {
+        let Ok(mut observer) = observer else {
+            self.corrupt += 1;
+            return;
+        };
+        let mut steps = 0;
+        loop {
+            let before = observer.saved().pos;
+            let Some(seen) = self.goes_on(&mut steps, observer.next(ring)) else { break };
+            match seen {
+                Seen::Record(frame, words) => {
+                    assert!(frame.size <= SIZE && words.len() as u64 == frame.size / 8 - 1);
+                    self.records += 1;
+                }
+                Seen::Lost(_) => self.losses += 1,
+            }
+            assert!(observer.saved().pos > before, "no progress");
+        }
+        let _ = (observer.next(ring).is_ok(), observer.lapped());
+    }
+
+    pub(crate) fn write(&mut self, heap: &HeapRing) {
+        let ring = heap.ring();
+        let Ok(mut writer) = Writer::attach(ring, heap.layout(), Fences::Full) else {
+            self.corrupt += 1;
+            return;
+        };
+        self.write_on(&mut writer, ring);
+        let _ = writer.detach(ring);
+    }
+
+    pub(crate) fn write_on(&mut self, writer: &mut Writer, ring: Ring<'_>) {
+        for round in 0..12_usize {
+            let len = [0, 17, 64, 240, 300][round % 5];
+            match writer.try_reserve(ring, RecordType::BYTES, len, |_| 0) {
+                Ok(reserved) if round % 4 == 1 => writer.discard(ring, reserved),
+                Ok(reserved) => {
+                    writer.fill(ring, &reserved, &vec![7; len]);
+                    let len = reserved.len();
+                    writer.commit(ring, reserved, len);
+                }
+                Err(refusal) => {
+                    let _ = writer.tail_for(ring, len);
+                    let _ = writer.refuse(ring, refusal, len);
+                }
+            }
+            let _ = writer.publish(ring, Wake::Auto);
+            assert!(writer.pos() == ring.head());
+        }
+        let _ = (writer.book(), writer.overwritten(ring));
+    }
+
+    pub(crate) fn snapshot(&mut self, ring: Ring<'_>, policy: Policy) {
+        let _ = Totals::read(ring, policy).map(|totals| totals.untold());
+        self.taken(Snapshot::take(ring, policy));
+    }
+
+    pub(crate) fn taken(&mut self, snapshot: Result<Snapshot, Corrupt>) {
+        match snapshot {
+            Ok(snapshot) => {
+                let (mut cursor, mut steps) = (snapshot.start(), 0);
+                while let Some((found, words, after)) =
+                    self.goes_on(&mut steps, snapshot.step(cursor))
+                {
+                    assert!(after > cursor && words.len() < SIZE as usize / 8);
+                    cursor = after;
+                    if let Found::Record(frame) = found {
+                        assert!(frame.len <= words.len() * 8);
+                    }
+                }
+                for odd in [0, 4, u64::MAX, snapshot.end(), snapshot.end().wrapping_sub(4)] {
+                    let _ = snapshot.step(odd);
+                }
+            }
+            Err(Corrupt { .. }) => self.corrupt += 1,
+        }
+    }
+
+    /// Every side attaches to the lie.
+    pub(crate) fn meet(&mut self, heap: &HeapRing) {
+        self.lies += 1;
+        let ring = heap.ring();
+        let policy = heap.layout().policy;
+        let _ = Who::read(&heap.header().consumer_holder);
+        self.snapshot(ring, policy);
+        for policy in
+            [policy, if policy == Policy::Drop { Policy::Overwrite } else { Policy::Drop }]
+        {
+            for start in [Start::Oldest, Start::Latest, Start::At(Default::default())] {
+                self.observe(ring, Observer::new(ring, policy, start));
+            }
+        }
+        self.observe(ring, Observer::resume(ring));
+        if let Ok(mut keeper) = Observer::resume(ring) {
+            let _ = keeper.next(ring).is_ok();
+            keeper.save(ring);
+        }
+    }
+}
+
+/// What a word may be replaced by.
+pub(crate) fn nasty(old: u64) -> impl Iterator<Item = u64> {
+    values(old, 64, SIZE).into_iter().chain(records(SIZE)).chain(bits(old, 64))
+}

@@ -1,0 +1,66 @@
+//! Tables that a handler goes through at any moment: they need no lock, and only grow.
+
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Entries in one block. There are as many blocks as were ever needed at a time.
+pub(crate) const ENTRIES: usize = 256;
+
+/// What a table is made of: atomics, as handlers look at it while it is filled.
+pub(crate) trait Entry: 'static {
+    /// A free one.
+    const FREE: Self;
+    /// Has a free one be the caller's to fill. Returns whether it was free.
+    fn claim(&self) -> bool;
+}
+
+/// The first block of a table, or one after it.
+pub(crate) struct Block<E> {
+    entries: [E; ENTRIES],
+    next: AtomicPtr<Block<E>>,
+}
+
+impl<E: Entry> Block<E> {
+    pub(crate) const fn new() -> Self {
+        Block { entries: [const { E::FREE }; ENTRIES], next: AtomicPtr::new(null_mut()) }
+    }
+
+    fn next(&self) -> Option<&'static Block<E>> {
+        // SAFETY: null, or a block that `next_or_new` leaked before it was stored here: it is whole,
+        // and never freed.
+        unsafe { self.next.load(Ordering::Acquire).as_ref() }
+    }
+
+    fn next_or_new(&self) -> &'static Block<E> {
+        if let Some(next) = self.next() {
+            return next;
+        }
+        let new = Box::into_raw(Box::new(Block::new()));
+        match self.next.compare_exchange(null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
+            // SAFETY: made above, and never freed from here on.
+            Ok(_) => unsafe { &*new },
+            Err(others) => {
+                // SAFETY: made above, and known to nobody.
+                drop(unsafe { Box::from_raw(new) });
+                // SAFETY: as in `next`, and not null: that is why ours was refused.
+                unsafe { &*others }
+            }
+        }
+    }
+
+    /// All entries, free ones too. Async-signal-safe.
+    pub(crate) fn entries(&'static self) -> impl Iterator<Item = &'static E> {
+        std::iter::successors(Some(self), |block| block.next()).flat_map(|block| &block.entries)
+    }
+
+    /// A free entry, from now on the caller's to fill.
+    pub(crate) fn claim(&'static self) -> &'static E {
+        let mut block = self;
+        loop {
+            match block.entries.iter().find(|entry| entry.claim()) {
+                Some(entry) => return entry,
+                None => block = block.next_or_new(),
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The words of a ring in memory that any process with the file can change.
+
+use perfring_abi::atomic::{AtomicU32, AtomicU64, Ordering};
+use perfring_abi::{Header, Slot};
+
+/// One of them.
+#[derive(Debug)]
+pub enum Word<'a> {
+    /// Of 64 bits.
+    Long(&'a AtomicU64),
+    /// Of 32 bits.
+    Short(&'a AtomicU32),
+}
+
+impl Word<'_> {
+    /// What stands there.
+    #[must_use]
+    pub fn load(&self) -> u64 {
+        match self {
+            Word::Long(word) => word.load(Ordering::Relaxed),
+            Word::Short(word) => word.load(Ordering::Relaxed).into(),
+        }
+    }
+
+    /// Changes it.
+    pub fn store(&self, value: u64) {
+        match self {
+            Word::Long(word) => word.store(value, Ordering::Relaxed),
+            Word::Short(word) => word.store(value as u32, Ordering::Relaxed),
+        }
+    }
+}
+
+/// What every reader and writer looks at first: head, tail, the end of the reservations, and the lock.
+#[must_use]
+pub fn positions(header: &Header) -> [&AtomicU64; 4] {
+    [&header.data_head, &header.data_tail, &header.shared.producer_pos, &header.shared.lock]
+}
+
+/// Everything else in header and slots that changes while a ring is in use. Inputs of the fuzzer hold
+/// places in this list.
+#[must_use]
+pub fn others<'a>(header: &'a Header, slots: &'a [Slot]) -> Vec<Word<'a>> {
+    let mut long = vec![&header.perf_time.scale, &header.perf_time.zero];
+    long.extend(header.tail_mark.copies.iter().flatten());
+    long.extend(header.producer.copies.iter().flatten());
+    long.extend([&header.wait.wake_pos, &header.wait.wake_records, &header.space.wake_pos]);
+    long.extend(header.consumer.copies.iter().flatten());
+    long.push(&header.consumer_holder.epoch);
+    long.extend(&header.consumer_holder.name);
+    let line = &header.shared;
+    long.extend([&line.ledger_written, &line.ledger_stale, &line.newest_stamp, &line.ledger_more]);
+    long.extend(&line.ledger);
+    long.extend([&line.stuck_pos, &line.stuck_since_ns]);
+    long.extend([&header.time.boot, &header.time.anchors_written]);
+    long.extend(header.time.anchors.iter().flatten());
+    for slot in slots {
+        long.push(&slot.holder.epoch);
+        long.extend(slot.written.copies.iter().flatten());
+        long.extend(slot.losses.copies.iter().flatten());
+        long.extend(&slot.base);
+    }
+    let short = [&header.wait.armed, &header.wait.seq, &header.space.armed, &header.space.seq];
+    let short = short.into_iter().chain([&header.perf_time.lock]);
+    long.into_iter().map(Word::Long).chain(short.map(Word::Short)).collect()
+}

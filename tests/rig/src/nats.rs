@@ -1,0 +1,221 @@
+//! A server of our own, and what its stream holds.
+
+use async_nats::HeaderMap;
+use async_nats::jetstream::consumer::{AckPolicy, pull};
+use async_nats::jetstream::stream;
+use futures_util::StreamExt;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Generous: a machine may be busy. Nothing waits for it to pass.
+pub const LIMIT: Duration = Duration::from_secs(90);
+
+/// The server's program, if it is here.
+fn program() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    folders.push("/usr/sbin".into());
+    let found = folders.into_iter().map(|one| one.join("nats-server")).find(|one| one.is_file());
+    if found.is_none() {
+        let why = "there is no nats-server: install Debian's `nats-server`";
+        assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "should run here, but {why}");
+        let _ = writeln!(std::io::stderr().lock(), "SKIPPED: {why}");
+    }
+    found
+}
+
+/// Waits for a condition.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + LIMIT;
+    while !is_so() {
+        assert!(Instant::now() < end, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A server with a port and a store of its own. Killed and removed at the end.
+pub struct Server {
+    program: PathBuf,
+    child: Option<Child>,
+    port: u16,
+    dir: tempfile::TempDir,
+}
+
+/// One message of the stream.
+pub struct Stored {
+    pub subject: String,
+    pub headers: HeaderMap,
+    pub payload: Vec<u8>,
+}
+
+impl Stored {
+    fn new(message: &async_nats::Message) -> Self {
+        Stored {
+            subject: message.subject.to_string(),
+            headers: message.headers.clone().unwrap_or_default(),
+            payload: message.payload.to_vec(),
+        }
+    }
+
+    /// What a feed puts in.
+    pub fn number(&self) -> u64 {
+        u64::from_le_bytes(self.payload.as_slice().try_into().unwrap())
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.as_str())
+    }
+}
+
+impl Server {
+    /// With JetStream. `None` if there is none to be had.
+    pub fn start() -> Option<Server> {
+        Self::with("jetstream { store_dir: STORE }")
+    }
+
+    /// With these lines of configuration; `STORE` is its store.
+    pub fn with(config: &str) -> Option<Server> {
+        let mut server = Self::prepare(config)?;
+        server.up();
+        Some(server)
+    }
+
+    /// All but started.
+    pub fn prepare(config: &str) -> Option<Server> {
+        let program = program()?;
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let server = Server { program, child: None, port, dir: tempfile::tempdir().unwrap() };
+        server.configure(config);
+        Some(server)
+    }
+
+    /// For the next start.
+    pub fn configure(&self, config: &str) {
+        let store = format!("{:?}", self.dir.path().join("store"));
+        let config = config.replace("STORE", &store);
+        let text = format!("listen: \"127.0.0.1:{}\"\n{config}\n", self.port);
+        std::fs::write(self.dir.path().join("server.conf"), text).unwrap();
+    }
+
+    pub fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    pub fn up(&mut self) {
+        assert!(self.child.is_none());
+        let log = std::fs::File::create(self.dir.path().join("log")).unwrap();
+        let child = Command::new(&self.program)
+            .arg("-c")
+            .arg(self.dir.path().join("server.conf"))
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        self.child = Some(child);
+        let child = self.child.as_mut().unwrap();
+        until("the server's greeting", || {
+            assert!(child.try_wait().unwrap().is_none(), "the server ended: see its log");
+            let Ok(stream) = TcpStream::connect(("127.0.0.1", self.port)) else { return false };
+            stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+            let mut line = String::new();
+            BufReader::new(stream).read_line(&mut line).is_ok() && line.starts_with("INFO ")
+        });
+    }
+
+    /// SIGKILL.
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.child.as_ref().unwrap().id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    }
+
+    pub fn freeze(&self) {
+        self.signal("-STOP");
+    }
+
+    pub fn thaw(&self) {
+        self.signal("-CONT");
+    }
+
+    /// Does this with a client of the server.
+    pub fn ask<T>(&self, ask: impl AsyncFnOnce(async_nats::jetstream::Context) -> T) -> T {
+        self.ask_as(async_nats::ConnectOptions::new(), ask)
+    }
+
+    /// The same, with these credentials.
+    pub fn ask_as<T>(
+        &self,
+        options: async_nats::ConnectOptions,
+        ask: impl AsyncFnOnce(async_nats::jetstream::Context) -> T,
+    ) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let client = options.connect(self.url()).await.unwrap();
+            ask(async_nats::jetstream::new(client)).await
+        })
+    }
+
+    /// All that the stream holds, in its order.
+    pub fn stored(&self) -> Vec<Stored> {
+        self.ask(async |context| stored(&context, "perfring").await)
+    }
+
+    pub fn has_stream(&self) -> bool {
+        self.ask(async |context| context.get_stream("perfring").await.is_ok())
+    }
+
+    /// Takes away what the stream holds: one for work, which gives each message to one reader.
+    /// (Purging is no way to take: a server of 2.9 purges what comes meanwhile too.)
+    pub fn take_away(&self, to: &mut Vec<Stored>) {
+        self.ask(async |context| {
+            let name = Some("reader".to_owned());
+            let config = pull::Config { durable_name: name, ..pull::Config::default() };
+            let stream = context.get_stream("perfring").await.unwrap();
+            let consumer = stream.create_consumer(config).await.unwrap();
+            let mut batch = consumer.fetch().max_messages(1000).messages().await.unwrap();
+            while let Some(message) = batch.next().await {
+                let message = message.unwrap();
+                message.double_ack().await.unwrap();
+                to.push(Stored::new(&message));
+            }
+        });
+    }
+
+    pub fn make_stream(&self, config: stream::Config) {
+        self.ask(async |context| context.create_stream(config).await.unwrap());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.child.is_some() {
+            self.kill();
+        }
+    }
+}
+
+pub async fn stored(context: &async_nats::jetstream::Context, name: &str) -> Vec<Stored> {
+    let stream = context.get_stream(name).await.unwrap();
+    let count = stream.cached_info().state.messages;
+    let config = pull::Config { ack_policy: AckPolicy::None, ..pull::Config::default() };
+    let consumer = stream.create_consumer(config).await.unwrap();
+    let mut all = Vec::new();
+    while (all.len() as u64) < count {
+        let mut batch = consumer.fetch().max_messages(1000).messages().await.unwrap();
+        let before = all.len();
+        while let Some(message) = batch.next().await {
+            let message = message.unwrap();
+            all.push(Stored::new(&message));
+        }
+        assert!(all.len() > before, "the stream ended at {before} of {count}");
+    }
+    all
+}

@@ -1,0 +1,385 @@
+//! A shared ring in the making.
+
+use super::account::{
+    Area, Count, Golden, Item, Kind, Refused, add_times, anonymise, books, control, count_in,
+    holder, layout, options, refused_size, shown, size_of, slot_pid,
+};
+use perfring_abi::{Cause, Policy, Producers, RecordType};
+use perfring_consumer::Consumer;
+use perfring_producer::{Options, ReserveError, SharedProducer, SharedReservation, create};
+use perfring_testkit::image::{at, slot_at, word};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+/// What a producer in one slot of a shared ring has done.
+#[derive(Clone, Copy, Default)]
+struct SlotAccount {
+    written: Count,
+    discarded: Count,
+    reclaimed: Count,
+    refused: Refused,
+    told: Refused,
+}
+
+/// A shared ring in the making. The producers are the caller's, who keeps their reservations.
+pub(super) struct Members {
+    what: &'static str,
+    _dir: tempfile::TempDir,
+    path: PathBuf,
+    options: Options,
+    consumer: Option<Consumer>,
+    /// Everything that was ever reserved, in order.
+    pub(super) items: Vec<Item>,
+    pub(super) tail: u64,
+    slots: Vec<SlotAccount>,
+    pub(super) consumed: u64,
+    read: Count,
+    aux: Area,
+}
+
+impl Members {
+    pub(super) fn new(what: &'static str, policy: Policy) -> Self {
+        Self::with(what, options(policy))
+    }
+
+    pub(super) fn with(what: &'static str, options: Options) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ring");
+        let options = Options { slots: 4, ..options };
+        let options = Options { producers: Producers::Many, ..options };
+        create(&path, &options).unwrap();
+        let slots = vec![SlotAccount::default(); options.slots as usize];
+        let (items, consumer) = (Vec::new(), None);
+        let (tail, consumed, read) = (0, 0, Count::default());
+        let aux = Area::default();
+        Members {
+            what,
+            _dir: dir,
+            path,
+            options,
+            consumer,
+            items,
+            tail,
+            slots,
+            consumed,
+            read,
+            aux,
+        }
+    }
+
+    pub(super) fn attach<const N: usize>(&self) -> [SharedProducer; N] {
+        std::array::from_fn(|index| {
+            let name = format!("golden producer {index}");
+            let producer = SharedProducer::attach_as(&self.path, &name).unwrap();
+            assert_eq!(producer.slot(), index as u32);
+            producer
+        })
+    }
+
+    /// `producer_pos`.
+    pub(super) fn end(&self) -> u64 {
+        self.items.last().map_or(0, |item| item.pos + item.size)
+    }
+
+    /// `data_head`: before the oldest that is open.
+    fn head(&self) -> u64 {
+        let open = |item: &&Item| matches!(item.kind, Kind::Open(_));
+        self.items.iter().find(open).map_or(self.end(), |item| item.pos)
+    }
+
+    fn account(&mut self, producer: &SharedProducer) -> &mut SlotAccount {
+        &mut self.slots[producer.slot() as usize]
+    }
+
+    /// Writes down that this is reserved now, behind the markers that it brings, and what goes for
+    /// it.
+    fn stands(&mut self, producer: &SharedProducer, size: u64, kind: Kind) {
+        let account = self.account(producer);
+        let untold = std::array::from_fn::<_, { Cause::REFUSED.len() }, _>(|cause| {
+            account.refused[cause].since(account.told[cause])
+        });
+        account.told = account.refused;
+        for (cause, count) in Cause::REFUSED.into_iter().zip(untold) {
+            if count != Count::default() {
+                let lost = Kind::Lost { cause: cause.name(), count };
+                self.items.push(Item { pos: self.end(), size: 32, kind: lost });
+            }
+        }
+        self.items.push(Item { pos: self.end(), size, kind });
+        if self.options.policy == Policy::Overwrite {
+            while self.end() - self.tail >= self.options.size {
+                self.tail = self.items.iter().find(|i| i.pos > self.tail).unwrap().pos;
+            }
+        }
+    }
+
+    pub(super) fn publish(&mut self, producer: &SharedProducer, kind: u32, payload: &[u8]) {
+        producer.publish(RecordType::new(kind).unwrap(), payload).unwrap();
+        let size = size_of(&self.options, payload.len());
+        self.stands(producer, size, Kind::Record { kind, payload: payload.to_vec() });
+        self.aux.reserved(&self.options, &mut self.items, payload.len());
+        self.account(producer).written.add(size);
+    }
+
+    pub(super) fn reserve<'a>(
+        &mut self,
+        producer: &'a SharedProducer,
+        len: usize,
+    ) -> SharedReservation<'a> {
+        let reserved = producer.reserve(RecordType::BYTES, len).unwrap();
+        self.stands(producer, size_of(&self.options, len), Kind::Open(producer.slot()));
+        self.aux.reserved(&self.options, &mut self.items, len);
+        assert_eq!(reserved.pos(), self.items.last().unwrap().pos, "{}", self.what);
+        reserved
+    }
+
+    pub(super) fn commit(
+        &mut self,
+        producer: &SharedProducer,
+        mut open: SharedReservation<'_>,
+        payload: &[u8],
+    ) {
+        let at = self.items.iter().position(|item| item.pos == open.pos()).unwrap();
+        let (pos, all) = (open.pos(), self.items[at].size);
+        open[..payload.len()].copy_from_slice(payload);
+        open.commit_len(payload.len());
+        // One that was reserved in the AUX area stands there, however short it is committed.
+        let size = match self.aux.has(pos) {
+            true => all,
+            false => size_of(&self.options, payload.len()),
+        };
+        let kind = Kind::Record { kind: 4096, payload: payload.to_vec() };
+        self.items[at] = Item { pos, size, kind };
+        if size < all {
+            let rest = Item { pos: pos + size, size: all - size, kind: Kind::Rest };
+            self.items.insert(at + 1, rest);
+        }
+        self.account(producer).written.add(size);
+    }
+
+    pub(super) fn discard(&mut self, producer: &SharedProducer, open: SharedReservation<'_>) {
+        let item = self.items.iter_mut().find(|item| item.pos == open.pos()).unwrap();
+        item.kind = Kind::Hole;
+        let size = item.size;
+        self.account(producer).discarded.add(size);
+        open.discard();
+    }
+
+    /// Records that are published together, in a reservation that is larger by `more` bytes.
+    pub(super) fn batch(&mut self, producer: &SharedProducer, payloads: &[Vec<u8>], more: u64) {
+        let bytes: u64 = payloads.iter().map(|payload| size_of(&self.options, payload.len())).sum();
+        let mut batch = producer.batch((bytes + more) as usize).unwrap();
+        for payload in payloads {
+            assert!(batch.push(RecordType::BYTES, payload));
+            let size = size_of(&self.options, payload.len());
+            self.stands(producer, size, Kind::Record { kind: 4096, payload: payload.clone() });
+            self.account(producer).written.add(size);
+        }
+        batch.publish();
+        if more > 0 {
+            self.stands(producer, more, Kind::Rest);
+        }
+    }
+
+    pub(super) fn refused(&mut self, producer: &SharedProducer, len: usize, error: ReserveError) {
+        let refused = producer.publish(RecordType::BYTES, &vec![0; len]);
+        assert_eq!(refused, Err(error), "{}", self.what);
+        let cause = match error {
+            ReserveError::Full => Cause::Full,
+            ReserveError::TooLarge { .. } => Cause::TooLarge,
+            ReserveError::Contended { .. } => Cause::Contended,
+            ReserveError::Pending { .. } => Cause::Pending,
+            other => panic!("{other}"),
+        };
+        let cause = Cause::REFUSED.iter().position(|known| *known == cause).unwrap();
+        let size = refused_size(&self.options, len);
+        self.account(producer).refused[cause].add(size);
+    }
+
+    /// The consumer reads so many items and releases them.
+    pub(super) fn consume(&mut self, count: usize) {
+        let path = &self.path;
+        let consumer = self
+            .consumer
+            .get_or_insert_with(|| Consumer::attach_as(path, "golden consumer").unwrap());
+        for _ in 0..count {
+            consumer.read().unwrap().expect("an item to read");
+            let item = |item: &&Item| item.pos >= self.consumed && shown(item).is_some();
+            let item = self.items.iter().find(item).unwrap();
+            if matches!(item.kind, Kind::Record { .. }) {
+                self.read.add(item.size);
+            }
+            self.consumed = item.pos + item.size;
+        }
+        consumer.release();
+        if self.options.policy == Policy::Drop {
+            self.tail = self.consumed;
+            self.aux.released(self.tail);
+        }
+    }
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        fs::read(&self.path).unwrap()
+    }
+
+    /// Sets a field of the ring in use, as a process that is stopped under the lock would leave it.
+    pub(super) fn set(&self, field: &str, value: u64) {
+        let file = fs::File::options().write(true).open(&self.path).unwrap();
+        file.write_all_at(&value.to_ne_bytes(), at(field).start as u64).unwrap();
+    }
+
+    /// The file as given, with what must be found by this account, as it is and once it is
+    /// recovered.
+    pub(super) fn take(&self, name: &'static str, mut file: Vec<u8>) -> Golden {
+        assert_eq!(word(&file, "data_head"), self.head(), "{name}: data_head");
+        assert_eq!(word(&file, "data_tail"), self.tail, "{name}: data_tail");
+        anonymise(&mut file, name);
+        let locked = word(&file, "shared_lock");
+        let open = self.items.iter().find_map(|item| match item.kind {
+            Kind::Open(slot) => Some(slot),
+            _ => None,
+        });
+        let locked_by = (locked != 0).then(|| (locked & 0xffff) as u32 - 1);
+        let held_up = locked_by
+            .or(open)
+            .map(|slot| json!({ "slot": slot, "alive": false, "locked": locked_by == Some(slot) }));
+        let mut expect = self.expect(&self.items, &self.slots, &file);
+        self.aux.add_to(&mut expect, &self.options, &file);
+        expect["held_up"] = json!(held_up);
+
+        let (mut items, mut slots) = (self.items.clone(), self.slots.clone());
+        for item in &mut items {
+            if let Kind::Open(slot) = item.kind {
+                slots[slot as usize].reclaimed.add(item.size);
+                item.kind = Kind::Reclaimed;
+            }
+        }
+        let recovered = self.expect(&items, &slots, &file);
+        let keys = ["data_tail", "data_head", "items", "unread", "books", "slots"];
+        for key in keys {
+            expect["recovered"][key] = recovered[key].clone();
+        }
+        if self.options.time {
+            add_times(&mut expect);
+        }
+        Golden { name, file, expect }
+    }
+
+    fn expect(&self, items: &[Item], slots: &[SlotAccount], file: &[u8]) -> Value {
+        let open = |item: &Item| matches!(item.kind, Kind::Open(_));
+        let is_record = |item: &Item| matches!(item.kind, Kind::Record { .. } | Kind::Gone);
+        let head = items.iter().find(|item| open(item)).map_or(self.end(), |item| item.pos);
+        let count = |from: u64, upto: u64, wanted: &dyn Fn(&Item) -> bool| {
+            let mut count = Count::default();
+            for item in items.iter().filter(|i| (from..upto).contains(&i.pos) && wanted(i)) {
+                count.add(item.size);
+            }
+            count
+        };
+        let written = count(0, head, &is_record);
+        let gone = count(0, self.tail, &is_record);
+        let overwrites = self.options.policy == Policy::Overwrite;
+        let mut discarded = count(0, head, &|item| matches!(item.kind, Kind::Hole));
+        discarded.bytes += count(0, head, &|item| matches!(item.kind, Kind::Rest)).bytes;
+        let lost = |item: &Item| matches!(item.kind, Kind::Lost { .. });
+        let mut figures = vec![
+            ("written", written),
+            ("discarded", discarded),
+            ("reclaimed", count(0, head, &|item| matches!(item.kind, Kind::Reclaimed))),
+            ("read", self.read),
+            ("overwritten", if overwrites { gone } else { Count::default() }),
+            ("present", written.since(gone)),
+            ("stranded", count(head, u64::MAX, &is_record)),
+        ];
+        let told = Cause::REFUSED.map(|cause| format!("told_{}", cause.name()));
+        for (index, cause) in Cause::REFUSED.into_iter().enumerate() {
+            let sum = |of: &dyn Fn(&SlotAccount) -> Count| {
+                slots.iter().map(of).fold(Count::default(), |sum, more| Count {
+                    records: sum.records + more.records,
+                    bytes: sum.bytes + more.bytes,
+                })
+            };
+            figures.push((cause.name(), sum(&|slot| slot.refused[index])));
+            let mut in_stream = Count::default();
+            for item in items.iter().filter(|item| item.pos < head) {
+                if let Kind::Lost { cause: told, count } = &item.kind
+                    && *told == cause.name()
+                {
+                    in_stream.records += count.records;
+                    in_stream.bytes += count.bytes;
+                }
+            }
+            figures.push((&told[index], in_stream));
+        }
+        let markers = count(0, head, &lost).records;
+        let consumer_pos = if overwrites { self.consumed } else { self.tail };
+        let between = |from: u64, upto: u64| -> Vec<Value> {
+            let within = items.iter().filter(|item| (from..upto).contains(&item.pos));
+            within.filter_map(shown).collect()
+        };
+        let lapped = (overwrites && consumer_pos < self.tail).then(|| {
+            let before = count(0, consumer_pos, &is_record);
+            json!({
+                "pos": consumer_pos,
+                "cause": "lapped",
+                "lost_records": gone.records - before.records,
+                "lost_bytes": gone.bytes - before.bytes,
+            })
+        });
+        let unread = between(consumer_pos.max(self.tail), head);
+        // What a snapshot shows beside them ends with a record.
+        let last = items.iter().rfind(|item| item.pos >= head && is_record(item));
+        let stranded_upto = last.map_or(head, |item| item.pos + item.size);
+        let members: Vec<_> = (0..self.options.slots)
+            .filter_map(|index| self.member(index, items, &slots[index as usize], file))
+            .collect();
+        json!({
+            "what": self.what,
+            "layout": layout(&self.options, file),
+            "data_tail": self.tail,
+            "data_head": head,
+            "items": between(self.tail, head),
+            "unread": lapped.into_iter().chain(unread).collect::<Vec<_>>(),
+            "stranded": { "items": between(head, stranded_upto), "upto": stranded_upto },
+            "books": books(&figures, markers, consumer_pos),
+            "slots": members,
+            "producer": holder(file, control(file), slot_pid(true, 0), "golden producer 0"),
+            "consumer": holder(file, at("consumer_epoch").start, 4002, "golden consumer"),
+        })
+    }
+
+    fn member(
+        &self,
+        index: u32,
+        items: &[Item],
+        account: &SlotAccount,
+        file: &[u8],
+    ) -> Option<Value> {
+        let place = slot_at(file, index).start;
+        let name = format!("golden producer {index}");
+        let mut member = holder(file, place, slot_pid(true, index), &name);
+        if member["epoch"] == 0 {
+            return None;
+        }
+        member["slot"] = index.into();
+        let mut open = Count::default();
+        for item in items.iter().filter(|i| matches!(i.kind, Kind::Open(slot) if slot == index)) {
+            open.add(item.size);
+        }
+        let refused = Cause::REFUSED.map(Cause::name).into_iter().zip(account.refused);
+        for (name, count) in [
+            ("written", account.written),
+            ("discarded", account.discarded),
+            ("reclaimed", account.reclaimed),
+            ("open", open),
+        ]
+        .into_iter()
+        .chain(refused)
+        {
+            count_in(&mut member, name, count);
+        }
+        Some(member)
+    }
+}

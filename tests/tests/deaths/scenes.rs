@@ -1,0 +1,334 @@
+//! What is done to a shared ring, and by whom.
+
+use perfring_consumer::{Consumer, Policy};
+use perfring_producer::{
+    Evict, Options, ReserveError, SharedProducer, SharedReservation, record_size,
+};
+use perfring_tests::NUMBERED;
+use perfring_tests::shared::{Raw, Told, said};
+use perfring_tests::stepped::Stepped;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Enough for the longest scenario; one that never stops is a failure.
+pub(crate) const STEPS_MAX: usize = 200_000;
+/// Deaths of a scene that are spread over its steps, besides those after each change.
+pub(crate) const SPREAD: usize = 8;
+/// Who steps, as its payloads say.
+pub(crate) const VICTIM: u64 = 9;
+/// The others promise to be done within this, and nearly always are; the machine may be busy.
+pub(crate) const SOON: Duration = Duration::from_millis(100);
+/// No call may take longer, however busy the machine: a call that waits for who stands never ends.
+pub(crate) const BOUND: Duration = Duration::from_secs(10);
+
+/// A victim at its first stop.
+pub(crate) fn start(scenario: &str, ring: &Path) -> Stepped {
+    Stepped::start(env!("CARGO_BIN_EXE_sharer"), &["step", scenario], ring)
+}
+
+/// Where the victim stands still.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum At {
+    /// After so many beginnings and ends of system calls.
+    Call(usize),
+    /// After so many changes of the ring.
+    Change(usize),
+    /// After so many instructions.
+    Step(usize),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Death,
+    Stop,
+}
+
+/// What is done to a ring, and what was done to it before.
+pub(crate) struct Scene {
+    pub(crate) name: &'static str,
+    pub(crate) scenario: &'static str,
+    pub(crate) options: Options,
+    /// Records of the victim if it is not hindered.
+    pub(crate) records: u64,
+    /// Another has a reservation open before the victim's.
+    pub(crate) before: bool,
+    /// Before anybody else attaches.
+    pub(crate) template: fn(&Path),
+    /// Before the victim is started.
+    pub(crate) prepare: fn(&mut Others<'_>),
+    /// When the victim stands at its first stop.
+    pub(crate) ready: fn(&mut Others<'_>),
+    /// The victim gets the slot of one that died.
+    pub(crate) heir: bool,
+}
+
+/// The other producers, numbered 1 to 3, and a consumer if there is one already.
+pub(crate) struct Others<'a> {
+    pub(crate) ring: &'a Path,
+    pub(crate) producers: &'a [SharedProducer; 3],
+    /// Records of each that are committed, or will be when its reservation is.
+    pub(crate) seqs: [u64; 3],
+    pub(crate) before: Option<SharedReservation<'a>>,
+    pub(crate) after: Option<SharedReservation<'a>>,
+    pub(crate) told: Told,
+    pub(crate) consumer: Option<Consumer>,
+    /// Calls that were refused, by the first word of the reason.
+    pub(crate) refused: BTreeMap<String, u64>,
+    pub(crate) longest: Duration,
+}
+
+impl<'a> Others<'a> {
+    pub(crate) fn count<T>(
+        &mut self,
+        who: usize,
+        records: u64,
+        outcome: Result<T, ReserveError>,
+    ) -> Result<T, ReserveError> {
+        match &outcome {
+            Ok(_) => self.seqs[who] += records,
+            Err(error) => {
+                let word = format!("{error:?}");
+                let word = word.split(' ').next().unwrap_or_default().to_owned();
+                *self.refused.entry(word).or_default() += 1;
+            }
+        }
+        outcome
+    }
+
+    pub(crate) fn timed<T>(&mut self, call: impl FnOnce() -> T) -> T {
+        let since = Instant::now();
+        let done = call();
+        self.longest = self.longest.max(since.elapsed());
+        done
+    }
+
+    pub(crate) fn publish(&mut self, who: usize, len: usize) -> Result<(), ReserveError> {
+        let payload = said(who as u64 + 1, self.seqs[who], len);
+        let producers = self.producers;
+        let outcome = self.timed(|| producers[who].publish(NUMBERED, &payload));
+        self.count(who, 1, outcome)
+    }
+
+    pub(crate) fn reserve(
+        &mut self,
+        who: usize,
+        len: usize,
+    ) -> Result<SharedReservation<'a>, ReserveError> {
+        let payload = said(who as u64 + 1, self.seqs[who], len);
+        let producers = self.producers;
+        let outcome = self.timed(|| producers[who].reserve(NUMBERED, len));
+        let mut record = self.count(who, 1, outcome)?;
+        record.copy_from_slice(&payload);
+        Ok(record)
+    }
+
+    pub(crate) fn batch(&mut self, who: usize) -> Result<(), ReserveError> {
+        let producers = self.producers;
+        let first = self.seqs[who];
+        let outcome = self.timed(|| {
+            let mut batch = producers[who].batch(2 * record_size(50) as usize)?;
+            for seq in first..first + 2 {
+                assert!(batch.push(NUMBERED, &said(who as u64 + 1, seq, 50)));
+            }
+            Ok(())
+        });
+        self.count(who, 2, outcome)
+    }
+
+    pub(crate) fn discard(&mut self, who: usize) -> Result<(), ReserveError> {
+        let producers = self.producers;
+        let outcome =
+            self.timed(|| producers[who].reserve(NUMBERED, 30).map(SharedReservation::discard));
+        self.count(who, 0, outcome)
+    }
+
+    pub(crate) fn end_open(&mut self) {
+        let open = [self.before.take(), self.after.take()];
+        self.timed(|| open.into_iter().flatten().for_each(SharedReservation::commit));
+    }
+
+    pub(crate) fn drain(&mut self) {
+        let consumer = self
+            .consumer
+            .get_or_insert_with(|| Consumer::attach(self.ring).expect("the place is free"));
+        self.told.drain(consumer);
+    }
+}
+
+// What the rings have behind them.
+
+pub(crate) fn few(ring: &Path) {
+    let producer = SharedProducer::attach(ring).unwrap();
+    for seq in 0..10 {
+        producer.publish(NUMBERED, &said(0, seq, 40)).unwrap();
+    }
+}
+
+/// The book is due with the next record.
+pub(crate) fn nearly_a_quarter(ring: &Path) {
+    let producer = SharedProducer::attach(ring).unwrap();
+    for seq in 0..42 {
+        producer.publish(NUMBERED, &said(0, seq, 40)).unwrap();
+    }
+}
+
+/// Gone round several times.
+pub(crate) fn lapped(ring: &Path) {
+    let producer = SharedProducer::attach(ring).unwrap();
+    for seq in 0..500 {
+        producer.publish(NUMBERED, &said(0, seq, 8 + seq as usize % 90)).unwrap();
+    }
+    producer.reserve(NUMBERED, 50).unwrap().discard();
+}
+
+/// The AUX area has gone round; of its ranges no record stands any more.
+pub(crate) fn rounds(ring: &Path) {
+    let producer = SharedProducer::attach(ring).unwrap();
+    for seq in 0..500 {
+        let len = if seq < 10 { 9000 } else { 8 + seq as usize % 90 };
+        producer.publish(NUMBERED, &said(0, seq, len)).unwrap();
+    }
+}
+
+pub(crate) fn nothing(_: &mut Others<'_>) {}
+
+/// To the brim.
+pub(crate) fn fill(others: &mut Others<'_>) {
+    while others.publish(2, 40).is_ok() {}
+}
+
+pub(crate) fn make_room(others: &mut Others<'_>) {
+    others.drain();
+}
+
+pub(crate) fn end_before(others: &mut Others<'_>) {
+    others.end_open();
+}
+
+/// The victim's slot was another's, which died under the lock, or with its reservation open.
+pub(crate) fn predecessor(others: &mut Others<'_>, dies: fn(&Raw) -> bool) {
+    let stepped = start("commit", others.ring);
+    let (file, mut raw) = (File::open(others.ring).unwrap(), Raw::read(others.ring));
+    while !dies(&raw) {
+        assert!(!stepped.step(), "the predecessor comes there");
+        raw.again(&file);
+    }
+    stepped.kill();
+}
+
+pub(crate) fn dead_locked(others: &mut Others<'_>) {
+    predecessor(others, |raw| raw.locked_by() == Some(HEIR_SLOT));
+}
+
+pub(crate) fn dead_open(others: &mut Others<'_>) {
+    predecessor(others, |raw| raw.open(HEIR_SLOT) == 1 && raw.locked_by().is_none());
+}
+
+/// The fourth attaches to a ring of four slots in which nobody was before.
+pub(crate) const HEIR_SLOT: u32 = 3;
+
+pub(crate) fn scene(
+    name: &'static str,
+    scenario: &'static str,
+    options: Options,
+    template: fn(&Path),
+) -> Scene {
+    let records = match scenario {
+        "batch" => 3,
+        "discard" | "range discard" | "attach" | "detach" => 0,
+        _ => 1,
+    };
+    Scene {
+        name,
+        scenario,
+        options,
+        records,
+        before: false,
+        template,
+        prepare: nothing,
+        ready: nothing,
+        heir: false,
+    }
+}
+
+pub(crate) fn drop_scenes() -> Vec<Scene> {
+    let o = Options { size: 8192, slots: 8, ..Options::many() };
+    let four = Options { slots: 4, ..o };
+    let plain = vec![
+        scene("publish", "publish", o, few),
+        scene("publish, with the book", "publish", o, nearly_a_quarter),
+        scene("publish in two steps", "large", o, few),
+        scene("reserve and commit", "commit", o, few),
+        scene("reserve and commit shorter", "shorter", o, few),
+        scene("discard", "discard", o, few),
+        scene("batch", "batch", o, few),
+        Scene { records: 0, prepare: fill, ..scene("refused", "publish", o, few) },
+        Scene { prepare: fill, ready: make_room, ..scene("telling a loss", "tell", o, few) },
+        scene("attach", "attach", o, few),
+        Scene {
+            prepare: fill,
+            ready: make_room,
+            ..scene("detach, telling a loss", "detach", o, few)
+        },
+    ];
+    let mut scenes = with_and_without(plain);
+    let heir = |name, prepare| Scene { prepare, heir: true, ..scene(name, "attach", four, |_| {}) };
+    scenes.push(heir("attach after a death under the lock", dead_locked));
+    scenes.push(heir("attach after a death with one open", dead_open));
+    scenes
+}
+
+pub(crate) fn overwrite_scenes() -> Vec<Scene> {
+    let o = Options { size: 8192, slots: 8, policy: Policy::Overwrite, ..Options::many() };
+    let half = Options { evict: Evict::Half, ..o };
+    let plain = vec![
+        scene("publish", "publish", o, lapped),
+        scene("publish in two steps", "large", o, lapped),
+        scene("reserve and commit", "commit", o, lapped),
+        scene("reserve and commit shorter", "shorter", o, lapped),
+        scene("discard", "discard", o, lapped),
+        scene("batch", "batch", o, lapped),
+        scene("attach", "attach", o, lapped),
+        scene("by halves, publish", "publish", half, lapped),
+        scene("by halves, publish in two steps", "large", half, lapped),
+        scene("by halves, batch", "batch", half, lapped),
+    ];
+    let mut scenes = with_and_without(plain);
+    let held = |name, scenario| Scene {
+        before: true,
+        prepare: fill,
+        ready: end_before,
+        ..scene(name, scenario, o, |_| {})
+    };
+    scenes.push(held("telling a loss", "tell"));
+    scenes.push(held("detach, telling a loss", "detach"));
+    scenes.push(Scene {
+        records: 0,
+        ready: nothing,
+        ..held("refused behind an open one", "publish")
+    });
+    scenes
+}
+
+/// Of reservations in the AUX area.
+pub(crate) fn large_scenes() -> Vec<Scene> {
+    let o = Options { size: 8192, aux_size: 64 << 10, slots: 8, ..Options::many() };
+    let over = Options { policy: Policy::Overwrite, ..o };
+    with_and_without(vec![
+        scene("reserve a range and commit", "range", o, few),
+        scene("discard a range", "range discard", o, few),
+        scene("overwrite, reserve a range and commit", "range", over, rounds),
+        scene("overwrite, discard a range", "range discard", over, rounds),
+    ])
+}
+
+pub(crate) fn with_and_without(plain: Vec<Scene>) -> Vec<Scene> {
+    plain.into_iter().flat_map(|scene| [Scene { before: true, ..scene }, scene]).collect()
+}
+
+/// A stop is looked at with the one before open, and then without.
+pub(crate) fn with_one_before(scenes: Vec<Scene>) -> Vec<Scene> {
+    scenes.into_iter().filter(|scene| scene.before || scene.heir).collect()
+}

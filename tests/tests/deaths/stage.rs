@@ -1,0 +1,410 @@
+//! One scene played once: the victim is brought to its place and dies or stands, and then the others go on.
+
+use super::scenes::*;
+use perfring_consumer::{AttachError, Count, Item, Policy, Snapshot, Stat, recover};
+use perfring_producer::{ReserveError, SharedProducer};
+use perfring_tests::NUMBERED;
+use perfring_tests::shared::{Raw, Told, balance, said, sum, teller};
+use perfring_tests::stepped::Stepped;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How a play ended.
+pub(crate) struct Played {
+    /// Records of the victim in the stream.
+    pub(crate) records: u64,
+    /// Its reservations that became holes.
+    pub(crate) reclaimed: u64,
+    pub(crate) took: Duration,
+    pub(crate) refused: BTreeMap<String, u64>,
+}
+
+/// The steps of a scene.
+pub(crate) struct Walk {
+    /// Beginnings and ends of system calls before the first change.
+    pub(crate) calls: usize,
+    /// Instructions from there on.
+    pub(crate) steps: usize,
+    /// After which of them the ring had changed, and where.
+    pub(crate) changes: Vec<(usize, &'static str)>,
+}
+
+pub(crate) struct Stage<'a> {
+    pub(crate) scene: &'a Scene,
+    pub(crate) template: PathBuf,
+    pub(crate) ring: PathBuf,
+}
+
+impl Stage<'_> {
+    /// Sets everything up to the victim's first stop, then has `act` do the rest.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(Others<'_>, Stepped, u32) -> T) -> T {
+        let _ = std::fs::remove_file(&self.ring);
+        std::fs::copy(&self.template, &self.ring).unwrap();
+        let attach = || SharedProducer::attach(&self.ring).unwrap();
+        let producers = [attach(), attach(), attach()];
+        let mut others = Others {
+            ring: &self.ring,
+            producers: &producers,
+            seqs: [0; 3],
+            before: None,
+            after: None,
+            told: Told::default(),
+            consumer: None,
+            refused: BTreeMap::new(),
+            longest: Duration::ZERO,
+        };
+        if self.scene.before {
+            others.before = Some(others.reserve(0, 60).unwrap());
+        }
+        (self.scene.prepare)(&mut others);
+        let victim = start(self.scene.scenario, &self.ring);
+        (self.scene.ready)(&mut others);
+        // Fresh slots come first, in order.
+        let slot = producers[2].slot() + 1;
+        assert!(!self.scene.heir || slot == HEIR_SLOT);
+        act(others, victim, slot)
+    }
+
+    pub(crate) fn walk(&self) -> Walk {
+        let calls = self.with(|_, victim, _| {
+            let (file, before) = (File::open(&self.ring).unwrap(), Raw::read(&self.ring));
+            let (mut now, mut calls) = (before.clone(), 0);
+            while now == before && !victim.call() {
+                calls += 1;
+                now.again(&file);
+            }
+            victim.kill();
+            if now == before { 0 } else { calls - 1 }
+        });
+        self.with(|_, victim, _| {
+            (0..calls).for_each(|_| assert!(!victim.call()));
+            let (file, mut last) = (File::open(&self.ring).unwrap(), Raw::read(&self.ring));
+            let (mut now, mut steps, mut changes) = (last.clone(), 0, Vec::new());
+            while !victim.step() {
+                steps += 1;
+                assert!(steps < STEPS_MAX, "{}: never reaches its second stop", self.scene.name);
+                now.again(&file);
+                if now != last {
+                    let at = now.bytes.iter().zip(&last.bytes).position(|(a, b)| a != b);
+                    changes.push((steps, now.part(at.unwrap())));
+                    std::mem::swap(&mut now, &mut last);
+                }
+            }
+            victim.kill();
+            Walk { calls, steps, changes }
+        })
+    }
+
+    /// Brings the victim there. Returns whether it is at its second stop.
+    pub(crate) fn bring(&self, victim: &Stepped, walk: &Walk, at: At) -> bool {
+        if let At::Call(calls) = at {
+            return (0..calls).any(|_| victim.call());
+        }
+        if (0..walk.calls).any(|_| victim.call()) {
+            return true;
+        }
+        let (file, mut last) = (File::open(&self.ring).unwrap(), Raw::read(&self.ring));
+        let mut now = last.clone();
+        let mut left = match at {
+            At::Call(left) | At::Change(left) | At::Step(left) => left,
+        };
+        while left > 0 {
+            if victim.step() {
+                return true;
+            }
+            if matches!(at, At::Change(_)) {
+                now.again(&file);
+                if now == last {
+                    continue;
+                }
+                std::mem::swap(&mut now, &mut last);
+            }
+            left -= 1;
+        }
+        false
+    }
+
+    /// One death, or stop. `round` varies who finds it.
+    pub(crate) fn play(&self, walk: &Walk, at: At, fate: Fate, round: usize) -> Played {
+        let scene = self.scene;
+        let drop_ring = scene.options.policy == Policy::Drop;
+        self.with(|mut others, victim, slot| {
+            let pre = Raw::read(&self.ring).open(slot);
+            let done = self.bring(&victim, walk, at);
+            let raw = Raw::read(&self.ring);
+            let locked = raw.locked_by();
+            // Refusals that are right while the victim lives and stands.
+            let alive_before = others.before.is_some().then(|| others.producers[0].slot());
+            let may = |error: ReserveError| match error {
+                ReserveError::Contended { slot: by } => locked == Some(by),
+                ReserveError::Pending { slot: by } => Some(by) == alive_before || by == slot,
+                ReserveError::Full => drop_ring,
+                _ => false,
+            };
+            // Another reservation after the victim's, if the victim has not the lock.
+            match others.reserve(1, 60) {
+                Ok(record) => others.after = Some(record),
+                Err(error) => assert!(may(error), "{error:?} {at:?} {locked:?}"),
+            }
+            if fate == Fate::Stop {
+                self.stand(&mut others, slot, may, round);
+                victim.go_on(done);
+                return self.finish(others, slot, None, Duration::ZERO);
+            }
+            victim.kill();
+            let raw = Raw::read(&self.ring);
+            let open = raw.open(slot);
+            if round.is_multiple_of(4) {
+                self.inspect(&raw, slot);
+            }
+            let since = Instant::now();
+            match round % 3 {
+                // Whoever publishes.
+                0 => {
+                    let kept = others.before.as_ref().map(|_| others.producers[0].slot());
+                    match others.publish(2, 40) {
+                        Ok(()) => {}
+                        Err(ReserveError::Full) if drop_ring => {}
+                        Err(ReserveError::Pending { slot: by }) if Some(by) == kept => {}
+                        Err(error) => panic!("{at:?}: {error:?}"),
+                    }
+                    others.end_open();
+                    self.publish_past(&mut others, slot);
+                }
+                // Whoever consumes: asleep, with nobody else to act.
+                1 => {
+                    others.end_open();
+                    self.read_asleep(&mut others, slot, at);
+                }
+                // Somebody by hand.
+                _ => {
+                    let recovered = recover(&self.ring).unwrap();
+                    let lock = raw.locked_by().filter(|_| locked.is_some());
+                    assert_eq!(recovered.lock, lock, "{at:?}");
+                    let swept = (open > 0).then_some((slot, open));
+                    assert_eq!(recovered.swept, swept.into_iter().collect::<Vec<_>>(), "{at:?}");
+                    others.end_open();
+                }
+            }
+            let took = since.elapsed();
+            self.finish(others, slot, Some(open + if scene.heir { pre - open } else { 0 }), took)
+        })
+    }
+
+    /// Nobody needs the space, nobody sleeps: the ring goes on all the same, soon.
+    pub(crate) fn publish_past(&self, others: &mut Others<'_>, slot: u32) {
+        let mut calls = 0;
+        while Raw::read(&self.ring).open(slot) > 0 {
+            let published = others.publish(2, 8);
+            assert!(matches!(published, Ok(()) | Err(ReserveError::Full)), "{published:?}");
+            calls += 1;
+            assert!(calls <= 64, "{}: still held up", self.scene.name);
+        }
+    }
+
+    /// What the file of the dead tells before anybody has acted.
+    pub(crate) fn inspect(&self, raw: &Raw, slot: u32) {
+        let snapshot = Snapshot::take(&self.ring).unwrap();
+        let mut found = 0;
+        for item in &snapshot {
+            if let Item::Record(record) = item.unwrap() {
+                let _ = teller(record.bytes);
+                found += 1;
+            }
+        }
+        let totals = *snapshot.totals();
+        let p = totals.producer;
+        assert_eq!(found, totals.present.records + totals.stranded.records);
+        assert_eq!(
+            p.pos,
+            p.written.bytes + p.discarded.bytes + p.reclaimed.bytes + 32 * p.lost_markers
+        );
+        let gone = match self.scene.options.policy {
+            Policy::Drop => totals.consumer.read,
+            Policy::Overwrite => totals.overwritten,
+        };
+        assert_eq!(p.written, gone.plus(totals.present));
+        let stat = Stat::read(&self.ring).unwrap();
+        if !self.scene.heir {
+            // The slots count what is committed and not yet published as well: single records, by
+            // their words, and of the victim's batch either nothing or all.
+            let beyond =
+                raw.beyond().iter().filter(|(_, w)| w.is_data() && w.owner().is_none()).count()
+                    as u64;
+            let sum: u64 = stat.producers.iter().map(|one| one.figures.written.records).sum();
+            assert_eq!(sum, p.written.records + beyond, "{stat:#?}");
+        }
+        let held =
+            raw.locked_by().or_else(|| raw.beyond().first().and_then(|(_, word)| word.owner()));
+        assert_eq!(
+            stat.held_up.as_ref().map(|held| held.slot),
+            held,
+            "{raw:?}",
+            raw = raw.beyond()
+        );
+        if let Some(held) = stat.held_up {
+            assert_eq!(held.alive, held.slot != slot);
+        }
+    }
+
+    /// The consumer sleeps; all that is committed comes to it.
+    pub(crate) fn read_asleep(&self, others: &mut Others<'_>, slot: u32, at: At) {
+        let raw = Raw::read(&self.ring);
+        assert!(raw.beyond().iter().all(|(_, word)| word.owner().is_none_or(|by| by == slot)));
+        let behind =
+            raw.beyond().iter().filter(|(_, w)| w.is_data() && w.owner().is_none()).count() as u64;
+        others.drain();
+        let Some(consumer) = &mut others.consumer else { return };
+        let want = others.told.records
+            + if consumer.position() >= raw.field("producer_pos") { 0 } else { behind };
+        while others.told.records < want {
+            assert!(
+                consumer.wait(Duration::from_secs(5)),
+                "{}: {at:?}: {behind} committed records are not seen: {:?}",
+                self.scene.name,
+                raw.beyond()
+            );
+            others.told.drain(consumer);
+        }
+    }
+
+    /// The victim stands. Everybody else gets an answer, and nobody robs it.
+    pub(crate) fn stand(
+        &self,
+        others: &mut Others<'_>,
+        slot: u32,
+        may: impl Fn(ReserveError) -> bool,
+        round: usize,
+    ) {
+        let mut answers = Vec::new();
+        for call in 0..2 {
+            answers.push(others.publish(2, 40));
+            if call == 0 {
+                others.end_open();
+            }
+            answers.push(others.publish(1, 600));
+            answers.push(others.batch(0));
+            answers.push(others.discard(2));
+        }
+        let since = Instant::now();
+        let producers = others.producers;
+        let payload = said(1, others.seqs[0], 40);
+        let waited = producers[0].publish_timeout(NUMBERED, &payload, Duration::from_millis(2));
+        assert!(since.elapsed() < BOUND);
+        answers.push(others.count(0, 1, waited));
+        for error in answers.iter().filter_map(|answer| answer.err()) {
+            assert!(may(error), "{error:?}");
+        }
+        assert!(others.longest < BOUND, "{:?}", others.longest);
+        // Counted by cause.
+        let refused = sum(producers.iter().map(SharedProducer::refused));
+        let counted = |cause: &str| others.refused.get(cause).copied().unwrap_or_default();
+        assert_eq!(refused.full.records, counted("Full"));
+        assert_eq!(refused.pending.records, counted("Pending"));
+        assert_eq!(refused.contended.records, counted("Contended"));
+        let raw = Raw::read(&self.ring);
+        let first = raw.beyond().first().and_then(|(_, word)| word.owner());
+        let held = raw.locked_by().or(first);
+        assert!(held.is_none_or(|by| by == slot), "the others have nothing open");
+        if round.is_multiple_of(3) || held.is_none() {
+            let stat = Stat::read(&self.ring).unwrap();
+            // Before an heir has taken the slot it is its predecessor's, who is dead.
+            let found = stat.held_up.as_ref();
+            assert_eq!(found.map(|held| held.slot), held);
+            assert!(found.is_none_or(|held| held.alive || self.scene.heir));
+            if let Some(held) = stat.held_up {
+                assert_eq!(held.locked, raw.locked_by() == Some(slot));
+            }
+            if self.scene.heir {
+                return; // there is something to recover
+            }
+            assert_eq!(stat.totals.unwrap().producer.reclaimed, Count::default());
+            match recover(&self.ring) {
+                Ok(recovered) => assert!(recovered.swept.is_empty() && recovered.lock.is_none()),
+                Err(error) => assert!(
+                    matches!(error, AttachError::HeldUp { slot: by, .. } if raw.locked_by() == Some(by)),
+                    "{error}"
+                ),
+            }
+        }
+    }
+
+    /// Everybody goes on, and the sums are drawn.
+    pub(crate) fn finish(
+        &self,
+        mut others: Others<'_>,
+        slot: u32,
+        open: Option<u64>,
+        took: Duration,
+    ) -> Played {
+        let scene = self.scene;
+        let drop_ring = scene.options.policy == Policy::Drop;
+        others.drain();
+        for who in 0..3 {
+            // The last in the AUX area, where there is one.
+            let lens =
+                if scene.options.aux_size > 0 { &[100, 1000, 9000][..] } else { &[100, 1000] };
+            for &len in lens {
+                // At the first call.
+                others.publish(who, len).unwrap();
+            }
+            others.discard(who).unwrap();
+            others.batch(who).unwrap();
+            others.drain();
+        }
+        let (seqs, ring, refused) = (others.seqs, others.ring, std::mem::take(&mut others.refused));
+        let Others { mut told, consumer, .. } = others;
+        let mut consumer = consumer.unwrap();
+        // One more, and what it finds.
+        SharedProducer::attach(ring).map_or_else(
+            |error| assert!(scene.heir && matches!(error, AttachError::Slots { .. }), "{error}"),
+            |more| more.publish(NUMBERED, &said(4, 0, 40)).unwrap(),
+        );
+        told.drain(&mut consumer);
+        for (who, seqs) in (1..).zip(seqs) {
+            // All of them; in an overwrite ring the newest of them.
+            let found = told.by(who);
+            let first = if drop_ring { 0 } else { seqs - found.len() as u64 };
+            assert!(found.iter().copied().eq(first..seqs), "{who}: {found:?} of {seqs}");
+        }
+        let prepared = told.by(0);
+        assert!(prepared.is_sorted_by(|a, b| a + 1 == *b), "{prepared:?}");
+        drop(consumer);
+
+        let stat = balance(ring, !scene.heir);
+        let totals = stat.totals.unwrap();
+        let told_lost: u64 = told.lost.values().sum();
+        let lapped = told.lost(perfring_consumer::Cause::Lapped);
+        assert_eq!(told_lost - lapped, totals.producer.told.total().records);
+        assert_eq!(told.records + lapped, totals.producer.written.records);
+        // If it died before it had signed, its slot is another's now.
+        let victim =
+            stat.producers.iter().map(|one| &one.figures).find(|one| one.who.name == "victim");
+        let reclaimed = totals.producer.reclaimed.records;
+        let records = victim.map_or(0, |figures| figures.written.records);
+        // Who was to be refused may have waited until it no longer was.
+        let all = if open.is_none() { scene.records.max(records.min(1)) } else { scene.records };
+        assert!(records == 0 || records == all, "all or nothing");
+        let found = told.by(VICTIM);
+        let first = if drop_ring { 0 } else { records - found.len() as u64 };
+        assert!(found.iter().copied().eq(first..records), "{found:?} of {records}");
+        if !scene.heir {
+            let figures = victim.cloned().unwrap_or_default();
+            assert_eq!(figures.reclaimed.records, reclaimed);
+            assert!(reclaimed <= 1);
+            assert_eq!(reclaimed, open.unwrap_or(0), "exactly what it had open");
+            // All that is untold is the dead one's.
+            let untold = figures.refused.total().records - figures.told.total().records;
+            assert_eq!(totals.untold().records, untold + others_untold(&stat, slot));
+        }
+        Played { records, reclaimed, took, refused }
+    }
+}
+
+/// What living producers have still to tell.
+pub(crate) fn others_untold(stat: &Stat, slot: u32) -> u64 {
+    let others = stat.producers.iter().filter(|one| one.figures.slot != slot);
+    others.map(|one| one.figures.refused.total().records - one.figures.told.total().records).sum()
+}

@@ -1,0 +1,118 @@
+//! The command line: its commands, and what is wrong with one that cannot be read.
+
+#[cfg(feature = "bench")]
+use crate::commands::bench;
+#[cfg(feature = "top")]
+use crate::commands::top;
+use crate::commands::{
+    consume, create, demo, doctor, dump, export, generate, ls, prune, publish, record, recover,
+    replay, rm, sidecar, stat, tail, types,
+};
+use crate::failure::Failure;
+use clap::{CommandFactory, Parser, Subcommand};
+
+/// Shared-memory rings between processes: make, feed, follow and inspect them
+///
+/// RING is a path (best on a tmpfs: /dev/shm/...) or shm:NAME for a POSIX segment. Data goes to
+/// stdout, everything else to stderr.
+///
+/// Exit codes: 0 done, 1 error, 2 wrong usage, 3 no such ring, 4 damaged or no ring at all, 5 data
+/// was lost (with --fail-on-loss), 6 the kernel does not allow it (tail --perf), 124 the time was
+/// over, 130 and 143 ended by SIGINT and SIGTERM.
+#[derive(Debug, Parser)]
+#[command(name = "perfring", version, after_help = "Try it: perfring demo")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Demo(demo::Args),
+    Create(create::Args),
+    Rm(rm::Args),
+    Publish(publish::Args),
+    Tail(tail::Args),
+    Consume(consume::Args),
+    Dump(dump::Args),
+    Record(record::Args),
+    Export(export::Args),
+    Replay(replay::Args),
+    Sidecar(sidecar::Args),
+    Types(types::Args),
+    Stat(stat::Args),
+    Ls(ls::Args),
+    Prune(prune::Args),
+    Recover(recover::Args),
+    #[cfg(feature = "top")]
+    Top(top::Args),
+    Doctor(doctor::Args),
+    #[cfg(feature = "bench")]
+    Bench(bench::Args),
+    Completions(generate::CompletionsArgs),
+    Man(generate::ManArgs),
+    #[cfg(feature = "bench")]
+    #[command(name = perfring_bench::CHILD_ARG, hide = true)]
+    BenchChild(bench::ChildArgs),
+    #[command(name = "demo-child", hide = true)]
+    DemoChild(demo::ChildArgs),
+}
+
+impl Cli {
+    /// Does what the command says.
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        match self.command {
+            Command::Demo(args) => demo::run(&args),
+            Command::Create(args) => create::run(&args),
+            Command::Rm(args) => rm::run(&args),
+            Command::Publish(args) => publish::run(&args),
+            Command::Tail(args) => tail::run(&args),
+            Command::Consume(args) => consume::run(&args),
+            Command::Dump(args) => dump::run(&args),
+            Command::Record(args) => record::run(&args),
+            Command::Export(args) => export::run(&args),
+            Command::Replay(args) => replay::run(&args),
+            Command::Sidecar(args) => sidecar::run(&args),
+            Command::Types(args) => types::run(&args),
+            Command::Stat(args) => stat::run(&args),
+            Command::Ls(args) => ls::run(&args),
+            Command::Prune(args) => prune::run(&args),
+            Command::Recover(args) => recover::run(&args),
+            #[cfg(feature = "top")]
+            Command::Top(args) => top::run(&args),
+            Command::Doctor(args) => doctor::run(&args),
+            #[cfg(feature = "bench")]
+            Command::Bench(args) => bench::run(&args),
+            Command::Completions(args) => generate::completions(&args, &Self::command()),
+            Command::Man(args) => generate::man(&args, Self::command()),
+            #[cfg(feature = "bench")]
+            Command::BenchChild(args) => bench::child(&args),
+            Command::DemoChild(args) => demo::child(&args),
+        }
+    }
+}
+
+/// What clap says in paragraphs, as one sentence.
+pub(crate) fn usage_sentence(error: &clap::Error) -> String {
+    use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
+        return "a command is missing; see `perfring --help`".to_owned();
+    }
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let said = text.split("\nUsage:").next().unwrap_or(text);
+    let said = said.split("\nFor more information").next().unwrap_or(said);
+    let said: Vec<String> = said
+        .split("\n\n")
+        .map(|paragraph| paragraph.split_whitespace().collect::<Vec<_>>().join(" "))
+        .filter(|paragraph| !paragraph.is_empty())
+        .collect();
+    let said = said.join("; ");
+    let command = std::env::args()
+        .nth(1)
+        .filter(|arg| Cli::command().get_subcommands().any(|known| known.get_name() == arg));
+    match command {
+        Some(command) => format!("{said}; see `perfring {command} --help`"),
+        None => format!("{said}; see `perfring --help`"),
+    }
+}

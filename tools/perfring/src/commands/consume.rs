@@ -1,0 +1,30 @@
+//! `perfring consume`: records of a ring as they come, taken by its consumer.
+
+use crate::args;
+use crate::commands::follow::{self, FollowArgs, Source};
+use crate::failure::Failure;
+use crate::stop::Stop;
+use perfring_consumer::{Consumer, Guard, Home};
+
+/// Take records out of a ring
+///
+/// Reads as the ring's one consumer: the space goes back to the producer once the records have
+/// been written to stdout, and the next consumer goes on from there. Those that --type, --where and
+/// --since leave out are taken as well.
+///
+/// Example: perfring consume -n 100 --timeout 5 shm:ticks
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A path, or shm:NAME
+    #[arg(value_parser = args::home())]
+    ring: Home,
+    #[command(flatten)]
+    follow: FollowArgs,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    args.follow.format.check()?;
+    let stop = Stop::install()?;
+    let consumer = Consumer::attach_guarded(&args.ring, Some("perfring consume"), Guard::Auto)?;
+    follow::run(&args.follow, &args.ring, Source::Consumer(consumer), &stop)
+}

@@ -1,0 +1,149 @@
+//! The final account of a ring: its own books, the producer's count, and what the sidecar saw,
+//! which must all agree.
+
+use super::screen::Amount;
+use super::stations::Station;
+use super::watch::Seen;
+use perfring_consumer::{Count, Policy, Stat};
+
+/// What a producer says that it offered, and that was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Own {
+    pub(super) offered: u64,
+    pub(super) refused: u64,
+}
+
+/// The account of one ring, in records.
+#[derive(Debug)]
+pub(super) struct Account {
+    name: &'static str,
+    policy: Policy,
+    written: u64,
+    refused: u64,
+    read: u64,
+    lapped: u64,
+    /// A drop ring's records that nobody read.
+    unread: u64,
+    /// Of an overwrite ring: evicted, and still in the file.
+    overwritten: u64,
+    present: u64,
+    own: Option<Own>,
+    /// What does not agree.
+    pub(super) faults: Vec<String>,
+}
+
+impl Account {
+    pub(super) fn new(station: &Station, stat: &Stat, seen: &Seen, own: Option<Own>) -> Self {
+        let mut account = Account {
+            name: station.name,
+            policy: station.policy,
+            written: 0,
+            refused: 0,
+            read: seen.records,
+            lapped: seen.lapped.records,
+            unread: 0,
+            overwritten: 0,
+            present: 0,
+            own,
+            faults: Vec::new(),
+        };
+        let Some(totals) = &stat.totals else {
+            account.faults.push("the ring's books are damaged".to_owned());
+            return account;
+        };
+        let producer = &totals.producer;
+        account.written = producer.written.records;
+        account.refused = producer.refused.total().records;
+        account.overwritten = totals.overwritten.records;
+        account.present = totals.present.records;
+        // The observer of an overwrite ring frees nothing, and has read to the end.
+        if station.policy == Policy::Drop {
+            account.unread = totals.present.records;
+        }
+        account.check("wrong records", 0, seen.wrong);
+        account.check(
+            "read + lapped + still there",
+            account.written,
+            account.read + account.lapped + account.unread,
+        );
+        match station.policy {
+            Policy::Drop => {
+                account.check(
+                    "the ring's count of read",
+                    totals.consumer.read.records,
+                    seen.records,
+                );
+            }
+            Policy::Overwrite => {
+                let sum = totals.overwritten.plus(totals.present);
+                account.check("overwritten + still there", account.written, sum.records);
+            }
+        }
+        let told = seen.full.plus(seen.too_large);
+        account.check("told losses", account.refused, told.plus(totals.untold()).records);
+        if let Some(own) = own {
+            let offered = own.offered + seen.resources;
+            account.check("offered", offered, account.written + account.refused);
+            account.check("refused, by the producer's count", own.refused, account.refused);
+            let missing = seen.missing + own.offered.saturating_sub(seen.next_seq);
+            account.check("missing sequence numbers", missing, account.refused + account.lapped);
+        } else {
+            // Killed: what it offered last is unknown, what it wrote is not.
+            account.check("missing sequence numbers", seen.missing, told.records + account.lapped);
+        }
+        account
+    }
+
+    /// Whether all that is in the ring was read, records and losses: by the ring's own books.
+    pub(super) fn is_all_read(stat: &Stat, seen: &Seen) -> bool {
+        let Some(totals) = &stat.totals else { return true };
+        let (read, written) = (seen.records + seen.lapped.records, totals.producer.written.records);
+        // A loss may stand after the last record.
+        let told = seen.full.plus(seen.too_large).plus(totals.untold());
+        read >= written && told.records >= totals.producer.refused.total().records
+    }
+
+    fn check(&mut self, what: &str, is: u64, must: u64) {
+        if is != must {
+            self.faults.push(format!("{what}: {is} and {must}"));
+        }
+    }
+
+    /// The account, as equations.
+    pub(super) fn lines(&self) -> String {
+        let mut lines = Vec::new();
+        let (written, read) = (Amount(self.written), Amount(self.read));
+        if let Some(own) = self.own
+            && self.refused > 0
+        {
+            let (offered, refused) = (Amount(own.offered), Amount(self.refused));
+            lines.push(format!("offered {offered} = written {written} + refused {refused}"));
+        }
+        match self.policy {
+            Policy::Drop => {
+                let unread = Amount(self.unread);
+                lines.push(format!("written {written} = read {read} + still there {unread}"));
+            }
+            Policy::Overwrite => {
+                let lapped = Amount(self.lapped);
+                lines.push(format!("written {written} = read {read} + lapped {lapped}"));
+                let (overwritten, present) = (Amount(self.overwritten), Amount(self.present));
+                lines.push(format!(
+                    "written {written} = overwritten {overwritten} + still there {present}"
+                ));
+            }
+        }
+        format!("{:<9}  {}", self.name, lines.join("\n           "))
+    }
+}
+
+/// Losses by cause, for a table.
+pub(super) fn causes(seen: &Seen) -> String {
+    let causes = [("full", seen.full), ("too_large", seen.too_large), ("lapped", seen.lapped)];
+    let told: Vec<String> = causes
+        .iter()
+        .filter(|(_, count)| *count != Count::default())
+        .map(|(cause, count)| format!("{cause} {}", Amount(count.records)))
+        .collect();
+    if told.is_empty() { "-".to_owned() } else { told.join(", ") }
+}

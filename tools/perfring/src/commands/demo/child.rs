@@ -1,0 +1,75 @@
+//! A process that the demo's parent started.
+
+use super::files::Files;
+use super::stations::STATIONS;
+use super::{producer, sidecar};
+use crate::failure::Failure;
+use clap::ValueEnum;
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
+use nix::unistd::getppid;
+use perfring_producer::Removal;
+use std::path::{Path, PathBuf};
+
+/// A process of the demo
+#[derive(Debug, clap::Args)]
+pub(crate) struct ChildArgs {
+    #[arg(value_enum)]
+    role: Role,
+    /// Where the rings are.
+    dir: PathBuf,
+    /// The process that started this one.
+    parent: i32,
+    /// A producer's ring.
+    ring: Option<String>,
+    /// Where a sidecar puts its files.
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// They go with a parent that was killed.
+    #[arg(long)]
+    fresh: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Role {
+    Producer,
+    Sidecar,
+}
+
+pub(crate) fn child(args: &ChildArgs) -> Result<(), Failure> {
+    let orphaned = || getppid().as_raw() != args.parent;
+    match args.role {
+        Role::Sidecar => {
+            // It ends with its stdin, and cleans up after a parent that was killed.
+            let out = args.out.as_deref().ok_or_else(|| Failure::Usage("demo: no --out".into()))?;
+            let files = Files::of(out);
+            let ended = sidecar::run(&args.dir, &files);
+            if matches!(ended, Ok(sidecar::Ended::Abandoned)) || orphaned() {
+                clean_up(&args.dir);
+                if args.fresh {
+                    files.remove();
+                }
+            }
+            ended.map(drop)
+        }
+        Role::Producer => {
+            let failed = |errno| Failure::General(format!("demo: prctl: {errno}"));
+            set_pdeathsig(Signal::SIGKILL).map_err(failed)?;
+            if orphaned() {
+                return Ok(()); // before the call above
+            }
+            let station = STATIONS.iter().find(|known| Some(known.name) == args.ring.as_deref());
+            let station = station.ok_or_else(|| Failure::Usage("demo: no such ring".to_owned()))?;
+            producer::run(station, &args.dir)
+        }
+    }
+}
+
+/// Removes the rings, and the directory if nothing else is in it.
+fn clean_up(dir: &Path) {
+    for station in &STATIONS {
+        // What is gone already need not be removed.
+        let _ = perfring_producer::remove(dir.join(station.name), Removal::Always);
+    }
+    let _ = std::fs::remove_dir(dir);
+}

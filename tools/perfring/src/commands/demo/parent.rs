@@ -1,0 +1,278 @@
+//! The demo's parent: makes the rings, starts the processes, kills one, ends the rest, cleans up.
+
+use super::files::Place;
+use super::screen::{Screen, Style};
+use super::stations::{STATIONS, Topic, VICTIM, now_ns};
+use crate::failure::Failure;
+use crate::stop::Stop;
+use perfring_consumer::{Policy, Stat};
+use perfring_producer::{Options, create};
+use std::ffi::OsStr;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Between two looks at the children and the signals.
+const LOOK: Duration = Duration::from_millis(10);
+/// Longer than any child takes for what it is asked.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// See rings at work: producers, a sidecar that follows them all, and one kill -9
+///
+/// Six processes publish what this host is doing, each into a ring of its own; a sidecar process
+/// follows all of them in one order of time, shows them, and writes a trace for Perfetto and lines of
+/// JSON. One producer is killed in mid-stream, and its file is read post-mortem. At the end the books
+/// must balance. The rings live in a directory that is removed again; the two files stay.
+///
+/// Example: perfring demo --seconds 20 --out traces
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// How long it takes
+    #[arg(long, value_name = "N", default_value_t = 8,
+        value_parser = clap::value_parser!(u64).range(2..=3600))]
+    seconds: u64,
+    /// Where the trace and the lines are put; without it, in a fresh directory among the
+    /// temporary ones
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let stop = Stop::patient()?;
+    let out = Place::new(args.out.as_deref())?;
+    let dir = directory()?;
+    for station in &STATIONS {
+        let (size, policy) = (station.size, station.policy);
+        let shape = match station.topic {
+            Topic::Metrics => Options::many(),
+            _ => Options::default(),
+        };
+        create(dir.path().join(station.name), &Options { size, policy, time: true, ..shape })?;
+    }
+    introduce(dir.path(), args.seconds)?;
+    let mut family =
+        Family { stop, dir: dir.path().to_owned(), out, sidecar: None, producers: vec![] };
+    let ended = family.live(Duration::from_secs(args.seconds));
+    family.end();
+    drop(dir);
+    ended
+}
+
+/// A place on a tmpfs if there is one.
+fn directory() -> Result<TempDir, Failure> {
+    let mut builder = tempfile::Builder::new();
+    let builder = builder.prefix("perfring-demo.");
+    builder.tempdir_in("/dev/shm").or_else(|_| builder.tempdir()).map_err(|error| {
+        let place = std::env::temp_dir();
+        let hint = "set TMPDIR to a directory that you may write to";
+        Failure::General(format!("cannot make a directory in {}: {error}: {hint}", place.display()))
+    })
+}
+
+fn introduce(dir: &Path, seconds: u64) -> Result<(), Failure> {
+    let text = format!(
+        "{} processes publish what this host is doing, each into a ring of its own, in\n{}\n\
+         A sidecar process follows all of them, in one order of time, and writes a trace and lines \
+         of JSON. One producer makes bursts that are larger than its ring: it must lose some, and \
+         count them. In the middle, kill -9 hits another. {seconds} s.\n",
+        STATIONS.len(),
+        dir.display(),
+    );
+    Screen::new().say(Style::Plain, &text).map_err(|error| Failure::output(&error))
+}
+
+/// The child processes. None outlives this.
+struct Family {
+    stop: Stop,
+    dir: PathBuf,
+    out: Place,
+    sidecar: Option<Child>,
+    producers: Vec<(&'static str, Child)>,
+}
+
+impl Family {
+    fn live(&mut self, time: Duration) -> Result<(), Failure> {
+        // Producers come first, so that the sidecar knows who they are, and begin when it is there.
+        for station in &STATIONS {
+            let child = self.spawn("producer", &[station.name.as_ref()], Stdio::piped())?;
+            self.producers.push((station.name, child));
+        }
+        if self.until(PATIENCE, Self::producers_are_there)?.is_none() {
+            return Err(Failure::General("demo: a producer does not attach".to_owned()));
+        }
+        let out = self.out.dir.clone();
+        let mut args: Vec<&OsStr> = vec!["--out".as_ref(), out.as_ref()];
+        args.extend(self.out.is_fresh().then_some::<&OsStr>("--fresh".as_ref()));
+        self.sidecar = Some(self.spawn("sidecar", &args, Stdio::inherit())?);
+        if self.until(PATIENCE, Self::consumers_are_there)?.is_none() {
+            return Err(Failure::General("demo: the sidecar does not attach".to_owned()));
+        }
+        for (_, child) in &mut self.producers {
+            // One that is gone has no count, and the books say so.
+            let _ = child.stdin.as_mut().map(|stdin| writeln!(stdin, "go"));
+        }
+        let began = Instant::now();
+        if self.ended_early(time / 2)? {
+            return Ok(());
+        }
+        self.kill_the_victim()?;
+        if self.ended_early(time.saturating_sub(began.elapsed()))? {
+            return Ok(());
+        }
+        let counts = self.end_producers()?;
+        for (name, count) in counts {
+            self.order(&format!("own {name} {}", count.trim()))?;
+        }
+        self.order("finish")?;
+        match self.until(PATIENCE, Self::sidecar_exit)? {
+            Some(status) => {
+                self.out.keep();
+                judge(status)
+            }
+            None => Err(Failure::General("demo: the sidecar does not end".to_owned())),
+        }
+    }
+
+    fn spawn(&self, role: &str, args: &[&OsStr], out: Stdio) -> Result<Child, Failure> {
+        let failed = |error| Failure::General(format!("demo: cannot start a process: {error}"));
+        let program = std::env::current_exe().map_err(failed)?;
+        Command::new(program)
+            .arg("demo-child")
+            .arg(role)
+            .arg(&self.dir)
+            .arg(std::process::id().to_string())
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(out)
+            .spawn()
+            .map_err(failed)
+    }
+
+    /// Asks until there is an answer, for at most `limit`.
+    fn until<T>(
+        &mut self,
+        limit: Duration,
+        mut ask: impl FnMut(&mut Self) -> Result<Option<T>, Failure>,
+    ) -> Result<Option<T>, Failure> {
+        let began = Instant::now();
+        loop {
+            self.stop.check()?;
+            if let Some(answer) = ask(self)? {
+                return Ok(Some(answer));
+            }
+            if began.elapsed() >= limit {
+                return Ok(None);
+            }
+            std::thread::sleep(LOOK.min(limit.saturating_sub(began.elapsed())));
+        }
+    }
+
+    /// Lets `time` pass. Whether the sidecar ended meanwhile, as it does when stdout is closed.
+    fn ended_early(&mut self, time: Duration) -> Result<bool, Failure> {
+        match self.until(time, Self::sidecar_exit)? {
+            Some(status) => judge(status).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    fn sidecar_exit(&mut self) -> Result<Option<ExitStatus>, Failure> {
+        let failed = |error| Failure::General(format!("demo: cannot wait for a process: {error}"));
+        self.sidecar.as_mut().map_or(Ok(None), |child| child.try_wait().map_err(failed))
+    }
+
+    /// Whether each has its ring, and has said in it who it is: the trace names processes by that.
+    fn producers_are_there(&mut self) -> Result<Option<()>, Failure> {
+        for (name, child) in &self.producers {
+            let producer = Stat::read(self.dir.join(name))?.producer;
+            if !producer.alive || producer.who.pid != child.id() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(()))
+    }
+
+    fn consumers_are_there(&mut self) -> Result<Option<()>, Failure> {
+        if let Some(status) = self.sidecar_exit()? {
+            judge(status)?;
+            return Ok(Some(()));
+        }
+        for station in STATIONS.iter().filter(|station| station.policy == Policy::Drop) {
+            if !Stat::read(self.dir.join(station.name))?.consumer.alive {
+                return Ok(None);
+            }
+        }
+        Ok(Some(()))
+    }
+
+    fn kill_the_victim(&mut self) -> Result<(), Failure> {
+        let failed = |error| Failure::General(format!("demo: cannot kill a process: {error}"));
+        if let Some((_, child)) = self.producers.iter_mut().find(|(name, _)| *name == VICTIM) {
+            let pid = child.id();
+            child.kill().map_err(failed)?;
+            let at = now_ns();
+            child.wait().map_err(failed)?;
+            self.producers.retain(|(name, _)| *name != VICTIM);
+            self.order(&format!("killed {VICTIM} {pid} {at}"))?;
+        }
+        Ok(())
+    }
+
+    /// Closes the producers' stdin, which ends them, and collects their own counts.
+    fn end_producers(&mut self) -> Result<Vec<(&'static str, String)>, Failure> {
+        for (_, child) in &mut self.producers {
+            child.stdin = None;
+        }
+        let mut counts = Vec::new();
+        for (name, child) in &mut self.producers {
+            let mut count = String::new();
+            // A producer that somebody else killed has no count; the books balance without it.
+            if let Some(out) = &mut child.stdout {
+                let _ = out.read_to_string(&mut count);
+            }
+            let _ = child.wait();
+            counts.push((*name, count));
+        }
+        self.stop.check()?;
+        Ok(counts)
+    }
+
+    fn order(&mut self, line: &str) -> Result<(), Failure> {
+        let stdin: Option<&mut ChildStdin> =
+            self.sidecar.as_mut().and_then(|child| child.stdin.as_mut());
+        match stdin.map(|stdin| writeln!(stdin, "{line}")) {
+            // It is gone: the next look at it says how.
+            Some(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Some(Err(error)) => {
+                Err(Failure::General(format!("demo: cannot speak to the sidecar: {error}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends whoever is left.
+    fn end(&mut self) {
+        let sidecar = self.sidecar.take();
+        for mut child in self.producers.drain(..).map(|(_, child)| child).chain(sidecar) {
+            // Fails only for one that has ended.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Family {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The sidecar says itself what is wrong.
+fn judge(status: ExitStatus) -> Result<(), Failure> {
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(code) => Err(Failure::Told(code as u8)),
+        None => Err(Failure::General(format!("demo: the sidecar ended with {status}"))),
+    }
+}

@@ -1,0 +1,201 @@
+//! The demo's own output of its sidecar: it counts, checks and times every record.
+
+use super::records::{Sample, Stamp};
+use super::says::Says;
+use super::screen::Nanos;
+use super::stations::{STATIONS, Topic, now_ns};
+use crate::failure::Failure;
+use hdrhistogram::Histogram;
+use perfring_consumer::{Cause, Count};
+use perfring_export::{Event, Figures, Loss, LossCause, Output, OutputError, Rec, Took, What};
+use perfring_types::Class;
+use perfring_types::read::Value;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// What was seen of one ring.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) records: u64,
+    pub(super) bytes: u64,
+    /// Of the records, those in which a telemetry sink says by itself what the process is.
+    pub(super) resources: u64,
+    /// Told in the stream, by cause.
+    pub(super) full: Count,
+    pub(super) too_large: Count,
+    pub(super) lapped: Count,
+    /// Lines of losses.
+    pub(super) losses: u64,
+    /// Sequence numbers that did not come.
+    pub(super) missing: u64,
+    /// The sequence number that comes next.
+    pub(super) next_seq: u64,
+    /// Records that are not what their type says, or out of order.
+    pub(super) wrong: u64,
+    /// The times of the first and the last record.
+    first_ns: u64,
+    last_ns: u64,
+    /// From the record's stamp to the moment it was read, ns.
+    pub(super) latency: Histogram<u64>,
+    says: Says,
+}
+
+impl Seen {
+    fn new() -> Result<Self, Failure> {
+        const MINUTE: u64 = 60_000_000_000;
+        let latency = Histogram::new_with_bounds(1, MINUTE, 3)
+            .map_err(|error| Failure::General(format!("demo: {error}")))?;
+        Ok(Seen {
+            records: 0,
+            bytes: 0,
+            resources: 0,
+            full: Count::default(),
+            too_large: Count::default(),
+            lapped: Count::default(),
+            losses: 0,
+            missing: 0,
+            next_seq: 0,
+            wrong: 0,
+            first_ns: 0,
+            last_ns: 0,
+            latency,
+            says: Says::default(),
+        })
+    }
+
+    pub(super) fn lost(&self) -> u64 {
+        self.full.records + self.too_large.records + self.lapped.records
+    }
+
+    /// Records per second, from the first to the last.
+    pub(super) fn rate(&self) -> u64 {
+        let ns = self.last_ns.saturating_sub(self.first_ns).max(1);
+        (self.records.saturating_sub(1) as f64 * 1e9 / ns as f64).round() as u64
+    }
+
+    pub(super) fn quantile(&self, quantile: f64) -> Nanos {
+        Nanos(self.latency.value_at_quantile(quantile))
+    }
+
+    /// What the records say, since this was last asked.
+    pub(super) fn says(&mut self) -> String {
+        self.says.line()
+    }
+
+    fn record(&mut self, topic: Topic, record: &Rec<'_>) {
+        let Some(time_ns) = record.time else {
+            self.wrong += 1;
+            return;
+        };
+        if self.records == 0 {
+            self.first_ns = time_ns;
+        }
+        self.last_ns = time_ns;
+        self.records += 1;
+        self.bytes += record.bytes.len() as u64;
+        self.latency.saturating_record(now_ns().saturating_sub(time_ns));
+        if topic == Topic::Metrics {
+            self.signal(record);
+            return;
+        }
+        match Sample::decode(record.kind, record.bytes) {
+            Some(sample) => {
+                let Stamp { seq, .. } = sample.stamp();
+                self.number(seq);
+                self.says.take(&sample);
+            }
+            None => self.wrong += 1,
+        }
+    }
+
+    /// One of OpenTelemetry's signals. The ends of spans and log records have a sequence number,
+    /// what stands between them is counted on: a gap shows at the next number.
+    fn signal(&mut self, record: &Rec<'_>) {
+        let class = record.kind_of().and_then(|kind| kind.class.known());
+        let (Some(class), Some(Ok(value))) = (class, record.value()) else {
+            self.wrong += 1;
+            return;
+        };
+        if class == Class::Resource {
+            self.resources += 1;
+            return;
+        }
+        match value.get("seq") {
+            Some(Value::U64(seq)) => self.number(*seq),
+            _ => self.next_seq += 1,
+        }
+        if let (Class::Log, Some(Value::Str(body))) = (class, value.get("body")) {
+            self.says.log(body);
+        }
+    }
+
+    fn number(&mut self, seq: u64) {
+        match seq.checked_sub(self.next_seq) {
+            Some(gap) => {
+                self.missing += gap;
+                self.next_seq = seq + 1;
+            }
+            None => self.wrong += 1,
+        }
+    }
+
+    fn lost_some(&mut self, loss: &Loss) {
+        self.losses += 1;
+        let count = match loss.cause {
+            LossCause::Ring(Cause::Lapped) => &mut self.lapped,
+            LossCause::Ring(Cause::TooLarge) => &mut self.too_large,
+            _ => &mut self.full,
+        };
+        *count = count.plus(Count { records: loss.records, bytes: loss.bytes });
+    }
+}
+
+/// What was seen of all rings, in the order of [`STATIONS`]: shared by the sidecar's engine, which
+/// fills it, and the screen.
+#[derive(Clone, Debug)]
+pub(super) struct Watch(Arc<Mutex<Vec<Seen>>>);
+
+impl Watch {
+    pub(super) fn new() -> Result<Self, Failure> {
+        let all: Result<Vec<Seen>, Failure> = STATIONS.iter().map(|_| Seen::new()).collect();
+        Ok(Watch(Arc::new(Mutex::new(all?))))
+    }
+
+    pub(super) fn look(&self) -> MutexGuard<'_, Vec<Seen>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Output for Watch {
+    fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
+        let at = STATIONS.iter().position(|station| station.name == event.origin.name);
+        let mut all = self.look();
+        if let Some(at) = at
+            && let Some(seen) = all.get_mut(at)
+        {
+            match &event.what {
+                What::Record(record) => seen.record(STATIONS[at].topic, record),
+                What::Lost(loss) => seen.lost_some(loss),
+                What::Began | What::Ended => {}
+            }
+        }
+        Ok(Took::Yes)
+    }
+
+    fn flush(&mut self) -> Result<(), OutputError> {
+        Ok(())
+    }
+
+    fn undelivered(&mut self) -> Option<u64> {
+        None
+    }
+
+    fn close(&mut self, _deadline: Instant) -> Result<(), OutputError> {
+        Ok(())
+    }
+
+    fn figures(&self) -> Figures {
+        let taken = self.look().iter().map(|seen| seen.records).sum();
+        Figures { taken, delivered: taken, ..Figures::default() }
+    }
+}

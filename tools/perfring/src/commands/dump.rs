@@ -1,0 +1,127 @@
+//! `perfring dump`: what a ring holds, whoever wrote it and whether or not they live.
+
+use crate::args;
+use crate::failure::{Failure, note};
+use crate::output::{FormatArgs, Output};
+use crate::records::shapes::Shapes;
+use crate::stop::Stop;
+use perfring_consumer::{AttachError, Corrupt, Home, Item, Observer, Snapshot, Start, Totals};
+
+/// Show everything that a ring holds, after a crash or in full flight
+///
+/// Copies all intact records at one moment and changes nothing: the file of processes that were
+/// killed, or a copy of it from another machine, will do. Ends with the loss counters, on stderr.
+///
+/// Records whose types the ring knows are shown with their fields (`perfring types` shows which). A
+/// type table that is damaged is told on stderr; then their records are bytes, and the end is 4.
+///
+/// Example: perfring dump --positions /dev/shm/flight | tail -20
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A path, or shm:NAME
+    #[arg(value_parser = args::home())]
+    ring: Home,
+    #[command(flatten)]
+    format: FormatArgs,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let stop = Stop::install()?;
+    args.format.check()?;
+    let snapshot = match Snapshot::take(&args.ring) {
+        Ok(snapshot) => snapshot,
+        Err(AttachError::Corrupt { .. }) => return salvage(args, &stop),
+        Err(error) => return Err(error.into()),
+    };
+    let since = args.format.since(&args.ring, snapshot.layout())?;
+    let since = since.map(|since| since.before_newest(&snapshot));
+    let shapes = Shapes::of(snapshot.types().clone(), *snapshot.anchors());
+    let mut output = Output::new(&args.format, shapes, since);
+    let mut damage = None;
+    for item in &snapshot {
+        stop.check()?;
+        match item {
+            Ok(item) => drop(output.item(item)?),
+            Err(error) => damage = Some(error),
+        }
+    }
+    output.flush()?;
+    let ended = output.end(Some(&args.ring));
+    counters(snapshot.totals(), &output.sum());
+    damage.map_or(ended, |error| Err(damaged(&args.ring, error, output.seen())))
+}
+
+/// Shows what can be read of a ring whose books make no sense: a snapshot would be of what nobody
+/// can vouch for, but an observer checks record by record.
+fn salvage(args: &Args, stop: &Stop) -> Result<(), Failure> {
+    let mut observer = Observer::open(&args.ring, Start::Oldest)?;
+    let since = match args.format.since(&args.ring, observer.layout())? {
+        Some(since) => Some(since.before(newest(args, stop)?)),
+        None => None,
+    };
+    let shapes = Shapes::of(observer.types(), observer.anchors());
+    let mut output = Output::new(&args.format, shapes, since);
+    let ended = loop {
+        stop.check()?;
+        match observer.read() {
+            Ok(Some(item)) => drop(output.item(item)?),
+            Ok(None) => break Corrupt { pos: observer.saved().pos },
+            Err(error) => break error,
+        }
+    };
+    // The worse damage is the one to tell.
+    let _ = output.end(Some(&args.ring));
+    output.flush()?;
+    Err(damaged(&args.ring, ended, output.seen()))
+}
+
+/// The stamp of the last record that can be read.
+fn newest(args: &Args, stop: &Stop) -> Result<u64, Failure> {
+    let mut observer = Observer::open(&args.ring, Start::Oldest)?;
+    let mut newest = None;
+    while let Ok(Some(item)) = observer.read() {
+        stop.check()?;
+        if let Item::Record(record) = item {
+            newest = record.time.or(newest);
+        }
+    }
+    Ok(newest.unwrap_or(0))
+}
+
+fn damaged(home: &Home, error: Corrupt, records: u64) -> Failure {
+    let what = "records before it are whole, what follows cannot be read";
+    Failure::Damaged(format!("{home}: {error}; the {records} {what}"))
+}
+
+/// The loss counters, as a sentence.
+fn counters(totals: &Totals, shown: &str) {
+    let producer = &totals.producer;
+    let lost = [
+        ("full", producer.refused.full.records),
+        ("too_large", producer.refused.too_large.records),
+        ("contended", producer.refused.contended.records),
+        ("pending", producer.refused.pending.records),
+        ("overwritten", totals.overwritten.records),
+        ("lapped", totals.consumer.lapped.records),
+        ("discarded", producer.discarded.records),
+        ("reclaimed", producer.reclaimed.records),
+    ];
+    let lost: Vec<String> = lost
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(cause, count)| format!("{cause} {count}"))
+        .collect();
+    let lost = if lost.is_empty() { "nothing lost".to_owned() } else { lost.join(", ") };
+    let read = totals.consumer.read.records;
+    let stranded = match totals.stranded.records {
+        0 => String::new(),
+        stranded => format!(
+            ", of them {stranded} stranded behind a dead producer's reservation (`perfring \
+             recover` publishes them)"
+        ),
+    };
+    note(&format!(
+        "{shown}{stranded}; since the ring was made: written {}, read {read}, {lost}",
+        producer.written.records
+    ));
+}

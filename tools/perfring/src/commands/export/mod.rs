@@ -1,0 +1,202 @@
+//! `perfring export`: a recording or rings, in formats that others read.
+
+mod formats;
+
+use crate::args;
+use crate::events::input;
+use crate::events::progress::Progress;
+use crate::events::recorded::Events;
+use crate::failure::{Failure, note};
+use crate::records::filter::Filter;
+use crate::records::select::SelectArgs;
+use crate::records::time::Since;
+use crate::stop::{LOOK, Stop};
+use formats::Format;
+use perfring_consumer::Home;
+use perfring_export::{Event, Output, Took, Totals, What};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Write a recording, or what rings hold, in a format that others read
+///
+/// FILE is a recording, or rings and directories of rings, dead or alive: what they hold now, merged
+/// by time. Nothing of them is changed. Ends with what was written, what is lost, and how to open it.
+///
+/// Example: perfring export run.perfrec --to perfetto -o run.pftrace
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A recording; or rings, and directories of rings
+    #[arg(value_name = "FILE|RING|DIR", required = true, value_parser = args::home())]
+    inputs: Vec<Home>,
+    /// The format
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    to: Format,
+    /// The file or directory that is written, or - for stdout
+    #[arg(long, short, value_name = "OUT")]
+    output: Option<PathBuf>,
+    /// If that is there: write a new one in its place
+    #[arg(long)]
+    force: bool,
+    /// A setting of the format, as in the sidecar's configuration: its name, and its value in JSON
+    /// or as text. Any number of them
+    #[arg(long = "option", value_name = "NAME=VALUE", value_parser = formats::option)]
+    options: Vec<(String, serde_json::Value)>,
+    /// How long what the output waits for may take without getting on
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = args::seconds)]
+    patience: Duration,
+    /// End with code 5 if records were lost or could not be written
+    #[arg(long)]
+    fail_on_loss: bool,
+    #[command(flatten)]
+    select: SelectArgs,
+}
+
+/// How long an output may take to finish once it was asked to stop.
+const GRACE: Duration = Duration::from_secs(2);
+/// Events between two looks at the signals.
+const TURN: u64 = 1024;
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let stop = Stop::install()?;
+    let since = match args.select.since() {
+        Some(since @ Since::Ago(_)) => Some(since.before(newest(&args.inputs, &stop)?)),
+        Some(since @ Since::At(_)) => Some(since.before(0)),
+        None => None,
+    };
+    let events = input::open(&args.inputs)?;
+    let output = formats::open(args.to, args.output.as_deref(), args.force, &args.options)?;
+    Exporter {
+        args,
+        stop,
+        output,
+        filter: Filter::new(&args.select, since),
+        progress: Progress::bar(),
+        totals: Totals::default(),
+    }
+    .run(events)
+}
+
+/// The newest stamp: what a length of time is counted back from.
+fn newest(inputs: &[Home], stop: &Stop) -> Result<u64, Failure> {
+    let mut events = input::open(inputs)?;
+    let mut newest = None;
+    let mut count = 0u64;
+    // Damage is told when it is exported.
+    while let Ok(Some(event)) = events.next() {
+        if let What::Record(record) = &event.what {
+            newest = newest.max(record.time);
+        }
+        count += 1;
+        if count.is_multiple_of(TURN) {
+            stop.check()?;
+        }
+    }
+    newest.ok_or_else(|| {
+        let why = "none of the records has a time stamp, so nobody can tell since when";
+        Failure::Usage(format!("{why}: make rings with `perfring create --time`"))
+    })
+}
+
+struct Exporter<'a> {
+    args: &'a Args,
+    stop: Stop,
+    output: Box<dyn Output>,
+    filter: Filter<'a>,
+    progress: Progress,
+    totals: Totals,
+}
+
+impl Exporter<'_> {
+    fn run(mut self, mut events: Box<dyn Events>) -> Result<(), Failure> {
+        let ended = self.write(&mut *events);
+        let took = self.progress.end();
+        let closed = match &ended {
+            Err(Failure::ClosedPipe) => return Err(Failure::ClosedPipe),
+            Err(Failure::General(_)) => {
+                // It says what is wrong with the output: that need not be waited for.
+                let _ = self.output.close(Instant::now());
+                return ended;
+            }
+            _ => {
+                // Who asked it to stop does not want to wait for a reader that does not read.
+                let asked = matches!(ended, Err(Failure::Signal(_)));
+                let patience = self.args.patience.min(if asked { GRACE } else { Duration::MAX });
+                let closed = self.output.close(Instant::now() + patience).map_err(Failure::from);
+                if asked && closed.is_err() {
+                    return ended;
+                }
+                closed
+            }
+        };
+        closed?;
+        let figures = self.output.figures();
+        let left_out = self.filter.end();
+        let mut said = format!("exported {}", self.totals);
+        if left_out > 0 {
+            said += &format!("; {left_out} others were not asked for");
+        }
+        if figures.refused > 0 {
+            said += &format!("; {} of them could not be written", figures.refused);
+        }
+        said += &format!("; {:.1} s", took.as_secs_f64());
+        note(&said);
+        if let Some(trouble) = figures.trouble {
+            note(&trouble);
+        }
+        if let Some(path) = &self.args.output
+            && path.as_os_str() != "-"
+            && let Some(how) = self.args.to.how_to_open(path)
+        {
+            note(&how);
+        }
+        let (lost, refused) = (self.totals.lost(), figures.refused);
+        match ended {
+            Ok(()) | Err(Failure::Signal(_)) if self.args.fail_on_loss && lost > 0 => {
+                Err(Failure::Loss(format!("{lost} records are lost")))
+            }
+            Ok(()) | Err(Failure::Signal(_)) if refused > 0 => {
+                let what = format!("{refused} records could not be written, and are not there");
+                let is_loss = self.args.fail_on_loss;
+                Err(if is_loss { Failure::Loss(what) } else { Failure::General(what) })
+            }
+            ended => ended,
+        }
+    }
+
+    fn write(&mut self, events: &mut dyn Events) -> Result<(), Failure> {
+        let mut turn = 0;
+        loop {
+            turn += 1;
+            if turn % TURN == 0 {
+                self.stop.check()?;
+                if self.progress.is_due() {
+                    self.progress.show(&self.totals, Some(events.progress()), "");
+                }
+            }
+            let Some(event) = events.next()? else { return Ok(()) };
+            if self.filter.takes(&event) {
+                self.take(&event)?;
+                self.totals.add(&event);
+            }
+        }
+    }
+
+    /// Hands on an event, waiting for an output that is busy.
+    fn take(&mut self, event: &Event<'_>) -> Result<(), Failure> {
+        let mut since: Option<(Instant, u64)> = None;
+        while self.output.take(event)? == Took::Busy {
+            self.stop.check()?;
+            self.output.flush()?;
+            let figures = self.output.figures();
+            let (then, delivered) = *since.get_or_insert((Instant::now(), figures.delivered));
+            if figures.delivered > delivered {
+                since = None;
+            } else if figures.trouble.is_some() && then.elapsed() >= self.args.patience {
+                let what = figures.trouble.unwrap_or_default();
+                return Err(Failure::General(format!("the output does not get on: {what}")));
+            }
+            std::thread::sleep(LOOK / 10);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,285 @@
+//! What `perfring tail` and `perfring consume` have in common: records of a ring as they come.
+
+use crate::args;
+use crate::failure::{Failure, note};
+use crate::figures::books;
+use crate::output::{FormatArgs, Output};
+use crate::records::shapes::Shapes;
+use crate::records::time::Since;
+use crate::ring_name::Name;
+use crate::stop::{LOOK, Stop};
+use perfring_consumer::{Consumer, Guard, Home, Layout, Observer, Pinned, Stat};
+use std::time::{Duration, Instant};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct FollowArgs {
+    /// Go on with what comes, until the ring is removed or Ctrl-C
+    #[arg(long, short)]
+    follow: bool,
+    /// End after N records that were shown
+    #[arg(short = 'n', long = "records", value_name = "N")]
+    pub(crate) records: Option<u64>,
+    /// Go on with what comes for at most SECONDS, then end with code 124
+    #[arg(long, value_name = "SECONDS", value_parser = args::seconds)]
+    pub(crate) timeout: Option<Duration>,
+    /// End with code 5 if records were lost: told in the stream, or counted and not told yet
+    #[arg(long)]
+    pub(crate) fail_on_loss: bool,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+impl FollowArgs {
+    pub(crate) fn waits(&self) -> bool {
+        self.follow || self.timeout.is_some()
+    }
+}
+
+/// Items that are read between two looks at the signals, and held together by a consumer.
+pub(crate) const TURN: u64 = 1024;
+
+pub(crate) enum Source {
+    Observer(Observer),
+    Consumer(Consumer),
+}
+
+/// What one turn of reading came to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// There is nothing more now.
+    Empty,
+    /// There may be more.
+    More,
+}
+
+pub(crate) fn run(
+    args: &FollowArgs,
+    ring: &Home,
+    mut source: Source,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    let since = args.format.since(ring, source.layout())?;
+    let since = since.map(Since::before_now).transpose()?;
+    let shapes = Shapes::follow(ring, source.layout())?;
+    let mut output = Output::new(&args.format, shapes, since);
+    let ended = follow(args, ring, &mut source, &mut output, stop);
+    let flushed = match &ended {
+        Err(Failure::ClosedPipe) => Ok(()),
+        _ => output.end(Some(ring)),
+    };
+    drop(source);
+    match ended {
+        Ok(()) | Err(Failure::Timeout(_) | Failure::Signal(_)) if args.fail_on_loss => {
+            match flushed {
+                Ok(()) | Err(Failure::Damaged(_)) => {}
+                Err(failure) => return Err(failure),
+            }
+            let lost = output.lost().saturating_add(untold(ring));
+            if lost > 0 {
+                return Err(Failure::Loss(format!(
+                    "{lost} records of {ring} were lost: see `perfring stat {ring}`"
+                )));
+            }
+            ended.and(flushed)
+        }
+        Ok(()) => flushed,
+        ended => ended,
+    }
+}
+
+fn follow(
+    args: &FollowArgs,
+    ring: &Home,
+    source: &mut Source,
+    output: &mut Output<'_>,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    let deadline = args.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let name = Name::of(ring);
+    let mut left = args.records.unwrap_or(u64::MAX);
+    // Without -f a producer that never pauses must not keep us for ever.
+    let until = if args.waits() { u64::MAX } else { head(ring) };
+    loop {
+        if left == 0 {
+            return Ok(());
+        }
+        stop.check()?;
+        let turn = source.turn(ring, output, &mut left, until)?;
+        // Whoever reads along sees what was shown, though the ring may never be empty.
+        output.flush()?;
+        if left == 0 || (turn == Turn::Empty && !args.waits()) {
+            return Ok(());
+        }
+        let mut wait = LOOK;
+        if let Some(deadline) = deadline {
+            let rest = deadline.saturating_duration_since(Instant::now());
+            if rest.is_zero() {
+                return Err(Failure::Timeout(timeout_sentence(args, left)));
+            }
+            wait = wait.min(rest);
+        }
+        if turn == Turn::More {
+            continue;
+        }
+        if !source.wait(wait) && !name.still_names() && !source.is_fed() {
+            note(&format!("{ring} was removed: the end"));
+            return Ok(());
+        }
+    }
+}
+
+pub(crate) fn timeout_sentence(args: &FollowArgs, left: u64) -> String {
+    let time = args.timeout.unwrap_or_default().as_secs_f64();
+    match args.records {
+        Some(wanted) => format!("{} of {wanted} records came within {time} s", wanted - left),
+        None => format!("the {time} s are over"),
+    }
+}
+
+impl Source {
+    /// Writes a number of items that are there, up to position `until`.
+    fn turn(
+        &mut self,
+        home: &Home,
+        output: &mut Output<'_>,
+        left: &mut u64,
+        until: u64,
+    ) -> Result<Turn, Failure> {
+        let corrupt = |error| Failure::corrupt(home, error);
+        if self.position() >= until {
+            return Ok(Turn::Empty);
+        }
+        if let Source::Consumer(consumer) = self
+            && let Some(pinned) = consumer.pinned().map_err(corrupt)?
+        {
+            return pinned_turn(pinned, home, output, left);
+        }
+        if let Source::Consumer(consumer) = self
+            && consumer.guard() == Guard::Always
+        {
+            return held_turn(consumer, home, output, left);
+        }
+        for _ in 0..TURN {
+            if *left == 0 || self.position() >= until {
+                return Ok(Turn::Empty);
+            }
+            let item = match self {
+                Source::Observer(observer) => observer.read(),
+                Source::Consumer(consumer) => consumer.read(),
+            };
+            let Some(item) = item.map_err(corrupt)? else { return Ok(Turn::Empty) };
+            *left -= output.item(item)?;
+        }
+        Ok(Turn::More)
+    }
+
+    fn layout(&self) -> &Layout {
+        match self {
+            Source::Observer(observer) => observer.layout(),
+            Source::Consumer(consumer) => consumer.layout(),
+        }
+    }
+
+    fn position(&self) -> u64 {
+        match self {
+            Source::Observer(observer) => observer.saved().pos,
+            Source::Consumer(consumer) => consumer.position(),
+        }
+    }
+
+    /// Whether a ring without a name is still written to. A consumer cannot tell, and ends.
+    fn is_fed(&self) -> bool {
+        match self {
+            Source::Observer(observer) => observer.stat().is_ok_and(|stat| books::is_fed(&stat)),
+            Source::Consumer(_) => false,
+        }
+    }
+
+    fn wait(&mut self, timeout: Duration) -> bool {
+        match self {
+            Source::Observer(observer) => observer.wait(timeout),
+            Source::Consumer(consumer) => consumer.wait(timeout),
+        }
+    }
+}
+
+/// A turn of the consumer of a drop ring: its records are held until stdout has taken them, and
+/// stay in the ring if it does not.
+fn pinned_turn(
+    pinned: Pinned<'_>,
+    home: &Home,
+    output: &mut Output<'_>,
+    left: &mut u64,
+) -> Result<Turn, Failure> {
+    let mut ended = Ok(Turn::More);
+    let mut written = Ok(());
+    for _ in 0..TURN {
+        if *left == 0 {
+            break;
+        }
+        let item = match pinned.read() {
+            Ok(Some(item)) => item,
+            Ok(None) => {
+                ended = Ok(Turn::Empty);
+                break;
+            }
+            Err(error) => {
+                ended = Err(Failure::corrupt(home, error));
+                break;
+            }
+        };
+        match output.item(item) {
+            Ok(shown) => *left -= shown,
+            Err(failure) => {
+                written = Err(failure);
+                break;
+            }
+        }
+    }
+    if let Err(failure) = written.and_then(|()| output.flush()) {
+        pinned.put_back();
+        return Err(failure);
+    }
+    ended
+}
+
+/// As [`pinned_turn`], of one whose records are copies: its place is moved once stdout has taken them.
+fn held_turn(
+    consumer: &mut Consumer,
+    home: &Home,
+    output: &mut Output<'_>,
+    left: &mut u64,
+) -> Result<Turn, Failure> {
+    consumer.hold();
+    let mut ended = Ok(Turn::More);
+    for _ in 0..TURN {
+        if *left == 0 {
+            break;
+        }
+        match consumer.read() {
+            Ok(Some(item)) => *left -= output.item(item)?,
+            Ok(None) => {
+                ended = Ok(Turn::Empty);
+                break;
+            }
+            Err(error) => {
+                ended = Err(Failure::corrupt(home, error));
+                break;
+            }
+        }
+    }
+    output.flush()?;
+    consumer.release_to(&consumer.mark());
+    ended
+}
+
+/// Where the ring ends now; no end where that cannot be said.
+fn head(home: &Home) -> u64 {
+    Stat::read(home).ok().and_then(|stat| stat.totals).map_or(u64::MAX, |totals| totals.head)
+}
+
+/// Losses that the ring counts and its stream does not tell.
+fn untold(home: &Home) -> u64 {
+    let totals = Stat::read(home).ok().and_then(|stat| stat.totals);
+    totals.map_or(0, |totals| totals.untold().records)
+}

@@ -1,0 +1,232 @@
+//! `perfring tail --perf`: what the kernel does, and a ring's records, on one timeline.
+
+use crate::args;
+use crate::commands::follow::{FollowArgs, TURN, timeout_sentence};
+use crate::failure::{Failure, note};
+use crate::output::Output;
+use crate::records::shapes::Shapes;
+use crate::records::time::Since;
+use crate::stop::{LOOK, Stop};
+use perfring_consumer::{Anchors, Home, Observer, Types};
+use perfring_kernel::{EventKind, KernelRing, OpenError, Options, Stopper, Target, open, schemas};
+use perfring_set::{Merge, SourceError, SourceId};
+use std::time::{Duration, Instant};
+
+/// For so long records are held back, to be put in the order of time.
+const DELAY: Duration = Duration::from_millis(20);
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct KernelArgs {
+    /// Show events of the kernel's: cpu-clock, task-clock, page-faults, minor-faults, major-faults,
+    /// context-switches, cpu-migrations, alignment-faults, emulation-faults, cgroup-switches;
+    /// switches, tasks, mappings. Of several, with commas between them, all
+    #[arg(long, value_name = "EVENTS", value_delimiter = ',', requires = "whose")]
+    perf: Vec<EventKind>,
+    #[command(flatten)]
+    whose: Whose,
+    /// Bytes of the kernel's ring for each processor and event: a power of two of whole pages.
+    /// Without it as many as make 512K for each processor
+    #[arg(long, value_name = "SIZE", requires = "perf", value_parser = args::size)]
+    perf_size: Option<u64>,
+    /// How often cpu-clock and task-clock look
+    #[arg(long, value_name = "SECONDS", requires = "perf", value_parser = args::interval,
+        default_value = "0.001")]
+    perf_period: Duration,
+}
+
+#[derive(Debug, clap::Args)]
+#[group(id = "whose", multiple = false, requires = "perf")]
+struct Whose {
+    /// With --perf: of this process, its threads, and the threads and processes that they start
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+    /// With --perf: of all that happens on the machine
+    #[arg(long, short)]
+    all: bool,
+}
+
+impl KernelArgs {
+    pub(crate) fn is_wanted(&self) -> bool {
+        !self.perf.is_empty()
+    }
+
+    fn options(&self) -> Options {
+        let target = self.whose.pid.map_or(Target::System, Target::Process);
+        Options {
+            events: self.perf.clone(),
+            data_size: self.perf_size,
+            clock_period_ns: u64::try_from(self.perf_period.as_nanos()).unwrap_or(u64::MAX),
+            ..Options::of(target)
+        }
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        let text = error.to_string();
+        match error {
+            OpenError::NoProcess { .. } => Failure::NotFound(text),
+            OpenError::Nothing | OpenError::Size { .. } => Failure::Usage(text),
+            error if error.is_forbidden() => Failure::Forbidden(text),
+            _ => Failure::General(text),
+        }
+    }
+}
+
+/// Rings that are merged, each with its place among the output's shapes.
+struct Timeline<'a> {
+    merge: Merge,
+    places: Vec<SourceId>,
+    ring: Option<&'a Home>,
+    kernel: Vec<Stopper>,
+}
+
+pub(crate) fn tail(
+    args: &KernelArgs,
+    follow: &FollowArgs,
+    ring: Option<(&Home, Observer)>,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    let merge = Merge::new(DELAY).map_err(|error| Failure::General(error.to_string()))?;
+    let mut timeline = Timeline { merge, places: Vec::new(), ring: None, kernel: Vec::new() };
+    let mut shapes = Vec::new();
+    let mut since = follow.format.since_by_stamps();
+    if let Some((home, observer)) = ring {
+        since = follow.format.since(home, observer.layout())?;
+        shapes.push(Shapes::follow(home, observer.layout())?);
+        timeline.places.push(timeline.merge.add(Box::new(observer)));
+        timeline.ring = Some(home);
+    }
+    for ring in open(&args.options())? {
+        let name = format!("{} on processor {}", ring.event(), ring.cpu());
+        let types = Types::of_schemas(schemas());
+        shapes.push(Shapes::of(types, Anchors::default()).named(name));
+        timeline.kernel.push(ring.stopper());
+        timeline.places.push(timeline.merge.add(Box::new(ring)));
+    }
+    let since = since.map(Since::before_now).transpose()?;
+    let mut output = Output::of_many(&follow.format, shapes, since);
+    let mut ended = timeline.follow(follow, &mut output, stop);
+    if let Ok(End::Process) = ended
+        && let Some(pid) = args.whose.pid
+    {
+        note(&format!("process {pid} ended: the end"));
+    }
+    // What the kernel has written until now belongs to it, and what it had no room for.
+    if matches!(ended, Ok(End::Process) | Err(Failure::Timeout(_) | Failure::Signal(_)))
+        && let Err(failure) = timeline.drain(&mut output)
+    {
+        ended = Err(failure);
+    }
+    let flushed = match &ended {
+        Err(Failure::ClosedPipe) => Ok(()),
+        _ => output.end(timeline.ring),
+    };
+    let lost = output.lost();
+    if follow.fail_on_loss
+        && lost > 0
+        && matches!(ended, Ok(_) | Err(Failure::Timeout(_) | Failure::Signal(_)))
+    {
+        let larger = "a larger --perf-size gives the kernel more room";
+        return flushed.and(Err(Failure::Loss(format!("{lost} records were lost: {larger}"))));
+    }
+    ended.and(flushed)
+}
+
+/// What a timeline came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// As many records as were asked for.
+    Enough,
+    /// The process is gone, and nothing more comes from it.
+    Process,
+}
+
+impl Timeline<'_> {
+    fn follow(
+        &mut self,
+        args: &FollowArgs,
+        output: &mut Output<'_>,
+        stop: &Stop,
+    ) -> Result<End, Failure> {
+        let deadline = args.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut left = args.records.unwrap_or(u64::MAX);
+        loop {
+            if left == 0 {
+                return Ok(End::Enough);
+            }
+            stop.check()?;
+            let some = self.turn(output, &mut left)?;
+            if left == 0 {
+                return Ok(End::Enough);
+            }
+            let mut wait = LOOK;
+            if let Some(deadline) = deadline {
+                let rest = deadline.saturating_duration_since(Instant::now());
+                if rest.is_zero() {
+                    return Err(Failure::Timeout(timeout_sentence(args, left)));
+                }
+                wait = wait.min(rest);
+            }
+            if !some && !self.merge.wait(wait) && self.kernel.iter().all(Stopper::is_over) {
+                return Ok(End::Process);
+            }
+        }
+    }
+
+    /// Writes a number of items whose time has come, and gives their space back once they are
+    /// written. Returns whether there was any.
+    fn turn(&mut self, output: &mut Output<'_>, left: &mut u64) -> Result<bool, Failure> {
+        let mut some = false;
+        // Anew each time, as somebody may set the clock.
+        let anchors = KernelRing::anchors().unwrap_or_default();
+        let first = usize::from(self.ring.is_some());
+        for place in first..self.places.len() {
+            output.set_anchors(place, anchors);
+        }
+        for _ in 0..TURN {
+            if *left == 0 {
+                break;
+            }
+            match self.merge.next() {
+                Ok(Some(merged)) => {
+                    some = true;
+                    let place = self.places.iter().position(|id| *id == merged.source);
+                    *left -= output.item_of(place.unwrap_or(usize::MAX), merged.item)?;
+                }
+                Ok(None) => break,
+                Err((source, error)) => return Err(self.failed(source, error)),
+            }
+        }
+        output.flush()?;
+        for id in &self.places {
+            if let Some(mark) = self.merge.mark(*id) {
+                self.merge.release(*id, &mark);
+            }
+        }
+        Ok(some)
+    }
+
+    /// Writes what stands in the kernel's rings, which are stopped for that.
+    fn drain(&mut self, output: &mut Output<'_>) -> Result<(), Failure> {
+        let stopped = self.kernel.iter().try_for_each(Stopper::stop);
+        stopped.map_err(|error| Failure::General(format!("cannot stop the kernel: {error}")))?;
+        let first = usize::from(self.ring.is_some());
+        let mut all = u64::MAX;
+        while !self.places.iter().skip(first).all(|id| self.merge.is_drained(*id)) {
+            if !self.turn(output, &mut all)? {
+                self.merge.wait(LOOK);
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(&self, source: SourceId, error: SourceError) -> Failure {
+        match (self.ring, error) {
+            (Some(home), SourceError::Corrupt(error)) if self.places.first() == Some(&source) => {
+                Failure::corrupt(home, error)
+            }
+            (_, error) => Failure::Damaged(format!("a ring of the kernel's: {error}")),
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! `perfring ls`: the rings of a directory.
+
+use crate::args::show_size;
+use crate::columns;
+use crate::failure::{Failure, note};
+use crate::figures::books::{self, is_fed};
+use crate::figures::json::object;
+use crate::output::json::line;
+use crate::owner::{count, printable};
+use perfring_consumer::{Home, Policy, Producers, Stat};
+use perfring_set::{Listing, NoRing, RingEntry, RingSet, SetError};
+use serde_json::{Value, json};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Files that are no rings are told one by one up to this number.
+const OTHERS: usize = 5;
+/// A name is not cut shorter than this.
+const NAME_MIN: usize = 12;
+
+/// List the rings of a directory: who produces, how full they are, what was lost
+///
+/// Without DIR, those where programs put theirs: $XDG_RUNTIME_DIR/perfring, or without that variable
+/// /dev/shm/perfring-UID. Needs read permission and disturbs nobody. What is there and no ring is
+/// told on stderr; names that begin with a dot are not looked at, nor are symbolic links followed.
+///
+/// LOST are the records that producers were refused, and those of an overwrite ring that its consumer
+/// came too late for; LAST is the age of the newest record, in rings with time.
+///
+/// Example: perfring ls /dev/shm/perfring-1000
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The directory
+    dir: Option<PathBuf>,
+    /// How to show them: json is one object per line, as of `perfring stat --json`
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// For people, or for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// A line for each ring
+    Text,
+    /// An object for each ring, on a line of its own
+    Json,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let dir = args.dir.clone().unwrap_or_else(RingSet::default_dir);
+    let (rings, others) = list(&dir)?;
+    let mut rows = Vec::new();
+    let (mut damaged, mut refused) = (0, Vec::new());
+    for (ring, file) in rings {
+        let stat = match books::read(&Home::from(&ring.path)) {
+            Ok(stat) => stat,
+            Err(Failure::NotFound(_)) => continue, // removed meanwhile
+            Err(failure) => {
+                refused.push(NoRing { path: ring.path, why: failure.sentence() });
+                continue;
+            }
+        };
+        let newest = file.newest_wall().ok().flatten();
+        damaged += u64::from(stat.totals.is_none());
+        rows.push((ring, stat, newest));
+    }
+    let mut out = BufWriter::new(io::stdout().lock());
+    let written = match args.format {
+        Format::Text => write_table(&mut out, &rows),
+        Format::Json => rows.iter().try_for_each(|row| write_json(&mut out, row)),
+    };
+    written.and_then(|()| out.flush()).map_err(|error| Failure::output(&error))?;
+    if rows.is_empty() {
+        note(&format!("{} has no rings", dir.display()));
+    }
+    tell_others(&others, &refused);
+    match damaged {
+        0 => Ok(()),
+        _ => Err(Failure::Damaged(format!(
+            "{} with damaged books: `perfring dump` shows what can still be read",
+            count(damaged, "ring")
+        ))),
+    }
+}
+
+/// What a directory holds.
+pub(crate) fn list(dir: &Path) -> Result<Listing, Failure> {
+    perfring_set::list(dir).map_err(|error| match &error {
+        SetError::Dir { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+            Failure::NotFound(format!(
+                "{} does not exist, so there are no rings: say another directory, or make a ring \
+                 with `perfring create`",
+                dir.display()
+            ))
+        }
+        _ => Failure::General(error.to_string()),
+    })
+}
+
+fn tell_others(others: &[NoRing], refused: &[NoRing]) {
+    let all = || others.iter().chain(refused);
+    for other in all().take(OTHERS) {
+        let name = other.path.file_name().unwrap_or_default().to_string_lossy();
+        note(&format!("{} is not listed: {}", printable(&name), other.why));
+    }
+    let more = all().count().saturating_sub(OTHERS);
+    if more > 0 {
+        note(&format!("and {more} more"));
+    }
+}
+
+type Row = (RingEntry, Stat, Option<u64>);
+
+fn write_table(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let titles = ["PRODUCER", "CONSUMER", "POLICY", "SIZE", "FULL", "LOST", "LAST"];
+    let mut table = vec![titles.map(str::to_owned)];
+    table.extend(rows.iter().map(|(_, stat, newest)| cells(stat, *newest)));
+    let width = |at: usize| table.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..titles.len()).map(width).collect();
+    let names: Vec<String> = rows.iter().map(|(ring, ..)| printable(&ring.name)).collect();
+    let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(4);
+    let rest: usize = widths.iter().map(|width| width + 2).sum();
+    let room = columns::width().map_or(longest, |all| all.saturating_sub(rest).max(NAME_MIN));
+    let room = room.min(longest);
+    for (name, cells) in ["NAME".to_owned()].iter().chain(&names).zip(&table) {
+        write!(out, "{:<room$}", cut(name, room))?;
+        let mut line = String::new();
+        for (at, (cell, width)) in cells.iter().zip(&widths).enumerate() {
+            // Words to the left, numbers to the right.
+            line += &match at {
+                0..3 => format!("  {cell:<width$}"),
+                _ => format!("  {cell:>width$}"),
+            };
+        }
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+/// A long name without its middle: it begins with the program, and ends with what tells it from
+/// others.
+fn cut(name: &str, room: usize) -> String {
+    let len = name.chars().count();
+    if len <= room {
+        return name.to_owned();
+    }
+    let (head, tail) = ((room - 1).div_ceil(2), (room - 1) / 2);
+    let start: String = name.chars().take(head).collect();
+    let end: String = name.chars().skip(len - tail).collect();
+    format!("{start}…{end}")
+}
+
+fn cells(stat: &Stat, newest: Option<u64>) -> [String; 7] {
+    let layout = &stat.layout;
+    let producer = match layout.producers {
+        Producers::One => {
+            place(stat.producer.alive, stat.producer.who.epoch, stat.producer.who.pid)
+        }
+        Producers::Many if is_fed(stat) => {
+            let alive = stat.producers.iter().filter(|member| member.alive).count();
+            format!("{alive} alive")
+        }
+        Producers::Many if stat.epoch() == 0 => "none yet".to_owned(),
+        Producers::Many => "gone".to_owned(),
+    };
+    let who = &stat.consumer.who;
+    let (full, lost) = match &stat.totals {
+        Some(totals) => {
+            let used = totals.head.saturating_sub(totals.tail);
+            let percent = u128::from(used) * 100 / u128::from(layout.data_size.max(1));
+            (format!("{percent}%"), lost(stat).to_string())
+        }
+        None => ("damaged".to_owned(), "?".to_owned()),
+    };
+    [
+        producer,
+        place(stat.consumer.alive, who.epoch, who.pid),
+        layout.policy.name().to_owned(),
+        show_size(layout.data_size),
+        full,
+        lost,
+        newest.map_or_else(|| "-".to_owned(), |newest| age(ago(newest))),
+    ]
+}
+
+fn place(alive: bool, epoch: u64, pid: u32) -> String {
+    match (alive, epoch) {
+        (true, _) => format!("pid {pid}"),
+        (false, 0) => "none yet".to_owned(),
+        (false, _) => "gone".to_owned(),
+    }
+}
+
+fn lost(stat: &Stat) -> u64 {
+    stat.totals.as_ref().map_or(0, |totals| {
+        let lapped = match stat.layout.policy {
+            Policy::Drop => 0,
+            Policy::Overwrite => totals.consumer.lapped.records,
+        };
+        totals.producer.refused.total().records.saturating_add(lapped)
+    })
+}
+
+/// The time since a moment of the wall clock; none for one to come.
+fn ago(ns: u64) -> Duration {
+    let then = UNIX_EPOCH + Duration::from_nanos(ns);
+    SystemTime::now().duration_since(then).unwrap_or_default()
+}
+
+/// A length of time in a few characters.
+pub(crate) fn age(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0 => format!("{} ms", time.as_millis()),
+        1..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+fn write_json(out: &mut impl Write, (ring, stat, newest): &Row) -> io::Result<()> {
+    let mut object = object(&Home::from(&ring.path), stat, None);
+    if let Value::Object(object) = &mut object {
+        object.insert("name".to_owned(), json!(ring.name));
+        object.insert("newest_ns".to_owned(), json!(newest));
+        object.insert("file_size".to_owned(), json!(stat.layout.file_size()));
+    }
+    line(out, &object)
+}
+
+impl From<SetError> for Failure {
+    fn from(error: SetError) -> Self {
+        match error {
+            SetError::Attach(error) => error.into(),
+            SetError::Create(error) => error.into(),
+            SetError::Name { .. } => Failure::Usage(error.to_string()),
+            _ => Failure::General(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_ages_fit() {
+        assert_eq!(cut("shop.4711.1.9f30", 16), "shop.4711.1.9f30");
+        assert_eq!(cut("shop.4711.1.9f30", 9), "shop…9f30");
+        assert_eq!(cut("shop.4711.1.9f30", 8), "shop…f30");
+        let ages = [(0, "0 ms"), (119, "119 s"), (120, "2 min"), (7200, "2 h"), (200_000, "2 d")];
+        for (seconds, text) in ages {
+            assert_eq!(age(Duration::from_secs(seconds)), text);
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The commands: `perfring tail` is `tail.rs`.
+
+#[cfg(feature = "bench")]
+pub(crate) mod bench;
+pub(crate) mod consume;
+pub(crate) mod create;
+pub(crate) mod demo;
+pub(crate) mod doctor;
+pub(crate) mod dump;
+pub(crate) mod export;
+mod follow;
+pub(crate) mod generate;
+mod kernel;
+pub(crate) mod ls;
+pub(crate) mod prune;
+pub(crate) mod publish;
+pub(crate) mod record;
+pub(crate) mod recover;
+pub(crate) mod replay;
+pub(crate) mod rm;
+pub(crate) mod sidecar;
+pub(crate) mod stat;
+pub(crate) mod tail;
+#[cfg(feature = "top")]
+pub(crate) mod top;
+pub(crate) mod types;

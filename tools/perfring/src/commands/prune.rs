@@ -1,0 +1,129 @@
+//! `perfring prune`: rings that nobody needs any more are removed.
+
+use crate::args::{self, show_size};
+use crate::commands::ls::{self, Format, age};
+use crate::failure::Failure;
+use crate::output::json::line;
+use crate::owner::{count, printable};
+use perfring_set::{Fate, PruneRule, Pruner, RingSet, Verdict};
+use serde_json::{Value, json};
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Remove the rings of a directory that are dead and read to their end
+///
+/// Without DIR, of that where programs put theirs, see `perfring ls --help`. A ring that any process
+/// produces to or consumes from is never removed, nor one with records that nobody has read: for
+/// such a one there is `perfring rm`. Each is looked at once more with its places locked, so that a
+/// producer that comes back at that moment loses nothing.
+///
+/// How long a ring is dead is counted from its last sign of life: its making, the last attach, its newest
+/// record.
+///
+/// Example: perfring prune --dead-for 10m --keep 20 --dry-run
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The directory
+    dir: Option<PathBuf>,
+    /// Remove nothing, only say what would be
+    #[arg(long, short = 'n')]
+    dry_run: bool,
+    /// Keep rings that were alive less than this ago, like 90s, 10m or 1h 30m; 0 keeps none
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = time)]
+    dead_for: Duration,
+    /// Keep this many of those that could go, the newest
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    keep: usize,
+    /// Let all rings together have this many bytes: beyond, also young ones go that could, and those
+    /// of --keep
+    #[arg(long, value_name = "BYTES", value_parser = args::size)]
+    max_bytes: Option<u64>,
+    /// Remove also overwrite rings that hold records: a dead program's last words
+    #[arg(long)]
+    flight_recorders: bool,
+    /// How to tell it: json is one object per line
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// Reads a length of time; a bare number is seconds.
+fn time(text: &str) -> Result<Duration, String> {
+    args::seconds(text)
+        .ok()
+        .or_else(|| humantime::parse_duration(text).ok())
+        .ok_or_else(|| "write a length of time, like 90s, 10m or 1h 30m".to_owned())
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let dir = args.dir.clone().unwrap_or_else(RingSet::default_dir);
+    ls::list(&dir)?; // says in its words what is wrong with the directory
+    let rule = PruneRule {
+        dead_for: args.dead_for,
+        keep: args.keep,
+        max_bytes: args.max_bytes,
+        flight_recorders: args.flight_recorders,
+    };
+    let mut pruner = Pruner::new(&dir, rule);
+    let verdicts = if args.dry_run { pruner.plan() } else { pruner.prune() }?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    let written = verdicts.iter().try_for_each(|verdict| match args.format {
+        Format::Text => writeln!(out, "{}", sentence(verdict, args.dry_run)),
+        Format::Json => line(&mut out, &object(verdict, args.dry_run)),
+    });
+    written.and_then(|()| out.flush()).map_err(|error| Failure::output(&error))?;
+    let failed = verdicts.iter().filter(|it| matches!(it.fate, Fate::Failed(_))).count();
+    match failed {
+        0 => Ok(()),
+        failed => Err(Failure::General(format!(
+            "{} could not be removed or judged, as told above",
+            count(failed as u64, "ring")
+        ))),
+    }
+}
+
+fn sentence(verdict: &Verdict, dry: bool) -> String {
+    let name = printable(&verdict.ring.name);
+    match &verdict.fate {
+        Fate::Removed { dead_for, totals } => {
+            let removed = if dry { "would remove" } else { "removed" };
+            let (size, dead) = (show_size(verdict.bytes), age(*dead_for));
+            let mut said = format!("{removed} {name}: {size}, last alive {dead} ago");
+            if totals.present.records > 0 {
+                said += &format!(", with {}", count(totals.present.records, "record"));
+            }
+            let untold = totals.untold().records;
+            if untold > 0 {
+                // Nobody will be told in the stream any more.
+                let refused = count(untold, "record");
+                said += &format!("; {refused} had been refused, and no reader was told");
+            }
+            said
+        }
+        Fate::Kept(why) => format!("kept {name}: {why}"),
+        Fate::Failed(error) => format!("failed {name}: {error}"),
+    }
+}
+
+fn object(verdict: &Verdict, dry: bool) -> Value {
+    let (fate, why) = match &verdict.fate {
+        Fate::Removed { .. } if dry => ("would_remove", None),
+        Fate::Removed { .. } => ("removed", None),
+        Fate::Kept(why) => ("kept", Some(why.to_string())),
+        Fate::Failed(error) => ("failed", Some(error.to_string())),
+    };
+    let mut object = json!({
+        "name": verdict.ring.name,
+        "ring": verdict.ring.path.display().to_string(),
+        "uuid": uuid::Uuid::from_bytes(verdict.ring.identity.uuid).simple().to_string(),
+        "file_size": verdict.bytes,
+        "fate": fate,
+        "why": why,
+    });
+    if let Fate::Removed { dead_for, totals } = &verdict.fate {
+        object["dead_for_ns"] = u64::try_from(dead_for.as_nanos()).unwrap_or(u64::MAX).into();
+        object["present_records"] = totals.present.records.into();
+        object["untold_records"] = totals.untold().records.into();
+    }
+    object
+}

@@ -1,0 +1,238 @@
+//! `perfring publish`: lines of stdin become records.
+
+use crate::args;
+use crate::door::{Door, Line, Report, Watch};
+use crate::failure::{Failure, note};
+use crate::stop::{LOOK, Stop};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use perfring_consumer::Home;
+use perfring_producer::{RecordType, ReserveError};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// Publish the lines of stdin as records
+///
+/// Each line is one record, without its line end; any bytes will do. The ring must exist. Lines
+/// that a full ring refuses, or that are longer than it takes, are counted and told to readers,
+/// and the rest goes on. Into a shared ring any number of these can publish at a time.
+///
+/// Example: vmstat 1 | perfring publish --wait 10 /dev/shm/vmstat
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A path, or shm:NAME
+    #[arg(value_parser = args::home())]
+    ring: Home,
+    /// The records' type
+    #[arg(long = "type", value_name = "N", default_value = "4096", value_parser = args::record_type)]
+    kind: RecordType,
+    /// Wait for space in a full ring, or for who holds a shared one up, at most so long per record
+    #[arg(long, value_name = "SECONDS", value_parser = args::seconds)]
+    wait: Option<Duration>,
+    /// The name that `perfring stat` shows for this producer
+    #[arg(long, default_value = "perfring publish", value_parser = args::name)]
+    name: String,
+    /// End with code 5 if a line was lost
+    #[arg(long)]
+    fail_on_loss: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let stop = Stop::install()?;
+    let mut door = Door::attach(&args.ring, &args.name)?;
+    let before = door.counts();
+    let mut lines = Lines { max: door.max_len(), line: Vec::new(), len: 0 };
+    let ended = match args.wait {
+        None => publish_now(&mut door, args.kind, &mut lines, &stop),
+        Some(wait) => publish_waiting(&mut door, args.kind, &mut lines, &stop, wait),
+    };
+    let report = Report::between(before, door.counts());
+    let shared = matches!(door, Door::Many(_));
+    drop(door);
+    note(&report.sentence(&args.ring, shared));
+    match ended {
+        Ok(()) | Err(Failure::Signal(_)) if args.fail_on_loss && report.lost() > 0 => {
+            Err(Failure::Loss(format!("{} of the lines were lost", report.lost())))
+        }
+        Err(Failure::Damaged(sentence)) => {
+            Err(Failure::Damaged(format!("{}: {sentence}", args.ring)))
+        }
+        ended => ended,
+    }
+}
+
+/// Publishes what each read of stdin brought: to a ring of its own by one store.
+fn publish_now(
+    door: &mut Door,
+    kind: RecordType,
+    lines: &mut Lines,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    let mut input = Input::new()?;
+    while let Some(bytes) = input.fill(stop)? {
+        let taken = bytes.len();
+        if let Door::One(producer) = door {
+            let mut batch = producer.batch();
+            lines.take(bytes, |line| match line {
+                Line::Whole(bytes) => batch.push(kind, bytes),
+                Line::TooLong(len) => batch.reserve(kind, len).map(drop),
+            })?;
+            batch.publish();
+        } else {
+            lines.take(bytes, |line| door.publish(kind, line))?;
+        }
+        input.consume(taken);
+    }
+    lines.end(|line| door.publish(kind, line))
+}
+
+/// Publishes line by line, waiting for space.
+fn publish_waiting(
+    door: &mut Door,
+    kind: RecordType,
+    lines: &mut Lines,
+    stop: &Stop,
+    wait: Duration,
+) -> Result<(), Failure> {
+    let mut input = Input::new()?;
+    let watch = Watch::start(stop);
+    let mut publish = |line: Line<'_>| {
+        let result = door.publish_timeout(kind, line, wait);
+        watch.count(result.is_ok());
+        result
+    };
+    while let Some(bytes) = input.fill(stop)? {
+        let taken = bytes.len();
+        lines.take(bytes, &mut publish)?;
+        input.consume(taken);
+    }
+    lines.end(publish)
+}
+
+/// Stdin, in chunks, with an eye on the signals.
+struct Input(BufReader<File>);
+
+impl Input {
+    fn new() -> Result<Self, Failure> {
+        let fd = io::stdin().as_fd().try_clone_to_owned().map_err(|error| Self::failed(&error))?;
+        Ok(Input(BufReader::with_capacity(64 << 10, File::from(fd))))
+    }
+
+    fn failed(error: &io::Error) -> Failure {
+        Failure::General(format!("cannot read stdin: {error}"))
+    }
+
+    /// The next bytes; `None` at the end.
+    fn fill(&mut self, stop: &Stop) -> Result<Option<&[u8]>, Failure> {
+        loop {
+            stop.check()?;
+            // A read that a signal interrupts is restarted; a poll is not, and has a limit.
+            let look = PollTimeout::try_from(LOOK).unwrap_or(PollTimeout::ZERO);
+            match poll(&mut [PollFd::new(self.0.get_ref().as_fd(), PollFlags::POLLIN)], look) {
+                Ok(0) | Err(nix::errno::Errno::EINTR) => {}
+                Ok(_) => break,
+                Err(errno) => return Err(Self::failed(&errno.into())),
+            }
+        }
+        let bytes = self.0.fill_buf().map_err(|error| Self::failed(&error))?;
+        Ok((!bytes.is_empty()).then_some(bytes))
+    }
+
+    fn consume(&mut self, len: usize) {
+        self.0.consume(len);
+    }
+}
+
+/// Splits chunks into lines. Of a line that the ring cannot take, only the length is kept.
+struct Lines {
+    max: usize,
+    /// The beginning of a line that has not ended, while it can still fit.
+    line: Vec<u8>,
+    /// Its length so far.
+    len: usize,
+}
+
+impl Lines {
+    fn take(
+        &mut self,
+        mut bytes: &[u8],
+        mut publish: impl FnMut(Line<'_>) -> Result<(), ReserveError>,
+    ) -> Result<(), Failure> {
+        while let Some(at) = bytes.iter().position(|&byte| byte == b'\n') {
+            let (line, rest) = (&bytes[..at], &bytes[at + 1..]);
+            if self.len == 0 && line.len() <= self.max {
+                outcome(publish(Line::Whole(line)))?;
+            } else {
+                self.append(line);
+                self.finish(&mut publish)?;
+            }
+            bytes = rest;
+        }
+        self.append(bytes);
+        Ok(())
+    }
+
+    /// A last line without a line end is a line too.
+    fn end(
+        &mut self,
+        mut publish: impl FnMut(Line<'_>) -> Result<(), ReserveError>,
+    ) -> Result<(), Failure> {
+        if self.len > 0 { self.finish(&mut publish) } else { Ok(()) }
+    }
+
+    fn append(&mut self, bytes: &[u8]) {
+        self.len += bytes.len();
+        if self.len <= self.max {
+            self.line.extend_from_slice(bytes);
+        }
+    }
+
+    fn finish(
+        &mut self,
+        publish: &mut impl FnMut(Line<'_>) -> Result<(), ReserveError>,
+    ) -> Result<(), Failure> {
+        let result = if self.len <= self.max {
+            publish(Line::Whole(&self.line))
+        } else {
+            publish(Line::TooLong(self.len))
+        };
+        self.line.clear();
+        self.len = 0;
+        outcome(result)
+    }
+}
+
+/// A refused line is counted by the ring, and the next one goes on; a damaged ring ends it all.
+fn outcome(result: Result<(), ReserveError>) -> Result<(), Failure> {
+    match result {
+        Err(error @ ReserveError::Corrupt { .. }) => Err(Failure::Damaged(error.to_string())),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_of_any_size_give_the_same_lines() {
+        let text = b"one\n\ntwo\nthis is far too long\nthree";
+        for size in 1..=text.len() {
+            let mut lines = Lines { max: 5, line: Vec::new(), len: 0 };
+            let mut seen = Vec::new();
+            let mut publish = |line: Line<'_>| {
+                seen.push(match line {
+                    Line::Whole(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                    Line::TooLong(len) => format!("{len}!"),
+                });
+                Ok(())
+            };
+            for chunk in text.chunks(size) {
+                lines.take(chunk, &mut publish).unwrap();
+            }
+            lines.end(&mut publish).unwrap();
+            assert_eq!(seen, ["one", "", "two", "20!", "three"], "chunks of {size}");
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! `perfring record`: the records of many rings, into one file.
+
+use crate::args;
+use crate::events::input::Input;
+use crate::events::live::{How, Live};
+use crate::events::progress::Progress;
+use crate::failure::{Failure, note};
+use crate::owner::count;
+use crate::records::filter::Filter;
+use crate::records::select::SelectArgs;
+use crate::records::time::Since;
+use crate::stop::{LOOK, Stop};
+use clap::ValueEnum;
+use indicatif::HumanBytes;
+use perfring_consumer::{Home, MachineClock, Start};
+use perfring_export::recording::{Existing, Options, Recording};
+use perfring_export::{Output, Took, What};
+use perfring_set::RingSet;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Record rings into one file, merged by time
+///
+/// Reads as an observer, which disturbs nobody: what a ring overwrites before it was read is told as
+/// lost. A directory is followed: rings in it are recorded as they come and go. Ends with Ctrl-C, and
+/// when all rings that were named are removed; the file is whole then.
+///
+/// Example: perfring record /dev/shm/perfring-1000 -o run.perfrec --for 10s
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Rings, and directories of rings [default: the directory of ring sets]
+    #[arg(value_name = "DIR|RING", value_parser = args::home())]
+    rings: Vec<Home>,
+    /// The file, or - for stdout
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+    /// If the file is there: make a new one in its place
+    #[arg(long, conflicts_with = "append")]
+    force: bool,
+    /// If the file is there: go on at its end
+    #[arg(long)]
+    append: bool,
+    /// End after so long, like 10s or 5m
+    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+    time: Option<Duration>,
+    /// End after N records
+    #[arg(short = 'n', long = "records", value_name = "N")]
+    records: Option<u64>,
+    /// Where to begin in rings that are there: at their oldest records, or with what comes from now
+    /// on. Rings that come later are recorded from their beginning
+    #[arg(long, value_enum, default_value_t = From::Oldest)]
+    from: From,
+    /// Read as the rings' one consumer: what is in the file is gone from them, and nothing is lost
+    /// to a slow disk but what the producers refuse
+    #[arg(long, conflicts_with = "from")]
+    consume: bool,
+    /// How long a record may wait for older ones of other rings, in milliseconds
+    #[arg(long, value_name = "MS", default_value = "100", value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    delay: u64,
+    /// End with code 5 if records were lost
+    #[arg(long)]
+    fail_on_loss: bool,
+    #[command(flatten)]
+    select: SelectArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum From {
+    Oldest,
+    Latest,
+}
+
+/// Events between two looks at the signals, and between two releases of a consumer.
+const TURN: u32 = 1024;
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let stop = Stop::install()?;
+    let how = match args.from {
+        _ if args.consume => How::Consume,
+        From::Oldest => How::Observe(Start::Oldest),
+        From::Latest => How::Observe(Start::Latest),
+    };
+    let delay = Duration::from_millis(args.delay);
+    let mut live = Live::new(how, delay)?;
+    let inputs = match &args.rings[..] {
+        [] => vec![Input::Set(RingSet::default_dir())],
+        rings => rings.iter().map(Input::of).collect(),
+    };
+    for input in inputs {
+        match input {
+            Input::Ring(home) => live.add(&home)?,
+            Input::Set(dir) => live.follow(dir)?,
+            Input::Recording(path) => {
+                let path = path.display();
+                let why = "`perfring export --to recording` copies what is wanted of one";
+                return Err(Failure::Usage(format!("{path} is a recording: {why}")));
+            }
+        }
+    }
+    let since = args.select.since().map(Since::before_now).transpose()?;
+    let recording = open(args)?;
+    let mut recorder = Recorder {
+        args,
+        live,
+        recording,
+        filter: Filter::new(&args.select, since),
+        progress: Progress::spinner(),
+        clock: MachineClock::find().map_err(|error| Failure::General(error.to_string()))?,
+        delay,
+    };
+    let ended = recorder.run(&stop);
+    recorder.end(ended)
+}
+
+fn open(args: &Args) -> Result<Recording, Failure> {
+    let name = "the recording";
+    if args.output.as_os_str() == "-" {
+        return Recording::to(name, std::io::stdout()).map_err(Failure::from);
+    }
+    let existing = match (args.force, args.append) {
+        (true, _) => Existing::Replace,
+        (_, true) => Existing::Append,
+        _ => Existing::Refuse,
+    };
+    if existing == Existing::Refuse && args.output.is_file() {
+        let path = args.output.display();
+        let what = "is there already: take another name, or add --force or --append";
+        return Err(Failure::General(format!("{path} {what}")));
+    }
+    let options = Options { path: args.output.clone(), existing, ..Options::default() };
+    let recording = Recording::open(name, &options)?;
+    if let Some(trouble) = recording.figures().trouble {
+        note(&trouble);
+    }
+    Ok(recording)
+}
+
+struct Recorder<'a> {
+    args: &'a Args,
+    live: Live,
+    recording: Recording,
+    filter: Filter<'a>,
+    progress: Progress,
+    clock: MachineClock,
+    delay: Duration,
+}
+
+impl Recorder<'_> {
+    /// Records until somebody asks it to stop, or there is nothing more to do.
+    fn run(&mut self, stop: &Stop) -> Result<(), Failure> {
+        let deadline = self.args.time.and_then(|time| Instant::now().checked_add(time));
+        // Asked to end: what was published before that moment of the rings' clock is recorded.
+        let mut until: Option<(u64, Failure)> = None;
+        let mut left = self.args.records.unwrap_or(u64::MAX);
+        loop {
+            if until.is_none() {
+                let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+                let ended = match stop.check() {
+                    Err(failure) => Some(failure),
+                    Ok(()) if over => Some(Failure::Told(0)),
+                    Ok(()) => None,
+                };
+                until = ended.map(|why| (self.clock.now_ns(), why));
+            }
+            self.live.look_around();
+            let last = until.as_ref().map(|(last, _)| *last);
+            let turn = self.turn(&mut left, last)?;
+            self.recording.flush()?;
+            self.live.release();
+            self.show();
+            match (turn, until.take()) {
+                (Turn::Done, None) => return Ok(()),
+                (Turn::Done, Some((_, Failure::Told(_)))) => return Ok(()),
+                (Turn::Done, Some((_, why))) => return Err(why),
+                (turn, asked) => {
+                    until = asked;
+                    if turn == Turn::More {
+                        continue;
+                    }
+                }
+            }
+            if self.live.is_over() && last.is_none() {
+                if self.live.damaged() == 0 {
+                    note("all rings were removed: the end");
+                }
+                return Ok(());
+            }
+            let rest = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            self.live.wait(rest.filter(|_| last.is_none()).unwrap_or(LOOK).min(LOOK));
+        }
+    }
+
+    /// Records a number of events that are there; those up to a moment, if it was asked to end.
+    fn turn(&mut self, left: &mut u64, until: Option<u64>) -> Result<Turn, Failure> {
+        for _ in 0..TURN {
+            if *left == 0 {
+                return Ok(Turn::Done);
+            }
+            let Some(event) = self.live.next()? else {
+                // What is still to come was published later, or comes too late.
+                let wait = self.delay.as_nanos() as u64;
+                let over = until.is_some_and(|until| self.clock.now_ns() > until + wait);
+                return Ok(if over { Turn::Done } else { Turn::Empty });
+            };
+            if !self.filter.takes(&event) {
+                continue;
+            }
+            let mut time = None;
+            if let What::Record(record) = &event.what {
+                *left -= 1;
+                time = record.time;
+            }
+            match self.recording.take(&event)? {
+                Took::Yes => {}
+                Took::Busy => return Err(Failure::General("the recording is busy".to_owned())),
+            }
+            if until.is_some() && time > until {
+                return Ok(Turn::Done);
+            }
+        }
+        Ok(Turn::More)
+    }
+
+    fn show(&mut self) {
+        if self.progress.is_due() {
+            let rings = count(self.live.rings() as u64, "ring");
+            let more = format!(", {rings}, {}", HumanBytes(self.recording.figures().bytes));
+            self.progress.show(self.recording.totals(), None, &more);
+        }
+    }
+
+    /// Finishes the file, and says what is in it.
+    fn end(mut self, ended: Result<(), Failure>) -> Result<(), Failure> {
+        let took = self.progress.end();
+        let asked = matches!(ended, Ok(()) | Err(Failure::Signal(_)));
+        let closed = match &ended {
+            Err(Failure::ClosedPipe) => Ok(()),
+            _ => self.recording.close(Instant::now()).map_err(Failure::from),
+        };
+        // What is not in the file stays in its ring.
+        if asked && closed.is_ok() {
+            self.live.release();
+        }
+        let left_out = self.filter.end();
+        let totals = self.recording.totals();
+        let untold = self.live.untold();
+        if asked && closed.is_ok() {
+            let rings = count(u64::from(self.live.seen()), "ring");
+            let file = HumanBytes(self.recording.figures().bytes);
+            let mut said =
+                format!("recorded {totals}, of {rings} in {:.1} s: {file}", took.as_secs_f64());
+            if left_out > 0 {
+                said += &format!("; {left_out} others were not asked for");
+            }
+            if untold > 0 {
+                let are = "counted by the rings and not told in their streams yet";
+                said += &format!("; {untold} more that are lost are {are}");
+            }
+            note(&said);
+        }
+        if asked {
+            closed?;
+            let lost = totals.lost().saturating_add(untold);
+            if self.args.fail_on_loss && lost > 0 {
+                return Err(Failure::Loss(format!("{lost} records were lost")));
+            }
+            if self.live.damaged() > 0 {
+                let rings = count(self.live.damaged(), "ring");
+                return Err(Failure::Damaged(format!(
+                    "{rings} turned out to be damaged: what stood before that is recorded"
+                )));
+            }
+        }
+        ended
+    }
+}
+
+/// What a turn came to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// There is nothing more now.
+    Empty,
+    /// There may be more.
+    More,
+    /// It is the end.
+    Done,
+}

@@ -1,0 +1,38 @@
+//! `perfring rm`.
+
+use crate::args;
+use crate::failure::Failure;
+use perfring_consumer::{AttachError, Home};
+use perfring_producer::Removal;
+
+/// Remove a ring
+///
+/// Refuses while any producer or the consumer is attached, and whatever is not a ring. Observers do not
+/// count: they keep what they have mapped.
+///
+/// Example: perfring rm shm:ticks
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A path, or shm:NAME
+    #[arg(value_parser = args::home())]
+    ring: Home,
+    /// Remove it although somebody is attached: they go on with a ring that has no name
+    #[arg(long, short)]
+    force: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let removal = if args.force { Removal::Always } else { Removal::IfFree };
+    perfring_producer::remove(&args.ring, removal).map_err(|error| match &error {
+        AttachError::Busy { .. } => {
+            Failure::General(format!("{error}; end it first, or remove the ring with --force"))
+        }
+        AttachError::NotFound { .. } => {
+            Failure::NotFound(format!("{error}, so there is nothing to remove"))
+        }
+        AttachError::Bad { .. } => {
+            Failure::Damaged(format!("{error}; if it is to go all the same, use rm(1)"))
+        }
+        _ => error.into(),
+    })
+}

@@ -1,0 +1,67 @@
+//! `perfring stat`: a ring's figures.
+
+mod producers;
+mod text;
+
+use crate::args;
+use crate::columns;
+use crate::failure::Failure;
+use crate::figures::{books, json, types::TypesUse};
+use crate::output::json::line;
+use crate::stop::{LOOK, Stop};
+use perfring_consumer::{Home, Stat};
+use std::io::{self, BufWriter, Write};
+use std::time::{Duration, Instant};
+
+/// Show a ring's figures: positions, who is attached, what was written, read and lost
+///
+/// Needs read permission and disturbs nobody. Of a shared ring it shows each producer, and who
+/// holds the others up, if anybody does.
+///
+/// Example: perfring stat --json -i 1 /dev/shm/ticks
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A path, or shm:NAME
+    #[arg(value_parser = args::home())]
+    ring: Home,
+    /// One JSON object per line, with the names of the ABI
+    #[arg(long)]
+    json: bool,
+    /// Again and again, every SECONDS, until Ctrl-C
+    #[arg(long, short, value_name = "SECONDS", value_parser = args::interval)]
+    interval: Option<Duration>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let stop = Stop::install()?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    let width = columns::width();
+    let mut before: Option<(Instant, Stat)> = None;
+    loop {
+        let now = Instant::now();
+        let stat = books::read(&args.ring)?;
+        let types = TypesUse::read(&args.ring)?;
+        let since = before.as_ref().map(|(then, stat)| (now.duration_since(*then), stat));
+        let written = if args.json {
+            line(&mut out, &json::object(&args.ring, &stat, Some(&types)))
+        } else {
+            text::Page::new(&mut out, width).write(&args.ring, &stat, &types, since)
+        };
+        written.and_then(|()| out.flush()).map_err(|error| Failure::output(&error))?;
+        if stat.totals.is_none() {
+            return Err(Failure::Damaged(format!(
+                "{}: the ring's books are damaged: no producer leaves such figures; `perfring \
+                 dump` shows what can still be read",
+                args.ring
+            )));
+        }
+        let Some(interval) = args.interval else {
+            return Ok(());
+        };
+        before = Some((now, stat));
+        while now.elapsed() < interval {
+            stop.check()?;
+            std::thread::sleep(LOOK.min(interval.saturating_sub(now.elapsed())));
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! A ring's figures for people.
+
+use super::producers;
+use crate::args::show_size;
+use crate::columns::paragraph;
+use crate::figures::books::{Balance, counts, is_fed};
+use crate::figures::types::TypesUse;
+use crate::owner::{held_up, name};
+use perfring_consumer::{Evict, Holding, Home, Layout, Policy, Producers, Stat, Tell, Totals};
+use std::io::{self, Write};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The figures on their way to stdout.
+pub(super) struct Page<'a, W> {
+    out: &'a mut W,
+    width: Option<usize>,
+}
+
+impl<'a, W: Write> Page<'a, W> {
+    pub(super) fn new(out: &'a mut W, width: Option<usize>) -> Self {
+        Page { out, width }
+    }
+
+    /// Writes the figures; with those of a while ago, also the rates.
+    pub(super) fn write(
+        &mut self,
+        home: &Home,
+        stat: &Stat,
+        types: &TypesUse,
+        since: Option<(Duration, &Stat)>,
+    ) -> io::Result<()> {
+        let layout = &stat.layout;
+        if since.is_some() {
+            writeln!(self.out)?;
+        }
+        writeln!(self.out, "{home}")?;
+        self.line("policy", &policy(layout))?;
+        self.line("kind", &kind(stat))?;
+        self.line("size", &size(layout, stat.totals.as_ref()))?;
+        if layout.aux_size != 0 {
+            self.line("aux area", &aux(layout, stat.totals.as_ref()))?;
+        }
+        self.line("types", &types_line(types))?;
+        let stamps = if layout.time { "each record is stamped" } else { "no stamps" };
+        self.line("time", stamps)?;
+        self.line("uuid", &uuid::Uuid::from_bytes(layout.uuid).to_string())?;
+        let creator = format!("by pid {}, uid {}", layout.creator_pid, layout.creator_uid);
+        self.line("created", &format!("{} {creator}", utc(layout.created_ns)))?;
+        if layout.producers == Producers::One {
+            self.line("producer", &holding(&stat.producer))?;
+        }
+        self.line("consumer", &holding(&stat.consumer))?;
+        if let Some(held) = &stat.held_up {
+            self.line("held up", &held_up(home, stat, held))?;
+        }
+        if let Some(totals) = &stat.totals {
+            self.line("data_head", &totals.head.to_string())?;
+            self.line("data_tail", &totals.tail.to_string())?;
+            if layout.aux_size != 0 {
+                self.line("aux_head", &totals.aux_head.to_string())?;
+                self.line("aux_tail", &totals.aux_tail.to_string())?;
+            }
+            writeln!(self.out)?;
+            writeln!(self.out, "  {:<12} {:>14} {:>18}", "", "records", "bytes")?;
+            for (name, count) in counts(layout, totals) {
+                writeln!(self.out, "  {name:<12} {:>14} {:>18}", count.records, count.bytes)?;
+            }
+        } else {
+            self.line("books", "damaged")?;
+        }
+        if !stat.producers.is_empty() {
+            writeln!(self.out)?;
+            producers::write(self.out, &stat.producers, self.width)?;
+        }
+        let Some(totals) = &stat.totals else { return Ok(()) };
+        writeln!(self.out)?;
+        self.line("balance", &balance(stat, totals))?;
+        if let Some((time, before)) = since
+            && let Some(before) = &before.totals
+        {
+            self.line("rate", &rate(time, before, totals))?;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, name: &str, value: &str) -> io::Result<()> {
+        writeln!(self.out, "{}", paragraph(&format!("  {name:<12} "), value, self.width))
+    }
+}
+
+/// How many producers at a time, and how often one has attached.
+fn kind(stat: &Stat) -> String {
+    let epoch = stat.epoch();
+    match stat.layout.producers {
+        Producers::One => format!("one producer at a time, epoch {epoch}"),
+        Producers::Many => {
+            let alive = stat.producers.iter().filter(|member| member.alive).count();
+            format!("many producers: {alive} of {} slots in use, epoch {epoch}", stat.layout.slots)
+        }
+    }
+}
+
+fn policy(layout: &Layout) -> String {
+    let tell = match layout.tell {
+        Tell::InStream => "losses told in the stream",
+        Tell::CountersOnly => "losses in the counters alone",
+    };
+    match (layout.policy, layout.evict) {
+        (Policy::Drop, _) => format!("drop, {tell}"),
+        (Policy::Overwrite, Evict::Exact) => format!("overwrite, {tell}"),
+        (Policy::Overwrite, Evict::Half) => format!("overwrite (half at a time), {tell}"),
+    }
+}
+
+fn size(layout: &Layout, totals: Option<&Totals>) -> String {
+    full(layout.data_size, totals.map(|totals| (totals.tail, totals.head)))
+}
+
+/// The AUX area, and how much of it large payloads take.
+fn aux(layout: &Layout, totals: Option<&Totals>) -> String {
+    let positions = totals.map(|totals| (totals.aux_tail, totals.aux_head));
+    let longest = format!("payloads of up to {} bytes", layout.max_len());
+    format!("{}; {longest}", full(layout.aux_size, positions))
+}
+
+fn full(size: u64, positions: Option<(u64, u64)>) -> String {
+    let Some((tail, head)) = positions else { return show_size(size) };
+    let used = head.saturating_sub(tail);
+    let percent = used as f64 * 100.0 / size as f64;
+    format!("{}, {percent:.1}% full ({used} of {size} bytes)", show_size(size))
+}
+
+fn types_line(types: &TypesUse) -> String {
+    match &types.damage[..] {
+        _ if types.size == 0 => "no table".to_owned(),
+        [] => types.used(),
+        damage => format!("damaged, {}: {}", types.used(), damage.join("; ")),
+    }
+}
+
+fn holding(holding: &Holding) -> String {
+    let who = &holding.who;
+    if who.epoch == 0 {
+        return if holding.alive { "attaching" } else { "none so far" }.to_owned();
+    }
+    let name = name(who);
+    let state = if holding.alive { "alive" } else { "gone" };
+    let since = utc(who.attached_ns);
+    let nth = who.epoch;
+    format!("{state}: {name}, pid {}, uid {}, attached {since} (attach {nth})", who.pid, who.uid)
+}
+
+/// A time of `CLOCK_REALTIME`, to the millisecond.
+fn utc(ns: u64) -> String {
+    let time: SystemTime = UNIX_EPOCH + Duration::from_nanos(ns);
+    humantime::format_rfc3339_millis(time).to_string()
+}
+
+fn balance(stat: &Stat, totals: &Totals) -> String {
+    let balance = Balance::of(stat.layout.policy, totals);
+    let sum = format!(
+        "{} {} + still there {}",
+        balance.how, balance.gone.records, balance.present.records
+    );
+    let written = balance.written.records;
+    if balance.holds() {
+        format!("written {written} = {sum}")
+    } else if is_fed(stat) || stat.consumer.alive {
+        format!("written {written} ~ {sum} (in use: each figure is of its own moment)")
+    } else {
+        format!("written {written} is NOT {sum}")
+    }
+}
+
+fn rate(time: Duration, before: &Totals, now: &Totals) -> String {
+    let seconds = time.as_secs_f64();
+    let written = now.producer.written.since(before.producer.written);
+    let read = now.consumer.read.since(before.consumer.read);
+    format!(
+        "written {:.0} records/s, {:.2} MB/s; read {:.0} records/s",
+        written.records as f64 / seconds,
+        written.bytes as f64 / seconds / 1e6,
+        read.records as f64 / seconds
+    )
+}

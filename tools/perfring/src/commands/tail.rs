@@ -1,0 +1,63 @@
+//! `perfring tail`: records of a ring as they come, seen by an observer.
+
+use crate::args;
+use crate::commands::follow::{self, FollowArgs, Source};
+use crate::commands::kernel::{self, KernelArgs};
+use crate::failure::Failure;
+use crate::stop::Stop;
+use clap::ValueEnum;
+use perfring_consumer::{Home, Observer, Start};
+
+/// Show records without touching the ring
+///
+/// Reads as an observer: needs read permission, moves nothing. One that is too slow
+/// for an overwrite ring is told how much it missed. With --perf, what the kernel does stands
+/// between the ring's records, in the order of time, and is shown until its process ends.
+///
+/// Example: perfring tail -f --format json /dev/shm/ticks
+/// Example: perfring tail --perf context-switches --pid 1234 /dev/shm/log
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A path, or shm:NAME; with --perf it may be left out
+    #[arg(value_parser = args::home(), required_unless_present = "perf")]
+    ring: Option<Home>,
+    /// Where to begin: at the oldest record that is there, or with what comes from now on. Older
+    /// ones are not shown then, whatever --since says
+    #[arg(long, value_enum, default_value_t = From::Oldest)]
+    from: From,
+    #[command(flatten)]
+    kernel: KernelArgs,
+    #[command(flatten)]
+    follow: FollowArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum From {
+    Oldest,
+    Latest,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let start = match args.from {
+        From::Oldest => Start::Oldest,
+        From::Latest if args.follow.waits() || args.kernel.is_wanted() => Start::Latest,
+        From::Latest => {
+            let why = "--from latest has nothing to show without -f or --timeout";
+            return Err(Failure::Usage(why.to_owned()));
+        }
+    };
+    args.follow.format.check()?;
+    let stop = Stop::install()?;
+    let observe = |ring: &Home| Observer::open(ring, start);
+    match &args.ring {
+        ring if args.kernel.is_wanted() => {
+            let ring = match ring {
+                Some(ring) => Some((ring, observe(ring)?)),
+                None => None,
+            };
+            kernel::tail(&args.kernel, &args.follow, ring, &stop)
+        }
+        Some(ring) => follow::run(&args.follow, ring, Source::Observer(observe(ring)?), &stop),
+        None => Err(Failure::Usage("a ring is missing; see `perfring tail --help`".to_owned())),
+    }
+}

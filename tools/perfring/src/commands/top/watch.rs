@@ -1,0 +1,357 @@
+//! Rings, looked at again and again.
+
+use crate::figures::books::{counts, is_fed};
+use crate::owner;
+use perfring_consumer::{Count, Home, Observer, Policy, Start, Stat};
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Longer than this without a step, and a ring is said to be quiet or its consumer to stall.
+const STILL: Duration = Duration::from_secs(2);
+
+/// How a ring is, from what needs nobody to what needs somebody now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum State {
+    /// It is written to, and read if it must be.
+    Ok,
+    /// Nothing was written for this long.
+    Quiet(Duration),
+    /// No producer, and nothing to read.
+    Ended,
+    /// No producer, and records that nobody has read.
+    Gone,
+    /// Records, and nobody who reads them.
+    NoConsumer,
+    /// The consumer lives and has not moved for this long.
+    Stalled(Duration),
+    /// Records are being lost.
+    Losing,
+    /// A reservation or the lock holds the ring up.
+    HeldUp,
+    /// It cannot be read.
+    Damaged,
+}
+
+impl State {
+    /// In a dozen columns.
+    pub(super) fn text(self) -> String {
+        match self {
+            State::Ok => "ok".to_owned(),
+            State::Quiet(time) => format!("quiet {}", short(time)),
+            State::Ended => "ended".to_owned(),
+            State::Gone => "producer gone".to_owned(),
+            State::NoConsumer => "no consumer".to_owned(),
+            State::Stalled(time) => format!("stalled {}", short(time)),
+            State::Losing => "losing".to_owned(),
+            State::HeldUp => "held up".to_owned(),
+            State::Damaged => "damaged".to_owned(),
+        }
+    }
+}
+
+/// A time in four columns.
+fn short(time: Duration) -> String {
+    match time.as_secs() {
+        s @ ..100 => format!("{s}s"),
+        s @ 100..6_000 => format!("{}m", s / 60),
+        s @ 6_000..360_000 => format!("{}h", s / 3_600),
+        s => format!("{}d", s / 86_400),
+    }
+}
+
+/// A ring at the last look.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) home: String,
+    pub(super) state: State,
+    /// What is wrong, in words, if anything is.
+    pub(super) trouble: Option<String>,
+    pub(super) size: u64,
+    pub(super) used: u64,
+    /// Records and bytes a second, since the look before.
+    pub(super) rate: Option<(f64, f64)>,
+    /// Records that the consumer has not read; nothing where nobody ever consumed an overwrite ring.
+    pub(super) lag: Option<u64>,
+    /// Records lost, by all causes, since the ring was made.
+    pub(super) lost: u64,
+    pub(super) lost_rate: f64,
+    /// The producer, or how many.
+    pub(super) producer: String,
+    /// What stands about it below the table.
+    pub(super) details: Vec<(String, String)>,
+}
+
+/// What is remembered of a ring between two looks.
+#[derive(Debug)]
+struct Watched {
+    name: String,
+    observer: Observer,
+    before: Option<Before>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    at: Instant,
+    written: Count,
+    lost: u64,
+    read: u64,
+    /// When something was last seen to be written.
+    wrote_at: Instant,
+    /// When the consumer was last seen to move, or to have nothing to do.
+    read_at: Instant,
+}
+
+/// Where rings are looked for, and those that were found.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    places: Vec<PathBuf>,
+    rings: HashMap<(u64, u64), Watched>,
+    /// Files that are no rings: not opened again.
+    others: HashMap<(u64, u64), ()>,
+}
+
+impl Watch {
+    pub(super) fn new(places: Vec<PathBuf>) -> Self {
+        Watch { places, ..Watch::default() }
+    }
+
+    /// A look at all rings that are there now.
+    pub(super) fn look(&mut self, now: Instant) -> Vec<Row> {
+        let mut there = HashMap::new();
+        for place in &self.places {
+            find(place, &mut there);
+        }
+        self.rings.retain(|id, _| there.contains_key(id));
+        self.others.retain(|id, ()| there.contains_key(id));
+        for (id, path) in there {
+            if self.rings.contains_key(&id) || self.others.contains_key(&id) {
+                continue;
+            }
+            let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+            match Observer::open(Home::File(path), Start::Latest) {
+                Ok(observer) => {
+                    self.rings.insert(id, Watched { name, observer, before: None });
+                }
+                // One that becomes a ring later gets another inode: rings are renamed into place.
+                Err(_) => drop(self.others.insert(id, ())),
+            }
+        }
+        self.rings.values_mut().map(|ring| ring.look(now)).collect()
+    }
+
+    /// Files that were found and are no rings.
+    pub(super) fn others(&self) -> usize {
+        self.others.len()
+    }
+}
+
+/// The ring at `place`, or the files in it.
+fn find(place: &Path, there: &mut HashMap<(u64, u64), PathBuf>) {
+    let mut add = |path: PathBuf| {
+        if let Ok(meta) = std::fs::metadata(&path)
+            && meta.is_file()
+        {
+            there.insert((meta.dev(), meta.ino()), path);
+        }
+    };
+    match std::fs::read_dir(place) {
+        Ok(entries) => {
+            let hidden = |path: &Path| {
+                path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+            };
+            let paths = entries.flatten().map(|entry| entry.path());
+            paths.filter(|path| !hidden(path)).for_each(&mut add);
+        }
+        Err(_) => add(place.to_owned()),
+    }
+}
+
+impl Watched {
+    fn look(&mut self, now: Instant) -> Row {
+        let home = self.observer.home().to_string();
+        let damaged = |trouble: String| Row {
+            name: self.name.clone(),
+            home: home.clone(),
+            state: State::Damaged,
+            trouble: Some(trouble),
+            size: self.observer.layout().data_size,
+            used: 0,
+            rate: None,
+            lag: None,
+            lost: 0,
+            lost_rate: 0.0,
+            producer: String::new(),
+            details: Vec::new(),
+        };
+        let stat = match self.observer.stat() {
+            Ok(stat) => stat,
+            Err(error) => return damaged(error.to_string()),
+        };
+        let Some(totals) = &stat.totals else {
+            return damaged("no producer leaves such figures".to_owned());
+        };
+        let (written, read) = (totals.producer.written, totals.consumer.read.records);
+        let lost = totals.producer.refused.total();
+        let lost = lost.plus(totals.consumer.lapped).plus(totals.producer.reclaimed).records;
+        let lag = lag(&stat);
+        let first = Before { at: now, written, lost, read, wrote_at: now, read_at: now };
+        let before = self.before.unwrap_or(first);
+        let after = Before {
+            at: now,
+            written,
+            lost,
+            read,
+            wrote_at: if written == before.written { before.wrote_at } else { now },
+            read_at: if read == before.read && lag.unwrap_or(0) > 0 { before.read_at } else { now },
+        };
+        self.before = Some(after);
+        let seconds = now.duration_since(before.at).as_secs_f64();
+        let rate = (seconds > 0.0).then(|| {
+            let wrote = written.since(before.written);
+            (wrote.records as f64 / seconds, wrote.bytes as f64 / seconds)
+        });
+        let lost_rate = match seconds {
+            0.0 => 0.0,
+            _ => lost.saturating_sub(before.lost) as f64 / seconds,
+        };
+        let state = state(&stat, lag, lost > before.lost, &after, now);
+        Row {
+            name: self.name.clone(),
+            trouble: stat.held_up.as_ref().map(|held| {
+                format!("held up {}", owner::held_up(self.observer.home(), &stat, held))
+            }),
+            home,
+            state,
+            size: stat.layout.data_size,
+            used: totals.head.saturating_sub(totals.tail),
+            rate,
+            lag,
+            lost,
+            lost_rate,
+            producer: producer(&stat),
+            details: details(&stat),
+        }
+    }
+}
+
+/// Records that the consumer has still to read.
+fn lag(stat: &Stat) -> Option<u64> {
+    let totals = stat.totals.as_ref()?;
+    match stat.layout.policy {
+        Policy::Drop => Some(totals.present.records),
+        Policy::Overwrite if stat.consumer.who.epoch == 0 => None,
+        Policy::Overwrite => {
+            let passed = totals.consumer.read.plus(totals.consumer.lapped);
+            Some(totals.producer.written.records.saturating_sub(passed.records))
+        }
+    }
+}
+
+fn state(stat: &Stat, lag: Option<u64>, losing: bool, moved: &Before, now: Instant) -> State {
+    let (quiet, unread) = (now.duration_since(moved.wrote_at), now.duration_since(moved.read_at));
+    let waiting = stat.layout.policy == Policy::Drop && lag.unwrap_or(0) > 0;
+    match () {
+        () if stat.held_up.is_some() => State::HeldUp,
+        () if losing => State::Losing,
+        () if stat.consumer.alive && lag.unwrap_or(0) > 0 && unread >= STILL => {
+            State::Stalled(unread)
+        }
+        () if waiting && !stat.consumer.alive && is_fed(stat) => State::NoConsumer,
+        () if waiting && !is_fed(stat) => State::Gone,
+        () if !is_fed(stat) => State::Ended,
+        () if quiet >= STILL => State::Quiet(quiet),
+        () => State::Ok,
+    }
+}
+
+fn producer(stat: &Stat) -> String {
+    let alive = stat.producers.iter().filter(|member| member.alive).count();
+    match (alive, &stat.producer.who) {
+        (2.., _) => format!("{alive} alive"),
+        (_, who) if who.epoch == 0 => "none yet".to_owned(),
+        (_, who) => format!("{} {}", owner::name(who), who.pid),
+    }
+}
+
+fn details(stat: &Stat) -> Vec<(String, String)> {
+    let layout = &stat.layout;
+    let holder = |holding: &perfring_consumer::Holding| {
+        let who = &holding.who;
+        match (who.epoch, holding.alive) {
+            (0, false) => "none so far".to_owned(),
+            (0, true) => "attaching".to_owned(),
+            (nth, alive) => {
+                let state = if alive { "alive" } else { "gone" };
+                let name = owner::name(who);
+                format!("{state}: {name}, pid {}, uid {} (attach {nth})", who.pid, who.uid)
+            }
+        }
+    };
+    let mut lines = vec![("producer".to_owned(), holder(&stat.producer))];
+    for member in stat.producers.iter().filter(|member| member.alive).skip(1) {
+        let who = &member.figures.who;
+        lines
+            .push(("producer".to_owned(), format!("alive: {}, pid {}", owner::name(who), who.pid)));
+    }
+    lines.push(("consumer".to_owned(), holder(&stat.consumer)));
+    lines.push(("uuid".to_owned(), uuid::Uuid::from_bytes(layout.uuid).to_string()));
+    if let Some(totals) = &stat.totals {
+        let counts = counts(layout, totals);
+        lines.extend(counts.into_iter().map(|(name, count)| {
+            (name.to_owned(), format!("{} records, {} bytes", count.records, count.bytes))
+        }));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perfring_consumer::Consumer;
+    use perfring_producer::{Options, Producer, RecordType};
+
+    fn row(rows: &[Row], name: &str) -> Row {
+        rows.iter().find(|row| row.name == name).expect("the ring").clone()
+    }
+
+    #[test]
+    fn rates_lags_losses_and_states_are_those_of_the_rings() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let small = Options { size: 4096, ..Options::default() };
+        let mut one = Producer::create(dir.path().join("one"), &small).expect("a ring");
+        let two = Producer::create(dir.path().join("two"), &small).expect("a ring");
+        std::fs::write(dir.path().join("other"), "no ring").expect("a file");
+        let mut watch = Watch::new(vec![dir.path().to_owned()]);
+        let start = Instant::now();
+        assert_eq!(watch.look(start).len(), 2);
+        assert_eq!(watch.others(), 1);
+        for _ in 0..10 {
+            one.publish(RecordType::BYTES, &[0; 56]).expect("room");
+        }
+        let rows = watch.look(start + Duration::from_secs(2));
+        let at = row(&rows, "one");
+        assert_eq!((at.rate, at.lag, at.used), (Some((5.0, 320.0)), Some(10), 640));
+        assert_eq!((at.state, row(&rows, "two").state), (State::NoConsumer, State::Quiet(STILL)));
+
+        let mut consumer = Consumer::attach(dir.path().join("one")).expect("the ring");
+        let _ = consumer.read();
+        let rows = watch.look(start + Duration::from_secs(3));
+        assert_eq!(row(&rows, "one").state, State::Stalled(Duration::from_secs(3)));
+        while one.publish(RecordType::BYTES, &[0; 56]).is_ok() {}
+        let at = row(&watch.look(start + Duration::from_secs(5)), "one");
+        assert_eq!((at.state, at.lost, at.lost_rate), (State::Losing, 1, 0.5));
+        drop((one, two));
+        let rows = watch.look(start + Duration::from_secs(6));
+        assert_eq!(row(&rows, "two").state, State::Ended);
+        while consumer.read().expect("sound").is_some() {}
+        consumer.release();
+        drop(consumer);
+        let rows = watch.look(start + Duration::from_secs(7));
+        assert_eq!((row(&rows, "one").state, row(&rows, "one").lag), (State::Ended, Some(0)));
+        std::fs::remove_file(dir.path().join("one")).expect("the ring");
+        assert_eq!(watch.look(start + Duration::from_secs(8)).len(), 1);
+    }
+}

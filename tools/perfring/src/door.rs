@@ -1,0 +1,164 @@
+//! A ring to publish into, for a command.
+
+use crate::failure::note;
+use crate::stop::{LOOK, Stop};
+use perfring_consumer::{AttachError, Home};
+use perfring_producer::{Count, Producer, RecordType, Refused, ReserveError, SharedProducer};
+use perfring_types::Entry;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The producer of a ring that has one at a time, or one of many.
+pub(crate) enum Door {
+    One(Box<Producer>),
+    Many(Box<SharedProducer>),
+}
+
+impl Door {
+    pub(crate) fn attach(home: &Home, name: &str) -> Result<Self, AttachError> {
+        match Producer::attach_as(home, name) {
+            Err(AttachError::Kind { .. }) => {
+                SharedProducer::attach_as(home, name).map(|many| Door::Many(Box::new(many)))
+            }
+            one => one.map(|one| Door::One(Box::new(one))),
+        }
+    }
+
+    pub(crate) fn max_len(&self) -> usize {
+        match self {
+            Door::One(producer) => producer.max_len(),
+            Door::Many(producer) => producer.max_len(),
+        }
+    }
+
+    pub(crate) fn register(&mut self, entry: &Entry<'_>) -> Result<(), ReserveError> {
+        match self {
+            Door::One(producer) => producer.register_entry(entry),
+            Door::Many(producer) => producer.register_entry(entry),
+        }
+    }
+
+    pub(crate) fn has_time(&self) -> bool {
+        match self {
+            Door::One(producer) => producer.layout().time,
+            Door::Many(producer) => producer.layout().time,
+        }
+    }
+
+    /// What was written and refused here since the ring was made; by earlier producers, too.
+    pub(crate) fn counts(&self) -> (Count, Refused) {
+        match self {
+            Door::One(producer) => {
+                let book = producer.book();
+                (book.written, book.refused)
+            }
+            Door::Many(producer) => (producer.written(), producer.refused()),
+        }
+    }
+
+    pub(crate) fn publish(&mut self, kind: RecordType, line: Line<'_>) -> Result<(), ReserveError> {
+        match (self, line) {
+            (Door::One(producer), Line::Whole(bytes)) => producer.publish(kind, bytes),
+            (Door::Many(producer), Line::Whole(bytes)) => producer.publish(kind, bytes),
+            (Door::One(producer), Line::TooLong(len)) => producer.reserve(kind, len).map(drop),
+            (Door::Many(producer), Line::TooLong(len)) => producer.reserve(kind, len).map(drop),
+        }
+    }
+
+    pub(crate) fn publish_timeout(
+        &mut self,
+        kind: RecordType,
+        line: Line<'_>,
+        wait: Duration,
+    ) -> Result<(), ReserveError> {
+        match (self, line) {
+            (Door::One(producer), Line::Whole(bytes)) => {
+                producer.publish_timeout(kind, bytes, wait)
+            }
+            (Door::Many(producer), Line::Whole(bytes)) => {
+                producer.publish_timeout(kind, bytes, wait)
+            }
+            (door, too_long) => door.publish(kind, too_long),
+        }
+    }
+}
+
+/// A line as it is offered to the ring.
+#[derive(Clone, Copy)]
+pub(crate) enum Line<'a> {
+    Whole(&'a [u8]),
+    /// Longer than the ring takes: its length, to be refused and counted.
+    TooLong(usize),
+}
+
+/// Ends the process when somebody asks it to stop while the producer waits for space, which nothing
+/// interrupts. The ring is made for a producer that ends at any instruction.
+pub(crate) struct Watch {
+    published: Arc<AtomicU64>,
+    lost: Arc<AtomicU64>,
+}
+
+impl Watch {
+    /// More than an orderly end takes.
+    const GRACE: Duration = Duration::from_millis(300);
+
+    pub(crate) fn start(stop: &Stop) -> Self {
+        let watch = Watch { published: Arc::default(), lost: Arc::default() };
+        let (stop, published, lost) =
+            (stop.clone(), Arc::clone(&watch.published), Arc::clone(&watch.lost));
+        std::thread::spawn(move || {
+            while stop.signal().is_none() {
+                std::thread::sleep(LOOK);
+            }
+            std::thread::sleep(Self::GRACE);
+            note(&format!(
+                "published {} records, lost {}; stopped while waiting for space",
+                published.load(Ordering::Relaxed), // Relaxed: a figure for people
+                lost.load(Ordering::Relaxed)
+            ));
+            std::process::exit(128 + stop.signal().unwrap_or_default());
+        });
+        watch
+    }
+
+    pub(crate) fn count(&self, published: bool) {
+        let counter = if published { &self.published } else { &self.lost };
+        counter.fetch_add(1, Ordering::Relaxed); // Relaxed: as above
+    }
+}
+
+/// What became of the lines.
+pub(crate) struct Report {
+    published: u64,
+    refused: Refused,
+}
+
+impl Report {
+    pub(crate) fn between(before: (Count, Refused), after: (Count, Refused)) -> Self {
+        Report { published: after.0.since(before.0).records, refused: after.1.since(before.1) }
+    }
+
+    pub(crate) fn lost(&self) -> u64 {
+        self.refused.total().records
+    }
+
+    pub(crate) fn sentence(&self, home: &Home, shared: bool) -> String {
+        let Report { published, refused } = self;
+        let lost = self.lost();
+        let mut said = format!("published {published} records, lost {lost}");
+        if lost == 0 {
+            return said;
+        }
+        let (full, too_large) = (refused.full.records, refused.too_large.records);
+        said += &format!(": full {full}, too_large {too_large}");
+        let (contended, pending) = (refused.contended.records, refused.pending.records);
+        if shared {
+            said += &format!(", contended {contended}, pending {pending}");
+        }
+        if contended + pending > 0 {
+            said += &format!("; `perfring stat {home}` says who holds the ring up");
+        }
+        said
+    }
+}

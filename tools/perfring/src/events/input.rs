@@ -1,0 +1,61 @@
+//! What the command line names: a recording, rings, directories of rings.
+
+use super::recorded::{Events, Recorded};
+use super::still::Still;
+use crate::failure::{Failure, note};
+use perfring_consumer::Home;
+use perfring_export::recording::is_recording;
+use std::path::{Path, PathBuf};
+
+/// What a name on the command line stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Input {
+    Ring(Home),
+    /// A directory of rings.
+    Set(PathBuf),
+    Recording(PathBuf),
+}
+
+impl Input {
+    pub(crate) fn of(home: &Home) -> Self {
+        match home {
+            Home::File(path) if path.is_dir() => Input::Set(path.clone()),
+            Home::File(path) if is_recording(path) => Input::Recording(path.clone()),
+            _ => Input::Ring(home.clone()),
+        }
+    }
+}
+
+/// What all these names stand for, as it is now: a recording, or rings merged by their stamps.
+pub(crate) fn open(homes: &[Home]) -> Result<Box<dyn Events>, Failure> {
+    let inputs: Vec<Input> = homes.iter().map(Input::of).collect();
+    if let [Input::Recording(path)] = &inputs[..] {
+        return Ok(Box::new(Recorded::open(path)?));
+    }
+    let mut rings = Vec::new();
+    for input in inputs {
+        match input {
+            Input::Ring(home) => rings.push(home),
+            Input::Set(dir) => rings.extend(rings_in(&dir)?),
+            Input::Recording(path) => {
+                let path = path.display();
+                let why = "give one recording by itself, or any number of rings";
+                return Err(Failure::Usage(format!("{path} is a recording: {why}")));
+            }
+        }
+    }
+    Ok(Box::new(Still::open(&rings)?))
+}
+
+/// The rings of a directory that are there now, in the order of their names.
+fn rings_in(dir: &Path) -> Result<Vec<Home>, Failure> {
+    let listed = perfring_set::list(dir);
+    let (rings, others) = listed.map_err(|error| Failure::General(error.to_string()))?;
+    for other in others {
+        note(&format!("{} is left out: {}", other.path.display(), other.why));
+    }
+    if rings.is_empty() {
+        return Err(Failure::NotFound(format!("there is no ring in {}", dir.display())));
+    }
+    Ok(rings.into_iter().map(|(ring, _)| Home::from(ring.path)).collect())
+}

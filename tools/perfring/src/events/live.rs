@@ -1,0 +1,275 @@
+//! Rings that are followed: merged by time while they come and go.
+
+use super::held::Held;
+use crate::failure::{Failure, note};
+use crate::ring_name::Name;
+use perfring_consumer::{AttachError, Consumer, Guard, Home, Layout, Observer, Start, Stat};
+use perfring_export::{Event, Origin, Shapes};
+use perfring_set::{Change, Follower, Merge, RingEntry, Source, SourceId};
+use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How rings are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// As an observer, from there on.
+    Observe(Start),
+    /// As the consumer: what was given out and released is gone from the ring.
+    Consume,
+}
+
+/// Many rings, as they come and go.
+pub(crate) struct Live {
+    how: How,
+    merge: Merge,
+    rings: HashMap<SourceId, Ring>,
+    followers: Vec<Follower>,
+    begun: VecDeque<SourceId>,
+    ended: VecDeque<SourceId>,
+    /// Its end was given out.
+    gone: Option<SourceId>,
+    /// Whose items were given out since the last release.
+    touched: Vec<SourceId>,
+    held: Held,
+    seq: u64,
+    ids: u32,
+    damaged: u64,
+}
+
+struct Ring {
+    home: Home,
+    uuid: [u8; 16],
+    shapes: Shapes,
+    /// Its file, while that has its name. A directory's follower looks after the others.
+    name: Option<Name>,
+    /// Its file has no name any more.
+    unnamed: bool,
+    /// It is in `ended`.
+    over: bool,
+    last: Option<u64>,
+}
+
+impl Live {
+    pub(crate) fn new(how: How, delay: Duration) -> Result<Self, Failure> {
+        let merge = Merge::new(delay).map_err(|error| Failure::General(error.to_string()))?;
+        Ok(Live {
+            how,
+            merge,
+            rings: HashMap::new(),
+            followers: Vec::new(),
+            begun: VecDeque::new(),
+            ended: VecDeque::new(),
+            gone: None,
+            touched: Vec::new(),
+            held: Held::default(),
+            seq: 0,
+            ids: 0,
+            damaged: 0,
+        })
+    }
+
+    /// Follows a ring until it is removed.
+    pub(crate) fn add(&mut self, home: &Home) -> Result<(), Failure> {
+        let name = Name::of(home);
+        self.attach(home, Some(name), None)?;
+        Ok(())
+    }
+
+    /// Follows all rings of a directory, which need not be there yet.
+    pub(crate) fn follow(&mut self, dir: PathBuf) -> Result<(), Failure> {
+        let follower = Follower::new(dir);
+        self.followers.push(follower.map_err(|error| Failure::General(error.to_string()))?);
+        self.look_around();
+        Ok(())
+    }
+
+    fn attach(
+        &mut self,
+        home: &Home,
+        name: Option<Name>,
+        wanted: Option<&RingEntry>,
+    ) -> Result<(), AttachError> {
+        let (source, layout): (Box<dyn Source>, Layout) = match self.how {
+            How::Observe(start) => {
+                let observer = Observer::open(home, start)?;
+                let layout = *observer.layout();
+                (Box::new(observer), layout)
+            }
+            How::Consume => {
+                let consumer =
+                    Consumer::attach_guarded(home, Some("perfring record"), Guard::Auto)?;
+                let layout = *consumer.layout();
+                (Box::new(consumer), layout)
+            }
+        };
+        if wanted.is_some_and(|wanted| wanted.identity.uuid != layout.uuid) {
+            return Ok(()); // it was replaced just now, and the follower will say so
+        }
+        let id = self.ids;
+        self.ids += 1;
+        let mut shapes = Shapes::open(home, id)?;
+        if !shapes.is_of(&layout) {
+            let origin = Origin::of(id, home, &layout, 0, perfring_consumer::Who::default());
+            shapes = Shapes::of(origin, source.types());
+        }
+        if let Some(wanted) = wanted {
+            shapes.origin_mut().name = wanted.name.clone();
+        }
+        let id = self.merge.add(source);
+        let (home, uuid) = (home.clone(), layout.uuid);
+        let ring = Ring { home, uuid, shapes, name, unnamed: false, over: false, last: None };
+        self.rings.insert(id, ring);
+        self.begun.push_back(id);
+        Ok(())
+    }
+
+    /// Looks which rings have come or gone: now and then.
+    pub(crate) fn look_around(&mut self) {
+        let mut followers = std::mem::take(&mut self.followers);
+        for follower in &mut followers {
+            while let Some(change) = follower.next() {
+                self.change(change);
+            }
+        }
+        self.followers = followers;
+        let mut over = Vec::new();
+        for (id, ring) in &mut self.rings {
+            ring.unnamed |= ring.name.as_ref().is_some_and(|name| !name.still_names());
+            if ring.unnamed
+                && !ring.over
+                && self.merge.source(*id).is_none_or(|source| !source.has_producer())
+                && self.merge.is_drained(*id)
+            {
+                ring.over = true;
+                over.push(*id);
+            }
+        }
+        over.sort_unstable();
+        self.ended.extend(over);
+    }
+
+    fn change(&mut self, change: Change) {
+        let appeared = match change {
+            Change::Appeared(ring) => ring,
+            Change::Replaced { before, now } => {
+                self.unnamed(&before);
+                now
+            }
+            Change::Vanished(before) => return self.unnamed(&before),
+            Change::Refused(perfring_set::NoRing { path, why }) => {
+                return note(&format!("{} is left out: {why}", path.display()));
+            }
+            _ => return,
+        };
+        match self.attach(&Home::from(appeared.path.clone()), None, Some(&appeared)) {
+            Ok(()) | Err(AttachError::NotFound { .. }) => {}
+            Err(error) => note(&format!("{} is left out: {error}", appeared.path.display())),
+        }
+    }
+
+    fn unnamed(&mut self, ring: &RingEntry) {
+        for known in self.rings.values_mut().filter(|known| known.uuid == ring.identity.uuid) {
+            known.unnamed = true;
+        }
+    }
+
+    /// Whether nothing more can come: no directory is followed, and all rings are gone.
+    pub(crate) fn is_over(&self) -> bool {
+        self.followers.is_empty() && self.rings.is_empty() && self.begun.is_empty()
+    }
+
+    /// How many rings are read now.
+    pub(crate) fn rings(&self) -> usize {
+        self.rings.len()
+    }
+
+    /// How many were read so far.
+    pub(crate) fn seen(&self) -> u32 {
+        self.ids
+    }
+
+    /// The next event, or `None` if there is none now.
+    pub(crate) fn next(&mut self) -> Result<Option<Event<'_>>, Failure> {
+        if let Some(id) = self.gone.take() {
+            self.rings.remove(&id);
+            drop(self.merge.remove(id));
+        }
+        let Some(id) = self.choose() else { return Ok(None) };
+        let Some(ring) = self.rings.get_mut(&id) else { return Ok(None) }; // all are there
+        if let Some(record) = self.held.record() {
+            ring.shapes.prepare(&record);
+        }
+        self.seq += 1;
+        Ok(Some(self.held.event(self.seq - 1, ring.shapes.origin())))
+    }
+
+    /// Puts into `held` what is next; of which ring, if there is something.
+    fn choose(&mut self) -> Option<SourceId> {
+        loop {
+            if let Some(id) = self.begun.pop_front() {
+                self.held.began();
+                return Some(id);
+            }
+            // All of its items were given out.
+            if let Some(id) = self.ended.pop_front() {
+                self.held.ended();
+                self.gone = Some(id);
+                return Some(id);
+            }
+            match self.merge.next() {
+                Ok(Some(merged)) => {
+                    let id = merged.source;
+                    let Some(ring) = self.rings.get_mut(&id) else { continue };
+                    self.held.item(&merged.item, merged.late, &mut ring.last);
+                    if self.touched.last() != Some(&id) {
+                        self.touched.push(id);
+                    }
+                    return Some(id);
+                }
+                Err((id, error)) => self.fail(id, &error),
+                Ok(None) => return None,
+            }
+        }
+    }
+
+    fn fail(&mut self, id: SourceId, error: &perfring_set::SourceError) {
+        let Some(ring) = self.rings.get_mut(&id) else { return };
+        note(&format!("{}: {error}; everything before it stands", ring.home));
+        self.damaged += 1;
+        if !ring.over {
+            ring.over = true;
+            self.ended.push_back(id);
+        }
+    }
+
+    /// Waits until there may be something.
+    pub(crate) fn wait(&mut self, timeout: Duration) {
+        self.merge.wait(timeout);
+    }
+
+    /// Gives back what was given out so far: as a consumer, its space.
+    pub(crate) fn release(&mut self) {
+        self.touched.sort_unstable();
+        self.touched.dedup();
+        for id in self.touched.drain(..) {
+            if let Some(mark) = self.merge.mark(id) {
+                self.merge.release(id, &mark);
+            }
+        }
+    }
+
+    /// Losses that rings count and that their streams do not tell yet.
+    pub(crate) fn untold(&self) -> u64 {
+        let of = |ring: &Ring| {
+            let stat = Stat::read(&ring.home).ok().filter(|stat| stat.layout.uuid == ring.uuid);
+            stat.and_then(|stat| stat.totals).map_or(0, |totals| totals.untold().records)
+        };
+        self.rings.values().map(of).fold(0, u64::saturating_add)
+    }
+
+    /// How many rings turned out to be damaged.
+    pub(crate) fn damaged(&self) -> u64 {
+        self.damaged
+    }
+}

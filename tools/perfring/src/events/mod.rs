@@ -1,0 +1,8 @@
+//! The records of many rings, or of a recording, one after the other.
+
+mod held;
+pub(crate) mod input;
+pub(crate) mod live;
+pub(crate) mod progress;
+pub(crate) mod recorded;
+pub(crate) mod still;

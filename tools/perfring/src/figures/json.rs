@@ -1,0 +1,131 @@
+//! A ring's figures as one JSON object, with the names of `proto/ABI.md`.
+
+use crate::figures::books::Balance;
+use crate::figures::types::TypesUse;
+use perfring_consumer::{
+    Count, Evict, HeldUp, Holding, Home, Member, Producers, Refused, Stat, Tell, Who,
+};
+use serde_json::{Map, Value, json};
+
+/// The object; without what the type table takes, if that was not looked at.
+pub(crate) fn object(home: &Home, stat: &Stat, types: Option<&TypesUse>) -> Value {
+    let layout = &stat.layout;
+    let exclusive = layout.producers == Producers::One;
+    let mut object = json!({
+        "ring": home.to_string(),
+        "data_size": layout.data_size,
+        "aux_size": layout.aux_size,
+        "policy": layout.policy.name(),
+        "evict": match layout.evict { Evict::Exact => "exact", Evict::Half => "half" },
+        "tell": match layout.tell {
+            Tell::InStream => "in_stream",
+            Tell::CountersOnly => "counters_only",
+        },
+        "producers": layout.producers.name(),
+        "slot_count": layout.slots,
+        "time": layout.time,
+        "page_size": layout.page_size,
+        "max_len": layout.max_len(),
+        "created_ns": layout.created_ns,
+        "creator_pid": layout.creator_pid,
+        "creator_uid": layout.creator_uid,
+        "uuid": uuid::Uuid::from_bytes(layout.uuid).simple().to_string(),
+        "boot_id": uuid::Uuid::from_bytes(layout.boot_id).simple().to_string(),
+        "epoch": stat.epoch(),
+        "producer": exclusive.then(|| holding(&stat.producer)),
+        "slots": stat.producers.iter().map(slot).collect::<Vec<_>>(),
+        "held_up": stat.held_up.as_ref().map(held_up),
+        "consumer": holding(&stat.consumer),
+        "damaged": stat.totals.is_none(),
+    });
+    if let Some(types) = types {
+        object["types_size"] = types.size.into();
+        object["types_used"] = types.used.into();
+        object["type_count"] = types.count.into();
+        object["types_damaged"] = (!types.damage.is_empty()).into();
+    }
+    if let (Some(totals), Some(object)) = (&stat.totals, object.as_object_mut()) {
+        let producer = &totals.producer;
+        object.insert("data_head".to_owned(), totals.head.into());
+        object.insert("data_tail".to_owned(), totals.tail.into());
+        object.insert("aux_head".to_owned(), totals.aux_head.into());
+        object.insert("aux_tail".to_owned(), totals.aux_tail.into());
+        object.insert("consumer_pos".to_owned(), totals.consumer.pos.into());
+        object.insert("lost_markers".to_owned(), producer.lost_markers.into());
+        let balanced = Balance::of(layout.policy, totals).holds();
+        object.insert("balanced".to_owned(), balanced.into());
+        insert_counts(object, &refused("", &producer.refused));
+        insert_counts(object, &refused("told_", &producer.told));
+        insert_counts(
+            object,
+            &[
+                ("written".to_owned(), producer.written),
+                ("discarded".to_owned(), producer.discarded),
+                ("reclaimed".to_owned(), producer.reclaimed),
+                ("untold".to_owned(), totals.untold()),
+                ("overwritten".to_owned(), totals.overwritten),
+                ("read".to_owned(), totals.consumer.read),
+                ("lapped".to_owned(), totals.consumer.lapped),
+                ("present".to_owned(), totals.present),
+                ("stranded".to_owned(), totals.stranded),
+            ],
+        );
+    }
+    object
+}
+
+fn insert_counts(object: &mut Map<String, Value>, counts: &[(String, Count)]) {
+    for (name, count) in counts {
+        object.insert(format!("{name}_records"), count.records.into());
+        object.insert(format!("{name}_bytes"), count.bytes.into());
+    }
+}
+
+fn refused(prefix: &str, refused: &Refused) -> Vec<(String, Count)> {
+    let causes = [
+        ("full", refused.full),
+        ("too_large", refused.too_large),
+        ("contended", refused.contended),
+        ("pending", refused.pending),
+    ];
+    causes.map(|(cause, count)| (format!("{prefix}{cause}"), count)).into()
+}
+
+fn holding(holding: &Holding) -> Value {
+    place(holding.alive, &holding.who).into()
+}
+
+fn place(alive: bool, who: &Who) -> Map<String, Value> {
+    let place: [(&str, Value); 6] = [
+        ("alive", alive.into()),
+        ("name", who.name.as_str().into()),
+        ("pid", who.pid.into()),
+        ("uid", who.uid.into()),
+        ("epoch", who.epoch.into()),
+        ("attached_ns", who.attached_ns.into()),
+    ];
+    place.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+}
+
+/// One producer of a shared ring, with its figures since it attached.
+fn slot(member: &Member) -> Value {
+    let figures = &member.figures;
+    let mut object = place(member.alive, &figures.who);
+    object.insert("slot".to_owned(), figures.slot.into());
+    insert_counts(&mut object, &refused("", &figures.refused));
+    insert_counts(
+        &mut object,
+        &[
+            ("written".to_owned(), figures.written),
+            ("discarded".to_owned(), figures.discarded),
+            ("reclaimed".to_owned(), figures.reclaimed),
+            ("open".to_owned(), figures.open),
+        ],
+    );
+    object.into()
+}
+
+fn held_up(held: &HeldUp) -> Value {
+    let for_ns = u64::try_from(held.since.as_nanos()).unwrap_or(u64::MAX);
+    json!({ "slot": held.slot, "alive": held.alive, "for_ns": for_ns, "locked": held.locked })
+}

@@ -1,0 +1,59 @@
+//! Text that neither disturbs a terminal nor breaks a line.
+
+use perfring_types::read::{self, disturbs};
+use std::io::{self, Write};
+
+/// Text as it is; what would disturb a terminal or break the line as `\xNN`.
+pub(super) fn payload(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
+    for chunk in bytes.utf8_chunks() {
+        let mut rest = chunk.valid();
+        while let Some(at) = rest.find(disturbs) {
+            let (before, control) = rest.split_at(at);
+            out.write_all(before.as_bytes())?;
+            let len = control.chars().next().map_or(0, char::len_utf8);
+            escape(out, &control.as_bytes()[..len])?;
+            rest = &control[len..];
+        }
+        out.write_all(rest.as_bytes())?;
+        escape(out, chunk.invalid())?;
+    }
+    Ok(())
+}
+
+fn escape(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
+    bytes.iter().try_for_each(|byte| write!(out, "\\x{byte:02x}"))
+}
+
+/// As [`payload`], as a `String`.
+pub(crate) fn escaped(bytes: &[u8]) -> String {
+    let mut out = Vec::with_capacity(bytes.len());
+    let _ = payload(&mut out, bytes); // a `Vec` takes everything
+    String::from_utf8(out).unwrap_or_default() // it was made of whole characters
+}
+
+/// A name, in quotes if it could be taken for something else.
+pub(crate) fn word(name: &str) -> String {
+    read::word(name).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_stays_a_line_and_a_terminal_stays_calm() {
+        assert_eq!(escaped("grüße\tthere".as_bytes()), "grüße\tthere");
+        assert_eq!(escaped(b"a\nb\x1b[31m"), "a\\x0ab\\x1b[31m");
+        assert_eq!(escaped(b"\xff\x00ok\xc3"), "\\xff\\x00ok\\xc3");
+        assert_eq!(escaped("\u{9b}".as_bytes()), "\\xc2\\x9b");
+        assert_eq!(escaped("a\u{202e}b".as_bytes()), "a\\xe2\\x80\\xaeb");
+        assert_eq!(escaped(b""), "");
+        for odd in ["\u{61c}", "\u{2028}", "\u{2029}", "\u{200b}", "\u{feff}", "\u{2060}"] {
+            assert!(escaped(odd.as_bytes()).starts_with("\\x"), "{odd:?}");
+            assert!(word(odd).starts_with("\"\\u{"), "{odd:?}");
+        }
+        assert_eq!(word("demo.Tick"), "demo.Tick");
+        assert_eq!(word("a b\u{1b}"), "\"a b\\u{1b}\"");
+        assert_eq!(word(""), "\"\"");
+    }
+}

@@ -1,0 +1,7 @@
+//! Records with their types and times, and which of them are wanted.
+
+pub(crate) mod filter;
+pub(crate) mod select;
+pub(crate) mod shapes;
+pub(crate) mod time;
+pub(crate) mod typed;

@@ -1,0 +1,90 @@
+//! What a ring says of its records, as the commands that show them know it.
+
+use crate::failure::Failure;
+use crate::records::typed::Seen;
+use perfring_consumer::{Anchors, Home, Layout, Record, RecordType, Types};
+use perfring_export::Origin;
+use perfring_types::read::{TableDamage, TypeTable};
+
+/// The types of a ring, and how to tell the time. Of a ring that is followed they become more.
+#[derive(Debug)]
+pub(crate) struct Shapes {
+    inner: perfring_export::Shapes,
+    /// Whose records they are, where there are several.
+    name: Option<String>,
+}
+
+impl Shapes {
+    /// Of copies of a table and of anchors.
+    pub(crate) fn of(types: Types, anchors: Anchors) -> Self {
+        let origin = Origin { anchors, ..Origin::default() };
+        Shapes { inner: perfring_export::Shapes::of(origin, types), name: None }
+    }
+
+    /// The same, of the ring that has this name.
+    pub(crate) fn named(self, name: impl Into<String>) -> Self {
+        Shapes { name: Some(name.into()), ..self }
+    }
+
+    /// Whose records they are, where there are several.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// From now on the time is told so.
+    pub(crate) fn set_anchors(&mut self, anchors: Anchors) {
+        self.inner.origin_mut().anchors = anchors;
+    }
+
+    /// Of the ring that stands there, if it is the one of this layout.
+    pub(crate) fn follow(home: &Home, layout: &Layout) -> Result<Self, Failure> {
+        let inner = perfring_export::Shapes::open(home, 0)?;
+        if inner.is_of(layout) {
+            return Ok(Shapes { inner, name: None });
+        }
+        // Another ring has taken the name: what this one's records are cannot be found out.
+        Ok(Self::of(Types::default(), Anchors::default()))
+    }
+
+    /// The types.
+    pub(crate) fn table(&self) -> &TypeTable {
+        &self.inner.origin().types
+    }
+
+    /// What of the table cannot be read.
+    pub(crate) fn damage(&self) -> &[TableDamage] {
+        self.table().damage()
+    }
+
+    /// A record with what is said of it; looks again for what came after the last look.
+    pub(crate) fn see<'a>(&'a mut self, record: Record<'a>) -> Seen<'a> {
+        self.inner.prepare(&record);
+        let origin = self.inner.origin();
+        let kind = RecordType::new(record.kind).and_then(|kind| origin.types.get(kind));
+        Seen::new(record, kind, &origin.anchors)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+    use super::*;
+    use perfring_consumer::{Observer, Start};
+    use perfring_producer::{Options, Producer};
+    use perfring_types::{Encoding, Schema};
+
+    #[test]
+    fn a_ring_that_took_the_name_is_not_asked() {
+        let dir = tempfile::tempdir().unwrap();
+        let ring = |name: &str| {
+            let path = dir.path().join(name);
+            let mut producer = Producer::create(&path, &Options::default()).unwrap();
+            let id = RecordType::new(5000).unwrap();
+            producer.register(&Schema { id, ..Schema::new("x", Encoding::Utf8) }).unwrap();
+            (*Observer::open(&path, Start::Oldest).unwrap().layout(), Home::from(path))
+        };
+        let ((own, home), (other, _)) = (ring("one"), ring("other"));
+        assert_eq!(Shapes::follow(&home, &own).unwrap().table().len(), 1);
+        assert!(Shapes::follow(&home, &other).unwrap().table().is_empty());
+    }
+}

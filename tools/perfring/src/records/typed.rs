@@ -1,0 +1,48 @@
+//! A record with what the ring says of it.
+
+use crate::records::time::When;
+use perfring_consumer::{Anchors, Record};
+use perfring_types::Encoding;
+use perfring_types::read::{BadPayload, Type, Value};
+
+/// A record with what the ring says of it.
+#[derive(Debug)]
+pub(crate) struct Seen<'a> {
+    pub(crate) record: Record<'a>,
+    /// When it was made, if the ring says so.
+    pub(crate) when: Option<When>,
+    /// Its type, if the ring's table has it.
+    pub(crate) kind: Option<&'a Type>,
+    /// What it holds, if it has a type and was read by it.
+    pub(crate) value: Option<Result<Value, BadPayload>>,
+}
+
+impl<'a> Seen<'a> {
+    pub(crate) fn new(record: Record<'a>, kind: Option<&'a Type>, anchors: &Anchors) -> Self {
+        Seen { record, when: When::of(&record, anchors), kind, value: None }
+    }
+
+    /// Reads the payload by its type.
+    pub(crate) fn read(mut self) -> Self {
+        self.value = self.kind.map(|kind| kind.decode(self.record.bytes));
+        self
+    }
+
+    /// Its type and its values, if it has more than its bytes or its text.
+    pub(crate) fn values(&self) -> Option<(&'a Type, &Value)> {
+        match (self.kind, &self.value) {
+            (Some(kind), Some(Ok(value))) if !is_payload(kind) => Some((kind, value)),
+            _ => None,
+        }
+    }
+
+    /// Why it cannot be read by its type.
+    pub(crate) fn bad(&self) -> Option<&BadPayload> {
+        self.value.as_ref().and_then(|value| value.as_ref().err())
+    }
+}
+
+/// Whether the payload as it stands is all that there is to show.
+fn is_payload(kind: &Type) -> bool {
+    matches!(kind.encoding.known(), None | Some(Encoding::Bytes | Encoding::Utf8))
+}

@@ -1,0 +1,25 @@
+//! Whether a ring that is followed was removed, or another one took its name.
+
+use perfring_consumer::Home;
+use std::os::unix::fs::MetadataExt;
+
+/// The name of a ring, which it may lose.
+pub(crate) struct Name {
+    path: std::path::PathBuf,
+    identity: Option<(u64, u64)>,
+}
+
+impl Name {
+    pub(crate) fn of(home: &Home) -> Self {
+        let path = home.path();
+        let identity = std::fs::metadata(&path).ok().map(|meta| (meta.dev(), meta.ino()));
+        Name { path, identity }
+    }
+
+    pub(crate) fn still_names(&self) -> bool {
+        match std::fs::metadata(&self.path) {
+            Ok(meta) => self.identity == Some((meta.dev(), meta.ino())),
+            Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! A producer, and its open reservations, whose space Python writes.
+
+use perfring_producer::{
+    Count, Producer, RecordType, Refused, Reservation, ReserveError, SharedProducer,
+    SharedReservation,
+};
+use pyo3::prelude::*;
+use pyo3::{PyClass, ffi};
+use std::ptr::NonNull;
+use std::time::Duration;
+
+/// A producer and what of it is open in Python's hands.
+pub(crate) struct Held {
+    /// By the number of the reservation. Few.
+    open: Vec<(u64, Open)>,
+    next: u64,
+    /// When they were last to be had.
+    figures: (Count, Refused),
+    door: Door,
+}
+
+enum Door {
+    One(NonNull<Producer>),
+    Many(NonNull<SharedProducer>),
+}
+
+enum Open {
+    One(Reservation<'static>),
+    Many(SharedReservation<'static>),
+}
+
+/// A producer, to use for a moment.
+pub(crate) enum Use<'a> {
+    One(&'a mut Producer),
+    Many(&'a SharedProducer),
+}
+
+/// An exclusive producer has one reservation at a time.
+pub(crate) struct StillOpen;
+
+// SAFETY: producers can be sent to other threads. A shared one's reservations point to it and go
+// with it: all of them are reached through this value alone, which its owner has behind a lock.
+unsafe impl Send for Held {}
+
+impl Held {
+    pub(crate) fn one(producer: Producer) -> Self {
+        let door = Door::One(NonNull::from(Box::leak(Box::new(producer))));
+        Held { open: Vec::new(), next: 0, figures: Default::default(), door }
+    }
+
+    pub(crate) fn many(producer: SharedProducer) -> Self {
+        let door = Door::Many(NonNull::from(Box::leak(Box::new(producer))));
+        Held { open: Vec::new(), next: 0, figures: Default::default(), door }
+    }
+
+    /// The producer; an exclusive one only while it has nothing open.
+    pub(crate) fn producer(&mut self) -> Result<Use<'_>, StillOpen> {
+        match self.door {
+            Door::One(_) if !self.open.is_empty() => Err(StillOpen),
+            // SAFETY: made by `one`, freed by `drop` alone; nothing else points to it, as nothing
+            // is open, and `&mut self` lasts as long as the reference.
+            Door::One(mut producer) => Ok(Use::One(unsafe { producer.as_mut() })),
+            // SAFETY: as above; reservations that are open share it.
+            Door::Many(producer) => Ok(Use::Many(unsafe { producer.as_ref() })),
+        }
+    }
+
+    /// Opens a reservation. `None` if it was waited for in vain.
+    pub(crate) fn reserve(
+        &mut self,
+        kind: RecordType,
+        len: usize,
+        wait: Option<Duration>,
+    ) -> Result<Result<Option<u64>, ReserveError>, StillOpen> {
+        self.figures();
+        let open = match self.producer()? {
+            Use::One(producer) => {
+                match wait.map(|wait| producer.wait_for_room(len, wait)) {
+                    None | Some(Ok(true)) => {}
+                    Some(Ok(false)) => return Ok(Ok(None)),
+                    Some(Err(error)) => return Ok(Err(error)),
+                }
+                match producer.reserve(kind, len) {
+                    // SAFETY: the producer stands still until `self` is dropped, where what is open
+                    // ends first; and is not touched by others while this is open, see `producer`.
+                    Ok(open) => Open::One(unsafe {
+                        std::mem::transmute::<Reservation<'_>, Reservation<'static>>(open)
+                    }),
+                    Err(error) => return Ok(Err(error)),
+                }
+            }
+            Use::Many(producer) => {
+                let opened = match wait {
+                    None => producer.reserve(kind, len).map(Some),
+                    Some(wait) => producer.offer_timeout(kind, len, wait),
+                };
+                match opened {
+                    // SAFETY: as above; others may share it meanwhile.
+                    Ok(Some(open)) => Open::Many(unsafe {
+                        std::mem::transmute::<SharedReservation<'_>, SharedReservation<'static>>(
+                            open,
+                        )
+                    }),
+                    Ok(None) => return Ok(Ok(None)),
+                    Err(error) => return Ok(Err(error)),
+                }
+            }
+        };
+        let id = self.next;
+        self.next += 1;
+        self.open.push((id, open));
+        Ok(Ok(Some(id)))
+    }
+
+    /// Publishes a record; waits for room as [`Held::reserve`] does. `None` if that was in vain.
+    pub(crate) fn publish_in_time(
+        &mut self,
+        kind: RecordType,
+        payload: &[u8],
+        wait: Duration,
+    ) -> Result<Result<Option<()>, ReserveError>, StillOpen> {
+        let reserved = self.reserve(kind, payload.len(), Some(wait))?;
+        Ok(reserved.map(|reserved| {
+            reserved.map(|id| {
+                if let Some(space) = self.bytes(id) {
+                    space.copy_from_slice(payload);
+                }
+                self.end(id, Some(payload.len()));
+            })
+        }))
+    }
+
+    /// What was written and refused: by an exclusive producer, while it has something open, up to then.
+    pub(crate) fn figures(&mut self) -> (Count, Refused) {
+        if let Ok(producer) = self.producer() {
+            let now = match producer {
+                Use::One(producer) => (producer.book().written, producer.book().refused),
+                Use::Many(producer) => (producer.written(), producer.refused()),
+            };
+            self.figures = now;
+        }
+        self.figures
+    }
+
+    /// Where the bytes of an open reservation are.
+    pub(crate) fn window(&mut self, id: u64) -> Option<Window> {
+        self.bytes(id)
+            .map(|bytes| Window { start: NonNull::from(&mut *bytes).cast(), len: bytes.len() })
+    }
+
+    fn bytes(&mut self, id: u64) -> Option<&mut [u8]> {
+        let (_, open) = self.open.iter_mut().find(|(open, _)| *open == id)?;
+        Some(match open {
+            Open::One(open) => open,
+            Open::Many(open) => open,
+        })
+    }
+
+    /// Commits the first `len` bytes of an open reservation, or gives it back. Nothing is done if it
+    /// has ended.
+    pub(crate) fn end(&mut self, id: u64, commit: Option<usize>) {
+        let Some(at) = self.open.iter().position(|(open, _)| *open == id) else { return };
+        match (self.open.swap_remove(at).1, commit) {
+            (Open::One(open), Some(len)) => open.commit_len(len),
+            (Open::Many(open), Some(len)) => open.commit_len(len),
+            (open, None) => drop(open),
+        }
+    }
+
+    /// Whether anything is open.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.open.clear();
+        match self.door {
+            // SAFETY: made by `one` from a box, and nothing points to it any more.
+            Door::One(producer) => drop(unsafe { Box::from_raw(producer.as_ptr()) }),
+            // SAFETY: as above, by `many`.
+            Door::Many(producer) => drop(unsafe { Box::from_raw(producer.as_ptr()) }),
+        }
+    }
+}
+
+/// Where the bytes of a reservation stand, for as long as it is open.
+pub(crate) struct Window {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the bytes are those of an open reservation, which only whoever has a view of them touches;
+// a program that writes one view from two threads races with itself, as with any `bytearray`.
+unsafe impl Send for Window {}
+// SAFETY: as above.
+unsafe impl Sync for Window {}
+
+impl Window {
+    pub(crate) fn export(&self) -> (*mut u8, usize) {
+        (self.start.as_ptr(), self.len)
+    }
+}
+
+/// Whether nobody but the caller, who has one reference, can reach the object: each buffer that it
+/// exported has a reference, too.
+pub(crate) fn is_only_reference<T: PyClass>(this: &Py<T>, py: Python<'_>) -> bool {
+    // SAFETY: `this` is a reference, so the object is there.
+    (unsafe { ffi::Py_REFCNT(this.bind(py).as_ptr()) }) == 1
+}

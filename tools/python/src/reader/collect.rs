@@ -1,0 +1,85 @@
+//! From what is there to read to a batch.
+
+use crate::lost::Lost;
+use crate::runs::Builder;
+use crate::source::Source;
+use perfring_consumer::{Corrupt, Item};
+
+/// Bytes that a record whose payload stands in the AUX area takes in the data area.
+const LARGE: u64 = 48;
+/// Its type in the stream, where raw words are looked at; and those of losses and holes.
+const LARGE_TYPE: u32 = 11;
+const NO_RECORDS: [u32; 2] = [2, 0x5046_0001];
+
+/// What stands before damage is good: the next call tells of it.
+pub(super) fn good(done: Result<(), Corrupt>, nothing: bool) -> Result<(), Corrupt> {
+    if nothing { done } else { Ok(()) }
+}
+
+/// Records before the first that stands in the AUX area; `usize::MAX` if there is no such.
+pub(super) fn before_large(source: &mut Source, aux_size: u64, start: u64, end: u64) -> usize {
+    let Source::Consumer(consumer) = source else { return usize::MAX };
+    let Some(raw) = consumer.raw().filter(|_| aux_size > 0) else { return usize::MAX };
+    let (mut pos, mut before) = (start, 0);
+    while pos < end {
+        let header = raw.ring().word(pos).to_ne_bytes();
+        let kind = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
+        let size = u16::from_ne_bytes([header[6], header[7]]);
+        if kind == LARGE_TYPE {
+            return before;
+        }
+        if size < 8 {
+            break; // damage, which whoever reads it tells
+        }
+        pos += u64::from(size);
+        before += usize::from(!NO_RECORDS.contains(&kind));
+    }
+    usize::MAX
+}
+
+/// Items that are there, up to `max` records; not for ever, of a producer that is faster: what comes
+/// at `end` or later is for the next time.
+pub(super) fn collect(
+    source: &mut Source,
+    batch: &mut Builder,
+    max: usize,
+    end: u64,
+) -> Result<(), Corrupt> {
+    match source {
+        Source::Consumer(consumer) => {
+            while batch.len() < max {
+                let left = (max - batch.len()) as u64;
+                if let Some(run) = consumer.read_run(left) {
+                    batch.push_run(&run);
+                    if run.pos() + run.bytes().len() as u64 >= end {
+                        break;
+                    }
+                } else if !put(consumer.read()?, batch, end) {
+                    break;
+                }
+            }
+        }
+        Source::Observer(observer) => {
+            while batch.len() < max && put(observer.read()?, batch, end) {}
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether there may be more.
+#[inline(always)]
+fn put(item: Option<Item<'_>>, batch: &mut Builder, end: u64) -> bool {
+    match item {
+        Some(Item::Record(record)) => {
+            batch.push(record.kind, record.pos, record.time, record.bytes);
+            // Its size is not known here, but what follows it is no nearer than this: a long one may
+            // stand in the AUX area.
+            record.pos + (record.bytes.len() as u64 + 8).min(LARGE) < end
+        }
+        Some(Item::Lost(lost)) => {
+            batch.lost(Lost::new(&lost));
+            lost.pos < end
+        }
+        None => false,
+    }
+}

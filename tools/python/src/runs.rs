@@ -1,0 +1,295 @@
+//! The content of a batch: records in runs, and the losses between them.
+
+use crate::lost::Lost;
+use crate::memory::pinned::Pinned;
+use crate::pins::Cell;
+use pyo3::prelude::*;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Records of one type and length whose places follow one another.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    /// The number of the first in the batch.
+    first: usize,
+    count: usize,
+    kind: u32,
+    len: usize,
+    /// Where the first one's payload begins.
+    at: usize,
+    /// The first one's place in the stream, and how far it is to the next.
+    pos: u64,
+    step: u64,
+}
+
+/// Where the payloads stand.
+enum Store {
+    /// Copies, one after the other.
+    Own(Vec<u8>),
+    /// In the ring: its bytes from the first record's header on, and what keeps them.
+    Ring { bytes: Pinned, cell: Arc<Cell> },
+}
+
+/// A batch's content.
+pub(crate) struct Data {
+    store: Store,
+    runs: Vec<Run>,
+    /// Stamps, if the ring has time.
+    times: Option<Vec<u64>>,
+    /// Each with the number of the record that it stands before.
+    lost: Vec<(usize, Lost)>,
+}
+
+/// Where a record is.
+pub(crate) struct Place {
+    pub(crate) pos: u64,
+    pub(crate) kind: u32,
+    /// Its payload, as [`Data::part`] takes it.
+    pub(crate) range: Range<usize>,
+}
+
+impl Data {
+    fn new(
+        store: Store,
+        mut runs: Vec<Run>,
+        last: Option<Run>,
+        times: Option<Vec<u64>>,
+        lost: Vec<(usize, Lost)>,
+    ) -> Self {
+        runs.extend(last);
+        Data { store, runs, times, lost }
+    }
+
+    /// Records.
+    pub(crate) fn len(&self) -> usize {
+        self.runs.last().map_or(0, |run| run.first + run.count)
+    }
+
+    /// Whether the records stand in the ring.
+    pub(crate) fn is_pinned(&self) -> bool {
+        matches!(self.store, Store::Ring { .. })
+    }
+
+    /// Refuses in a forked child what stands in the ring.
+    pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
+        match &self.store {
+            Store::Own(_) => Ok(()),
+            Store::Ring { cell, .. } => cell.check(py),
+        }
+    }
+
+    /// All bytes, whatever is between the payloads.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match &self.store {
+            Store::Own(bytes) => bytes,
+            Store::Ring { bytes, .. } => bytes.bytes(),
+        }
+    }
+
+    /// The bytes of a record's payload.
+    pub(crate) fn part(&self, range: &Range<usize>) -> &[u8] {
+        self.bytes().get(range.clone()).unwrap_or_default()
+    }
+
+    /// A stamp for each record, if the ring has time.
+    pub(crate) fn times(&self) -> Option<&[u64]> {
+        self.times.as_deref()
+    }
+
+    /// The losses, each with the number of the record that it stands before.
+    pub(crate) fn lost(&self) -> &[(usize, Lost)] {
+        &self.lost
+    }
+
+    /// A record's place.
+    pub(crate) fn place(&self, nth: usize) -> Option<Place> {
+        let run = self.runs.partition_point(|run| run.first + run.count <= nth);
+        let run = self.runs.get(run)?;
+        Some(self.place_in(run, nth - run.first))
+    }
+
+    /// All records' places.
+    pub(crate) fn places(&self) -> impl Iterator<Item = Place> {
+        self.runs.iter().flat_map(move |run| (0..run.count).map(move |nth| self.place_in(run, nth)))
+    }
+
+    fn place_in(&self, run: &Run, nth: usize) -> Place {
+        let at = run.at + nth * self.stride(run);
+        Place { pos: run.pos + run.step * nth as u64, kind: run.kind, range: at..at + run.len }
+    }
+
+    /// Type, length, first, count, offset and stride of each run.
+    pub(crate) fn runs(&self) -> Vec<(u32, usize, usize, usize, usize, usize)> {
+        let runs = self.runs.iter();
+        runs.map(|run| (run.kind, run.len, run.first, run.count, run.at, self.stride(run)))
+            .collect()
+    }
+
+    /// From one payload of a run to the next.
+    fn stride(&self, run: &Run) -> usize {
+        match self.store {
+            Store::Own(_) => run.len,
+            Store::Ring { .. } => run.step as usize,
+        }
+    }
+}
+
+/// Makes a batch.
+pub(crate) struct Builder {
+    place: Payloads,
+    runs: Vec<Run>,
+    /// The run that goes on.
+    last: Option<Run>,
+    /// In a ring with time.
+    times: Option<Vec<u64>>,
+    lost: Vec<(usize, Lost)>,
+}
+
+/// Where the payloads are to be.
+enum Payloads {
+    Copy(Vec<u8>),
+    /// In the ring, from a position on, each after a header of so many bytes.
+    Stay {
+        start: u64,
+        header: usize,
+    },
+}
+
+impl Builder {
+    /// Of copies; `bytes` are to come, as a guess.
+    pub(crate) fn copies(bytes: usize, timed: bool) -> Self {
+        Self::new(Payloads::Copy(Vec::with_capacity(bytes)), timed)
+    }
+
+    /// Of records that stay in the ring, from position `start` on.
+    pub(crate) fn in_place(start: u64, header: usize, timed: bool) -> Self {
+        Self::new(Payloads::Stay { start, header }, timed)
+    }
+
+    fn new(place: Payloads, timed: bool) -> Self {
+        Builder {
+            place,
+            runs: Vec::new(),
+            last: None,
+            times: timed.then(Vec::new),
+            lost: Vec::new(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, kind: u32, pos: u64, time: Option<u64>, bytes: &[u8]) {
+        let at = match &mut self.place {
+            Payloads::Copy(all) => {
+                let at = all.len();
+                all.extend_from_slice(bytes);
+                at
+            }
+            Payloads::Stay { start, header } => (pos - *start) as usize + *header,
+        };
+        if let (Some(times), Some(time)) = (&mut self.times, time) {
+            times.push(time);
+        }
+        let len = bytes.len();
+        if let Some(run) = &mut self.last {
+            if run.kind == kind && run.len == len {
+                if run.count == 1 {
+                    run.step = pos.wrapping_sub(run.pos);
+                }
+                if pos == run.pos.wrapping_add(run.step.wrapping_mul(run.count as u64)) {
+                    run.count += 1;
+                    return;
+                }
+            }
+            self.runs.push(*run);
+        }
+        let first = self.len();
+        self.last = Some(Run { first, count: 1, kind, len, at, pos, step: 0 });
+    }
+
+    /// Many at once.
+    pub(crate) fn push_run(&mut self, run: &perfring_consumer::Run<'_>) {
+        let (len, size, header) = (run.payload_len(), run.size() as usize, run.header_len());
+        let at = match &mut self.place {
+            Payloads::Copy(all) => {
+                let at = all.len();
+                let (before, after) = (header, header + len);
+                // Lengths that are known where they are copied spare a call for each.
+                match len {
+                    8 => gather::<8>(all, run.bytes(), size, before),
+                    16 => gather::<16>(all, run.bytes(), size, before),
+                    32 => gather::<32>(all, run.bytes(), size, before),
+                    64 => gather::<64>(all, run.bytes(), size, before),
+                    _ => {
+                        all.reserve(len * run.len() as usize);
+                        for record in run.bytes().chunks_exact(size) {
+                            all.extend_from_slice(&record[before..after]);
+                        }
+                    }
+                }
+                at
+            }
+            Payloads::Stay { start, header } => (run.pos() - *start) as usize + *header,
+        };
+        if let Some(times) = &mut self.times {
+            times.extend(run.records().filter_map(|record| record.time));
+        }
+        let count = run.len() as usize;
+        let (kind, pos, step) = (run.kind(), run.pos(), run.size());
+        if let Some(last) = &mut self.last {
+            let next = last.pos.wrapping_add(step.wrapping_mul(last.count as u64));
+            if last.kind == kind
+                && last.len == len
+                && next == pos
+                && (last.step == step || last.count == 1)
+            {
+                last.step = step;
+                last.count += count;
+                return;
+            }
+            self.runs.push(*last);
+        }
+        let first = self.len();
+        self.last = Some(Run { first, count, kind, len, at, pos, step });
+    }
+
+    pub(crate) fn lost(&mut self, lost: Lost) {
+        let before = self.len();
+        self.lost.push((before, lost));
+    }
+
+    /// Records so far.
+    pub(crate) fn len(&self) -> usize {
+        self.last.map_or(0, |run| run.first + run.count)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.last.is_none() && self.lost.is_empty()
+    }
+
+    /// A batch of copies.
+    pub(crate) fn finish(self) -> Data {
+        let bytes = match self.place {
+            Payloads::Copy(bytes) => bytes,
+            Payloads::Stay { .. } => Vec::new(), // `finish_in_place` is for these
+        };
+        Data::new(Store::Own(bytes), self.runs, self.last, self.times, self.lost)
+    }
+
+    /// A batch of records that stay in the ring, in `bytes`, as long as `cell` is there.
+    pub(crate) fn finish_in_place(self, bytes: Pinned, cell: Arc<Cell>) -> Data {
+        let store = Store::Ring { bytes, cell };
+        Data::new(store, self.runs, self.last, self.times, self.lost)
+    }
+}
+
+/// Appends the `LEN` bytes after `before` of each record of `size` bytes.
+fn gather<const LEN: usize>(all: &mut Vec<u8>, records: &[u8], size: usize, before: usize) {
+    let start = all.len();
+    all.resize(start + records.len() / size * LEN, 0);
+    let (to, _) = all[start..].as_chunks_mut::<LEN>();
+    for (to, record) in to.iter_mut().zip(records.chunks_exact(size)) {
+        if let Some(payload) = record[before..].first_chunk::<LEN>() {
+            *to = *payload;
+        }
+    }
+}

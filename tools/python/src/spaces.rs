@@ -1,0 +1,209 @@
+//! A producer that Python objects share, and the space of its open reservations.
+
+use crate::errors;
+use crate::fork::Process;
+use crate::leftover::Leftover;
+use crate::memory::held::{Held, StillOpen, Use, Window, is_only_reference};
+use perfring_producer::{Count, Home, Refused};
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// A producer, for itself and for what is open of it.
+pub(crate) struct Spaces {
+    state: Mutex<State>,
+    process: Process,
+    home: Home,
+    /// Reservations whose space has gone, and that are still to end.
+    gone: Mutex<Vec<u64>>,
+    /// There are some.
+    unsettled: Leftover,
+}
+
+struct State {
+    /// `None` once it is closed and nothing is open.
+    held: Option<Held>,
+    closing: bool,
+}
+
+/// A turn at the producer, by one thread.
+pub(crate) struct Turn<'a> {
+    of: &'a Spaces,
+    state: Option<MutexGuard<'a, State>>,
+}
+
+impl Turn<'_> {
+    /// `None` if it was closed.
+    pub(crate) fn usable(&mut self) -> Option<&mut Held> {
+        let state = self.state.as_mut()?;
+        if state.closing { None } else { state.held.as_mut() }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        drop(self.state.take());
+        self.of.settle(); // what others left to this thread
+    }
+}
+
+impl Spaces {
+    pub(crate) fn new(held: Held, home: Home) -> Arc<Self> {
+        Arc::new(Spaces {
+            state: Mutex::new(State { held: Some(held), closing: false }),
+            process: Process::this(),
+            home,
+            gone: Mutex::default(),
+            unsettled: Leftover::default(),
+        })
+    }
+
+    /// Refuses in a forked child.
+    pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
+        self.process.check(py)
+    }
+
+    pub(crate) fn home(&self) -> &Home {
+        &self.home
+    }
+
+    /// For a thread without the interpreter's lock.
+    pub(crate) fn lock(&self) -> Turn<'_> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Turn { of: self, state: Some(state) }
+    }
+
+    /// For a thread with the interpreter's lock.
+    pub(crate) fn take(&self, py: Python<'_>) -> PyResult<Turn<'_>> {
+        self.check(py)?;
+        let state = self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+        Ok(Turn { of: self, state: Some(state) })
+    }
+
+    fn gone(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.gone.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends reservations whose space has gone; or leaves that to the thread that has the state. With
+    /// the interpreter's lock nobody waits for a state whose owner may wait for that lock.
+    fn settle(&self) {
+        while self.unsettled.is_left() {
+            let mut state = match self.state.try_lock() {
+                Ok(state) => state,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
+            };
+            self.unsettled.take();
+            for id in std::mem::take(&mut *self.gone()) {
+                state.end(id, None);
+            }
+            state.settle();
+        }
+    }
+
+    /// Does something with the producer, while nothing of an exclusive one is open.
+    pub(crate) fn with<R>(&self, py: Python<'_>, f: impl FnOnce(Use<'_>) -> R) -> PyResult<R> {
+        // Exceptions are made when others can have it again: that runs Python code.
+        let done = self.take(py)?.usable().map(|held| held.producer().map(f));
+        match done {
+            Some(Ok(done)) => Ok(done),
+            Some(Err(StillOpen)) => Err(still_open(py)),
+            None => Err(self.closed(py)),
+        }
+    }
+
+    /// What was written and refused.
+    pub(crate) fn figures(&self, py: Python<'_>) -> PyResult<(Count, Refused)> {
+        let figures = self.take(py)?.usable().map(Held::figures);
+        figures.ok_or_else(|| self.closed(py))
+    }
+
+    pub(crate) fn closed(&self, py: Python<'_>) -> PyErr {
+        errors::named(py, "Closed", format!("the producer of {} was closed", self.home))
+    }
+
+    /// Ends a reservation whose space nobody sees any more, whether this was closed or not.
+    pub(crate) fn end(&self, py: Python<'_>, id: u64, commit: Option<usize>) -> PyResult<()> {
+        if let Some(state) = &mut self.take(py)?.state {
+            state.end(id, commit);
+            state.settle();
+        }
+        Ok(())
+    }
+
+    /// In a forked child it is of no use, which is another thing: what is called says so.
+    pub(crate) fn is_closed(&self, py: Python<'_>) -> bool {
+        self.take(py).is_ok_and(|turn| turn.state.as_ref().is_some_and(|state| state.closing))
+    }
+
+    pub(crate) fn close(&self, py: Python<'_>) {
+        // In a forked child there is nothing to close.
+        if let Ok(mut turn) = self.take(py)
+            && let Some(state) = &mut turn.state
+        {
+            state.closing = true;
+            state.settle();
+        }
+    }
+}
+
+impl State {
+    fn end(&mut self, id: u64, commit: Option<usize>) {
+        if let Some(held) = &mut self.held {
+            held.end(id, commit);
+        }
+    }
+
+    fn settle(&mut self) {
+        if self.closing && self.held.as_ref().is_some_and(|held| !held.is_open()) {
+            self.held = None;
+        }
+    }
+}
+
+/// The exception for what an exclusive producer has open.
+pub(crate) fn still_open(py: Python<'_>) -> PyErr {
+    errors::named(
+        py,
+        "Busy",
+        "a reservation of this producer is open, or a view of one is still there: end it first, \
+         and let go of its views",
+    )
+}
+
+/// The space of an open reservation, as Python writes it. The reservation stays open while this or
+/// any view of it is there.
+#[pyclass(frozen, module = "perfring._native")]
+pub(crate) struct Space {
+    of: Arc<Spaces>,
+    id: u64,
+    window: Window,
+}
+
+impl Space {
+    /// Of the reservation `id`, which has these bytes and stays open until this is dropped or found
+    /// free by [`Space::is_free`].
+    pub(crate) fn new(of: Arc<Spaces>, id: u64, window: Window) -> Self {
+        Space { of, id, window }
+    }
+
+    pub(crate) fn export(&self) -> (*mut u8, usize) {
+        self.window.export()
+    }
+
+    /// Whether nobody but the caller, who has one reference, can reach the bytes.
+    pub(crate) fn is_free(this: &Py<Space>, py: Python<'_>) -> bool {
+        is_only_reference(this, py)
+    }
+}
+
+impl Drop for Space {
+    /// The last view of the space has gone.
+    fn drop(&mut self) {
+        if self.of.process.is_this() {
+            self.of.gone().push(self.id);
+            self.of.unsettled.leave();
+            self.of.settle();
+        }
+    }
+}
