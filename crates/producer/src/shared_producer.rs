@@ -14,10 +14,6 @@ use perfring_types::{Entry, Schema};
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-/// Payloads up to this size are written and published under the lock: one locked instruction
-/// instead of three.
-const UNDER_LOCK_MAX: usize = 512;
-
 /// The first sleep of a producer that waits for an open reservation to end, which nobody wakes; it doubles.
 const NAP: Duration = Duration::from_micros(20);
 const NAP_MAX: Duration = Duration::from_millis(2);
@@ -121,11 +117,9 @@ impl SharedProducer {
         payload: &[u8],
         wake: Wake,
     ) -> Result<(), ReserveError> {
-        // The length is known to the caller's compiler, which needs it for what follows.
-        if payload.len() > UNDER_LOCK_MAX || self.window.layout().time {
-            return self.publish_other(kind, payload, wake);
-        }
-        self.window.publish(kind, payload, wake, |refusal| self.refuse(refusal, payload.len()))
+        let refused = |refusal| self.refuse(refusal, payload.len());
+        self.window
+            .publish(kind, payload, wake, refused, || self.publish_other(kind, payload, wake))
     }
 
     /// Space for a record of `len` bytes, in the ring itself. Any number can be open at a time.
@@ -198,7 +192,7 @@ impl SharedProducer {
         timeout: Duration,
     ) -> Result<(), ReserveError> {
         let len = payload.len();
-        if len > UNDER_LOCK_MAX {
+        if len > SharedWindow::UNDER_LOCK_MAX {
             let mut record = self.reserve_timeout(kind, len, timeout)?;
             record.copy_from_slice(payload);
             record.commit();
@@ -309,7 +303,7 @@ impl SharedProducer {
         wake: Wake,
     ) -> Result<(), ReserveError> {
         let len = payload.len();
-        if len <= UNDER_LOCK_MAX {
+        if len <= SharedWindow::UNDER_LOCK_MAX {
             let published = self.window.publish_at(kind, payload, wake, self.now());
             return published.map_err(|refusal| self.refuse(refusal, len));
         }

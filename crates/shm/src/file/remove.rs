@@ -44,15 +44,18 @@ pub enum Removal {
 /// would attach waits. Observers are not kept out, nor told of.
 ///
 /// ```
-/// use perfring_shm::{AttachError, End, Idle, RingOptions, WriteWindow, create};
+/// use perfring_shm::{AttachError, Idle, RingOptions, WriteWindow, create};
 /// # use perfring_abi::RecordType;
 /// # use perfring_ring::Wake;
+/// # use perfring_shm::End;
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("ring");
 /// create(&path, &RingOptions::default())?;
 /// let mut writer = WriteWindow::attach(&path)?;
 /// assert!(matches!(Idle::hold(&path), Err(AttachError::Busy { .. })));
-/// writer.put(RecordType::BYTES, b"last words", End::Publish(Wake::Auto), |_| 0).unwrap();
+/// # let failed = |_: &mut WriteWindow, refusal| format!("{refusal:?}").into();
+/// # let end = End::Publish(Wake::Auto);
+/// # writer.put::<Box<dyn std::error::Error>>(RecordType::BYTES, b"last words", end, |_| 0, failed)?;
 /// drop(writer);
 ///
 /// let idle = Idle::hold(&path)?;
