@@ -3,8 +3,7 @@
 use crate::CompareError;
 use crate::contest::slots::{Erased, slots};
 use crate::contest::waits::{Polls, until};
-use crate::contestant::failed;
-use crate::contestant::{About, Can, Contestant, Home, Receiver, Sender, Setup};
+use crate::contestant::{About, Can, Contestant, Home, Receiver, Sender, Setup, failed};
 use ::iceoryx2::port::BackpressureAction;
 use ::iceoryx2::port::SendError;
 use ::iceoryx2::port::listener::Listener;

@@ -3,8 +3,7 @@
 use crate::CompareError;
 use crate::contest::slots::{Erased, slots};
 use crate::contest::waits::{Polls, Room, until};
-use crate::contestant::failed;
-use crate::contestant::{About, Can, Contestant, Home, Receiver, Sender, Setup};
+use crate::contestant::{About, Can, Contestant, Home, Receiver, Sender, Setup, failed};
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 use perfring_bench::contest::Waits;
 use perfring_bench::{BenchError, payload::sized};

@@ -4,8 +4,7 @@ use super::driver::{Invoked, invoked};
 use super::frame::{NAME, STREAM, frame, subscribed};
 use crate::CompareError;
 use crate::contest::waits::{PATIENCE, Polls, Room, until};
-use crate::contestant::failed;
-use crate::contestant::{Receiver, Sender, Setup};
+use crate::contestant::{Receiver, Sender, Setup, failed};
 use rusteron_client::{
     Aeron, AeronContext, AeronExclusivePublication, AeronPublication, AeronSubscription, Handlers,
     bindings, cformat,

@@ -3,8 +3,7 @@
 use super::buffer::{self, Buffer, HEADER, NO_SLEEP, PADDING, TYPE, record};
 use crate::CompareError;
 use crate::contest::waits::Polls;
-use crate::contestant::failed;
-use crate::contestant::{About, Can, Contestant, Receiver, Sender, Setup};
+use crate::contestant::{About, Can, Contestant, Receiver, Sender, Setup, failed};
 use perfring_bench::contest::Waits;
 use std::mem::MaybeUninit;
 use std::ops::Range;

@@ -6,8 +6,7 @@ use super::buffer::{
 use super::reader::Reader;
 use crate::CompareError;
 use crate::contest::waits::Room;
-use crate::contestant::failed;
-use crate::contestant::{About, Can, Contestant, Sender, Setup};
+use crate::contestant::{About, Can, Contestant, Sender, Setup, failed};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::Ordering;
