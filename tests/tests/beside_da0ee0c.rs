@@ -10,7 +10,8 @@
 use perfring_abi::FIELDS;
 use perfring_consumer::{Consumer, Policy, Producers, Stat};
 use perfring_producer::{Options, create};
-use perfring_tests::shared::{Driven, Random, Raw, Told, balance, until};
+use perfring_testkit::rng::Rng;
+use perfring_tests::shared::{Driven, Raw, Told, balance, until};
 use perfring_tests::{actor, ring_dir, skip, workspace};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -143,7 +144,7 @@ fn many(programs: &[&Programs], policy: Policy, seed: u64, steps: u32) -> String
     let dir = ring_dir();
     let ring = dir.path().join("ring");
     create(&ring, &Options { size: 4096, policy, slots: 4, ..Options::many() }).unwrap();
-    let (mut random, mut seq, mut id) = (Random(seed), 0, 0);
+    let (mut random, mut seq, mut id) = (Rng::new(seed), 0, 0);
     let mut script = Transcript::new(&ring, programs);
     let start = |script: &mut Transcript<'_>, who: usize| {
         drive(&script.next().sharer, &["drive", &format!("p{who}")], &ring).0
@@ -204,7 +205,7 @@ fn one(programs: &[&Programs], policy: Policy, seed: u64, steps: u32) -> String 
     let dir = ring_dir();
     let ring = dir.path().join("ring");
     create(&ring, &Options { size: 4096, policy, ..Options::default() }).unwrap();
-    let mut random = Random(seed);
+    let mut random = Rng::new(seed);
     let mut script = Transcript::new(&ring, programs);
     let start =
         |script: &mut Transcript<'_>| drive(&script.next().actor, &["hold", "producer"], &ring).0;
