@@ -39,6 +39,10 @@ fn old() -> Option<Programs> {
         skip("PERFRING_OLD names no folder with the programs of da0ee0c (tools/test builds them)");
         return None;
     };
+    if folder.as_os_str().is_empty() {
+        eprintln!("SKIPPED: there are no programs of da0ee0c: this clone has no history");
+        return None;
+    }
     let [actor, sharer, peer] = ["actor", "sharer", "peer"].map(|name| folder.join(name));
     Some(Programs { actor, sharer, peer })
 }

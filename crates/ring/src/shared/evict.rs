@@ -43,7 +43,8 @@ impl KnownTail {
     }
 
     /// Evicts so that `end` fits, if the records that go are before `book`, and publishes the tail.
-    /// Returns whether that was so; if not, nothing has changed.
+    /// Returns whether that was so; if not, nothing has changed. `book` is not beyond a `data_head` that
+    /// this producer has acquired (B).
     #[inline(always)]
     pub(crate) fn evict(&mut self, ring: Ring<'_>, end: u64, book: u64) -> bool {
         let mask = ring.data_size() - 1;
@@ -51,9 +52,8 @@ impl KnownTail {
         if !self.is_at(ring, tail) {
             return false;
         }
-        let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
         let (mut to, mut records, mut bytes) = (tail, 0, 0);
-        let mut oldest = ring.records(tail, head.min(book));
+        let mut oldest = ring.records(tail, book);
         while end.wrapping_sub(to) > mask {
             // Damage, or an open reservation, or the book: the slow way finds out which.
             let Some(Ok(record)) = oldest.next() else { return false };
