@@ -172,18 +172,16 @@ impl FileReader<'_> {
     /// Where a module's file is: as the compiler looks for it.
     fn file_of(&self, item: &syn::ItemMod) -> PathBuf {
         let folder = self.file.parent().unwrap_or(Path::new(""));
-        let named = item.attrs.iter().find_map(|attr| match &attr.meta {
-            syn::Meta::NameValue(syn::MetaNameValue { path, value, .. })
-                if path.is_ident("path") =>
-            {
-                match value {
-                    syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(name), .. }) => {
-                        Some(folder.join(name.value()))
-                    }
-                    _ => None,
+        let named = item.attrs.iter().find_map(|attr| {
+            let syn::Meta::NameValue(pair) = &attr.meta else { return None };
+            match &pair.value {
+                syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(name), .. })
+                    if pair.path.is_ident("path") =>
+                {
+                    Some(folder.join(name.value()))
                 }
+                _ => None,
             }
-            _ => None,
         });
         if let Some(file) = named {
             return file;
