@@ -137,8 +137,19 @@ impl Server {
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
     }
 
+    /// When it returns, no thread of the server runs: one that is to pass the stop on may have to wait
+    /// for a processor, and the others go on until then.
     pub fn freeze(&self) {
         self.signal("-STOP");
+        let tasks = format!("/proc/{}/task", self.child.as_ref().unwrap().id());
+        let stands = |task: std::fs::DirEntry| {
+            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            // After the name, which is in parentheses and may hold anything.
+            stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
+        };
+        until("the server stands still", || {
+            std::fs::read_dir(&tasks).unwrap().all(|task| task.is_ok_and(stands))
+        });
     }
 
     pub fn thaw(&self) {
