@@ -40,9 +40,10 @@ pub struct Forked;
 #[derive(Debug)]
 pub struct WriteWindow {
     // In the order in which they are to go: first what a forked child is cut off from.
-    children: NotForChildren,
-    map: Mirror,
-    writer: Writer,
+    pub(super) children: NotForChildren,
+    pub(super) map: Mirror,
+    /// `write_loop` takes its position, and gives it back.
+    pub(super) writer: Writer,
     clock: MachineClock,
     ring: RingFile,
     _lock: ByteLock,
@@ -293,12 +294,6 @@ impl WriteWindow {
         self.publish(Wake::Force);
         let ring = self.map.ring();
         futex::sleep_for_space(ring, self.writer.tail_for(ring, len), limit);
-    }
-
-    /// For `write_loop`, which takes the writer's position and gives it back.
-    #[inline(always)]
-    pub(super) fn parts(&mut self) -> (&NotForChildren, &Mirror, &mut Writer) {
-        (&self.children, &self.map, &mut self.writer)
     }
 }
 
