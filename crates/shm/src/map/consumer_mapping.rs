@@ -147,7 +147,7 @@ impl ConsumerMapping {
 
     /// What sleeps for this consumer.
     pub fn sleeper(&self) -> Result<Sleeper, AttachError> {
-        Ok(Sleeper::new(Plain::map(&self.ring)?))
+        Ok(Sleeper { map: Plain::map(&self.ring)? })
     }
 
     /// Whether a reservation of a shared ring is open before what is published.

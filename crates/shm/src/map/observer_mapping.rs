@@ -64,6 +64,6 @@ impl ObserverMapping {
 
     /// The ring's words and positions.
     pub fn raw(&self) -> Raw<'_> {
-        Raw::new(self.map.ring(), self.map.base())
+        Raw { ring: self.map.ring(), base: self.map.base() }
     }
 }

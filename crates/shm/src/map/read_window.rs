@@ -219,7 +219,7 @@ impl ReadWindow {
 
     /// The ring's words and positions, for a reader of one's own.
     pub fn raw(&mut self) -> RawReader<'_> {
-        RawReader::new(&self.mapping.map, &mut self.reader)
+        RawReader { map: &self.mapping.map, reader: &mut self.reader }
     }
 
     /// Passes the next record, to be copied by [`ReadWindow::copy`]. `room` is asked before one is
