@@ -221,7 +221,7 @@ impl RingFile {
             if looks == 0 {
                 return Ok(None);
             }
-            let removing = ofd_lock::is_being_removed(&self.file)
+            let removing = ofd_lock::is_held(&self.file, ofd_lock::REMOVAL_BYTE)
                 .map_err(|source| self.io("asking for its locks", source))?;
             if removing {
                 looks -= 1;
