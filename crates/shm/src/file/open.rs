@@ -51,7 +51,8 @@ pub struct RingFile {
     pub(crate) file: Arc<File>,
     pub(crate) home: Home,
     pub(crate) layout: Layout,
-    access: Access,
+    /// What is only read cannot hold a lock, and a forked child may go on with it.
+    pub(crate) access: Access,
 }
 
 impl RingFile {
@@ -69,13 +70,13 @@ impl RingFile {
     }
 
     fn open_with(home: Home, access: Access, flags: i32) -> Result<Self, AttachError> {
-        let path = home.path();
+        let io = |step, source| AttachError::Io { home: home.clone(), step, source };
         // Not blocking: a FIFO of that name must not hold us up.
         let opened = OpenOptions::new()
             .read(true)
             .write(access == Access::Write)
             .custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY | flags)
-            .open(&path);
+            .open(home.path());
         let wanted = match access {
             Access::Read => "reading",
             Access::Write => "reading and writing",
@@ -85,13 +86,12 @@ impl RingFile {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 AttachError::Permission { home: home.clone(), wanted }
             }
-            _ => AttachError::Io { home: home.clone(), step: "opening it", source },
+            _ => io("opening it", source),
         })?;
-        let failed = |step| move |source| AttachError::Io { home: home_of(&path), step, source };
-        let meta = file.metadata().map_err(failed("looking at it"))?;
+        let meta = file.metadata().map_err(|source| io("looking at it", source))?;
         if !meta.is_file() {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file");
-            return Err(AttachError::Io { home, step: "opening it", source });
+            return Err(io("opening it", source));
         }
         let mut bytes = [0; HeaderPage::LEN];
         let page = match file.read_exact_at(&mut bytes, 0) {
@@ -100,9 +100,7 @@ impl RingFile {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(perfring_abi::BadRing::Short { len: meta.len() })
             }
-            Err(source) => {
-                return Err(AttachError::Io { home, step: "reading it", source });
-            }
+            Err(source) => return Err(io("reading it", source)),
         };
         match page.and_then(|page| Layout::check(&page, meta.len())) {
             Ok(layout) => Ok(RingFile { file: Arc::new(file), home, layout, access }),
@@ -151,11 +149,6 @@ impl RingFile {
         }
     }
 
-    /// Whether it can hold a lock: an observer's cannot, and a child may go on with it.
-    pub(crate) fn may_lock(&self) -> bool {
-        self.access == Access::Write
-    }
-
     fn lock_byte(&self, place: Place) -> u64 {
         match place {
             // The slot after the last one stands for whoever recovers the ring.
@@ -179,13 +172,21 @@ impl RingFile {
     /// # Errors
     /// [`AttachError::Io`] where the file system has no such locks.
     pub fn is_in_use(&self) -> Result<bool, AttachError> {
-        let producers = (0..self.layout.slots).map(Place::Producer);
-        for place in producers.chain([Place::Consumer]) {
+        Ok(self.held_place()?.is_some())
+    }
+
+    /// A place that a live process holds, if there is one.
+    pub(crate) fn held_place(&self) -> Result<Option<Place>, AttachError> {
+        for place in self.places() {
             if self.is_held(place)? {
-                return Ok(true);
+                return Ok(Some(place));
             }
         }
-        Ok(false)
+        Ok(None)
+    }
+
+    pub(crate) fn places(&self) -> impl Iterator<Item = Place> + use<> {
+        (0..self.layout.slots).map(Place::Producer).chain([Place::Consumer])
     }
 
     /// Refuses a ring of the other kind.
@@ -265,8 +266,4 @@ impl RingFile {
             source => AttachError::Corrupt { home, source },
         }
     }
-}
-
-fn home_of(path: &std::path::Path) -> Home {
-    Home::from(path)
 }

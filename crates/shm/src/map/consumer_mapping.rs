@@ -1,6 +1,6 @@
 //! A ring as its one consumer has it: mapped, with its place taken.
 
-use crate::file::error::{AttachError, Role};
+use crate::file::error::AttachError;
 use crate::file::guard::Guard;
 use crate::file::home::Home;
 use crate::file::open::{Access, Place, RingFile};
@@ -67,7 +67,7 @@ impl ConsumerMapping {
         let map = Mirror::map(&ring, access)?;
         // Before the lock is taken: a child forked in between would keep it.
         let children = NotForChildren::new(map.ranges(), &ring.file);
-        let lock = ring.take(Place::Consumer, Role::Consumer)?;
+        let lock = ring.take(Place::Consumer)?;
         Ok((ConsumerMapping { children, map, ring, lines, _lock: lock }, guard))
     }
 
@@ -105,7 +105,7 @@ impl ConsumerMapping {
     /// Whether the file was found to be cut short, by who asked for the guard.
     #[inline]
     pub fn is_cut(&self) -> bool {
-        self.map.is_cut()
+        self.map.guard.is_cut()
     }
 
     /// Asks for the cache line at `pos`, without waiting for it.

@@ -11,7 +11,7 @@ use memmap2::MmapRaw;
 use nix::errno::Errno;
 use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{Header, Slot};
-use perfring_ring::{Corrupt, Frame, Range, Reserved, Ring, Shared, TypeTable, TypeTableWriter};
+use perfring_ring::{Frame, Range, Reserved, Ring, Shared, TypeTable, TypeTableWriter};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::slice;
@@ -20,7 +20,7 @@ use std::slice;
 #[derive(Debug)]
 pub(crate) struct Mirror {
     // Before what it guards, so that it is dropped first.
-    guard: Option<Guarded>,
+    pub(super) guard: Guarded,
     range: AddressRange,
     data: NonNull<u8>,
     data_size: usize,
@@ -54,22 +54,11 @@ impl Mirror {
         let data = unsafe { range.base().add(page as usize) };
         let slots = ring.layout.slots as usize;
         let types_size = ring.layout.types_size as usize;
-        let guard = None;
+        let guard = Guarded::default();
         let mut map = Mirror { guard, range, data, data_size, control, slots, types_size, aux };
         let ranges = map.ranges();
         map.guard = Guarded::new(ranges, access == DataAccess::Write);
         Ok(map)
-    }
-
-    /// Whether the file was found to be cut short, by who asked for the guard.
-    #[inline]
-    pub(crate) fn is_cut(&self) -> bool {
-        self.guard.as_ref().is_some_and(Guarded::is_cut)
-    }
-
-    /// What to say of what was found to be wrong.
-    pub(crate) fn tell(&self, corrupt: Corrupt) -> Corrupt {
-        Guarded::tell(self.guard.as_ref(), corrupt)
     }
 
     /// The ring as the algorithm sees it.

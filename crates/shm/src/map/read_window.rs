@@ -27,7 +27,7 @@ impl ReadWindow {
     pub fn attach(mapping: ConsumerMapping, name: &str) -> Result<Self, AttachError> {
         let (map, layout) = (&mapping.map, mapping.ring.layout());
         let reader = Reader::attach(map.ring(), futex::fences())
-            .map_err(|source| mapping.ring.corrupt(map.tell(source)))?
+            .map_err(|source| mapping.ring.corrupt(map.guard.tell(source)))?
             .with_aux(map.ring(), layout.aux_size)
             .with_time(layout.time)
             .with_hands(mapping.lines == Lines::HandBack);
@@ -110,7 +110,8 @@ impl ReadWindow {
     #[inline]
     fn find(&mut self) -> Result<Option<Found>, Corrupt> {
         let map = &self.mapping.map;
-        let (found, owed) = self.reader.next(map.ring()).map_err(|corrupt| map.tell(corrupt))?;
+        let (found, owed) =
+            self.reader.next(map.ring()).map_err(|corrupt| map.guard.tell(corrupt))?;
         if owed {
             futex::wake(map.ring().space_word());
         }
@@ -157,7 +158,7 @@ impl ReadWindow {
     pub fn look(&mut self) -> Result<Front, Corrupt> {
         let map = &self.mapping.map;
         let looked = self.reader.look_held(map.ring());
-        let (front, owed) = looked.map_err(|corrupt| map.tell(corrupt))?;
+        let (front, owed) = looked.map_err(|corrupt| map.guard.tell(corrupt))?;
         if owed {
             futex::wake(map.ring().space_word());
         }
@@ -213,7 +214,7 @@ impl ReadWindow {
     pub fn pin(&mut self) -> Result<PinWindow<'_>, Corrupt> {
         self.release();
         let map = &self.mapping.map;
-        self.reader.refresh(map.ring()).map_err(|corrupt| map.tell(corrupt))?;
+        self.reader.refresh(map.ring()).map_err(|corrupt| map.guard.tell(corrupt))?;
         Ok(PinWindow::new(map, &mut self.reader))
     }
 

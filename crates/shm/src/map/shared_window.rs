@@ -7,7 +7,7 @@
 
 use crate::file::error::AttachError;
 use crate::file::home::Home;
-use crate::file::open::{Access, Place, RingFile};
+use crate::file::open::{Access, RingFile};
 use crate::file::peers::Kernel;
 use crate::map::address_range::DataAccess;
 use crate::map::mirror::Mirror;
@@ -69,7 +69,7 @@ impl SharedWindow {
                 Err(Unattached::Contended { slot }) => {
                     tries += 1;
                     if tries == ATTACH_TRIES {
-                        return Err(held_up(&ring, Some(slot))?);
+                        return Err(ring.held_up(slot));
                     }
                     std::thread::sleep(ATTACH_NAP);
                 }
@@ -97,7 +97,7 @@ impl SharedWindow {
             }
             std::thread::sleep(ATTACH_NAP);
         }
-        Err(held_up(&self.ring, self.pair.at().locked_by())?)
+        Err(self.ring.held_up(self.pair.at().locked_by().unwrap_or_default()))
     }
 
     /// Notes in the ring what the clocks say. Returns false if the ring's lock was not to be had. A forked
@@ -131,7 +131,7 @@ impl SharedWindow {
     /// [`install_guard`](crate::install_guard).
     #[must_use]
     pub fn is_cut(&self) -> bool {
-        self.pair.map.is_cut()
+        self.pair.map.guard.is_cut()
     }
 
     /// What producers of this slot have committed since the ring was made.
@@ -309,13 +309,6 @@ impl Drop for SharedWindow {
             self.pair.owed(told);
         }
     }
-}
-
-/// A producer that lives and does not go on, or did not for a while.
-fn held_up(ring: &RingFile, slot: Option<u32>) -> Result<AttachError, AttachError> {
-    let slot = slot.unwrap_or_default();
-    let holder = ring.holder(Place::Producer(slot))?;
-    Ok(AttachError::HeldUp { home: ring.home.clone(), slot, holder })
 }
 
 /// A slot that nobody holds: rather one that nobody ever held, so that what is known of the dead

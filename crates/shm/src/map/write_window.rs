@@ -4,7 +4,7 @@
 //! borrows the window mutably, so no two are open at a time; and the window never parts with its mapping or
 //! its writer, so what the writer reserved is space of this mapping.
 
-use crate::file::error::{AttachError, Role};
+use crate::file::error::AttachError;
 use crate::file::home::Home;
 use crate::file::open::{Access, Place, RingFile};
 use crate::map::address_range::DataAccess;
@@ -60,7 +60,7 @@ impl WriteWindow {
         let map = Mirror::map(&ring, DataAccess::Write)?;
         // Before the lock is taken: a child forked in between would keep it.
         let children = NotForChildren::new(map.ranges(), &ring.file);
-        let lock = ring.take(Place::Producer(0), Role::Producer)?;
+        let lock = ring.take(Place::Producer(0))?;
         let clock = ring.stamp_clock()?;
         let writer = Writer::attach(map.ring(), &ring.layout, futex::fences())
             .map_err(|source| ring.corrupt(source))?;
@@ -100,7 +100,7 @@ impl WriteWindow {
     /// [`install_guard`](crate::install_guard).
     #[must_use]
     pub fn is_cut(&self) -> bool {
-        self.map.is_cut()
+        self.map.guard.is_cut()
     }
 
     /// What was written, given back and refused since the ring was made.

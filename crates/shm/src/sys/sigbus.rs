@@ -123,10 +123,10 @@ pub fn install_guard() -> io::Result<()> {
     Ok(())
 }
 
-/// A registered mapping. To be dropped before the mapping goes.
-#[derive(Debug)]
+/// A mapping, registered if this process asked for it. To be dropped before the mapping goes.
+#[derive(Debug, Default)]
 pub(crate) struct Guarded {
-    entry: &'static Entry,
+    entry: Option<&'static Entry>,
 }
 
 impl std::fmt::Debug for Entry {
@@ -139,12 +139,9 @@ impl std::fmt::Debug for Entry {
 impl Guarded {
     /// Registers a ring's mapping, if this process asked for it: the first part begins with the header,
     /// and the others may be empty.
-    pub(crate) fn new(
-        [main, others @ ..]: [(NonNull<u8>, usize); 3],
-        writable: bool,
-    ) -> Option<Self> {
+    pub(crate) fn new([main, others @ ..]: [(NonNull<u8>, usize); 3], writable: bool) -> Self {
         if !ON.load(Ordering::Acquire) {
-            return None;
+            return Guarded::default();
         }
         // Whoever took the signal since is put behind us; if that fails, it is as it was.
         let _ = install_guard();
@@ -155,33 +152,36 @@ impl Guarded {
         entry.writable.store(writable, Ordering::Relaxed);
         entry.cut.store(false, Ordering::Relaxed);
         entry.state.store(state + 1, Ordering::Release);
-        Some(Guarded { entry })
+        Guarded { entry: Some(entry) }
     }
 
-    /// What to say of a ring that cannot be read, whose mapping may be registered.
+    /// What to say of what was found to be wrong with the ring.
     #[cold]
-    pub(crate) fn tell(guard: Option<&Self>, corrupt: Corrupt) -> Corrupt {
-        match guard {
-            Some(guard) if guard.is_cut() => Corrupt::CUT,
+    pub(crate) fn tell(&self, corrupt: Corrupt) -> Corrupt {
+        match corrupt {
+            _ if self.is_cut() => Corrupt::CUT,
             // Somebody wrote such a position: it was not cut for that.
-            _ if corrupt == Corrupt::CUT => Corrupt { pos: u64::MAX - 7 },
+            Corrupt::CUT => Corrupt { pos: u64::MAX - 7 },
             _ => corrupt,
         }
     }
 
-    /// Whether its file was found to be cut short. Of what was loaded from the mapping before,
+    /// Whether its file was found to be cut short; never, if it is not registered. Of what was loaded from the mapping before,
     /// everything was the file's if it was not.
     #[inline]
     pub(crate) fn is_cut(&self) -> bool {
+        let Some(entry) = self.entry else { return false };
         // After all loads from the mapping: the handler says so before it replaces a page.
         fence(Ordering::Acquire);
-        self.entry.cut.load(Ordering::Relaxed)
+        entry.cut.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        self.entry.state.fetch_add(2, Ordering::Release);
+        if let Some(entry) = self.entry {
+            entry.state.fetch_add(2, Ordering::Release);
+        }
     }
 }
 
