@@ -133,7 +133,7 @@ pub fn create(home: impl Into<Home>, options: &RingOptions) -> Result<(), Create
     let home = home.into();
     options.check()?;
     if let Home::Segment(name) = &home
-        && !home.is_valid()
+        && !is_segment_name(name)
     {
         return Err(CreateError::Name { name: name.clone() });
     }
@@ -169,24 +169,18 @@ impl<'a> Draft<'a> {
         let draft_path = path.with_file_name(&draft_name);
         if let Home::Segment(_) = home {
             // One page, to have the name; the space is allocated below, where a full tmpfs is told.
-            let source = match ShmemConf::new()
-                .os_id(&draft_name)
-                .size(layout.page_size as usize)
-                .create()
-            {
-                // The crate would unlink by name when dropped; the draft does that itself.
-                Ok(mut segment) => {
-                    segment.set_owner(false);
-                    None
-                }
-                Err(ShmemError::MapCreateFailed(errno) | ShmemError::UnknownOsError(errno)) => {
-                    Some(io::Error::from_raw_os_error(errno as i32))
-                }
-                Err(other) => Some(io::Error::other(other)),
-            };
-            if let Some(source) = source {
-                return Err(failed(home, "creating the segment")(source));
-            }
+            let size = layout.page_size as usize;
+            let mut segment =
+                ShmemConf::new().os_id(&draft_name).size(size).create().map_err(|error| {
+                    failed(home, "creating the segment")(match error {
+                        ShmemError::MapCreateFailed(errno) | ShmemError::UnknownOsError(errno) => {
+                            io::Error::from_raw_os_error(errno as i32)
+                        }
+                        other => io::Error::other(other),
+                    })
+                })?;
+            // The crate would unlink by name when dropped; the draft does that itself.
+            segment.set_owner(false);
         }
         let file = OpenOptions::new()
             .read(true)
@@ -252,6 +246,11 @@ impl Drop for Draft<'_> {
         // its name.
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// One component of a path, not too long for a temporary suffix.
+fn is_segment_name(name: &str) -> bool {
+    (1..=200).contains(&name.len()) && !name.contains(['/', '\0']) && !matches!(name, "." | "..")
 }
 
 /// A random id. (The `uuid` crate would panic where there are no random bytes.)
