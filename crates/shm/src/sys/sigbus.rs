@@ -38,10 +38,6 @@ struct Range {
 }
 
 impl Range {
-    const fn new() -> Self {
-        Range { base: AtomicUsize::new(0), len: AtomicUsize::new(0) }
-    }
-
     fn set(&self, (base, len): (NonNull<u8>, usize)) {
         self.base.store(base.as_ptr().expose_provenance(), Ordering::Relaxed);
         self.len.store(len, Ordering::Relaxed);
@@ -52,13 +48,12 @@ impl Range {
     }
 }
 
-/// A ring's mapping: one that begins with its header, and perhaps others of its control pages and its
-/// AUX area.
+/// A ring's mapping.
 struct Entry {
     /// A multiple of four: free; one more: being filled; two more: in use. It only rises.
     state: AtomicU64,
-    main: Range,
-    others: [Range; 2],
+    /// One that begins with its header, and perhaps others of its control pages and its AUX area.
+    ranges: [Range; 3],
     writable: AtomicBool,
     cut: AtomicBool,
 }
@@ -66,8 +61,7 @@ struct Entry {
 impl blocks::Entry for Entry {
     const FREE: Self = Entry {
         state: AtomicU64::new(0),
-        main: Range::new(),
-        others: [const { Range::new() }; 2],
+        ranges: [const { Range { base: AtomicUsize::new(0), len: AtomicUsize::new(0) } }; 3],
         writable: AtomicBool::new(false),
         cut: AtomicBool::new(false),
     };
@@ -131,7 +125,7 @@ pub(crate) struct Guarded {
 
 impl std::fmt::Debug for Entry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (base, len) = self.main.get();
+        let (base, len) = self.ranges[0].get();
         f.debug_struct("Entry").field("base", &base).field("len", &len).finish_non_exhaustive()
     }
 }
@@ -139,7 +133,7 @@ impl std::fmt::Debug for Entry {
 impl Guarded {
     /// Registers a ring's mapping, if this process asked for it: the first part begins with the header,
     /// and the others may be empty.
-    pub(crate) fn new([main, others @ ..]: [(NonNull<u8>, usize); 3], writable: bool) -> Self {
+    pub(crate) fn new(ranges: [(NonNull<u8>, usize); 3], writable: bool) -> Self {
         if !ON.load(Ordering::Acquire) {
             return Guarded::default();
         }
@@ -147,8 +141,7 @@ impl Guarded {
         let _ = install_guard();
         let entry = TABLE.claim();
         let state = entry.state.load(Ordering::Relaxed);
-        entry.main.set(main);
-        entry.others.iter().zip(others).for_each(|(range, other)| range.set(other));
+        entry.ranges.iter().zip(ranges).for_each(|(range, new)| range.set(new));
         entry.writable.store(writable, Ordering::Relaxed);
         entry.cut.store(false, Ordering::Relaxed);
         entry.state.store(state + 1, Ordering::Release);
@@ -214,22 +207,21 @@ fn cover(at: usize) -> bool {
         if state & 3 != 2 {
             continue;
         }
-        let (main, others) = (entry.main.get(), entry.others.each_ref().map(Range::get));
-        let has = |(base, len): (usize, usize)| at.wrapping_sub(base) < len;
-        if !has(main) && !others.into_iter().any(has) {
+        let ranges = entry.ranges.each_ref().map(Range::get);
+        if !ranges.iter().any(|(base, len)| at.wrapping_sub(*base) < *len) {
             continue;
         }
         // Both words of a range are of one mapping: the entry was not freed in between. From here
         // on it cannot be, if it has the address: somebody is just touching it.
         fence(Ordering::Acquire);
         if entry.state.load(Ordering::Relaxed) == state {
-            return cut(entry, main, others);
+            return cut(entry, ranges);
         }
     }
     false
 }
 
-fn cut(entry: &Entry, (base, len): (usize, usize), others: [(usize, usize); 2]) -> bool {
+fn cut(entry: &Entry, [(base, len), others @ ..]: [(usize, usize); 3]) -> bool {
     // Before any page is another: whoever has read zeros and looks afterwards sees it.
     entry.cut.store(true, Ordering::SeqCst);
     let writable = entry.writable.load(Ordering::Relaxed);
