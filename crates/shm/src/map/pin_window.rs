@@ -80,8 +80,6 @@ impl Drop for PinWindow<'_> {
         }
         self.reader.pass(self.cursor.get(), self.count.get());
         let ring = self.map.ring();
-        if self.reader.release(ring) {
-            futex::wake(ring.space_word());
-        }
+        futex::wake_if(self.reader.release(ring), ring.space_word());
     }
 }

@@ -91,9 +91,7 @@ impl RawReader<'_> {
         let ring = self.map.ring();
         let count = self.reader.pass_to(ring, to)?;
         let mark = self.reader.mark();
-        if self.reader.release_to(ring, &mark) {
-            futex::wake(ring.space_word());
-        }
+        futex::wake_if(self.reader.release_to(ring, &mark), ring.space_word());
         Ok(count)
     }
 }

@@ -112,9 +112,7 @@ impl ReadWindow {
         let map = &self.mapping.map;
         let (found, owed) =
             self.reader.next(map.ring()).map_err(|corrupt| map.guard.tell(corrupt))?;
-        if owed {
-            futex::wake(map.ring().space_word());
-        }
+        futex::wake_if(owed, map.ring().space_word());
         Ok(found)
     }
 
@@ -159,9 +157,7 @@ impl ReadWindow {
         let map = &self.mapping.map;
         let looked = self.reader.look_held(map.ring());
         let (front, owed) = looked.map_err(|corrupt| map.guard.tell(corrupt))?;
-        if owed {
-            futex::wake(map.ring().space_word());
-        }
+        futex::wake_if(owed, map.ring().space_word());
         Ok(front)
     }
 
@@ -261,17 +257,13 @@ impl ReadWindow {
     /// it does nothing.
     pub fn release(&mut self) {
         let ring = self.mapping.map.ring();
-        if self.reader.release(ring) {
-            futex::wake(ring.space_word());
-        }
+        futex::wake_if(self.reader.release(ring), ring.space_word());
     }
 
     /// Hands back everything before a mark.
     pub fn release_to(&mut self, mark: &Mark) {
         let ring = self.mapping.map.ring();
-        if self.reader.release_to(ring, mark) {
-            futex::wake(ring.space_word());
-        }
+        futex::wake_if(self.reader.release_to(ring, mark), ring.space_word());
     }
 
     /// From now on nothing is released but by [`ReadWindow::release_to`].

@@ -36,9 +36,7 @@ pub(crate) fn recover_file(ring: &RingFile) -> Result<Recovered, AttachError> {
     let peers = Kernel::new(&ring.file, &ring.layout);
     // The time is an epoch that no other recovery of this ring had: they hold a lock in turn.
     let recovered = perfring_ring::recover(map.shared(), now_ns(), &peers);
-    if map.ring().force_wake() {
-        futex::wake(map.ring().wait_word());
-    }
+    futex::wake_if(map.ring().force_wake(), map.ring().wait_word());
     recovered.map_err(|refusal| match refusal {
         Refusal::Contended { slot } => ring.held_up(slot),
         _ => ring.corrupt(perfring_ring::Corrupt { pos: map.ring().head() }),

@@ -27,8 +27,6 @@ impl SharedPair {
     /// Wakes the consumer, if that is owed to it.
     #[inline]
     pub(super) fn owed(&self, wake: bool) {
-        if wake {
-            futex::wake(self.map.ring().wait_word());
-        }
+        futex::wake_if(wake, self.map.ring().wait_word());
     }
 }

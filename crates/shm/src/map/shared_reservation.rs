@@ -61,9 +61,8 @@ impl SharedReservation<'_> {
             // SAFETY: the reservation is open and this producer's; no slice of it is left.
             unsafe { pair.map.zero_padding(&reserved, len) };
         }
-        let (at, mut writer) = (pair.at(), pair.writer.borrow_mut());
-        let wake = writer.commit(at, &pair.peers, reserved, len, wake);
-        drop(writer);
+        let at = pair.at();
+        let wake = pair.writer.borrow_mut().commit(at, &pair.peers, reserved, len, wake);
         pair.owed(wake);
     }
 }
@@ -176,9 +175,8 @@ impl Drop for SharedBatch<'_> {
             return;
         }
         let group = std::mem::take(&mut self.group);
-        let (at, mut writer) = (pair.at(), pair.writer.borrow_mut());
-        let wake = writer.commit_group(at, &pair.peers, group, self.wake);
-        drop(writer);
+        let at = pair.at();
+        let wake = pair.writer.borrow_mut().commit_group(at, &pair.peers, group, self.wake);
         pair.owed(wake);
     }
 }

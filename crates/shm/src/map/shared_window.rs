@@ -171,7 +171,7 @@ impl SharedWindow {
     #[must_use]
     #[inline(always)]
     pub fn types(&self) -> TypesWindow<'_> {
-        TypesWindow::new(&self.pair.children, &self.ring, &self.pair.map)
+        TypesWindow { children: &self.pair.children, ring: &self.ring, map: &self.pair.map }
     }
 
     /// Publishes one record without a stamp, all of it under the ring's lock. A refusal is not counted. What

@@ -134,7 +134,7 @@ impl WriteWindow {
     #[must_use]
     #[inline(always)]
     pub fn types(&self) -> TypesWindow<'_> {
-        TypesWindow::new(&self.children, &self.ring, &self.map)
+        TypesWindow { children: &self.children, ring: &self.ring, map: &self.map }
     }
 
     /// Writes one record. A refusal is not counted. `now` is asked only for a stamp.
@@ -273,9 +273,8 @@ impl WriteWindow {
     /// Counts a refusal, to be told in the stream before the next record that fits.
     #[cold]
     pub fn refuse(&mut self, refusal: Refusal, len: usize) {
-        if self.writer.refuse(self.map.ring(), refusal, len) {
-            futex::wake(self.map.ring().wait_word());
-        }
+        let owed = self.writer.refuse(self.map.ring(), refusal, len);
+        futex::wake_if(owed, self.map.ring().wait_word());
     }
 
     /// Whether a record of `len` bytes fits now.
@@ -299,11 +298,8 @@ impl WriteWindow {
 
 impl Drop for WriteWindow {
     fn drop(&mut self) {
-        if self.children.forked() {
-            return;
-        }
-        if self.writer.detach(self.map.ring()) {
-            futex::wake(self.map.ring().wait_word());
+        if !self.children.forked() {
+            futex::wake_if(self.writer.detach(self.map.ring()), self.map.ring().wait_word());
         }
     }
 }
