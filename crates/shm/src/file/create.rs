@@ -45,9 +45,8 @@ pub struct RingOptions {
     /// Bytes of the type table, taken up to whole pages: up to 16 MiB, or 0 for none. An entry takes
     /// some hundred bytes. Default 64 KiB.
     pub types_size: u64,
-    /// Whether each record is stamped with the time: a reader's
-    /// records have a `time` then.
-    /// Default no.
+    /// Whether each record is stamped with the time: a reader's records have a `time` then. Default
+    /// no.
     pub time: bool,
     /// Bytes of the AUX area: a power of two from 64 KiB on, or 0 for none. Payloads that are too
     /// long for the data area stand there, up to its size. Default 0.

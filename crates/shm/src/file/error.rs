@@ -94,8 +94,7 @@ pub enum AttachError {
     /// Positions or records are such as no producer leaves.
     #[error("{home}: {source}; `perfring dump` shows what can still be read")]
     Corrupt { home: Home, source: Corrupt },
-    /// The file was cut short while it was looked at, see
-    /// [`install_guard`](crate::install_guard).
+    /// The file was cut short while it was looked at, see [`install_guard`](crate::install_guard).
     #[error("{home} was cut short while it was looked at: it is no ring any more, remove it")]
     Cut { home: Home },
     /// The name led to another ring, or to none, by the time the place was taken.

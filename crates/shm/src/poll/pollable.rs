@@ -117,9 +117,8 @@ impl ConsumerMapping {
         Ok(())
     }
 
-    /// Has the descriptor become readable at the wake that a ticket is for, or after `limit`; without
-    /// a ticket, not readable.
-    /// Where that fails, nothing is armed and nobody sleeps.
+    /// Has the descriptor become readable at the wake that a ticket is for, or after `limit`;
+    /// without a ticket, not readable. Where that fails, nothing is armed and nobody sleeps.
     pub fn arm(
         &self,
         pollable: &mut Pollable,
