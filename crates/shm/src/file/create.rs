@@ -83,22 +83,19 @@ impl RingOptions {
         let page_size = page_size();
         let (min, aux_min) = (DATA_SIZE_MIN.max(page_size), AUX_SIZE_MIN.max(page_size));
         let fits = |size: u64, min, max| size.is_power_of_two() && (min..=max).contains(&size);
-        if !fits(self.size, min, DATA_SIZE_MAX) {
-            return Err(CreateError::Size { size: self.size, min });
-        }
-        if self.mode & !0o777 != 0 {
-            return Err(CreateError::Mode { mode: self.mode });
-        }
-        if !(1..=SLOTS_MAX).contains(&self.slots) {
-            return Err(CreateError::Slots { slots: self.slots });
-        }
-        if self.types_size > TYPES_SIZE_MAX {
-            return Err(CreateError::Types { size: self.types_size });
-        }
-        if self.aux_size != 0 && !fits(self.aux_size, aux_min, AUX_SIZE_MAX) {
-            return Err(CreateError::Aux { size: self.aux_size, min: aux_min });
-        }
-        Ok(())
+        Err(if !fits(self.size, min, DATA_SIZE_MAX) {
+            CreateError::Size { size: self.size, min }
+        } else if self.mode & !0o777 != 0 {
+            CreateError::Mode { mode: self.mode }
+        } else if !(1..=SLOTS_MAX).contains(&self.slots) {
+            CreateError::Slots { slots: self.slots }
+        } else if self.types_size > TYPES_SIZE_MAX {
+            CreateError::Types { size: self.types_size }
+        } else if self.aux_size != 0 && !fits(self.aux_size, aux_min, AUX_SIZE_MAX) {
+            CreateError::Aux { size: self.aux_size, min: aux_min }
+        } else {
+            return Ok(());
+        })
     }
 
     /// The layout of a ring that is made now, by this process.

@@ -149,7 +149,7 @@ impl RingFile {
         }
     }
 
-    fn lock_byte(&self, place: Place) -> u64 {
+    pub(crate) fn lock_byte(&self, place: Place) -> u64 {
         match place {
             // The slot after the last one stands for whoever recovers the ring.
             Place::Producer(slot) if slot == self.layout.slots => RECOVER_LOCK_BYTE,
@@ -195,14 +195,6 @@ impl RingFile {
             return Ok(());
         }
         Err(AttachError::Kind { home: self.home.clone(), producers: self.layout.producers })
-    }
-
-    /// Takes a place, unless somebody has it.
-    pub(crate) fn try_take(&self, place: Place) -> Result<Option<ByteLock>, AttachError> {
-        let byte = self.lock_byte(place);
-        self.take_with(|| {
-            ByteLock::take(&self.file, byte).map_err(|source| self.io("locking its place", source))
-        })
     }
 
     /// Takes a lock on a ring that is to be there to stay: waits for a removal to be over, and

@@ -56,7 +56,9 @@ impl RingFile {
 
     /// Takes a place, or says who has it.
     pub(crate) fn take(&self, place: Place) -> Result<ByteLock, AttachError> {
-        self.try_take(place)?.ok_or_else(|| self.busy(place))
+        let io = |source| self.io("locking its place", source);
+        let take = || ByteLock::take(&self.file, self.lock_byte(place)).map_err(io);
+        self.take_with(take)?.ok_or_else(|| self.busy(place))
     }
 
     /// What to say of a place that somebody has.
