@@ -28,7 +28,7 @@ pub(crate) struct Mirror {
     control: MmapRaw,
     slots: usize,
     types_size: usize,
-    aux: Option<AuxMirror>,
+    pub(super) aux: Option<AuxMirror>,
 }
 
 // SAFETY: the mapping belongs to no thread. All access to shared memory through `&Mirror` is by
@@ -89,16 +89,9 @@ impl Mirror {
         [(self.data, self.data_size), (second, self.data_size)]
     }
 
-    /// The two copies of the AUX area, if there is one.
-    pub(crate) fn aux_range(&self) -> Option<(NonNull<u8>, usize)> {
-        self.aux.as_ref().map(AuxMirror::range)
-    }
-
     #[inline]
     fn at(&self, pos: u64) -> *mut u8 {
-        let offset = pos as usize & (self.data_size - 1);
-        // SAFETY: the offset is less than `data_size`, so the sum stays inside the mapping.
-        unsafe { self.data.as_ptr().add(offset) }
+        self.sight().at(pos)
     }
 
     /// Where the payload of a reservation begins.
@@ -186,14 +179,8 @@ impl Mirror {
     /// slice lives.
     #[inline]
     pub(crate) unsafe fn pinned(&self, frame: &Frame) -> &[u8] {
-        let at = self.at(frame.payload_pos());
-        // SAFETY: the algorithm checked that the record ends before the head, which is less than
-        // `data_size` after the tail, so the slice ends inside the second copy of the data. The
-        // bytes are initialised. Every store to them happened before the head was published (A, B),
-        // but for those of this process that hand lines back: between two borrows, and unchanged;
-        // and no producer of ours stores there before the tail has passed (C, D). A process that
-        // breaks the protocol can; see the crate's documentation.
-        unsafe { slice::from_raw_parts(at, frame.len) }
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.sight().pinned(frame) }
     }
 
     /// As [`Mirror::pinned`], of a record whose payload stands in the AUX area.
@@ -221,14 +208,14 @@ impl Mirror {
     #[inline]
     pub(crate) unsafe fn pinned_records(&self, frame: &Frame) -> &[u8] {
         let at = self.at(frame.pos);
-        // SAFETY: as in `pinned`.
+        // SAFETY: as in `Sight::pinned`.
         unsafe { slice::from_raw_parts(at, frame.len) }
     }
 
     /// Asks for the cache line at `pos`, without waiting for it.
     #[inline(always)]
     pub(crate) fn prefetch(&self, pos: u64) {
-        prefetch(self.at(pos));
+        self.sight().prefetch(pos);
     }
 
     /// What a loop over records needs of the mirror, by value: the mirror's own fields would be
@@ -264,7 +251,7 @@ impl Mirror {
     pub(crate) fn ranges(&self) -> [(NonNull<u8>, usize); 3] {
         let control = NonNull::new(self.control.as_mut_ptr()).unwrap_or(NonNull::dangling());
         let aux = self.aux.as_ref().map_or((NonNull::dangling(), 0), AuxMirror::range);
-        [(self.range.base(), self.range.len()), (control, self.control.len()), aux]
+        [(self.range.base(), self.range.len), (control, self.control.len()), aux]
     }
 }
 
@@ -279,14 +266,21 @@ pub(crate) struct Sight<'a> {
 impl<'a> Sight<'a> {
     #[inline(always)]
     fn at(self, pos: u64) -> *mut u8 {
-        // SAFETY: as in `Mirror::at`.
+        // SAFETY: the offset is less than the data's size, so the sum stays inside the mapping.
         unsafe { self.data.as_ptr().add(pos as usize & self.mask) }
     }
 
     /// As [`Mirror::prefetch`].
     #[inline(always)]
     pub(crate) fn prefetch(self, pos: u64) {
-        prefetch(self.at(pos));
+        #[cfg(target_arch = "x86_64")]
+        {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: a hint, which reads nothing as far as the language can tell.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.at(pos).cast::<i8>()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = pos;
     }
 
     /// As [`Mirror::pinned`].
@@ -295,22 +289,15 @@ impl<'a> Sight<'a> {
     /// As there.
     #[inline(always)]
     pub(crate) unsafe fn pinned(self, frame: &Frame) -> &'a [u8] {
-        // SAFETY: as there.
-        unsafe { slice::from_raw_parts(self.at(frame.payload_pos()), frame.len) }
+        let at = self.at(frame.payload_pos());
+        // SAFETY: the algorithm checked that the record ends before the head, which is less than
+        // `data_size` after the tail, so the slice ends inside the second copy of the data. The
+        // bytes are initialised. Every store to them happened before the head was published (A, B),
+        // but for those of this process that hand lines back: between two borrows, and unchanged;
+        // and no producer of ours stores there before the tail has passed (C, D). A process that
+        // breaks the protocol can; see the crate's documentation.
+        unsafe { slice::from_raw_parts(at, frame.len) }
     }
-}
-
-/// Asks for the cache line at an address of the mapping, without waiting for it.
-#[inline(always)]
-fn prefetch(at: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a hint, which reads nothing as far as the language can tell.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
 }
 
 /// The header, and the data twice.

@@ -3,6 +3,7 @@
 use crate::file::home::Home;
 use crate::file::open::RingFile;
 use crate::map::address_range::HUGE;
+use crate::map::aux_mirror::AuxMirror;
 use crate::map::mirror::Mirror;
 use nix::errno::Errno;
 use nix::libc;
@@ -55,7 +56,7 @@ impl Pages {
         };
         let failed = |source| PagesError { home: ring.home.clone(), step: what, source };
         // Of the AUX area no huge ones: it does not begin at one in the file.
-        let aux = if self == Pages::Huge { None } else { map.aux_range() };
+        let aux = map.aux.as_ref().filter(|_| self != Pages::Huge).map(AuxMirror::range);
         for (at, len) in map.data_ranges().into_iter().chain(aux) {
             let (skip, len) = match self {
                 // Whole huge pages, by the place in the file: both copies have them at the same.

@@ -72,20 +72,18 @@ impl Deref for SharedReservation<'_> {
 
     #[inline(always)]
     fn deref(&self) -> &[u8] {
-        let bytes = self.pair.map.open_bytes(&self.reserved);
         // SAFETY: as in `deref_mut`, for reading: `&self` keeps every `&mut` away.
-        unsafe { bytes.as_ref() }
+        unsafe { self.pair.map.open_bytes(&self.reserved).as_ref() }
     }
 }
 
 impl DerefMut for SharedReservation<'_> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [u8] {
-        let mut bytes = self.pair.map.open_bytes(&self.reserved);
         // SAFETY: the reservation is open and this producer's, and no other overlaps it: see
         // `shared_window`.
         // `&mut self` makes this the only slice of it. In a forked child it is private memory.
-        unsafe { bytes.as_mut() }
+        unsafe { self.pair.map.open_bytes(&self.reserved).as_mut() }
     }
 }
 

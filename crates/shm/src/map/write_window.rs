@@ -387,22 +387,20 @@ impl Deref for Reservation<'_> {
 
     #[inline(always)]
     fn deref(&self) -> &[u8] {
-        let bytes = self.window.map.open_bytes(&self.reserved);
         // SAFETY: as in `deref_mut`, for reading: `&self` keeps every `&mut` away.
-        unsafe { bytes.as_ref() }
+        unsafe { self.window.map.open_bytes(&self.reserved).as_ref() }
     }
 }
 
 impl DerefMut for Reservation<'_> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [u8] {
-        let mut bytes = self.window.map.open_bytes(&self.reserved);
         // SAFETY: only the window's writer made the reservation, it has not ended, and the window is
         // borrowed for as long as it lives: it is the only open one of this mapping, and `&mut self`
         // makes this the only slice of it. No other process writes there: the space was free (D) or
         // evicted (E), and the lock on the slot keeps every other producer out. Observers may read it
         // meanwhile, by atomic loads of their own mapping, and throw away what they read.
-        unsafe { bytes.as_mut() }
+        unsafe { self.window.map.open_bytes(&self.reserved).as_mut() }
     }
 }
 
