@@ -33,7 +33,7 @@ pub(crate) fn recover_file(ring: &RingFile) -> Result<Recovered, AttachError> {
         return Ok(Recovered::default());
     };
     let map = Mirror::map(ring, DataAccess::Write)?;
-    let peers = Kernel::new(&ring.file, &ring.layout);
+    let peers = Kernel(ring.clone());
     // The time is an epoch that no other recovery of this ring had: they hold a lock in turn.
     let recovered = perfring_ring::recover(map.shared(), now_ns(), &peers);
     futex::wake_if(map.ring().force_wake(), map.ring().wait_word());

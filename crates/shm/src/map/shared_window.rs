@@ -57,7 +57,7 @@ impl SharedWindow {
         // Before the lock is taken: a child forked in between would keep it.
         let children = NotForChildren::new(map.ranges(), &ring.file);
         let (index, lock) = take_slot(&ring, &map)?;
-        let peers = Kernel::new(&ring.file, &ring.layout);
+        let peers = Kernel(ring.clone());
         let clock = ring.stamp_clock()?;
         let me = RingFile::me(name);
         let mut tries = 0;
