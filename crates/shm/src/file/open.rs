@@ -71,16 +71,14 @@ impl RingFile {
 
     fn open_with(home: Home, access: Access, flags: i32) -> Result<Self, AttachError> {
         let io = |step, source| AttachError::Io { home: home.clone(), step, source };
+        let write = access == Access::Write;
         // Not blocking: a FIFO of that name must not hold us up.
         let opened = OpenOptions::new()
             .read(true)
-            .write(access == Access::Write)
+            .write(write)
             .custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY | flags)
             .open(home.path());
-        let wanted = match access {
-            Access::Read => "reading",
-            Access::Write => "reading and writing",
-        };
+        let wanted = if write { "reading and writing" } else { "reading" };
         let file = opened.map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => AttachError::NotFound { home: home.clone() },
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {

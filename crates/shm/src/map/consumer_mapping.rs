@@ -60,10 +60,8 @@ impl ConsumerMapping {
         // Whoever copies has no business writing where others may.
         let in_place = ring.layout.policy == Policy::Drop && guard == Guard::Never;
         let lines = if in_place { lines } else { Lines::Leave };
-        let access = match lines {
-            Lines::HandBack => DataAccess::Write,
-            Lines::Leave => DataAccess::Read,
-        };
+        let hands_back = lines == Lines::HandBack;
+        let access = if hands_back { DataAccess::Write } else { DataAccess::Read };
         let map = Mirror::map(&ring, access)?;
         // Before the lock is taken: a child forked in between would keep it.
         let children = NotForChildren::new(map.ranges(), &ring.file);

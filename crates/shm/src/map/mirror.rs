@@ -56,8 +56,7 @@ impl Mirror {
         let types_size = ring.layout.types_size as usize;
         let guard = Guarded::default();
         let mut map = Mirror { guard, range, data, data_size, control, slots, types_size, aux };
-        let ranges = map.ranges();
-        map.guard = Guarded::new(ranges, access == DataAccess::Write);
+        map.guard = Guarded::new(map.ranges(), access == DataAccess::Write);
         Ok(map)
     }
 

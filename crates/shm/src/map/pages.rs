@@ -6,7 +6,7 @@ use crate::map::address_range::HUGE;
 use crate::map::aux_mirror::AuxMirror;
 use crate::map::mirror::Mirror;
 use nix::errno::Errno;
-use nix::libc;
+use nix::libc::{self, MADV_POPULATE_READ};
 use std::ffi::c_void;
 use std::io;
 use thiserror::Error;
@@ -48,10 +48,8 @@ pub enum Pages {
 impl Pages {
     pub(crate) fn set(self, map: &Mirror, ring: &RingFile) -> Result<(), PagesError> {
         let (what, advice) = match self {
-            Pages::FaultIn => ("faulting its pages in (Linux 5.14)", libc::MADV_POPULATE_READ),
-            Pages::Lock => {
-                ("locking its pages in memory (see ulimit -l)", libc::MADV_POPULATE_READ)
-            }
+            Pages::FaultIn => ("faulting its pages in (Linux 5.14)", MADV_POPULATE_READ),
+            Pages::Lock => ("locking its pages in memory (see ulimit -l)", MADV_POPULATE_READ),
             Pages::Huge => ("making its pages huge (Linux 6.1, a tmpfs)", libc::MADV_COLLAPSE),
         };
         let failed = |source| PagesError { home: ring.home.clone(), step: what, source };

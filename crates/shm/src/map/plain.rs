@@ -92,13 +92,11 @@ impl Plain {
 
     /// Who holds a place, or held it last; nobody, if there is no such place.
     pub(crate) fn holder(&self, place: Place) -> Who {
-        match place {
-            Place::Producer(slot) => self
-                .shared()
-                .slots()
-                .get(slot as usize)
-                .map_or_else(Who::default, |slot| Who::read(&slot.holder)),
-            Place::Consumer => Who::read(&self.ring().header().consumer_holder),
-        }
+        let at = self.shared();
+        let holder = match place {
+            Place::Producer(slot) => at.slots().get(slot as usize).map(|slot| &slot.holder),
+            Place::Consumer => Some(&at.ring().header().consumer_holder),
+        };
+        holder.map_or_else(Who::default, Who::read)
     }
 }

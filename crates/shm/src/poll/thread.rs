@@ -216,12 +216,8 @@ impl Shard {
                 }
             }
             let woken = if can_wait {
-                futex::waitv(
-                    &waits,
-                    WaitvFlags::empty(),
-                    first.map(on_the_clock).as_ref(),
-                    ClockId::Monotonic,
-                )
+                let until = first.map(on_the_clock);
+                futex::waitv(&waits, WaitvFlags::empty(), until.as_ref(), ClockId::Monotonic)
             } else {
                 self.pause(news, !listening.is_empty());
                 Err(Errno::AGAIN)
