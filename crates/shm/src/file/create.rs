@@ -45,9 +45,8 @@ pub struct RingOptions {
     /// Bytes of the type table, taken up to whole pages: up to 16 MiB, or 0 for none. An entry takes
     /// some hundred bytes. Default 64 KiB.
     pub types_size: u64,
-    /// Whether each record is stamped with the time: a reader's
-    /// records have a `time` then.
-    /// Default no.
+    /// Whether each record is stamped with the time: a reader's records have a `time` then. Default
+    /// no.
     pub time: bool,
     /// Bytes of the AUX area: a power of two from 64 KiB on, or 0 for none. Payloads that are too
     /// long for the data area stand there, up to its size. Default 0.
@@ -84,22 +83,19 @@ impl RingOptions {
         let page_size = page_size();
         let (min, aux_min) = (DATA_SIZE_MIN.max(page_size), AUX_SIZE_MIN.max(page_size));
         let fits = |size: u64, min, max| size.is_power_of_two() && (min..=max).contains(&size);
-        if !fits(self.size, min, DATA_SIZE_MAX) {
-            return Err(CreateError::Size { size: self.size, min });
-        }
-        if self.mode & !0o777 != 0 {
-            return Err(CreateError::Mode { mode: self.mode });
-        }
-        if !(1..=SLOTS_MAX).contains(&self.slots) {
-            return Err(CreateError::Slots { slots: self.slots });
-        }
-        if self.types_size > TYPES_SIZE_MAX {
-            return Err(CreateError::Types { size: self.types_size });
-        }
-        if self.aux_size != 0 && !fits(self.aux_size, aux_min, AUX_SIZE_MAX) {
-            return Err(CreateError::Aux { size: self.aux_size, min: aux_min });
-        }
-        Ok(())
+        Err(if !fits(self.size, min, DATA_SIZE_MAX) {
+            CreateError::Size { size: self.size, min }
+        } else if self.mode & !0o777 != 0 {
+            CreateError::Mode { mode: self.mode }
+        } else if !(1..=SLOTS_MAX).contains(&self.slots) {
+            CreateError::Slots { slots: self.slots }
+        } else if self.types_size > TYPES_SIZE_MAX {
+            CreateError::Types { size: self.types_size }
+        } else if self.aux_size != 0 && !fits(self.aux_size, aux_min, AUX_SIZE_MAX) {
+            CreateError::Aux { size: self.aux_size, min: aux_min }
+        } else {
+            return Ok(());
+        })
     }
 
     /// The layout of a ring that is made now, by this process.
@@ -133,7 +129,7 @@ pub fn create(home: impl Into<Home>, options: &RingOptions) -> Result<(), Create
     let home = home.into();
     options.check()?;
     if let Home::Segment(name) = &home
-        && !home.is_valid()
+        && !is_segment_name(name)
     {
         return Err(CreateError::Name { name: name.clone() });
     }
@@ -169,24 +165,18 @@ impl<'a> Draft<'a> {
         let draft_path = path.with_file_name(&draft_name);
         if let Home::Segment(_) = home {
             // One page, to have the name; the space is allocated below, where a full tmpfs is told.
-            let source = match ShmemConf::new()
-                .os_id(&draft_name)
-                .size(layout.page_size as usize)
-                .create()
-            {
-                // The crate would unlink by name when dropped; the draft does that itself.
-                Ok(mut segment) => {
-                    segment.set_owner(false);
-                    None
-                }
-                Err(ShmemError::MapCreateFailed(errno) | ShmemError::UnknownOsError(errno)) => {
-                    Some(io::Error::from_raw_os_error(errno as i32))
-                }
-                Err(other) => Some(io::Error::other(other)),
-            };
-            if let Some(source) = source {
-                return Err(failed(home, "creating the segment")(source));
-            }
+            let size = layout.page_size as usize;
+            let mut segment =
+                ShmemConf::new().os_id(&draft_name).size(size).create().map_err(|error| {
+                    failed(home, "creating the segment")(match error {
+                        ShmemError::MapCreateFailed(errno) | ShmemError::UnknownOsError(errno) => {
+                            io::Error::from_raw_os_error(errno as i32)
+                        }
+                        other => io::Error::other(other),
+                    })
+                })?;
+            // The crate would unlink by name when dropped; the draft does that itself.
+            segment.set_owner(false);
         }
         let file = OpenOptions::new()
             .read(true)
@@ -252,6 +242,11 @@ impl Drop for Draft<'_> {
         // its name.
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// One component of a path, not too long for a temporary suffix.
+fn is_segment_name(name: &str) -> bool {
+    (1..=200).contains(&name.len()) && !name.contains(['/', '\0']) && !matches!(name, "." | "..")
 }
 
 /// A random id. (The `uuid` crate would panic where there are no random bytes.)

@@ -2,7 +2,7 @@
 
 use crate::file::home::Home;
 use crate::sys::clock::ClockError;
-use perfring_abi::BadRing;
+use perfring_abi::{BadRing, Producers};
 use perfring_ring::{Corrupt, Who};
 use std::io;
 use thiserror::Error;
@@ -10,88 +10,47 @@ use thiserror::Error;
 /// Why a ring could not be made. Nothing is left behind.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "a field is what its error's text says with it")]
 pub enum CreateError {
     /// Something has this name already.
     #[error("{home} exists already: remove it first, or attach to it")]
-    Exists {
-        /// The name.
-        home: Home,
-    },
+    Exists { home: Home },
     /// The data area's size cannot be used.
     #[error(
         "a data area of {size} bytes cannot be used: it must be a power of two from {min} bytes \
          to 1 TiB"
     )]
-    Size {
-        /// The size asked for.
-        size: u64,
-        /// The smallest: a page.
-        min: u64,
-    },
+    Size { size: u64, min: u64 },
     /// Not enough room where the ring was to be.
     #[error(
         "no room for {home}: it needs {needed} bytes; free some (for /dev/shm in a container: \
          raise its size), or make a smaller ring"
     )]
-    NoSpace {
-        /// The name.
-        home: Home,
-        /// Bytes of the whole file.
-        needed: u64,
-    },
+    NoSpace { home: Home, needed: u64 },
     /// The name cannot be a named segment's.
     #[error("{name:?} cannot name a segment: 1 to 200 bytes without '/'")]
-    Name {
-        /// The name.
-        name: String,
-    },
+    Name { name: String },
     /// More producers than a ring can have, or none.
     #[error("a ring cannot have {slots} producers: 1 to 4096")]
-    Slots {
-        /// The number asked for.
-        slots: u32,
-    },
+    Slots { slots: u32 },
     /// A type table that is too large.
     #[error("a type table of {size} bytes is too large: up to 16 MiB")]
-    Types {
-        /// The size asked for.
-        size: u64,
-    },
+    Types { size: u64 },
     /// The AUX area's size cannot be used.
     #[error(
         "an AUX area of {size} bytes cannot be used: it must be a power of two from {min} bytes to \
          1 TiB, or 0 for none"
     )]
-    Aux {
-        /// The size asked for.
-        size: u64,
-        /// The smallest: 64 KiB, or a page.
-        min: u64,
-    },
+    Aux { size: u64, min: u64 },
     /// The ring is to have time, and the clock cannot be told from here.
     #[error("{home} cannot stamp its records: {source}")]
-    Clock {
-        /// The name.
-        home: Home,
-        /// Why.
-        source: ClockError,
-    },
+    Clock { home: Home, source: ClockError },
     /// Mode bits beyond `0o777`.
     #[error("mode {mode:#o} has bits beyond 0777")]
-    Mode {
-        /// The mode asked for.
-        mode: u32,
-    },
+    Mode { mode: u32 },
     /// The system refused.
     #[error("cannot make {home}: {step}: {source}")]
-    Io {
-        /// The name.
-        home: Home,
-        /// What was being done.
-        step: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
+    Io { home: Home, step: &'static str, source: io::Error },
 }
 
 /// A place in a ring that only one can hold.
@@ -118,146 +77,74 @@ pub(crate) const COPIED_AUX_MAX: u64 = 256 << 20;
 /// Why a ring could not be attached to.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "a field is what its error's text says with it")]
 pub enum AttachError {
     /// There is nothing with this name.
     #[error("{home} does not exist")]
-    NotFound {
-        /// The name.
-        home: Home,
-    },
+    NotFound { home: Home },
     /// The file's mode forbids it.
     #[error(
         "no permission to open {home} for {wanted}: an observer needs read permission, a producer \
          or consumer read and write; the ring's mode is set when it is made"
     )]
-    Permission {
-        /// The name.
-        home: Home,
-        /// Reading, or reading and writing.
-        wanted: &'static str,
-    },
+    Permission { home: Home, wanted: &'static str },
     /// The file is not a ring that this code can use.
     #[error("{home}: {source}")]
-    Bad {
-        /// The name.
-        home: Home,
-        /// What is wrong with it.
-        source: BadRing,
-    },
+    Bad { home: Home, source: BadRing },
     /// Positions or records are such as no producer leaves.
     #[error("{home}: {source}; `perfring dump` shows what can still be read")]
-    Corrupt {
-        /// The name.
-        home: Home,
-        /// Where.
-        source: Corrupt,
-    },
-    /// The file was cut short while it was looked at, see
-    /// [`install_guard`](crate::install_guard).
+    Corrupt { home: Home, source: Corrupt },
+    /// The file was cut short while it was looked at, see [`install_guard`](crate::install_guard).
     #[error("{home} was cut short while it was looked at: it is no ring any more, remove it")]
-    Cut {
-        /// The name.
-        home: Home,
-    },
+    Cut { home: Home },
     /// The name led to another ring, or to none, by the time the place was taken.
     #[error("{home} was removed while it was being attached to: attach again, or make it anew")]
-    Removed {
-        /// The name.
-        home: Home,
-    },
+    Removed { home: Home },
     /// Somebody else holds the place.
     #[error(
         "{home} has a {role} already: {}, pid {} (in its own pid namespace), uid {}",
         if .holder.name.is_empty() { "unnamed" } else { &.holder.name }, .holder.pid, .holder.uid
     )]
-    Busy {
-        /// The name.
-        home: Home,
-        /// Which place.
-        role: Role,
-        /// Who holds it.
-        holder: Who,
-    },
+    Busy { home: Home, role: Role, holder: Who },
     /// A shared ring has as many producers as slots.
     #[error(
         "{home} has {slots} producers already, and room for no more: wait until one ends, or make \
          the ring with more slots"
     )]
-    Slots {
-        /// The name.
-        home: Home,
-        /// How many.
-        slots: u32,
-    },
+    Slots { home: Home, slots: u32 },
     /// The ring is for the other kind of producers.
     #[error(
         "{home} is made for {} at a time: attach to it as such",
         match .producers {
-            perfring_abi::Producers::One => "one producer",
-            perfring_abi::Producers::Many => "many producers",
+            Producers::One => "one producer",
+            Producers::Many => "many producers",
         }
     )]
-    Kind {
-        /// The name.
-        home: Home,
-        /// What it is made for.
-        producers: perfring_abi::Producers,
-    },
+    Kind { home: Home, producers: Producers },
     /// The lock of a shared ring is held by a producer that lives and does not go on.
     #[error(
         "{home} is held up by its producer in slot {slot}, which is alive and does not go on: {}, \
          pid {} (in its own pid namespace), uid {}; continue it or end it",
         if .holder.name.is_empty() { "unnamed" } else { &.holder.name }, .holder.pid, .holder.uid
     )]
-    HeldUp {
-        /// The name.
-        home: Home,
-        /// Its slot.
-        slot: u32,
-        /// Who it is.
-        holder: Who,
-    },
+    HeldUp { home: Home, slot: u32, holder: Who },
     /// A guarded reader copies payloads, and this ring's may be longer than it has memory for.
     #[error(
         "{home} has an AUX area of {size} bytes, and a reader that guards itself copies from no more than \
          {}: read it without a guard if all who may write the file are trusted",
         COPIED_AUX_MAX
     )]
-    Unguarded {
-        /// The name.
-        home: Home,
-        /// The AUX area's size.
-        size: u64,
-    },
+    Unguarded { home: Home, size: u64 },
     /// The ring stamps its records, and the clock cannot be told from here.
     #[error("{home} stamps its records, and this process cannot: {source}")]
-    Clock {
-        /// The name.
-        home: Home,
-        /// Why.
-        source: ClockError,
-    },
+    Clock { home: Home, source: ClockError },
     /// The ring's pages are smaller than this machine's.
     #[error(
         "{home} was made with pages of {ring} bytes and this machine has pages of {host}: it can \
          be observed and dumped here, not produced to or consumed from"
     )]
-    PageSize {
-        /// The name.
-        home: Home,
-        /// The ring's.
-        ring: u32,
-        /// This machine's.
-        host: u64,
-    },
+    PageSize { home: Home, ring: u32, host: u64 },
     /// The system refused.
     #[error("cannot attach to {home}: {step}: {source}")]
-    Io {
-        /// The name.
-        home: Home,
-        /// What was being done.
-        step: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
+    Io { home: Home, step: &'static str, source: io::Error },
 }

@@ -30,7 +30,14 @@ impl Guard {
 
     /// What it comes to for this file, which is mapped next: one of the other two.
     pub(crate) fn prepare(self, ring: &RingFile) -> Result<Self, AttachError> {
-        let guard = self.of(ring)?;
+        let guard = match self {
+            Guard::Auto => {
+                let (owner, mode) = ring.owner()?;
+                let own = owner == nix::unistd::geteuid().as_raw() && mode & OTHERS_WRITE == 0;
+                if own { Guard::Never } else { Guard::Always }
+            }
+            Guard::Never | Guard::Always => self,
+        };
         if guard == Guard::Always {
             let size = ring.layout.aux_size;
             if size > Guard::MAX_AUX {
@@ -39,14 +46,5 @@ impl Guard {
             install_guard().map_err(|source| ring.io("taking SIGBUS for it", source))?;
         }
         Ok(guard)
-    }
-
-    fn of(self, ring: &RingFile) -> Result<Self, AttachError> {
-        if self != Guard::Auto {
-            return Ok(self);
-        }
-        let (owner, mode) = ring.owner()?;
-        let own = owner == nix::unistd::geteuid().as_raw() && mode & OTHERS_WRITE == 0;
-        Ok(if own { Guard::Never } else { Guard::Always })
     }
 }

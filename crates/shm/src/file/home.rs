@@ -29,19 +29,6 @@ impl Home {
             Home::Segment(name) => Path::new("/dev/shm").join(name),
         }
     }
-
-    /// A segment's name must be one component of a path, not too long for a temporary suffix.
-    pub(crate) fn is_valid(&self) -> bool {
-        match self {
-            Home::File(_) => true,
-            Home::Segment(name) => {
-                (1..=200).contains(&name.len())
-                    && !name.contains(['/', '\0'])
-                    && name != "."
-                    && name != ".."
-            }
-        }
-    }
 }
 
 impl fmt::Display for Home {

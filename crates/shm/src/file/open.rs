@@ -51,7 +51,8 @@ pub struct RingFile {
     pub(crate) file: Arc<File>,
     pub(crate) home: Home,
     pub(crate) layout: Layout,
-    access: Access,
+    /// What is only read cannot hold a lock, and a forked child may go on with it.
+    pub(crate) access: Access,
 }
 
 impl RingFile {
@@ -69,29 +70,26 @@ impl RingFile {
     }
 
     fn open_with(home: Home, access: Access, flags: i32) -> Result<Self, AttachError> {
-        let path = home.path();
+        let io = |step, source| AttachError::Io { home: home.clone(), step, source };
+        let write = access == Access::Write;
         // Not blocking: a FIFO of that name must not hold us up.
         let opened = OpenOptions::new()
             .read(true)
-            .write(access == Access::Write)
+            .write(write)
             .custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY | flags)
-            .open(&path);
-        let wanted = match access {
-            Access::Read => "reading",
-            Access::Write => "reading and writing",
-        };
+            .open(home.path());
+        let wanted = if write { "reading and writing" } else { "reading" };
         let file = opened.map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => AttachError::NotFound { home: home.clone() },
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 AttachError::Permission { home: home.clone(), wanted }
             }
-            _ => AttachError::Io { home: home.clone(), step: "opening it", source },
+            _ => io("opening it", source),
         })?;
-        let failed = |step| move |source| AttachError::Io { home: home_of(&path), step, source };
-        let meta = file.metadata().map_err(failed("looking at it"))?;
+        let meta = file.metadata().map_err(|source| io("looking at it", source))?;
         if !meta.is_file() {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file");
-            return Err(AttachError::Io { home, step: "opening it", source });
+            return Err(io("opening it", source));
         }
         let mut bytes = [0; HeaderPage::LEN];
         let page = match file.read_exact_at(&mut bytes, 0) {
@@ -100,9 +98,7 @@ impl RingFile {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(perfring_abi::BadRing::Short { len: meta.len() })
             }
-            Err(source) => {
-                return Err(AttachError::Io { home, step: "reading it", source });
-            }
+            Err(source) => return Err(io("reading it", source)),
         };
         match page.and_then(|page| Layout::check(&page, meta.len())) {
             Ok(layout) => Ok(RingFile { file: Arc::new(file), home, layout, access }),
@@ -151,12 +147,7 @@ impl RingFile {
         }
     }
 
-    /// Whether it can hold a lock: an observer's cannot, and a child may go on with it.
-    pub(crate) fn may_lock(&self) -> bool {
-        self.access == Access::Write
-    }
-
-    fn lock_byte(&self, place: Place) -> u64 {
+    pub(crate) fn lock_byte(&self, place: Place) -> u64 {
         match place {
             // The slot after the last one stands for whoever recovers the ring.
             Place::Producer(slot) if slot == self.layout.slots => RECOVER_LOCK_BYTE,
@@ -179,13 +170,21 @@ impl RingFile {
     /// # Errors
     /// [`AttachError::Io`] where the file system has no such locks.
     pub fn is_in_use(&self) -> Result<bool, AttachError> {
-        let producers = (0..self.layout.slots).map(Place::Producer);
-        for place in producers.chain([Place::Consumer]) {
+        Ok(self.held_place()?.is_some())
+    }
+
+    /// A place that a live process holds, if there is one.
+    pub(crate) fn held_place(&self) -> Result<Option<Place>, AttachError> {
+        for place in self.places() {
             if self.is_held(place)? {
-                return Ok(true);
+                return Ok(Some(place));
             }
         }
-        Ok(false)
+        Ok(None)
+    }
+
+    pub(crate) fn places(&self) -> impl Iterator<Item = Place> + use<> {
+        (0..self.layout.slots).map(Place::Producer).chain([Place::Consumer])
     }
 
     /// Refuses a ring of the other kind.
@@ -194,14 +193,6 @@ impl RingFile {
             return Ok(());
         }
         Err(AttachError::Kind { home: self.home.clone(), producers: self.layout.producers })
-    }
-
-    /// Takes a place, unless somebody has it.
-    pub(crate) fn try_take(&self, place: Place) -> Result<Option<ByteLock>, AttachError> {
-        let byte = self.lock_byte(place);
-        self.take_with(|| {
-            ByteLock::take(&self.file, byte).map_err(|source| self.io("locking its place", source))
-        })
     }
 
     /// Takes a lock on a ring that is to be there to stay: waits for a removal to be over, and
@@ -221,7 +212,7 @@ impl RingFile {
             if looks == 0 {
                 return Ok(None);
             }
-            let removing = ofd_lock::is_being_removed(&self.file)
+            let removing = ofd_lock::is_held(&self.file, ofd_lock::REMOVAL_BYTE)
                 .map_err(|source| self.io("asking for its locks", source))?;
             if removing {
                 looks -= 1;
@@ -265,8 +256,4 @@ impl RingFile {
             source => AttachError::Corrupt { home, source },
         }
     }
-}
-
-fn home_of(path: &std::path::Path) -> Home {
-    Home::from(path)
 }

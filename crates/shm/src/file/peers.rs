@@ -1,12 +1,8 @@
 //! What the algorithm of shared rings asks of the system.
 
-use crate::file::open::RingFile;
+use crate::file::open::{Place, RingFile};
 use crate::sys::clock::now_ns;
-use crate::sys::ofd_lock;
-use perfring_abi::{Layout, RECOVER_LOCK_BYTE};
 use perfring_ring::Peers;
-use std::fs::File;
-use std::sync::Arc;
 
 /// Rounds in which a waiting producer spins; after that it lets others run, as the holder of the
 /// lock may be one that had to stop for it.
@@ -19,27 +15,13 @@ const PAUSES: u32 = 16;
 
 /// Asks the kernel who holds the locks on the slots of one ring.
 #[derive(Clone, Debug)]
-pub(crate) struct Kernel {
-    file: Arc<File>,
-    layout: Layout,
-}
-
-impl Kernel {
-    pub(crate) fn new(file: &Arc<File>, layout: &Layout) -> Self {
-        Kernel { file: Arc::clone(file), layout: *layout }
-    }
-}
+pub(crate) struct Kernel(pub(crate) RingFile);
 
 impl Peers for Kernel {
     fn is_alive(&self, slot: u32) -> bool {
-        let byte = match slot.cmp(&self.layout.slots) {
-            std::cmp::Ordering::Less => self.layout.slot_lock_byte(slot),
-            std::cmp::Ordering::Equal => RECOVER_LOCK_BYTE,
-            // No such slot: somebody damages the ring. Nobody is robbed for that.
-            std::cmp::Ordering::Greater => return true,
-        };
-        // A file system without such locks has no shared rings; if it fails, nobody is robbed.
-        ofd_lock::is_held(&self.file, byte).unwrap_or(true)
+        // No such slot: somebody damages the ring. Nobody is robbed for that; nor if asking fails, as a
+        // file system without such locks has no shared rings.
+        slot > self.0.layout.slots || self.0.is_held(Place::Producer(slot)).unwrap_or(true)
     }
 
     #[inline]
@@ -60,6 +42,6 @@ impl Peers for Kernel {
 
 /// Whether the producer in a slot is dead, as the kernel says.
 pub(crate) fn is_dead(ring: &RingFile) -> impl Fn(u32) -> bool + use<> {
-    let peers = Kernel::new(&ring.file, &ring.layout);
+    let peers = Kernel(ring.clone());
     move |slot| !peers.is_alive(slot)
 }

@@ -1,8 +1,8 @@
 //! Removing a ring, without taking it from under a producer that comes back at that moment.
 
-use crate::file::error::{AttachError, Role};
+use crate::file::error::AttachError;
 use crate::file::home::Home;
-use crate::file::open::{Access, Place, RingFile};
+use crate::file::open::{Access, RingFile};
 use crate::sys::ofd_lock::ByteLock;
 use std::{fs, io};
 
@@ -24,7 +24,10 @@ pub fn remove(home: impl Into<Home>, removal: Removal) -> Result<(), AttachError
         // Who may remove a file need not be one who may write it, and cannot lock it then.
         Err(AttachError::Permission { .. }) => {
             let ring = RingFile::open(home.clone(), Access::Read)?;
-            if ring.is_in_use()? { Err(busy(&ring)?) } else { unlink(&home) }
+            match ring.held_place()? {
+                Some(place) => Err(ring.busy(place)),
+                None => unlink(&home),
+            }
         }
         Err(error) => Err(error),
     }
@@ -83,7 +86,13 @@ impl Idle {
         })?;
         match taken {
             Some(all) => Ok(Idle { ring, _all: all }),
-            None => Err(busy(&ring)?),
+            None => Err(match ring.held_place()? {
+                Some(place) => ring.busy(place),
+                None => {
+                    let now = "a process of this moment recovers it, or has just gone: try again";
+                    ring.io("locking it", io::Error::new(io::ErrorKind::WouldBlock, now))
+                }
+            }),
         }
     }
 
@@ -115,27 +124,4 @@ fn unlink(home: &Home) -> Result<(), AttachError> {
         io::ErrorKind::NotFound => AttachError::NotFound { home: home.clone() },
         _ => AttachError::Io { home: home.clone(), step: "removing it", source },
     })
-}
-
-/// Who is attached.
-fn busy(ring: &RingFile) -> Result<AttachError, AttachError> {
-    let producers = (0..ring.layout.slots).map(Place::Producer);
-    for place in producers.chain([Place::Consumer]) {
-        if ring.is_held(place)? {
-            let role = match place {
-                Place::Producer(_) => Role::Producer,
-                Place::Consumer => Role::Consumer,
-            };
-            return Ok(AttachError::Busy {
-                home: ring.home.clone(),
-                role,
-                holder: ring.holder(place)?,
-            });
-        }
-    }
-    let source = io::Error::new(
-        io::ErrorKind::WouldBlock,
-        "a process of this moment recovers it, or has just gone: try again",
-    );
-    Ok(ring.io("locking it", source))
 }

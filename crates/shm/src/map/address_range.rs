@@ -25,7 +25,7 @@ pub(crate) enum DataAccess {
 #[derive(Debug)]
 pub(crate) struct AddressRange {
     base: NonNull<c_void>,
-    len: usize,
+    pub(super) len: usize,
 }
 
 impl AddressRange {
@@ -84,10 +84,6 @@ impl AddressRange {
 
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base.cast()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.len
     }
 }
 

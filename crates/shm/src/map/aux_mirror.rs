@@ -59,6 +59,6 @@ impl AuxMirror {
 
     /// What is mapped.
     pub(crate) fn range(&self) -> (NonNull<u8>, usize) {
-        (self.range.base(), self.range.len())
+        (self.range.base(), self.range.len)
     }
 }

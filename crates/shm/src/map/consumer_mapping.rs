@@ -1,6 +1,6 @@
 //! A ring as its one consumer has it: mapped, with its place taken.
 
-use crate::file::error::{AttachError, Role};
+use crate::file::error::AttachError;
 use crate::file::guard::Guard;
 use crate::file::home::Home;
 use crate::file::open::{Access, Place, RingFile};
@@ -60,14 +60,12 @@ impl ConsumerMapping {
         // Whoever copies has no business writing where others may.
         let in_place = ring.layout.policy == Policy::Drop && guard == Guard::Never;
         let lines = if in_place { lines } else { Lines::Leave };
-        let access = match lines {
-            Lines::HandBack => DataAccess::Write,
-            Lines::Leave => DataAccess::Read,
-        };
+        let hands_back = lines == Lines::HandBack;
+        let access = if hands_back { DataAccess::Write } else { DataAccess::Read };
         let map = Mirror::map(&ring, access)?;
         // Before the lock is taken: a child forked in between would keep it.
         let children = NotForChildren::new(map.ranges(), &ring.file);
-        let lock = ring.take(Place::Consumer, Role::Consumer)?;
+        let lock = ring.take(Place::Consumer)?;
         Ok((ConsumerMapping { children, map, ring, lines, _lock: lock }, guard))
     }
 
@@ -105,7 +103,7 @@ impl ConsumerMapping {
     /// Whether the file was found to be cut short, by who asked for the guard.
     #[inline]
     pub fn is_cut(&self) -> bool {
-        self.map.is_cut()
+        self.map.guard.is_cut()
     }
 
     /// Asks for the cache line at `pos`, without waiting for it.
@@ -147,7 +145,7 @@ impl ConsumerMapping {
 
     /// What sleeps for this consumer.
     pub fn sleeper(&self) -> Result<Sleeper, AttachError> {
-        Ok(Sleeper::new(Plain::map(&self.ring)?))
+        Ok(Sleeper { map: Plain::map(&self.ring)? })
     }
 
     /// Whether a reservation of a shared ring is open before what is published.

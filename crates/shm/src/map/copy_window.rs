@@ -22,7 +22,7 @@ impl Mapping for ConsumerMapping {
     }
 
     fn tell(&self, corrupt: Corrupt) -> Corrupt {
-        self.map.tell(corrupt)
+        self.map.guard.tell(corrupt)
     }
 }
 
@@ -33,7 +33,7 @@ impl Mapping for ObserverMapping {
     }
 
     fn tell(&self, corrupt: Corrupt) -> Corrupt {
-        self.map.tell(corrupt)
+        self.map.guard.tell(corrupt)
     }
 }
 
@@ -50,7 +50,7 @@ impl CopyWindow<ConsumerMapping> {
     pub fn resume(mapping: ConsumerMapping, name: &str) -> Result<Self, AttachError> {
         let layout = mapping.ring.layout();
         let observer = Observer::resume(mapping.map.ring())
-            .map_err(|source| mapping.ring.corrupt(mapping.map.tell(source)))?
+            .map_err(|source| mapping.ring.corrupt(mapping.map.guard.tell(source)))?
             .with_time(layout.time)
             .with_aux(layout.aux_size);
         mapping.sign(name);
@@ -73,7 +73,7 @@ impl CopyWindow<ObserverMapping> {
     pub fn watch(mapping: ObserverMapping, start: Start) -> Result<Self, AttachError> {
         let layout = mapping.ring.layout();
         let observer = Observer::new(mapping.map.ring(), layout.policy, start)
-            .map_err(|source| mapping.ring.corrupt(mapping.map.tell(source)))?
+            .map_err(|source| mapping.ring.corrupt(mapping.map.guard.tell(source)))?
             .with_time(layout.time)
             .with_aux(layout.aux_size);
         Ok(CopyWindow { mapping, observer })

@@ -49,21 +49,36 @@ impl RingFile {
     /// [`AttachError::Io`] if the file cannot be mapped.
     pub fn last_sign_of_life(&self) -> Result<u64, AttachError> {
         let map = Plain::map(self)?;
-        let places = (0..self.layout.slots).map(Place::Producer).chain([Place::Consumer]);
-        let attached = places.map(|place| map.holder(place).attached_ns).max();
+        let attached = self.places().map(|place| map.holder(place).attached_ns).max();
         let stamped = if self.layout.time { newest_wall(&map) } else { None };
         map.sure(self, self.layout.created_ns.max(attached.unwrap_or(0)).max(stamped.unwrap_or(0)))
     }
 
     /// Takes a place, or says who has it.
-    pub(crate) fn take(&self, place: Place, role: Role) -> Result<ByteLock, AttachError> {
-        match self.try_take(place)? {
-            Some(lock) => Ok(lock),
-            None => Err(AttachError::Busy {
-                home: self.home.clone(),
-                role,
-                holder: self.holder(place)?,
-            }),
+    pub(crate) fn take(&self, place: Place) -> Result<ByteLock, AttachError> {
+        let io = |source| self.io("locking its place", source);
+        let take = || ByteLock::take(&self.file, self.lock_byte(place)).map_err(io);
+        self.take_with(take)?.ok_or_else(|| self.busy(place))
+    }
+
+    /// What to say of a place that somebody has.
+    pub(crate) fn busy(&self, place: Place) -> AttachError {
+        let role = match place {
+            Place::Producer(_) => Role::Producer,
+            Place::Consumer => Role::Consumer,
+        };
+        match self.holder(place) {
+            Ok(holder) => AttachError::Busy { home: self.home.clone(), role, holder },
+            Err(error) => error,
+        }
+    }
+
+    /// What to say of a producer that lives, has the ring's lock, and does not go on, or did not for a
+    /// while.
+    pub(crate) fn held_up(&self, slot: u32) -> AttachError {
+        match self.holder(Place::Producer(slot)) {
+            Ok(holder) => AttachError::HeldUp { home: self.home.clone(), slot, holder },
+            Err(error) => error,
         }
     }
 }

@@ -11,7 +11,7 @@ use memmap2::MmapRaw;
 use nix::errno::Errno;
 use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{Header, Slot};
-use perfring_ring::{Corrupt, Frame, Range, Reserved, Ring, Shared, TypeTable, TypeTableWriter};
+use perfring_ring::{Frame, Range, Reserved, Ring, Shared, TypeTable, TypeTableWriter};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::slice;
@@ -20,7 +20,7 @@ use std::slice;
 #[derive(Debug)]
 pub(crate) struct Mirror {
     // Before what it guards, so that it is dropped first.
-    guard: Option<Guarded>,
+    pub(super) guard: Guarded,
     range: AddressRange,
     data: NonNull<u8>,
     data_size: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Mirror {
     control: MmapRaw,
     slots: usize,
     types_size: usize,
-    aux: Option<AuxMirror>,
+    pub(super) aux: Option<AuxMirror>,
 }
 
 // SAFETY: the mapping belongs to no thread. All access to shared memory through `&Mirror` is by
@@ -54,22 +54,10 @@ impl Mirror {
         let data = unsafe { range.base().add(page as usize) };
         let slots = ring.layout.slots as usize;
         let types_size = ring.layout.types_size as usize;
-        let guard = None;
+        let guard = Guarded::default();
         let mut map = Mirror { guard, range, data, data_size, control, slots, types_size, aux };
-        let ranges = map.ranges();
-        map.guard = Guarded::new(ranges, access == DataAccess::Write);
+        map.guard = Guarded::new(map.ranges(), access == DataAccess::Write);
         Ok(map)
-    }
-
-    /// Whether the file was found to be cut short, by who asked for the guard.
-    #[inline]
-    pub(crate) fn is_cut(&self) -> bool {
-        self.guard.as_ref().is_some_and(Guarded::is_cut)
-    }
-
-    /// What to say of what was found to be wrong.
-    pub(crate) fn tell(&self, corrupt: Corrupt) -> Corrupt {
-        Guarded::tell(self.guard.as_ref(), corrupt)
     }
 
     /// The ring as the algorithm sees it.
@@ -100,16 +88,9 @@ impl Mirror {
         [(self.data, self.data_size), (second, self.data_size)]
     }
 
-    /// The two copies of the AUX area, if there is one.
-    pub(crate) fn aux_range(&self) -> Option<(NonNull<u8>, usize)> {
-        self.aux.as_ref().map(AuxMirror::range)
-    }
-
     #[inline]
     fn at(&self, pos: u64) -> *mut u8 {
-        let offset = pos as usize & (self.data_size - 1);
-        // SAFETY: the offset is less than `data_size`, so the sum stays inside the mapping.
-        unsafe { self.data.as_ptr().add(offset) }
+        self.sight().at(pos)
     }
 
     /// Where the payload of a reservation begins.
@@ -197,14 +178,8 @@ impl Mirror {
     /// slice lives.
     #[inline]
     pub(crate) unsafe fn pinned(&self, frame: &Frame) -> &[u8] {
-        let at = self.at(frame.payload_pos());
-        // SAFETY: the algorithm checked that the record ends before the head, which is less than
-        // `data_size` after the tail, so the slice ends inside the second copy of the data. The
-        // bytes are initialised. Every store to them happened before the head was published (A, B),
-        // but for those of this process that hand lines back: between two borrows, and unchanged;
-        // and no producer of ours stores there before the tail has passed (C, D). A process that
-        // breaks the protocol can; see the crate's documentation.
-        unsafe { slice::from_raw_parts(at, frame.len) }
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.sight().pinned(frame) }
     }
 
     /// As [`Mirror::pinned`], of a record whose payload stands in the AUX area.
@@ -232,14 +207,14 @@ impl Mirror {
     #[inline]
     pub(crate) unsafe fn pinned_records(&self, frame: &Frame) -> &[u8] {
         let at = self.at(frame.pos);
-        // SAFETY: as in `pinned`.
+        // SAFETY: as in `Sight::pinned`.
         unsafe { slice::from_raw_parts(at, frame.len) }
     }
 
     /// Asks for the cache line at `pos`, without waiting for it.
     #[inline(always)]
     pub(crate) fn prefetch(&self, pos: u64) {
-        prefetch(self.at(pos));
+        self.sight().prefetch(pos);
     }
 
     /// What a loop over records needs of the mirror, by value: the mirror's own fields would be
@@ -275,7 +250,7 @@ impl Mirror {
     pub(crate) fn ranges(&self) -> [(NonNull<u8>, usize); 3] {
         let control = NonNull::new(self.control.as_mut_ptr()).unwrap_or(NonNull::dangling());
         let aux = self.aux.as_ref().map_or((NonNull::dangling(), 0), AuxMirror::range);
-        [(self.range.base(), self.range.len()), (control, self.control.len()), aux]
+        [(self.range.base(), self.range.len), (control, self.control.len()), aux]
     }
 }
 
@@ -290,14 +265,21 @@ pub(crate) struct Sight<'a> {
 impl<'a> Sight<'a> {
     #[inline(always)]
     fn at(self, pos: u64) -> *mut u8 {
-        // SAFETY: as in `Mirror::at`.
+        // SAFETY: the offset is less than the data's size, so the sum stays inside the mapping.
         unsafe { self.data.as_ptr().add(pos as usize & self.mask) }
     }
 
     /// As [`Mirror::prefetch`].
     #[inline(always)]
     pub(crate) fn prefetch(self, pos: u64) {
-        prefetch(self.at(pos));
+        #[cfg(target_arch = "x86_64")]
+        {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: a hint, which reads nothing as far as the language can tell.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.at(pos).cast::<i8>()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = pos;
     }
 
     /// As [`Mirror::pinned`].
@@ -306,22 +288,15 @@ impl<'a> Sight<'a> {
     /// As there.
     #[inline(always)]
     pub(crate) unsafe fn pinned(self, frame: &Frame) -> &'a [u8] {
-        // SAFETY: as there.
-        unsafe { slice::from_raw_parts(self.at(frame.payload_pos()), frame.len) }
+        let at = self.at(frame.payload_pos());
+        // SAFETY: the algorithm checked that the record ends before the head, which is less than
+        // `data_size` after the tail, so the slice ends inside the second copy of the data. The
+        // bytes are initialised. Every store to them happened before the head was published (A, B),
+        // but for those of this process that hand lines back: between two borrows, and unchanged;
+        // and no producer of ours stores there before the tail has passed (C, D). A process that
+        // breaks the protocol can; see the crate's documentation.
+        unsafe { slice::from_raw_parts(at, frame.len) }
     }
-}
-
-/// Asks for the cache line at an address of the mapping, without waiting for it.
-#[inline(always)]
-fn prefetch(at: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a hint, which reads nothing as far as the language can tell.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
 }
 
 /// The header, and the data twice.

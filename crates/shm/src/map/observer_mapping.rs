@@ -57,13 +57,15 @@ impl ObserverMapping {
                 let snapshot = snapshot.with_time(self.ring.layout.time);
                 snapshot.with_aux(self.map.ring(), self.map.aux())
             })
-            .map_err(|corrupt| self.map.tell(corrupt))
+            .map_err(|corrupt| self.map.guard.tell(corrupt))
             // What was cut short while it was copied may look whole.
-            .and_then(|snapshot| if self.map.is_cut() { Err(Corrupt::CUT) } else { Ok(snapshot) })
+            .and_then(
+                |snapshot| if self.map.guard.is_cut() { Err(Corrupt::CUT) } else { Ok(snapshot) },
+            )
     }
 
     /// The ring's words and positions.
     pub fn raw(&self) -> Raw<'_> {
-        Raw::new(self.map.ring(), self.map.base())
+        Raw { ring: self.map.ring(), base: self.map.base() }
     }
 }

@@ -3,9 +3,10 @@
 use crate::file::home::Home;
 use crate::file::open::RingFile;
 use crate::map::address_range::HUGE;
+use crate::map::aux_mirror::AuxMirror;
 use crate::map::mirror::Mirror;
 use nix::errno::Errno;
-use nix::libc;
+use nix::libc::{self, MADV_POPULATE_READ};
 use std::ffi::c_void;
 use std::io;
 use thiserror::Error;
@@ -47,15 +48,13 @@ pub enum Pages {
 impl Pages {
     pub(crate) fn set(self, map: &Mirror, ring: &RingFile) -> Result<(), PagesError> {
         let (what, advice) = match self {
-            Pages::FaultIn => ("faulting its pages in (Linux 5.14)", libc::MADV_POPULATE_READ),
-            Pages::Lock => {
-                ("locking its pages in memory (see ulimit -l)", libc::MADV_POPULATE_READ)
-            }
+            Pages::FaultIn => ("faulting its pages in (Linux 5.14)", MADV_POPULATE_READ),
+            Pages::Lock => ("locking its pages in memory (see ulimit -l)", MADV_POPULATE_READ),
             Pages::Huge => ("making its pages huge (Linux 6.1, a tmpfs)", libc::MADV_COLLAPSE),
         };
         let failed = |source| PagesError { home: ring.home.clone(), step: what, source };
         // Of the AUX area no huge ones: it does not begin at one in the file.
-        let aux = if self == Pages::Huge { None } else { map.aux_range() };
+        let aux = map.aux.as_ref().filter(|_| self != Pages::Huge).map(AuxMirror::range);
         for (at, len) in map.data_ranges().into_iter().chain(aux) {
             let (skip, len) = match self {
                 // Whole huge pages, by the place in the file: both copies have them at the same.

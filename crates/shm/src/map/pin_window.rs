@@ -30,7 +30,7 @@ impl<'a> PinWindow<'a> {
     #[inline(always)]
     pub fn read(&self) -> Result<Option<Next<'_>>, Corrupt> {
         let found = self.reader.peek(self.map.ring(), self.cursor.get());
-        let found = found.map_err(|corrupt| self.map.tell(corrupt))?;
+        let found = found.map_err(|corrupt| self.map.guard.tell(corrupt))?;
         let Some((found, after)) = found else {
             return Ok(None);
         };
@@ -80,8 +80,6 @@ impl Drop for PinWindow<'_> {
         }
         self.reader.pass(self.cursor.get(), self.count.get());
         let ring = self.map.ring();
-        if self.reader.release(ring) {
-            futex::wake(ring.space_word());
-        }
+        futex::wake_if(self.reader.release(ring), ring.space_word());
     }
 }

@@ -1,13 +1,13 @@
 //! The plain mapping of a whole ring, for those who copy from it.
 
 use crate::file::error::AttachError;
-use crate::file::open::{Place, RingFile};
+use crate::file::open::{Access, Place, RingFile};
 use crate::map::control::{slots, words_before};
 use crate::sys::fork::NotForChildren;
 use crate::sys::sigbus::Guarded;
 use memmap2::{MmapOptions, MmapRaw};
-use perfring_abi::Header;
 use perfring_abi::atomic::AtomicU64;
+use perfring_abi::{Header, Layout};
 use perfring_ring::{Corrupt, Ring, Shared, TypeTable, Who};
 use std::ptr::NonNull;
 use std::slice;
@@ -18,14 +18,11 @@ pub(crate) struct Plain {
     // Both dropped before the mapping. The first if the file may hold a lock, which a forked child's
     // mapping would keep.
     _children: Option<NotForChildren>,
-    guard: Option<Guarded>,
+    pub(super) guard: Guarded,
     map: MmapRaw,
     data_offset: usize,
     data_size: usize,
-    control_offset: usize,
-    slots: usize,
-    control_end: usize,
-    types_size: usize,
+    layout: Layout,
 }
 
 impl Plain {
@@ -37,31 +34,19 @@ impl Plain {
             .map_err(|source| ring.io("mapping it", source))?;
         let base = NonNull::new(map.as_mut_ptr()).unwrap_or(NonNull::dangling());
         Ok(Plain {
-            _children: ring.may_lock().then(|| NotForChildren::mapping(base, map.len())),
+            _children: (ring.access == Access::Write)
+                .then(|| NotForChildren::mapping(base, map.len())),
             guard: Guarded::new([(base, map.len()), (base, 0), (base, 0)], false),
             map,
             data_offset: layout.data_offset() as usize,
             data_size: layout.data_size as usize,
-            control_offset: layout.control_offset() as usize,
-            slots: layout.slots as usize,
-            control_end: layout.control_end() as usize,
-            types_size: layout.types_size as usize,
+            layout: *layout,
         })
-    }
-
-    /// What to say of what was found to be wrong.
-    pub(crate) fn tell(&self, corrupt: Corrupt) -> Corrupt {
-        Guarded::tell(self.guard.as_ref(), corrupt)
-    }
-
-    /// Whether the file was found to be cut short, by who asked for the guard.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.guard.as_ref().is_some_and(Guarded::is_cut)
     }
 
     /// What was read is of a ring whose file was whole then.
     pub(crate) fn sure<T>(&self, ring: &RingFile, read: T) -> Result<T, AttachError> {
-        match self.is_cut() {
+        match self.guard.is_cut() {
             true => Err(ring.corrupt(Corrupt::CUT)),
             false => Ok(read),
         }
@@ -90,29 +75,28 @@ impl Plain {
     /// The ring and its slots; only loads are allowed on them.
     pub(crate) fn shared(&self) -> Shared<'_> {
         // SAFETY: `Layout::check` found the control pages inside the file.
-        let control = unsafe { self.map.as_ptr().add(self.control_offset) };
-        Shared::new(self.ring(), slots(control, self.slots))
+        let control = unsafe { self.map.as_ptr().add(self.layout.control_offset() as usize) };
+        Shared::new(self.ring(), slots(control, self.layout.slots as usize))
     }
 
     /// The type table; only loads are allowed on it.
     pub(crate) fn types(&self) -> TypeTable<'_> {
-        TypeTable::new(words_before(&self.map, self.control_end, self.types_size))
+        let (end, size) = (self.layout.control_end() as usize, self.layout.types_size as usize);
+        TypeTable::new(words_before(&self.map, end, size))
     }
 
     /// The AUX area, which ends the file, to be copied from; none, if there is none.
     pub(crate) fn aux(&self) -> &[AtomicU64] {
-        words_before(&self.map, self.map.len(), self.map.len() - self.control_end)
+        words_before(&self.map, self.map.len(), self.layout.aux_size as usize)
     }
 
     /// Who holds a place, or held it last; nobody, if there is no such place.
     pub(crate) fn holder(&self, place: Place) -> Who {
-        match place {
-            Place::Producer(slot) => self
-                .shared()
-                .slots()
-                .get(slot as usize)
-                .map_or_else(Who::default, |slot| Who::read(&slot.holder)),
-            Place::Consumer => Who::read(&self.ring().header().consumer_holder),
-        }
+        let at = self.shared();
+        let holder = match place {
+            Place::Producer(slot) => at.slots().get(slot as usize).map(|slot| &slot.holder),
+            Place::Consumer => Some(&at.ring().header().consumer_holder),
+        };
+        holder.map_or_else(Who::default, Who::read)
     }
 }

@@ -7,14 +7,8 @@ use perfring_ring::{Corrupt, Count, Reader, Ring};
 /// A ring as words: where it is mapped, how far it goes, and what it holds.
 #[derive(Clone, Copy, Debug)]
 pub struct Raw<'a> {
-    ring: Ring<'a>,
-    base: *const u8,
-}
-
-impl<'a> Raw<'a> {
-    pub(crate) fn new(ring: Ring<'a>, base: *const u8) -> Self {
-        Raw { ring, base }
-    }
+    pub(super) ring: Ring<'a>,
+    pub(super) base: *const u8,
 }
 
 impl Raw<'_> {
@@ -67,14 +61,8 @@ impl Raw<'_> {
 /// [`Raw`] access of the consumer of a drop ring, who moves the tail.
 #[derive(Debug)]
 pub struct RawReader<'a> {
-    map: &'a Mirror,
-    reader: &'a mut Reader,
-}
-
-impl<'a> RawReader<'a> {
-    pub(crate) fn new(map: &'a Mirror, reader: &'a mut Reader) -> Self {
-        RawReader { map, reader }
-    }
+    pub(super) map: &'a Mirror,
+    pub(super) reader: &'a mut Reader,
 }
 
 impl RawReader<'_> {
@@ -83,7 +71,7 @@ impl RawReader<'_> {
     #[must_use]
     #[inline]
     pub fn ring(&self) -> Raw<'_> {
-        Raw::new(self.map.ring(), self.map.base())
+        Raw { ring: self.map.ring(), base: self.map.base() }
     }
 
     /// The position of the next record.
@@ -103,9 +91,7 @@ impl RawReader<'_> {
         let ring = self.map.ring();
         let count = self.reader.pass_to(ring, to)?;
         let mark = self.reader.mark();
-        if self.reader.release_to(ring, &mark) {
-            futex::wake(ring.space_word());
-        }
+        futex::wake_if(self.reader.release_to(ring, &mark), ring.space_word());
         Ok(count)
     }
 }

@@ -27,7 +27,7 @@ impl ReadWindow {
     pub fn attach(mapping: ConsumerMapping, name: &str) -> Result<Self, AttachError> {
         let (map, layout) = (&mapping.map, mapping.ring.layout());
         let reader = Reader::attach(map.ring(), futex::fences())
-            .map_err(|source| mapping.ring.corrupt(map.tell(source)))?
+            .map_err(|source| mapping.ring.corrupt(map.guard.tell(source)))?
             .with_aux(map.ring(), layout.aux_size)
             .with_time(layout.time)
             .with_hands(mapping.lines == Lines::HandBack);
@@ -110,10 +110,9 @@ impl ReadWindow {
     #[inline]
     fn find(&mut self) -> Result<Option<Found>, Corrupt> {
         let map = &self.mapping.map;
-        let (found, owed) = self.reader.next(map.ring()).map_err(|corrupt| map.tell(corrupt))?;
-        if owed {
-            futex::wake(map.ring().space_word());
-        }
+        let (found, owed) =
+            self.reader.next(map.ring()).map_err(|corrupt| map.guard.tell(corrupt))?;
+        futex::wake_if(owed, map.ring().space_word());
         Ok(found)
     }
 
@@ -157,10 +156,8 @@ impl ReadWindow {
     pub fn look(&mut self) -> Result<Front, Corrupt> {
         let map = &self.mapping.map;
         let looked = self.reader.look_held(map.ring());
-        let (front, owed) = looked.map_err(|corrupt| map.tell(corrupt))?;
-        if owed {
-            futex::wake(map.ring().space_word());
-        }
+        let (front, owed) = looked.map_err(|corrupt| map.guard.tell(corrupt))?;
+        futex::wake_if(owed, map.ring().space_word());
         Ok(front)
     }
 
@@ -213,13 +210,13 @@ impl ReadWindow {
     pub fn pin(&mut self) -> Result<PinWindow<'_>, Corrupt> {
         self.release();
         let map = &self.mapping.map;
-        self.reader.refresh(map.ring()).map_err(|corrupt| map.tell(corrupt))?;
+        self.reader.refresh(map.ring()).map_err(|corrupt| map.guard.tell(corrupt))?;
         Ok(PinWindow::new(map, &mut self.reader))
     }
 
     /// The ring's words and positions, for a reader of one's own.
     pub fn raw(&mut self) -> RawReader<'_> {
-        RawReader::new(&self.mapping.map, &mut self.reader)
+        RawReader { map: &self.mapping.map, reader: &mut self.reader }
     }
 
     /// Passes the next record, to be copied by [`ReadWindow::copy`]. `room` is asked before one is
@@ -260,17 +257,13 @@ impl ReadWindow {
     /// it does nothing.
     pub fn release(&mut self) {
         let ring = self.mapping.map.ring();
-        if self.reader.release(ring) {
-            futex::wake(ring.space_word());
-        }
+        futex::wake_if(self.reader.release(ring), ring.space_word());
     }
 
     /// Hands back everything before a mark.
     pub fn release_to(&mut self, mark: &Mark) {
         let ring = self.mapping.map.ring();
-        if self.reader.release_to(ring, mark) {
-            futex::wake(ring.space_word());
-        }
+        futex::wake_if(self.reader.release_to(ring, mark), ring.space_word());
     }
 
     /// From now on nothing is released but by [`ReadWindow::release_to`].

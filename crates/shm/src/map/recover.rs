@@ -2,7 +2,7 @@
 
 use crate::file::error::AttachError;
 use crate::file::home::Home;
-use crate::file::open::{Access, Place, RingFile};
+use crate::file::open::{Access, RingFile};
 use crate::file::peers::Kernel;
 use crate::map::address_range::DataAccess;
 use crate::map::mirror::Mirror;
@@ -33,17 +33,12 @@ pub(crate) fn recover_file(ring: &RingFile) -> Result<Recovered, AttachError> {
         return Ok(Recovered::default());
     };
     let map = Mirror::map(ring, DataAccess::Write)?;
-    let peers = Kernel::new(&ring.file, &ring.layout);
+    let peers = Kernel(ring.clone());
     // The time is an epoch that no other recovery of this ring had: they hold a lock in turn.
     let recovered = perfring_ring::recover(map.shared(), now_ns(), &peers);
-    if map.ring().force_wake() {
-        futex::wake(map.ring().wait_word());
-    }
+    futex::wake_if(map.ring().force_wake(), map.ring().wait_word());
     recovered.map_err(|refusal| match refusal {
-        Refusal::Contended { slot } => match ring.holder(Place::Producer(slot)) {
-            Ok(holder) => AttachError::HeldUp { home: ring.home.clone(), slot, holder },
-            Err(error) => error,
-        },
+        Refusal::Contended { slot } => ring.held_up(slot),
         _ => ring.corrupt(perfring_ring::Corrupt { pos: map.ring().head() }),
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::map::shared_pair::SharedPair;
 use perfring_abi::RecordType;
-use perfring_ring::{Group, Refusal, Reserved, Wake};
+use perfring_ring::{Group, Reserved, Wake};
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
@@ -13,28 +13,11 @@ use std::ops::{Deref, DerefMut};
 #[derive(Debug)]
 #[must_use = "a reservation that is dropped is discarded"]
 pub struct SharedReservation<'a> {
-    pair: &'a SharedPair,
-    reserved: Reserved,
+    pub(super) pair: &'a SharedPair,
+    pub(super) reserved: Reserved,
 }
 
-impl<'a> SharedReservation<'a> {
-    #[inline]
-    pub(super) fn open(
-        pair: &'a SharedPair,
-        kind: RecordType,
-        len: usize,
-        now: impl FnOnce() -> u64,
-    ) -> Result<Self, Refusal> {
-        if pair.forked() {
-            return Err(Refusal::Full);
-        }
-        let (at, now) = (pair.at(), now());
-        let reserved = pair.writer_mut().try_reserve(at, pair.peers(), kind, len, now)?;
-        // SAFETY: reserved for this producer just now.
-        unsafe { pair.map().zero_last_word(&reserved) };
-        Ok(SharedReservation { pair, reserved })
-    }
-
+impl SharedReservation<'_> {
     /// Commits the record. It is published as soon as nothing older is open.
     #[inline(always)]
     pub fn commit(self) {
@@ -70,17 +53,16 @@ impl<'a> SharedReservation<'a> {
         // Not `drop`, which would discard.
         let this = ManuallyDrop::new(self);
         let (pair, reserved) = (this.pair, this.reserved);
-        if pair.forked() {
+        if pair.children.forked() {
             return;
         }
         let len = len.min(reserved.len());
         if len < reserved.len() {
             // SAFETY: the reservation is open and this producer's; no slice of it is left.
-            unsafe { pair.map().zero_padding(&reserved, len) };
+            unsafe { pair.map.zero_padding(&reserved, len) };
         }
-        let (at, mut writer) = (pair.at(), pair.writer_mut());
-        let wake = writer.commit(at, pair.peers(), reserved, len, wake);
-        drop(writer);
+        let at = pair.at();
+        let wake = pair.writer.borrow_mut().commit(at, &pair.peers, reserved, len, wake);
         pair.owed(wake);
     }
 }
@@ -90,31 +72,29 @@ impl Deref for SharedReservation<'_> {
 
     #[inline(always)]
     fn deref(&self) -> &[u8] {
-        let bytes = self.pair.map().open_bytes(&self.reserved);
         // SAFETY: as in `deref_mut`, for reading: `&self` keeps every `&mut` away.
-        unsafe { bytes.as_ref() }
+        unsafe { self.pair.map.open_bytes(&self.reserved).as_ref() }
     }
 }
 
 impl DerefMut for SharedReservation<'_> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [u8] {
-        let mut bytes = self.pair.map().open_bytes(&self.reserved);
         // SAFETY: the reservation is open and this producer's, and no other overlaps it: see
         // `shared_window`.
         // `&mut self` makes this the only slice of it. In a forked child it is private memory.
-        unsafe { bytes.as_mut() }
+        unsafe { self.pair.map.open_bytes(&self.reserved).as_mut() }
     }
 }
 
 impl Drop for SharedReservation<'_> {
     fn drop(&mut self) {
         let pair = self.pair;
-        if pair.forked() {
+        if pair.children.forked() {
             return;
         }
         let at = pair.at();
-        let wake = pair.writer_mut().discard(at, pair.peers(), self.reserved);
+        let wake = pair.writer.borrow_mut().discard(at, &pair.peers, self.reserved);
         pair.owed(wake);
     }
 }
@@ -123,26 +103,12 @@ impl Drop for SharedReservation<'_> {
 #[derive(Debug)]
 #[must_use = "a batch is published when it is dropped"]
 pub struct SharedBatch<'a> {
-    pair: &'a SharedPair,
-    group: Group,
-    wake: Wake,
+    pub(super) pair: &'a SharedPair,
+    pub(super) group: Group,
+    pub(super) wake: Wake,
 }
 
-impl<'a> SharedBatch<'a> {
-    #[inline]
-    pub(super) fn open(
-        pair: &'a SharedPair,
-        bytes: usize,
-        now: impl FnOnce() -> u64,
-    ) -> Result<Self, Refusal> {
-        if pair.forked() {
-            return Err(Refusal::Full);
-        }
-        let (at, now) = (pair.at(), now());
-        let group = pair.writer_mut().try_reserve_group(at, pair.peers(), bytes as u64, now)?;
-        Ok(SharedBatch { pair, group, wake: Wake::Auto })
-    }
-
+impl SharedBatch<'_> {
     /// Adds one record. Returns whether there was room for it; if not, nothing has happened, and
     /// nothing is counted: publish this batch, and begin another.
     #[inline]
@@ -151,7 +117,7 @@ impl<'a> SharedBatch<'a> {
         match self.fill(kind, payload.len()) {
             Some(reserved) => {
                 // SAFETY: a part of this producer's open reservation, of this length.
-                unsafe { self.pair.map().fill_open(&reserved, payload) };
+                unsafe { self.pair.map.fill_open(&reserved, payload) };
                 true
             }
             None => false,
@@ -164,7 +130,7 @@ impl<'a> SharedBatch<'a> {
     #[inline]
     pub fn next(&mut self, kind: RecordType, len: usize) -> Option<&mut [u8]> {
         let reserved = self.fill(kind, len)?;
-        let mut bytes = self.pair.map().open_bytes(&reserved);
+        let mut bytes = self.pair.map.open_bytes(&reserved);
         // SAFETY: a part of this producer's open reservation that no other record has; `&mut self`
         // lasts as long as the slice.
         Some(unsafe { bytes.as_mut() })
@@ -173,9 +139,9 @@ impl<'a> SharedBatch<'a> {
     #[inline]
     fn fill(&mut self, kind: RecordType, len: usize) -> Option<Reserved> {
         let at = self.pair.at();
-        let reserved = self.pair.writer().next_in_group(at, &mut self.group, kind, len)?;
+        let reserved = self.pair.writer.borrow().next_in_group(at, &mut self.group, kind, len)?;
         // SAFETY: a part of this producer's open reservation.
-        unsafe { self.pair.map().zero_last_word(&reserved) };
+        unsafe { self.pair.map.zero_last_word(&reserved) };
         Some(reserved)
     }
 
@@ -203,13 +169,12 @@ impl<'a> SharedBatch<'a> {
 impl Drop for SharedBatch<'_> {
     fn drop(&mut self) {
         let pair = self.pair;
-        if pair.forked() {
+        if pair.children.forked() {
             return;
         }
         let group = std::mem::take(&mut self.group);
-        let (at, mut writer) = (pair.at(), pair.writer_mut());
-        let wake = writer.commit_group(at, pair.peers(), group, self.wake);
-        drop(writer);
+        let at = pair.at();
+        let wake = pair.writer.borrow_mut().commit_group(at, &pair.peers, group, self.wake);
         pair.owed(wake);
     }
 }

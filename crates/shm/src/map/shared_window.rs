@@ -7,7 +7,7 @@
 
 use crate::file::error::AttachError;
 use crate::file::home::Home;
-use crate::file::open::{Access, Place, RingFile};
+use crate::file::open::{Access, RingFile};
 use crate::file::peers::Kernel;
 use crate::map::address_range::DataAccess;
 use crate::map::mirror::Mirror;
@@ -22,6 +22,7 @@ use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Layout, Producers, RecordType};
 use perfring_ring::{Count, Reading, Refusal, Refused, SharedWriter, Unattached, Wake, Who};
+use std::cell::RefCell;
 use std::time::Duration;
 
 /// Tries to attach while somebody holds the ring's lock, and the sleep between them.
@@ -56,7 +57,7 @@ impl SharedWindow {
         // Before the lock is taken: a child forked in between would keep it.
         let children = NotForChildren::new(map.ranges(), &ring.file);
         let (index, lock) = take_slot(&ring, &map)?;
-        let peers = Kernel::new(&ring.file, &ring.layout);
+        let peers = Kernel(ring.clone());
         let clock = ring.stamp_clock()?;
         let me = RingFile::me(name);
         let mut tries = 0;
@@ -68,13 +69,13 @@ impl SharedWindow {
                 Err(Unattached::Contended { slot }) => {
                     tries += 1;
                     if tries == ATTACH_TRIES {
-                        return Err(held_up(&ring, Some(slot))?);
+                        return Err(ring.held_up(slot));
                     }
                     std::thread::sleep(ATTACH_NAP);
                 }
             }
         };
-        let pair = SharedPair::new(children, map, writer, peers);
+        let pair = SharedPair { children, map, writer: RefCell::new(writer), peers };
         Ok(SharedWindow { pair, clock, ring, _lock: lock })
     }
 
@@ -91,19 +92,19 @@ impl SharedWindow {
     /// [`AttachError::HeldUp`] if the lock is not to be had.
     pub fn begin_time(&self, mut read: impl FnMut() -> Reading) -> Result<(), AttachError> {
         for _ in 0..ATTACH_TRIES {
-            if self.pair.writer().begin_time(self.pair.at(), self.pair.peers(), &mut read) {
+            if self.pair.writer.borrow().begin_time(self.pair.at(), &self.pair.peers, &mut read) {
                 return Ok(());
             }
             std::thread::sleep(ATTACH_NAP);
         }
-        Err(held_up(&self.ring, self.pair.at().locked_by())?)
+        Err(self.ring.held_up(self.pair.at().locked_by().unwrap_or_default()))
     }
 
     /// Notes in the ring what the clocks say. Returns false if the ring's lock was not to be had. A forked
     /// child notes nothing.
     #[must_use]
     pub fn keep_time(&self, read: impl FnOnce() -> Reading) -> bool {
-        self.forked() || self.pair.writer().keep_time(self.pair.at(), self.pair.peers(), read)
+        self.forked() || self.pair.writer.borrow().keep_time(self.pair.at(), &self.pair.peers, read)
     }
 
     /// The open file.
@@ -123,39 +124,39 @@ impl SharedWindow {
     #[must_use]
     #[inline(always)]
     pub fn forked(&self) -> bool {
-        self.pair.forked()
+        self.pair.children.forked()
     }
 
     /// Whether the file was found to be cut short; always false without
     /// [`install_guard`](crate::install_guard).
     #[must_use]
     pub fn is_cut(&self) -> bool {
-        self.pair.map().is_cut()
+        self.pair.map.guard.is_cut()
     }
 
     /// What producers of this slot have committed since the ring was made.
     #[must_use]
     pub fn written(&self) -> Count {
-        self.pair.writer().written()
+        self.pair.writer.borrow().written()
     }
 
     /// What producers of this slot were refused since the ring was made.
     #[must_use]
     pub fn refused(&self) -> Refused {
-        self.pair.writer().refused()
+        self.pair.writer.borrow().refused()
     }
 
     /// The slot.
     #[must_use]
     pub fn slot(&self) -> u32 {
-        self.pair.writer().index()
+        self.pair.writer.borrow().index()
     }
 
     /// The longest payload that the ring takes.
     #[must_use]
     #[inline]
     pub fn max_len(&self) -> usize {
-        self.pair.writer().max_len()
+        self.pair.writer.borrow().max_len()
     }
 
     /// Prefaults, locks or collapses this mapping's pages.
@@ -163,14 +164,14 @@ impl SharedWindow {
     /// # Errors
     /// See [`PagesError`].
     pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
-        pages.set(self.pair.map(), &self.ring)
+        pages.set(&self.pair.map, &self.ring)
     }
 
     /// The ring's type table.
     #[must_use]
     #[inline(always)]
     pub fn types(&self) -> TypesWindow<'_> {
-        TypesWindow::new(self.pair.children(), &self.ring, self.pair.map())
+        TypesWindow { children: &self.pair.children, ring: &self.ring, map: &self.pair.map }
     }
 
     /// Publishes one record without a stamp, all of it under the ring's lock. A refusal is not counted. What
@@ -188,7 +189,7 @@ impl SharedWindow {
         other: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), E> {
         let (pair, len) = (&self.pair, payload.len());
-        if pair.forked() {
+        if pair.children.forked() {
             return Err(Forked.into());
         }
         // The length is known to the caller's compiler, which needs it for what follows.
@@ -196,11 +197,12 @@ impl SharedWindow {
             return other();
         }
         let at = pair.at();
-        let published = pair.writer_mut().publish(at, pair.peers(), kind, len, wake, |reserved| {
-            // SAFETY: the algorithm has just reserved the space for this producer, under the ring's
-            // lock; it is as long as the payload.
-            unsafe { pair.map().fill_open(reserved, payload) };
-        });
+        let published =
+            pair.writer.borrow_mut().publish(at, &pair.peers, kind, len, wake, |reserved| {
+                // SAFETY: the algorithm has just reserved the space for this producer, under the ring's
+                // lock; it is as long as the payload.
+                unsafe { pair.map.fill_open(reserved, payload) };
+            });
         match published {
             Ok(false) => Ok(()),
             Ok(true) => {
@@ -223,16 +225,15 @@ impl SharedWindow {
         wake: Wake,
         now: u64,
     ) -> Result<(), Refusal> {
-        if self.pair.forked() {
+        if self.pair.children.forked() {
             return Err(Refusal::Full);
         }
         let (pair, len) = (&self.pair, payload.len());
-        let mut writer = pair.writer_mut();
-        let wake =
-            writer.publish_at(pair.at(), pair.peers(), kind, len, now, wake, |reserved| {
-                // SAFETY: as in `publish`.
-                unsafe { pair.map().fill_open(reserved, payload) };
-            })?;
+        let mut writer = pair.writer.borrow_mut();
+        let wake = writer.publish_at(pair.at(), &pair.peers, kind, len, now, wake, |reserved| {
+            // SAFETY: as in `publish`.
+            unsafe { pair.map.fill_open(reserved, payload) };
+        })?;
         drop(writer);
         pair.owed(wake);
         Ok(())
@@ -249,7 +250,15 @@ impl SharedWindow {
         len: usize,
         now: impl FnOnce() -> u64,
     ) -> Result<SharedReservation<'_>, Refusal> {
-        SharedReservation::open(&self.pair, kind, len, now)
+        let pair = &self.pair;
+        if pair.children.forked() {
+            return Err(Refusal::Full);
+        }
+        let (at, now) = (pair.at(), now());
+        let reserved = pair.writer.borrow_mut().try_reserve(at, &pair.peers, kind, len, now)?;
+        // SAFETY: reserved for this producer just now.
+        unsafe { pair.map.zero_last_word(&reserved) };
+        Ok(SharedReservation { pair, reserved })
     }
 
     /// Space for records of `bytes` in all, headers, stamps and padding included. A refusal is not
@@ -263,7 +272,13 @@ impl SharedWindow {
         bytes: usize,
         now: impl FnOnce() -> u64,
     ) -> Result<SharedBatch<'_>, Refusal> {
-        SharedBatch::open(&self.pair, bytes, now)
+        let pair = &self.pair;
+        if pair.children.forked() {
+            return Err(Refusal::Full);
+        }
+        let (at, now, bytes) = (pair.at(), now(), bytes as u64);
+        let group = pair.writer.borrow_mut().try_reserve_group(at, &pair.peers, bytes, now)?;
+        Ok(SharedBatch { pair, group, wake: Wake::Auto })
     }
 
     /// Counts a refusal, to be told in the stream before the next record of this producer that fits. Not
@@ -271,7 +286,7 @@ impl SharedWindow {
     #[cold]
     pub fn refuse(&self, refusal: Refusal, len: usize) {
         if !self.forked() {
-            let wake = self.pair.writer_mut().refuse(self.pair.at(), refusal, len);
+            let wake = self.pair.writer.borrow_mut().refuse(self.pair.at(), refusal, len);
             self.pair.owed(wake);
         }
     }
@@ -282,25 +297,18 @@ impl SharedWindow {
         let at = self.pair.at();
         // A consumer that sleeps for a watermark would not make room.
         self.pair.owed(at.ring().force_wake());
-        let target = self.pair.writer().tail_for(at, len);
+        let target = self.pair.writer.borrow().tail_for(at, len);
         futex::sleep_for_space(at.ring(), target, limit);
     }
 }
 
 impl Drop for SharedWindow {
     fn drop(&mut self) {
-        if !self.pair.forked() {
-            let told = self.pair.writer_mut().detach(self.pair.at(), self.pair.peers());
+        if !self.pair.children.forked() {
+            let told = self.pair.writer.borrow_mut().detach(self.pair.at(), &self.pair.peers);
             self.pair.owed(told);
         }
     }
-}
-
-/// A producer that lives and does not go on, or did not for a while.
-fn held_up(ring: &RingFile, slot: Option<u32>) -> Result<AttachError, AttachError> {
-    let slot = slot.unwrap_or_default();
-    let holder = ring.holder(Place::Producer(slot))?;
-    Ok(AttachError::HeldUp { home: ring.home.clone(), slot, holder })
 }
 
 /// A slot that nobody holds: rather one that nobody ever held, so that what is known of the dead

@@ -16,14 +16,10 @@ pub struct Ticket {
 /// thread sleeps, others can read.
 #[derive(Debug)]
 pub struct Sleeper {
-    map: Plain,
+    pub(super) map: Plain,
 }
 
 impl Sleeper {
-    pub(crate) fn new(map: Plain) -> Self {
-        Sleeper { map }
-    }
-
     /// Sleeps until a producer publishes what was asked for, or [`Sleeper::wake`] is called, for at
     /// most `limit`. May return early. Afterwards the consumer's `end_sleep`.
     pub fn sleep(&self, ticket: Ticket, limit: Duration) {

@@ -10,18 +10,13 @@ use std::io;
 /// The type table of a ring that is mapped writable.
 #[derive(Clone, Copy, Debug)]
 pub struct TypesWindow<'a> {
-    children: &'a NotForChildren,
-    ring: &'a RingFile,
-    map: &'a Mirror,
+    pub(super) children: &'a NotForChildren,
+    pub(super) ring: &'a RingFile,
+    /// With [`DataAccess::Write`](crate::map::address_range::DataAccess::Write).
+    pub(super) map: &'a Mirror,
 }
 
 impl<'a> TypesWindow<'a> {
-    /// The mapping is one with [`DataAccess::Write`](crate::map::address_range::DataAccess::Write).
-    #[inline(always)]
-    pub(super) fn new(children: &'a NotForChildren, ring: &'a RingFile, map: &'a Mirror) -> Self {
-        TypesWindow { children, ring, map }
-    }
-
     /// Whether this process is a forked child of the one that attached.
     #[must_use]
     pub fn forked(&self) -> bool {

@@ -25,12 +25,12 @@ pub fn publish_each<I: IntoIterator, E>(
     mut fill: impl FnMut(I::Item, &mut [u8]),
     mut reserve: impl FnMut(&mut WriteWindow) -> Result<Reservation<'_>, E>,
 ) -> u64 {
-    let mut hot = window.parts().2.lend();
+    let mut hot = window.writer.lend();
     let mut lent = Lent { lost: true, window };
     let (mut held, mut published) = (0, 0);
     for item in items {
         let window = &mut *lent.window;
-        let (children, map, writer) = window.parts();
+        let WriteWindow { children, map, writer, .. } = window;
         let ring = map.ring();
         let fits = hot.fits(len) || writer.evict_for(ring, &hot, len);
         if fits && !children.forked() {
@@ -47,7 +47,7 @@ pub fn publish_each<I: IntoIterator, E>(
             let (back, reserved) = reserve_in_loop(window, pos, records, head, &mut reserve);
             hot = back;
             let Ok(reserved) = reserved else { continue };
-            let mut bytes = window.parts().1.open_bytes(&reserved);
+            let mut bytes = window.map.open_bytes(&reserved);
             // SAFETY: as above.
             fill(item, unsafe { bytes.as_mut() });
             if reserved.range().is_none() {
@@ -60,7 +60,7 @@ pub fn publish_each<I: IntoIterator, E>(
         held += 1;
         if held >= batch {
             held = 0;
-            let (_, map, writer) = lent.window.parts();
+            let WriteWindow { map, writer, .. } = &mut *lent.window;
             if writer.publish_lent(map.ring(), &mut hot) {
                 let Changed { pos, records, head } = hot.changed();
                 hot = wake_in_loop(lent.window, pos, records, head);
@@ -68,7 +68,7 @@ pub fn publish_each<I: IntoIterator, E>(
         }
     }
     lent.lost = false;
-    lent.window.parts().2.take_back(hot.changed());
+    lent.window.writer.take_back(hot.changed());
     if held > 0 {
         lent.window.publish(Wake::Auto);
     }
@@ -85,10 +85,10 @@ fn reserve_in_loop<E>(
     head: u64,
     reserve: impl FnOnce(&mut WriteWindow) -> Result<Reservation<'_>, E>,
 ) -> (Hot, Result<Reserved, E>) {
-    window.parts().2.take_back(Changed { pos, records, head });
+    window.writer.take_back(Changed { pos, records, head });
     let of: *const WriteWindow = window;
     let reserved = reserve(window).map(|reservation| reservation.into_reserved(of));
-    (window.parts().2.lend(), reserved)
+    (window.writer.lend(), reserved)
 }
 
 /// A payload of the AUX area is published by itself.
@@ -96,16 +96,16 @@ fn reserve_in_loop<E>(
 #[inline(never)]
 fn end_in_loop(window: &mut WriteWindow, reserved: Reserved) -> Hot {
     window.end(reserved, reserved.len(), End::Publish(Wake::Auto));
-    window.parts().2.lend()
+    window.writer.lend()
 }
 
 /// Somebody may sleep.
 #[cold]
 #[inline(never)]
 fn wake_in_loop(window: &mut WriteWindow, pos: u64, records: u64, head: u64) -> Hot {
-    window.parts().2.take_back(Changed { pos, records, head });
+    window.writer.take_back(Changed { pos, records, head });
     window.publish(Wake::Auto);
-    window.parts().2.lend()
+    window.writer.lend()
 }
 
 /// If a loop panics, what it had is lost with its registers.
@@ -117,8 +117,7 @@ struct Lent<'a> {
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
         if self.lost {
-            let (_, map, writer) = self.window.parts();
-            writer.find_again(map.ring());
+            self.window.writer.find_again(self.window.map.ring());
         }
     }
 }

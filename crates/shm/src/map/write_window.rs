@@ -4,7 +4,7 @@
 //! borrows the window mutably, so no two are open at a time; and the window never parts with its mapping or
 //! its writer, so what the writer reserved is space of this mapping.
 
-use crate::file::error::{AttachError, Role};
+use crate::file::error::AttachError;
 use crate::file::home::Home;
 use crate::file::open::{Access, Place, RingFile};
 use crate::map::address_range::DataAccess;
@@ -40,9 +40,10 @@ pub struct Forked;
 #[derive(Debug)]
 pub struct WriteWindow {
     // In the order in which they are to go: first what a forked child is cut off from.
-    children: NotForChildren,
-    map: Mirror,
-    writer: Writer,
+    pub(super) children: NotForChildren,
+    pub(super) map: Mirror,
+    /// `write_loop` takes its position, and gives it back.
+    pub(super) writer: Writer,
     clock: MachineClock,
     ring: RingFile,
     _lock: ByteLock,
@@ -59,7 +60,7 @@ impl WriteWindow {
         let map = Mirror::map(&ring, DataAccess::Write)?;
         // Before the lock is taken: a child forked in between would keep it.
         let children = NotForChildren::new(map.ranges(), &ring.file);
-        let lock = ring.take(Place::Producer(0), Role::Producer)?;
+        let lock = ring.take(Place::Producer(0))?;
         let clock = ring.stamp_clock()?;
         let writer = Writer::attach(map.ring(), &ring.layout, futex::fences())
             .map_err(|source| ring.corrupt(source))?;
@@ -99,7 +100,7 @@ impl WriteWindow {
     /// [`install_guard`](crate::install_guard).
     #[must_use]
     pub fn is_cut(&self) -> bool {
-        self.map.is_cut()
+        self.map.guard.is_cut()
     }
 
     /// What was written, given back and refused since the ring was made.
@@ -133,7 +134,7 @@ impl WriteWindow {
     #[must_use]
     #[inline(always)]
     pub fn types(&self) -> TypesWindow<'_> {
-        TypesWindow::new(&self.children, &self.ring, &self.map)
+        TypesWindow { children: &self.children, ring: &self.ring, map: &self.map }
     }
 
     /// Writes one record. A refusal is not counted. `now` is asked only for a stamp.
@@ -272,9 +273,8 @@ impl WriteWindow {
     /// Counts a refusal, to be told in the stream before the next record that fits.
     #[cold]
     pub fn refuse(&mut self, refusal: Refusal, len: usize) {
-        if self.writer.refuse(self.map.ring(), refusal, len) {
-            futex::wake(self.map.ring().wait_word());
-        }
+        let owed = self.writer.refuse(self.map.ring(), refusal, len);
+        futex::wake_if(owed, self.map.ring().wait_word());
     }
 
     /// Whether a record of `len` bytes fits now.
@@ -294,21 +294,12 @@ impl WriteWindow {
         let ring = self.map.ring();
         futex::sleep_for_space(ring, self.writer.tail_for(ring, len), limit);
     }
-
-    /// For `write_loop`, which takes the writer's position and gives it back.
-    #[inline(always)]
-    pub(super) fn parts(&mut self) -> (&NotForChildren, &Mirror, &mut Writer) {
-        (&self.children, &self.map, &mut self.writer)
-    }
 }
 
 impl Drop for WriteWindow {
     fn drop(&mut self) {
-        if self.children.forked() {
-            return;
-        }
-        if self.writer.detach(self.map.ring()) {
-            futex::wake(self.map.ring().wait_word());
+        if !self.children.forked() {
+            futex::wake_if(self.writer.detach(self.map.ring()), self.map.ring().wait_word());
         }
     }
 }
@@ -396,22 +387,20 @@ impl Deref for Reservation<'_> {
 
     #[inline(always)]
     fn deref(&self) -> &[u8] {
-        let bytes = self.window.map.open_bytes(&self.reserved);
         // SAFETY: as in `deref_mut`, for reading: `&self` keeps every `&mut` away.
-        unsafe { bytes.as_ref() }
+        unsafe { self.window.map.open_bytes(&self.reserved).as_ref() }
     }
 }
 
 impl DerefMut for Reservation<'_> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [u8] {
-        let mut bytes = self.window.map.open_bytes(&self.reserved);
         // SAFETY: only the window's writer made the reservation, it has not ended, and the window is
         // borrowed for as long as it lives: it is the only open one of this mapping, and `&mut self`
         // makes this the only slice of it. No other process writes there: the space was free (D) or
         // evicted (E), and the lock on the slot keeps every other producer out. Observers may read it
         // meanwhile, by atomic loads of their own mapping, and throw away what they read.
-        unsafe { bytes.as_mut() }
+        unsafe { self.window.map.open_bytes(&self.reserved).as_mut() }
     }
 }
 

@@ -29,29 +29,17 @@ pub enum PollBy {
 /// Why a descriptor could not be made, or not be armed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "a field is what its error's text says with it")]
 pub enum PollError {
     /// The system refused.
     #[error("cannot wait for {home} by descriptor: {step}: {source}")]
-    Io {
-        /// The ring.
-        home: Home,
-        /// What was being done.
-        step: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
+    Io { home: Home, step: &'static str, source: io::Error },
     /// The descriptor is another ring's.
     #[error("this descriptor is not of {home}: make one for each consumer")]
-    OtherRing {
-        /// The ring.
-        home: Home,
-    },
+    OtherRing { home: Home },
     /// This process is a fork of the one that attached.
     #[error("{home} was attached to by the parent of this process: attach anew after a fork")]
-    Forked {
-        /// The ring.
-        home: Home,
-    },
+    Forked { home: Home },
 }
 
 #[derive(Debug)]
@@ -129,9 +117,8 @@ impl ConsumerMapping {
         Ok(())
     }
 
-    /// Has the descriptor become readable at the wake that a ticket is for, or after `limit`; without
-    /// a ticket, not readable.
-    /// Where that fails, nothing is armed and nobody sleeps.
+    /// Has the descriptor become readable at the wake that a ticket is for, or after `limit`;
+    /// without a ticket, not readable. Where that fails, nothing is armed and nobody sleeps.
     pub fn arm(
         &self,
         pollable: &mut Pollable,

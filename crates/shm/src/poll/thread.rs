@@ -216,12 +216,8 @@ impl Shard {
                 }
             }
             let woken = if can_wait {
-                futex::waitv(
-                    &waits,
-                    WaitvFlags::empty(),
-                    first.map(on_the_clock).as_ref(),
-                    ClockId::Monotonic,
-                )
+                let until = first.map(on_the_clock);
+                futex::waitv(&waits, WaitvFlags::empty(), until.as_ref(), ClockId::Monotonic)
             } else {
                 self.pause(news, !listening.is_empty());
                 Err(Errno::AGAIN)
@@ -259,14 +255,9 @@ fn wait(word: &AtomicU32, value: u32, private: WaitFlags) -> Wait {
 
 /// An instant as the kernel has it.
 fn on_the_clock(at: Instant) -> Timespec {
-    let left = at.saturating_duration_since(Instant::now());
-    let now = clock_gettime(ClockId::Monotonic);
-    let nanos = now.tv_nsec + i64::from(left.subsec_nanos());
-    let seconds = i64::try_from(left.as_secs()).unwrap_or(i64::MAX / 2);
-    Timespec {
-        tv_sec: now.tv_sec.saturating_add(seconds).saturating_add(nanos / 1_000_000_000),
-        tv_nsec: nanos % 1_000_000_000,
-    }
+    let left = Timespec::try_from(at.saturating_duration_since(Instant::now())).ok();
+    let then = left.and_then(|left| clock_gettime(ClockId::Monotonic).checked_add(left));
+    then.unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 })
 }
 
 /// Signals are for the threads of the program, which may count on having blocked them.

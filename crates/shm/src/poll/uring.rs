@@ -80,14 +80,12 @@ impl Waiter {
     pub(crate) fn listen(&mut self, value: u32, limit: Duration) -> io::Result<()> {
         self.clear();
         let until = Instant::now().checked_add(limit);
-        if let Some(old) = self.listening {
-            // The wait of an earlier arming that nobody has woken does as well, if it does not last
-            // longer: one that is cut short again and again costs no system call. A wake reaches
-            // it whatever the word held when it began.
-            let no_longer = old.until.is_some_and(|old| until.is_none_or(|new| old <= new));
-            if no_longer {
-                return Ok(());
-            }
+        // The wait of an earlier arming that nobody has woken does as well, if it does not last
+        // longer: one that is cut short again and again costs no system call. A wake reaches it
+        // whatever the word held when it began.
+        let old = self.listening.and_then(|old| old.until);
+        if old.is_some_and(|old| until.is_none_or(|new| old <= new)) {
+            return Ok(());
         }
         if self.listening.is_some() || self.stale {
             // The queue has room for one wait: what an earlier failure left there goes first.
@@ -124,10 +122,10 @@ impl Waiter {
     /// Has the kernel take all that is in the queue.
     fn submit(&mut self) -> io::Result<()> {
         while !self.ring.submission().is_empty() {
-            match self.ring.submit() {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-                Ok(_) => {}
+            if let Err(error) = self.ring.submit()
+                && error.kind() != io::ErrorKind::Interrupted
+            {
+                return Err(error);
             }
         }
         Ok(())

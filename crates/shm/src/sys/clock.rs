@@ -64,11 +64,8 @@ impl MachineClock {
     pub fn find() -> Result<Self, ClockError> {
         let id = boot_id();
         let boot = u64::from_ne_bytes([id[0], id[1], id[2], id[3], id[4], id[5], id[6], id[7]]);
-        Ok(MachineClock {
-            counter: counter_is_trusted(),
-            ahead: ahead_here(Path::new("/proc/self"))?,
-            boot,
-        })
+        let ahead = ahead_here(Path::new("/proc/self"))?;
+        Ok(MachineClock { counter: counter_is_trusted(), ahead, boot })
     }
 
     /// A clock of a process that stamps nothing.

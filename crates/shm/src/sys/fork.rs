@@ -9,7 +9,7 @@
 
 use crate::sys::blocks::{self, Block};
 use nix::libc;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -98,16 +98,6 @@ pub(crate) struct NotForChildren {
 impl NotForChildren {
     /// Registers ranges of whole pages, and the descriptor. To be dropped before any of them goes.
     pub(crate) fn new(ranges: [(NonNull<u8>, usize); 3], fd: &impl AsRawFd) -> Self {
-        Self::register(ranges, fd.as_raw_fd())
-    }
-
-    /// Registers a mapping that may outlive the descriptor it was made by: while a child has it, the
-    /// open file description lives, and its locks. To be dropped before the mapping goes.
-    pub(crate) fn mapping(base: NonNull<u8>, len: usize) -> Self {
-        Self::register([(base, len), (base, 0), (base, 0)], -1)
-    }
-
-    fn register(ranges: [(NonNull<u8>, usize); 3], fd: RawFd) -> Self {
         let generation = generation();
         let entries = ranges.map(|(base, len)| {
             if len == 0 {
@@ -116,11 +106,17 @@ impl NotForChildren {
             let entry = TABLE.claim();
             entry.base.store(base.as_ptr(), Ordering::Relaxed);
             entry.len.store(len, Ordering::Relaxed);
-            entry.fd.store(fd, Ordering::Relaxed);
+            entry.fd.store(fd.as_raw_fd(), Ordering::Relaxed);
             entry.state.store(2, Ordering::Release);
             Some(entry)
         });
         NotForChildren { generation, entries }
+    }
+
+    /// Registers a mapping that may outlive the descriptor it was made by: while a child has it, the
+    /// open file description lives, and its locks. To be dropped before the mapping goes.
+    pub(crate) fn mapping(base: NonNull<u8>, len: usize) -> Self {
+        Self::new([(base, len), (base, 0), (base, 0)], &-1)
     }
 
     /// Whether this process is a child of the one that registered.

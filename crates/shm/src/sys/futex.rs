@@ -53,6 +53,14 @@ pub(crate) fn sleep_for_space(ring: Ring<'_>, target: u64, limit: Duration) {
     }
 }
 
+/// Wakes whoever sleeps on the word, if that is owed to it.
+#[inline(always)]
+pub(crate) fn wake_if(owed: bool, word: &AtomicU32) {
+    if owed {
+        wake(word);
+    }
+}
+
 /// Wakes whoever sleeps on the word.
 #[cold]
 pub(crate) fn wake(word: &AtomicU32) {

@@ -1,5 +1,7 @@
 //! This machine, as far as rings ask.
 
+use std::path::Path;
+
 /// Bytes of a page.
 pub(crate) fn page_size() -> u64 {
     rustix::param::page_size() as u64
@@ -8,10 +10,6 @@ pub(crate) fn page_size() -> u64 {
 /// The name that this program was started by, without its folders: what a producer or consumer signs with.
 #[must_use]
 pub fn program_name() -> String {
-    std::env::args_os()
-        .next()
-        .and_then(|arg| {
-            Some(std::path::Path::new(&arg).file_name()?.to_string_lossy().into_owned())
-        })
-        .unwrap_or_default()
+    let arg = std::env::args_os().next().unwrap_or_default();
+    Path::new(&arg).file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -13,7 +13,7 @@ use std::io;
 use std::sync::Arc;
 
 /// The byte that only whoever removes the ring locks, with all others.
-const REMOVAL_BYTE: u64 = 0;
+pub(crate) const REMOVAL_BYTE: u64 = 0;
 
 /// A held byte, or all of them. Given back when dropped, also if a forked child still has the description; but not
 /// by such a child.
@@ -24,28 +24,15 @@ pub(crate) struct ByteLock {
     generation: u32,
 }
 
-/// Bytes of the file.
-#[derive(Clone, Copy, Debug)]
-struct Range {
-    start: u64,
-    /// 0: to the end, however far that is.
-    len: u64,
-}
+/// Bytes of the file: the first, and how many; 0 are all to the end, however far that is.
+type Range = (u64, u64);
 
-impl Range {
-    const ALL: Range = Range { start: 0, len: 0 };
-
-    fn byte(start: u64) -> Self {
-        Range { start, len: 1 }
-    }
-}
-
-fn request(kind: libc::c_int, range: Range) -> libc::flock {
+fn request(kind: libc::c_int, (start, len): Range) -> libc::flock {
     libc::flock {
         l_type: kind as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: range.start as libc::off_t,
-        l_len: range.len as libc::off_t,
+        l_start: start as libc::off_t,
+        l_len: len as libc::off_t,
         l_pid: 0, // the kernel wants it zero
     }
 }
@@ -53,12 +40,12 @@ fn request(kind: libc::c_int, range: Range) -> libc::flock {
 impl ByteLock {
     /// Takes the byte, or says that somebody has it.
     pub(crate) fn take(file: &Arc<File>, byte: u64) -> io::Result<Option<Self>> {
-        Self::take_range(file, Range::byte(byte))
+        Self::take_range(file, (byte, 1))
     }
 
     /// Takes all bytes in one step, or says that somebody has one of them.
     pub(crate) fn take_all(file: &Arc<File>) -> io::Result<Option<Self>> {
-        Self::take_range(file, Range::ALL)
+        Self::take_range(file, (0, 0))
     }
 
     fn take_range(file: &Arc<File>, range: Range) -> io::Result<Option<Self>> {
@@ -84,12 +71,7 @@ impl Drop for ByteLock {
 
 /// Whether somebody else holds the byte. Needs no more than read permission.
 pub(crate) fn is_held(file: &File, byte: u64) -> io::Result<bool> {
-    let mut probe = request(libc::F_WRLCK, Range::byte(byte));
+    let mut probe = request(libc::F_WRLCK, (byte, 1));
     fcntl(file, FcntlArg::F_OFD_GETLK(&mut probe))?;
     Ok(libc::c_int::from(probe.l_type) != libc::F_UNLCK)
-}
-
-/// Whether somebody is about to remove the file.
-pub(crate) fn is_being_removed(file: &File) -> io::Result<bool> {
-    is_held(file, REMOVAL_BYTE)
 }

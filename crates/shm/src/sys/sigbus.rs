@@ -38,10 +38,6 @@ struct Range {
 }
 
 impl Range {
-    const fn new() -> Self {
-        Range { base: AtomicUsize::new(0), len: AtomicUsize::new(0) }
-    }
-
     fn set(&self, (base, len): (NonNull<u8>, usize)) {
         self.base.store(base.as_ptr().expose_provenance(), Ordering::Relaxed);
         self.len.store(len, Ordering::Relaxed);
@@ -52,13 +48,12 @@ impl Range {
     }
 }
 
-/// A ring's mapping: one that begins with its header, and perhaps others of its control pages and its
-/// AUX area.
+/// A ring's mapping.
 struct Entry {
     /// A multiple of four: free; one more: being filled; two more: in use. It only rises.
     state: AtomicU64,
-    main: Range,
-    others: [Range; 2],
+    /// One that begins with its header, and perhaps others of its control pages and its AUX area.
+    ranges: [Range; 3],
     writable: AtomicBool,
     cut: AtomicBool,
 }
@@ -66,8 +61,7 @@ struct Entry {
 impl blocks::Entry for Entry {
     const FREE: Self = Entry {
         state: AtomicU64::new(0),
-        main: Range::new(),
-        others: [const { Range::new() }; 2],
+        ranges: [const { Range { base: AtomicUsize::new(0), len: AtomicUsize::new(0) } }; 3],
         writable: AtomicBool::new(false),
         cut: AtomicBool::new(false),
     };
@@ -123,15 +117,15 @@ pub fn install_guard() -> io::Result<()> {
     Ok(())
 }
 
-/// A registered mapping. To be dropped before the mapping goes.
-#[derive(Debug)]
+/// A mapping, registered if this process asked for it. To be dropped before the mapping goes.
+#[derive(Debug, Default)]
 pub(crate) struct Guarded {
-    entry: &'static Entry,
+    entry: Option<&'static Entry>,
 }
 
 impl std::fmt::Debug for Entry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (base, len) = self.main.get();
+        let (base, len) = self.ranges[0].get();
         f.debug_struct("Entry").field("base", &base).field("len", &len).finish_non_exhaustive()
     }
 }
@@ -139,49 +133,48 @@ impl std::fmt::Debug for Entry {
 impl Guarded {
     /// Registers a ring's mapping, if this process asked for it: the first part begins with the header,
     /// and the others may be empty.
-    pub(crate) fn new(
-        [main, others @ ..]: [(NonNull<u8>, usize); 3],
-        writable: bool,
-    ) -> Option<Self> {
+    pub(crate) fn new(ranges: [(NonNull<u8>, usize); 3], writable: bool) -> Self {
         if !ON.load(Ordering::Acquire) {
-            return None;
+            return Guarded::default();
         }
         // Whoever took the signal since is put behind us; if that fails, it is as it was.
         let _ = install_guard();
         let entry = TABLE.claim();
         let state = entry.state.load(Ordering::Relaxed);
-        entry.main.set(main);
-        entry.others.iter().zip(others).for_each(|(range, other)| range.set(other));
+        entry.ranges.iter().zip(ranges).for_each(|(range, new)| range.set(new));
         entry.writable.store(writable, Ordering::Relaxed);
         entry.cut.store(false, Ordering::Relaxed);
         entry.state.store(state + 1, Ordering::Release);
-        Some(Guarded { entry })
+        Guarded { entry: Some(entry) }
     }
 
-    /// What to say of a ring that cannot be read, whose mapping may be registered.
+    /// What to say of what was found to be wrong with the ring.
     #[cold]
-    pub(crate) fn tell(guard: Option<&Self>, corrupt: Corrupt) -> Corrupt {
-        match guard {
-            Some(guard) if guard.is_cut() => Corrupt::CUT,
+    pub(crate) fn tell(&self, corrupt: Corrupt) -> Corrupt {
+        match corrupt {
+            _ if self.is_cut() => Corrupt::CUT,
             // Somebody wrote such a position: it was not cut for that.
-            _ if corrupt == Corrupt::CUT => Corrupt { pos: u64::MAX - 7 },
+            Corrupt::CUT => Corrupt { pos: u64::MAX - 7 },
             _ => corrupt,
         }
     }
 
-    /// Whether its file was found to be cut short. Of what was loaded from the mapping before,
+    /// Whether its file was found to be cut short; never, if it is not registered. Of what was loaded from the mapping before,
     /// everything was the file's if it was not.
     #[inline]
     pub(crate) fn is_cut(&self) -> bool {
+        let Some(entry) = self.entry else { return false };
         // After all loads from the mapping: the handler says so before it replaces a page.
         fence(Ordering::Acquire);
-        self.entry.cut.load(Ordering::Relaxed)
+        entry.cut.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        self.entry.state.fetch_add(2, Ordering::Release);
+        if let Some(entry) = self.entry {
+            entry.state.fetch_add(2, Ordering::Release);
+        }
     }
 }
 
@@ -214,22 +207,21 @@ fn cover(at: usize) -> bool {
         if state & 3 != 2 {
             continue;
         }
-        let (main, others) = (entry.main.get(), entry.others.each_ref().map(Range::get));
-        let has = |(base, len): (usize, usize)| at.wrapping_sub(base) < len;
-        if !has(main) && !others.into_iter().any(has) {
+        let ranges = entry.ranges.each_ref().map(Range::get);
+        if !ranges.iter().any(|(base, len)| at.wrapping_sub(*base) < *len) {
             continue;
         }
         // Both words of a range are of one mapping: the entry was not freed in between. From here
         // on it cannot be, if it has the address: somebody is just touching it.
         fence(Ordering::Acquire);
         if entry.state.load(Ordering::Relaxed) == state {
-            return cut(entry, main, others);
+            return cut(entry, ranges);
         }
     }
     false
 }
 
-fn cut(entry: &Entry, (base, len): (usize, usize), others: [(usize, usize); 2]) -> bool {
+fn cut(entry: &Entry, [(base, len), others @ ..]: [(usize, usize); 3]) -> bool {
     // Before any page is another: whoever has read zeros and looks afterwards sees it.
     entry.cut.store(true, Ordering::SeqCst);
     let writable = entry.writable.load(Ordering::Relaxed);

@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicUsize, Ordering};
 /// Who had it last, before us.
 static BEFORE: AtomicPtr<Before> = AtomicPtr::new(null_mut());
 /// Handlers that run in our place just now.
-static PASSING: [Passing; 16] = [const { Passing::new() }; 16];
+static PASSING: [Passing; 16] = [const {
+    let (frame, to) = (AtomicUsize::new(0), AtomicPtr::new(null_mut()));
+    Passing { thread: AtomicI64::new(0), frame, to }
+}; 16];
 
 /// Who had the signal before us. Never freed: a handler may be running by it.
 struct Before {
@@ -24,16 +27,6 @@ struct Passing {
     /// Where our frame was: a call by that handler has its own below it.
     frame: AtomicUsize,
     to: AtomicPtr<Before>,
-}
-
-impl Passing {
-    const fn new() -> Self {
-        Passing {
-            thread: AtomicI64::new(0),
-            frame: AtomicUsize::new(0),
-            to: AtomicPtr::new(null_mut()),
-        }
-    }
 }
 
 /// To be called by one thread at a time, before our handler is in its place.
