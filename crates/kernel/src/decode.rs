@@ -34,7 +34,8 @@ const MISC_PREEMPTED: u16 = 1 << 14;
 
 /// What a record of the kernel's is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+#[cfg_attr(not(feature = "fuzz"), allow(unreachable_pub))]
+pub enum What {
     /// A record of this type, whose payload was written.
     Record(RecordType),
     /// So many were lost.
@@ -58,7 +59,8 @@ fn halves(word: u64) -> (u32, u32) {
 /// identifier does not say: the kernel gives all who watch one event of a task that of the first of
 /// them, since it prepares a sample once.) The payload replaces what `payload` held.
 /// `None`: it is shorter than such a record can be.
-pub(crate) fn decode(
+#[cfg_attr(not(feature = "fuzz"), allow(unreachable_pub))]
+pub fn decode(
     frame: &KernelFrame,
     body: &[u64],
     event: EventKind,
