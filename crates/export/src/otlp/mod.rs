@@ -134,7 +134,7 @@ impl Otlp {
             }
             Signal::Plain(plain)
                 if self.flow.sends(Lane::Logs)
-                    && (self.flow.options().plain == Plain::Logs || plain.fault.is_some()) =>
+                    && (self.flow.options.plain == Plain::Logs || plain.fault.is_some()) =>
             {
                 made.item = Item::Log(self.keyed(wire::plain(plain, wall_now()), event));
             }
@@ -159,7 +159,7 @@ impl Otlp {
     }
 
     fn keyed(&self, mut record: LogRecord, event: &Event<'_>) -> LogRecord {
-        if self.flow.options().key
+        if self.flow.options.key
             && let Some(key) = event.key()
         {
             record.attributes.push(wire::pair("perfring.key", wire::text(key.to_string())));
