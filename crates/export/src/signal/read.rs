@@ -21,14 +21,14 @@ impl<'a> Signal<'a> {
             Some(Ok(value)) => value,
             Some(Err(bad)) => {
                 let fault = Some(bad.to_string());
-                return plain(record, Common::default(), bytes(record.bytes), fault);
+                return plain(record, Common::default(), PlainBody::Bytes(record.bytes), fault);
             }
         };
         let class = kind.class.known().unwrap_or_default();
         let Value::Struct(fields) = value else {
             let body = match value {
                 Value::Str(text) => PlainBody::Text(text),
-                Value::Bytes(raw) => bytes(raw),
+                Value::Bytes(raw) => PlainBody::Bytes(raw),
                 other => PlainBody::Value(other),
             };
             let fault = (class != Class::Plain).then(|| "it has no fields".to_owned());
@@ -102,16 +102,12 @@ impl<'a> Signal<'a> {
     }
 }
 
-fn bytes(raw: &[u8]) -> PlainBody<'_> {
-    PlainBody::Bytes(raw)
-}
-
 /// Lines are often published without a type.
 fn untyped<'a>(record: &'a Rec<'_>) -> Signal<'a> {
     let shown = |text: &&str| !text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t'));
     let body = match str::from_utf8(record.bytes).ok().filter(shown) {
         Some(text) => PlainBody::Text(text),
-        None => bytes(record.bytes),
+        None => PlainBody::Bytes(record.bytes),
     };
     plain(record, Common::default(), body, None)
 }
