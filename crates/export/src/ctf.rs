@@ -245,9 +245,12 @@ impl Ctf {
     fn loss(&mut self, origin: &Origin, loss: &Loss, at: u64) -> Result<(), OutputError> {
         self.stream(origin);
         // The packet before it ends without it, so that readers see between what it was.
-        let is_first = self.streams.get(&origin.id).is_some_and(|stream| stream.packets == 0);
-        if is_first {
-            self.begin(origin.id, at);
+        // A loss is what the count of discarded events has grown by since that: so there must be one.
+        if let Some(stream) = self.streams.get_mut(&origin.id)
+            && stream.packets == 0
+        {
+            stream.end = stream.end.max(at);
+            stream.told = u64::MAX; // no count: it is told in any case
         }
         self.write(origin.id)?;
         if let Some(stream) = self.streams.get_mut(&origin.id) {
@@ -258,15 +261,6 @@ impl Ctf {
             out.extend(loss.bytes.to_le_bytes());
             field::text(loss.cause.name(), out);
         })
-    }
-
-    /// A loss is what the count of discarded events has grown by since the packet before: so there
-    /// must be one.
-    fn begin(&mut self, id: u32, at: u64) {
-        if let Some(stream) = self.streams.get_mut(&id) {
-            stream.end = stream.end.max(at);
-            stream.told = u64::MAX; // no count: it is told in any case
-        }
     }
 }
 

@@ -14,7 +14,8 @@ pub(crate) struct Draft {
     /// Where it stands until it is finished, if that is elsewhere.
     part: Option<PathBuf>,
     file: BufWriter<File>,
-    written: u64,
+    /// Bytes so far.
+    pub(crate) written: u64,
 }
 
 impl Draft {
@@ -25,12 +26,8 @@ impl Draft {
         overwrite: bool,
     ) -> Result<Self, OutputError> {
         let mut options = OpenOptions::new();
-        if overwrite {
-            options.create(true).truncate(true);
-        } else {
-            options.create_new(true);
-        }
-        Draft::open(output, path, None, options.write(true))
+        options.write(true).create(overwrite).truncate(overwrite).create_new(!overwrite);
+        Draft::open(output, path, None, &options)
     }
 
     /// A file that is readable once it is finished, and so stands beside its name until then.
@@ -60,11 +57,6 @@ impl Draft {
         let file = file.map_err(|error| trouble(output, "make", path, &error))?;
         let file = BufWriter::with_capacity(1 << 16, file);
         Ok(Draft { output: output.into(), path: path.into(), part, file, written: 0 })
-    }
-
-    /// Bytes so far.
-    pub(crate) fn written(&self) -> u64 {
-        self.written
     }
 
     /// Appends.
@@ -156,7 +148,7 @@ pub(crate) fn trouble(output: &str, act: &str, path: &Path, error: &io::Error) -
         }
         _ => error.to_string(),
     };
-    let mut error_ = OutputError::new(output, format!("cannot {act} {}: {advice}", path.display()));
-    error_.closed_pipe = error.kind() == ErrorKind::BrokenPipe;
-    error_
+    let closed_pipe = error.kind() == ErrorKind::BrokenPipe;
+    let sentence = format!("cannot {act} {}: {advice}", path.display());
+    OutputError { closed_pipe, ..OutputError::new(output, sentence) }
 }

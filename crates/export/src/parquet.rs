@@ -319,7 +319,7 @@ impl Parquet {
             slot.oldest = None;
             self.figures.delivered += std::mem::take(&mut slot.unfinished);
         }
-        self.finished_bytes += draft.written();
+        self.finished_bytes += draft.written;
         self.figures.bytes = self.finished_bytes;
         Ok(())
     }

@@ -111,13 +111,13 @@ impl PerfData {
 
     /// Writes the record that was made.
     fn put(&mut self) -> Result<(), OutputError> {
-        if self.draft.written() >= self.round {
-            self.round = self.draft.written() + ROUND;
+        if self.draft.written >= self.round {
+            self.round = self.draft.written + ROUND;
             format::finished_round(&mut self.record);
         }
         self.draft.put(&self.record)?;
         self.record.clear();
-        self.figures.bytes = self.draft.written();
+        self.figures.bytes = self.draft.written;
         Ok(())
     }
 
@@ -239,7 +239,7 @@ impl Output for PerfData {
             return Ok(());
         }
         self.is_closed = true; // also if it fails: what is written by half is no file to go on with
-        if self.draft.written() == format::HEADER {
+        if self.draft.written == format::HEADER {
             format::finished_round(&mut self.record); // perf takes no file without a record
             self.put()?;
         }
@@ -247,7 +247,7 @@ impl Output for PerfData {
             events: self.tracepoints.names(),
             tracing: self.tracepoints.section(),
             clocks: self.clocks,
-            data: self.draft.written() - format::HEADER,
+            data: self.draft.written - format::HEADER,
         };
         let (head, tail) = end.bytes();
         self.draft.put(&tail)?;
@@ -255,7 +255,7 @@ impl Output for PerfData {
         self.draft.finish()?;
         self.oldest = None;
         self.figures.delivered = self.figures.taken;
-        self.figures.bytes = self.draft.written();
+        self.figures.bytes = self.draft.written;
         Ok(())
     }
 

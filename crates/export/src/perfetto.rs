@@ -126,7 +126,7 @@ impl Perfetto {
         self.packet.clear();
         prost::encoding::message::encode(1, &packet, &mut self.packet);
         self.draft.put(&self.packet)?;
-        self.figures.bytes = self.draft.written();
+        self.figures.bytes = self.draft.written;
         Ok(())
     }
 

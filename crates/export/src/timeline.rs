@@ -2,6 +2,7 @@
 
 use crate::event::{Event, What};
 use rustix::time::{ClockId, Timespec, clock_gettime};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const SECOND: u64 = 1_000_000_000;
 const DAY: u64 = 24 * 60 * 60 * SECOND;
@@ -58,6 +59,12 @@ impl Timeline {
             None => self.newest == 0 || stamp <= self.newest.saturating_add(GAP),
         }
     }
+}
+
+/// The wall clock, ns since 1970.
+pub(crate) fn wall_now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn nanos(time: Timespec) -> u64 {

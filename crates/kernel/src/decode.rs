@@ -34,18 +34,12 @@ const MISC_PREEMPTED: u16 = 1 << 14;
 
 /// What a record of the kernel's is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+#[cfg_attr(not(feature = "fuzz"), allow(unreachable_pub))]
+pub enum What {
     /// A record of this type, whose payload was written.
     Record(RecordType),
     /// So many were lost.
     Lost(u64, Cause),
-}
-
-/// What all records have.
-struct Common {
-    pid: u32,
-    tid: u32,
-    cpu: u32,
 }
 
 /// The two halves of a word, in memory's order.
@@ -58,7 +52,8 @@ fn halves(word: u64) -> (u32, u32) {
 /// identifier does not say: the kernel gives all who watch one event of a task that of the first of
 /// them, since it prepares a sample once.) The payload replaces what `payload` held.
 /// `None`: it is shorter than such a record can be.
-pub(crate) fn decode(
+#[cfg_attr(not(feature = "fuzz"), allow(unreachable_pub))]
+pub fn decode(
     frame: &KernelFrame,
     body: &[u64],
     event: EventKind,
@@ -68,14 +63,12 @@ pub(crate) fn decode(
     if frame.kind == kind::SAMPLE {
         let &[_identifier, ip, task, time, addr, cpu, period] = body.first_chunk()?;
         let ((pid, tid), (cpu, _)) = (halves(task), halves(cpu));
-        let common = Common { pid, tid, cpu };
-        let kind = sample(&common, frame.misc, [period, ip, addr], event, payload);
+        let kind = sample([pid, tid, cpu], frame.misc, [period, ip, addr], event, payload);
         return Some((time, What::Record(kind)));
     }
     let (body, &[task, time, cpu, _identifier]) = body.split_last_chunk()?;
     let ((pid, tid), (cpu, _)) = (halves(task), halves(cpu));
-    let common = Common { pid, tid, cpu };
-    Some((time, other(frame, body, &common, payload)?))
+    Some((time, other(frame, body, [pid, tid, cpu], payload)?))
 }
 
 fn pod<T: PodRecord>(record: &T, payload: &mut Vec<u8>) -> RecordType {
@@ -90,14 +83,13 @@ macro_rules! sample {
 }
 
 fn sample(
-    common: &Common,
+    [pid, tid, cpu]: [u32; 3],
     misc: u16,
     [period, ip, addr]: [u64; 3],
     event: EventKind,
     payload: &mut Vec<u8>,
 ) -> RecordType {
     use EventKind as E;
-    let Common { pid, tid, cpu } = *common;
     let mode = match misc & MISC_MODE {
         1 => r::Mode::Kernel,
         2 => r::Mode::User,
@@ -134,10 +126,9 @@ fn sample(
 fn other(
     frame: &KernelFrame,
     body: &[u64],
-    common: &Common,
+    [pid, tid, cpu]: [u32; 3],
     payload: &mut Vec<u8>,
 ) -> Option<What> {
-    let Common { pid, tid, cpu } = *common;
     let switched = match (frame.misc & MISC_13 != 0, frame.misc & MISC_PREEMPTED != 0) {
         (false, _) => r::Switched::In,
         (true, false) => r::Switched::Out,

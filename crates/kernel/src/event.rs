@@ -4,104 +4,82 @@ use perfring_shm::{Also, KernelEventSpec};
 use std::fmt;
 use std::str::FromStr;
 
-/// A kind of the kernel's software events, by the name that `perf list` has; or of its records
-/// about tasks.
-///
-/// ```
-/// use perfring_kernel::EventKind;
-/// assert_eq!("page-faults".parse(), Ok(EventKind::PageFaults));
-/// assert_eq!("cs".parse(), Ok(EventKind::ContextSwitches)); // as perf's other names
-/// assert!("cycles".parse::<EventKind>().unwrap_err().to_string().contains("context-switches"));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum EventKind {
-    /// Where the processors are, at even distances of time.
-    CpuClock,
-    /// Where tasks are, at even distances of the time that they run.
-    TaskClock,
-    /// Page faults.
-    PageFaults,
-    /// Those that needed no reading.
-    MinorFaults,
-    /// Those that needed reading from a disk.
-    MajorFaults,
-    /// Tasks that leave a processor.
-    ContextSwitches,
-    /// Tasks that go on on another processor.
-    CpuMigrations,
-    /// Unaligned accesses that the kernel made good.
-    AlignmentFaults,
-    /// Instructions that the kernel stood in for.
-    EmulationFaults,
-    /// Switches between tasks of different control groups.
-    CgroupSwitches,
-    /// Tasks that come and leave, with their reason: what also a user may see who may not see
-    /// `context-switches`.
-    Switches,
-    /// Tasks that begin, end, and get a name.
-    Tasks,
-    /// Files that are mapped as programs.
-    Mappings,
+/// Defines the kinds by name and number.
+macro_rules! kinds {
+    ($(#[$doc:meta])* $kind:ident { $($(#[$each:meta])* $variant:ident $name:literal $config:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum $kind {
+            $($(#[$each])* $variant,)*
+        }
+
+        impl $kind {
+            /// All of them.
+            pub const ALL: [$kind; [$($config),*].len()] = [$($kind::$variant),*];
+
+            /// Its name.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $($kind::$variant => $name,)*
+                }
+            }
+
+            /// Its number in `enum perf_sw_ids`; `PERF_COUNT_SW_DUMMY` for those that are no samples.
+            pub(crate) const fn config(self) -> u64 {
+                match self {
+                    $($kind::$variant => $config,)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// A kind of the kernel's software events, by the name that `perf list` has; or of its records
+    /// about tasks.
+    ///
+    /// ```
+    /// use perfring_kernel::EventKind;
+    /// assert_eq!("page-faults".parse(), Ok(EventKind::PageFaults));
+    /// assert_eq!("cs".parse(), Ok(EventKind::ContextSwitches)); // as perf's other names
+    /// assert!("cycles".parse::<EventKind>().unwrap_err().to_string().contains("context-switches"));
+    /// ```
+    EventKind {
+        /// Where the processors are, at even distances of time.
+        CpuClock "cpu-clock" 0,
+        /// Where tasks are, at even distances of the time that they run.
+        TaskClock "task-clock" 1,
+        /// Page faults.
+        PageFaults "page-faults" 2,
+        /// Those that needed no reading.
+        MinorFaults "minor-faults" 5,
+        /// Those that needed reading from a disk.
+        MajorFaults "major-faults" 6,
+        /// Tasks that leave a processor.
+        ContextSwitches "context-switches" 3,
+        /// Tasks that go on on another processor.
+        CpuMigrations "cpu-migrations" 4,
+        /// Unaligned accesses that the kernel made good.
+        AlignmentFaults "alignment-faults" 7,
+        /// Instructions that the kernel stood in for.
+        EmulationFaults "emulation-faults" 8,
+        /// Switches between tasks of different control groups.
+        CgroupSwitches "cgroup-switches" 11,
+        /// Tasks that come and leave, with their reason: what also a user may see who may not see
+        /// `context-switches`.
+        Switches "switches" 9,
+        /// Tasks that begin, end, and get a name.
+        Tasks "tasks" 9,
+        /// Files that are mapped as programs.
+        Mappings "mappings" 9,
+    }
 }
 
 use EventKind as E;
 
 impl EventKind {
-    /// All of them.
-    pub const ALL: [EventKind; 13] = [
-        E::CpuClock,
-        E::TaskClock,
-        E::PageFaults,
-        E::MinorFaults,
-        E::MajorFaults,
-        E::ContextSwitches,
-        E::CpuMigrations,
-        E::AlignmentFaults,
-        E::EmulationFaults,
-        E::CgroupSwitches,
-        E::Switches,
-        E::Tasks,
-        E::Mappings,
-    ];
-
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            E::CpuClock => "cpu-clock",
-            E::TaskClock => "task-clock",
-            E::PageFaults => "page-faults",
-            E::MinorFaults => "minor-faults",
-            E::MajorFaults => "major-faults",
-            E::ContextSwitches => "context-switches",
-            E::CpuMigrations => "cpu-migrations",
-            E::AlignmentFaults => "alignment-faults",
-            E::EmulationFaults => "emulation-faults",
-            E::CgroupSwitches => "cgroup-switches",
-            E::Switches => "switches",
-            E::Tasks => "tasks",
-            E::Mappings => "mappings",
-        }
-    }
-
-    /// Its number in `enum perf_sw_ids`; `PERF_COUNT_SW_DUMMY` for those that are no samples.
-    pub(crate) const fn config(self) -> u64 {
-        match self {
-            E::CpuClock => 0,
-            E::TaskClock => 1,
-            E::PageFaults => 2,
-            E::ContextSwitches => 3,
-            E::CpuMigrations => 4,
-            E::MinorFaults => 5,
-            E::MajorFaults => 6,
-            E::AlignmentFaults => 7,
-            E::EmulationFaults => 8,
-            E::Switches | E::Tasks | E::Mappings => 9,
-            E::CgroupSwitches => 11,
-        }
-    }
-
     /// Whether it happens in the kernel alone, so that whoever may not see that sees none.
     pub(crate) const fn is_the_kernels(self) -> bool {
         matches!(self, E::ContextSwitches | E::CpuMigrations | E::CgroupSwitches)

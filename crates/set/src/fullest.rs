@@ -135,13 +135,9 @@ impl Fullest {
         let mut most: Option<(Fill, usize)> = None;
         for (at, entry) in self.entries.iter_mut().enumerate().filter(|(_, e)| !e.finished) {
             if !entry.looked {
-                match entry.source.look() {
-                    Ok(front) => entry.looked = front != Front::Empty,
-                    Err(error) => {
-                        entry.finished = true;
-                        return Err((entry.id, error));
-                    }
-                }
+                let look = entry.source.look();
+                entry.finished = look.is_err();
+                entry.looked = look.map_err(|error| (entry.id, error))? != Front::Empty;
             }
             if entry.looked {
                 let fill = entry.source.fill();

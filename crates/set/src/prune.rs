@@ -186,17 +186,15 @@ impl Pruner {
         let mut verdicts = Vec::with_capacity(rings.len());
         for (ring, file) in rings {
             let seen = self.alive.get(&ring.identity).copied();
-            let fate = match judge_open(&file, &self.rule) {
-                Ok(Ok(totals)) => match file.last_sign_of_life() {
-                    Ok(signs) => {
-                        let dead_for = now.since(signs, seen);
-                        Fate::Removed { dead_for, totals: Box::new(totals) }
-                    }
-                    Err(error) => Fate::Failed(error),
-                },
-                Ok(Err(kept)) => Fate::Kept(kept),
-                Err(error) => Fate::Failed(error),
+            let judged = || -> Result<Fate, AttachError> {
+                let totals = match judge_open(&file, &self.rule)? {
+                    Ok(totals) => Box::new(totals),
+                    Err(kept) => return Ok(Fate::Kept(kept)),
+                };
+                let dead_for = now.since(file.last_sign_of_life()?, seen);
+                Ok(Fate::Removed { dead_for, totals })
             };
+            let fate = judged().unwrap_or_else(Fate::Failed);
             let in_use = matches!(fate, Fate::Kept(Kept::Producer(_) | Kept::Consumer(_)));
             if let Some(seen) = if in_use { Some(now.monotonic) } else { seen } {
                 alive.insert(ring.identity, seen);

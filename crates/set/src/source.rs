@@ -1,7 +1,7 @@
 //! What many rings are read through: a source for each.
 
 use perfring_consumer::{
-    Anchors, Consumer, Corrupt, Fill, Front, Item, Mark, Observer, Policy, Producers, Types,
+    Anchors, Consumer, Corrupt, Fill, Front, Item, Layout, Mark, Observer, Policy, Producers, Types,
 };
 use thiserror::Error;
 
@@ -76,7 +76,47 @@ pub trait Source: Send {
     fn has_producer(&self) -> bool;
 }
 
+/// What both readers do alike.
+macro_rules! forward {
+    ($reader:ident) => {
+        fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, SourceError> {
+            Ok($reader::take(self)?)
+        }
+
+        fn mark(&self) -> Mark {
+            $reader::mark(self)
+        }
+
+        fn fill(&self) -> Fill {
+            $reader::fill(self)
+        }
+
+        fn about(&self) -> About {
+            let Layout { uuid, data_size, policy, time: timed, .. } = *self.layout();
+            About { uuid, data_size, policy: Some(policy), timed }
+        }
+
+        fn anchors(&self) -> Anchors {
+            $reader::anchors(self)
+        }
+
+        fn types(&self) -> Types {
+            $reader::types(self)
+        }
+
+        fn has_more_types(&self, than: &Types) -> bool {
+            $reader::has_more_types(self, than)
+        }
+
+        fn has_producer(&self) -> bool {
+            $reader::has_producer(self).unwrap_or(true)
+        }
+    };
+}
+
 impl Source for Consumer {
+    forward!(Consumer);
+
     fn look(&mut self) -> Result<Front, SourceError> {
         self.hold();
         let front = Consumer::look(self)?;
@@ -87,88 +127,17 @@ impl Source for Consumer {
         Ok(front)
     }
 
-    fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, SourceError> {
-        Ok(Consumer::take(self)?)
-    }
-
-    fn mark(&self) -> Mark {
-        Consumer::mark(self)
-    }
-
     fn release(&mut self, mark: &Mark) {
         self.release_to(mark);
-    }
-
-    fn fill(&self) -> Fill {
-        Consumer::fill(self)
-    }
-
-    fn about(&self) -> About {
-        about(self.layout())
-    }
-
-    fn anchors(&self) -> Anchors {
-        Consumer::anchors(self)
-    }
-
-    fn types(&self) -> Types {
-        Consumer::types(self)
-    }
-
-    fn has_more_types(&self, than: &Types) -> bool {
-        Consumer::has_more_types(self, than)
-    }
-
-    fn has_producer(&self) -> bool {
-        Consumer::has_producer(self).unwrap_or(true)
     }
 }
 
 impl Source for Observer {
+    forward!(Observer);
+
     fn look(&mut self) -> Result<Front, SourceError> {
         Ok(Observer::look(self)?)
     }
 
-    fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, SourceError> {
-        Ok(Observer::take(self)?)
-    }
-
-    fn mark(&self) -> Mark {
-        Observer::mark(self)
-    }
-
     fn release(&mut self, _: &Mark) {}
-
-    fn fill(&self) -> Fill {
-        Observer::fill(self)
-    }
-
-    fn about(&self) -> About {
-        about(self.layout())
-    }
-
-    fn anchors(&self) -> Anchors {
-        Observer::anchors(self)
-    }
-
-    fn types(&self) -> Types {
-        Observer::types(self)
-    }
-
-    fn has_more_types(&self, than: &Types) -> bool {
-        Observer::has_more_types(self, than)
-    }
-
-    fn has_producer(&self) -> bool {
-        Observer::has_producer(self).unwrap_or(true)
-    }
-}
-
-fn about(layout: &perfring_consumer::Layout) -> About {
-    About {
-        uuid: layout.uuid,
-        data_size: layout.data_size,
-        policy: Some(layout.policy),
-        timed: layout.time,
-    }
 }

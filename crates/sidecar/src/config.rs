@@ -1,7 +1,6 @@
 //! What a sidecar is to do: a file of TOML, flags, or both.
 
 pub(crate) mod filter;
-mod flags;
 mod input;
 mod kinds;
 pub(crate) mod opened;
@@ -151,7 +150,7 @@ impl Config {
     /// # Errors
     /// [`ConfigError`].
     pub fn add_output(&mut self, flag: &str) -> Result<(), ConfigError> {
-        let output = flags::output(flag, &self.names())?;
+        let output = OutputConfig::of_flag(flag, &self.names())?;
         self.outputs.push(output);
         Ok(())
     }

@@ -298,7 +298,7 @@ impl Sidecar {
             match note {
                 Note::SetAside { ring, uuid, why, .. } => {
                     say(&format!("{ring}: {why}; it is set aside, and the others go on"));
-                    self.inputs.set_aside(uuid);
+                    self.inputs.damaged.set_aside(uuid);
                 }
                 Note::Ended { ring, uuid, vanished, saved, .. } => {
                     self.outputs.forget(&ring);
@@ -339,7 +339,7 @@ impl Sidecar {
     /// An output that must have everything and cannot go on.
     fn failed(&mut self) -> Option<End> {
         let failed = self.engine.take_failed();
-        failed.or_else(|| self.outputs.take_broken()).map(|error| match error.closed_pipe {
+        failed.or_else(|| self.outputs.broken.take()).map(|error| match error.closed_pipe {
             true => End::ClosedPipe,
             false => End::Failed(error),
         })
@@ -355,7 +355,7 @@ impl Sidecar {
         let (old, shutdown) = (&self.config.outputs, self.config.settings.shutdown());
         let changed = self.outputs.change(&mut self.engine, old, &config.outputs, shutdown, say);
         if let Err(error) = changed {
-            return match self.outputs.broken() {
+            return match &self.outputs.broken {
                 None => say(&format!("{error}; the old configuration stays")),
                 Some(why) => say(&format!(
                     "{why}; the sidecar ends, and keeps in the rings what is not delivered: start \

@@ -44,19 +44,16 @@ impl SpanId {
 }
 
 macro_rules! hexadecimal {
-    ($($id:ident as $($trait:ident),*;)*) => {$($(
+    ($($trait:ident for $id:ident),*) => {$(
         impl fmt::$trait for $id {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
             }
         }
-    )*)*};
+    )*};
 }
 
-hexadecimal! {
-    TraceId as Display, Debug;
-    SpanId as Display, Debug;
-}
+hexadecimal!(Display for TraceId, Debug for TraceId, Display for SpanId, Debug for SpanId);
 
 thread_local! {
     /// Of xoshiro256++ (Blackman, Vigna); zeros before the first use. Without a destructor, so it can

@@ -23,9 +23,9 @@ const WORD: usize = 8;
 /// A ring as a process is attached to it.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    home: Home,
-    layout: Layout,
-    max_len: usize,
+    pub(crate) home: Home,
+    pub(crate) layout: Layout,
+    pub(crate) max_len: usize,
     resource: Resource,
     threads: Threads,
     /// For whoever has no producer of their own.
@@ -42,7 +42,7 @@ pub(crate) struct Ring {
     chunk: u64,
     /// Bytes after which the resource is told again.
     interval: u64,
-    dropped: AtomicU64,
+    pub(crate) dropped: AtomicU64,
 }
 
 /// Who has a producer.
@@ -79,23 +79,6 @@ impl Ring {
             interval,
             dropped: AtomicU64::new(0),
         })
-    }
-
-    pub(crate) fn home(&self) -> &Home {
-        &self.home
-    }
-
-    pub(crate) fn max_len(&self) -> usize {
-        self.max_len
-    }
-
-    /// Whether the ring stamps records with their time.
-    pub(crate) fn is_timed(&self) -> bool {
-        self.layout.time
-    }
-
-    pub(crate) fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
     }
 
     /// Puts a type into the ring's table.

@@ -9,9 +9,9 @@ use perfring_producer::{
     AttachError, CreateError, Home, Options, Policy, RecordType, ReserveError, SharedProducer,
     TypeError, create,
 };
-use std::error::Error;
-use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use thiserror::Error;
 
 /// The shape of a ring for telemetry: shared by many, the oldest records go, each has its time, 4 MiB,
 /// and a type table of 1 MiB, which holds some 1500 types.
@@ -65,37 +65,18 @@ pub struct Sink {
 }
 
 /// Why there is no sink.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SinkError {
     /// The ring could not be made.
+    #[error(transparent)]
     Create(CreateError),
     /// It could not be attached to.
+    #[error(transparent)]
     Attach(AttachError),
     /// It does not take the ready types or the resource.
+    #[error(transparent)]
     First(ReserveError),
-}
-
-impl SinkError {
-    fn inner(&self) -> &(dyn Error + 'static) {
-        match self {
-            SinkError::Create(error) => error,
-            SinkError::Attach(error) => error,
-            SinkError::First(error) => error,
-        }
-    }
-}
-
-impl fmt::Display for SinkError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self.inner(), f)
-    }
-}
-
-impl Error for SinkError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.inner().source()
-    }
 }
 
 impl Sink {
@@ -217,39 +198,36 @@ impl Sink {
         let buffer = take_buffer();
         let mut draft = Draft { ring: &self.ring, kind, buffer, done: false };
         fill(&mut self.ring.begin(&mut draft.buffer));
-        match draft.publish() {
-            Ok(0) => Ok(()),
-            Ok(bytes) => {
-                self.ring.count(bytes);
-                Ok(())
-            }
-            Err(error) => Err(error),
+        let bytes = draft.publish()?;
+        if bytes > 0 {
+            self.ring.count(bytes);
         }
+        Ok(())
     }
 
     /// Records that this process could not publish to this sink. The ring's own counters have them
     /// by cause; see [`ReserveError`].
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.ring.dropped()
+        self.ring.dropped.load(Ordering::Relaxed)
     }
 
     /// The longest record, in bytes. Text that does not fit is cut, and ends with an ellipsis.
     #[must_use]
     pub fn max_len(&self) -> usize {
-        self.ring.max_len()
+        self.ring.max_len
     }
 
     /// Whether the ring stamps records with their time: if not, the sink does.
     #[must_use]
     pub fn is_timed(&self) -> bool {
-        self.ring.is_timed()
+        self.ring.layout.time
     }
 
     /// Where the ring lives.
     #[must_use]
     pub fn home(&self) -> &Home {
-        self.ring.home()
+        &self.ring.home
     }
 }
 

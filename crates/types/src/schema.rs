@@ -2,211 +2,125 @@
 
 use perfring_abi::RecordType;
 
-/// How a payload is to be read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Encoding {
-    /// Bytes of which nothing more is known.
-    #[default]
-    Bytes,
-    /// UTF-8 text.
-    Utf8,
-    /// One JSON text.
-    Json,
-    /// A plain struct: each field at its offset, in the ring's byte order.
-    Pod,
-    /// An rkyv archive, its root at the end.
-    Rkyv,
-    /// A list of values, each with its field's number and its own type.
-    Tagged,
+/// Defines an enumeration whose values have names in the type table.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$each:meta])* $variant:ident $word:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum $name {
+            $($(#[$each])* $variant,)*
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: [$name; [$($word),*].len()] = [$($name::$variant),*];
+
+            /// Its name in the type table.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $($name::$variant => $word,)*
+                }
+            }
+        }
+    };
 }
 
-impl Encoding {
-    /// All of them.
-    pub const ALL: [Encoding; 6] = [
-        Encoding::Bytes,
-        Encoding::Utf8,
-        Encoding::Json,
-        Encoding::Pod,
-        Encoding::Rkyv,
-        Encoding::Tagged,
-    ];
-
-    /// Its name in the type table.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Encoding::Bytes => "bytes",
-            Encoding::Utf8 => "utf-8",
-            Encoding::Json => "json",
-            Encoding::Pod => "pod",
-            Encoding::Rkyv => "rkyv",
-            Encoding::Tagged => "tagged",
-        }
+words! {
+    /// How a payload is to be read.
+    #[derive(Default)]
+    Encoding {
+        /// Bytes of which nothing more is known.
+        #[default]
+        Bytes "bytes",
+        /// UTF-8 text.
+        Utf8 "utf-8",
+        /// One JSON text.
+        Json "json",
+        /// A plain struct: each field at its offset, in the ring's byte order.
+        Pod "pod",
+        /// An rkyv archive, its root at the end.
+        Rkyv "rkyv",
+        /// A list of values, each with its field's number and its own type.
+        Tagged "tagged",
     }
 }
 
-/// What a record is to a sidecar: which of OpenTelemetry's signals, if any. The fields that go with
-/// each have OpenTelemetry's names; `perfring-telemetry` has them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Class {
-    /// The application's own.
-    #[default]
-    Plain,
-    /// A log record.
-    Log,
-    /// A span begins.
-    SpanStart,
-    /// A span ends.
-    SpanEnd,
-    /// A sample of a gauge.
-    Gauge,
-    /// A sample of a sum: a counter.
-    Sum,
-    /// A sample of a histogram.
-    Histogram,
-    /// What the producer is: attributes of a resource.
-    Resource,
-}
-
-impl Class {
-    /// All of them.
-    pub const ALL: [Class; 8] = [
-        Class::Plain,
-        Class::Log,
-        Class::SpanStart,
-        Class::SpanEnd,
-        Class::Gauge,
-        Class::Sum,
-        Class::Histogram,
-        Class::Resource,
-    ];
-
-    /// Its name in the type table.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Class::Plain => "plain",
-            Class::Log => "log",
-            Class::SpanStart => "span_start",
-            Class::SpanEnd => "span_end",
-            Class::Gauge => "gauge",
-            Class::Sum => "sum",
-            Class::Histogram => "histogram",
-            Class::Resource => "resource",
-        }
+words! {
+    /// What a record is to a sidecar: which of OpenTelemetry's signals, if any. The fields that go with
+    /// each have OpenTelemetry's names; `perfring-telemetry` has them.
+    #[derive(Default)]
+    Class {
+        /// The application's own.
+        #[default]
+        Plain "plain",
+        /// A log record.
+        Log "log",
+        /// A span begins.
+        SpanStart "span_start",
+        /// A span ends.
+        SpanEnd "span_end",
+        /// A sample of a gauge.
+        Gauge "gauge",
+        /// A sample of a sum: a counter.
+        Sum "sum",
+        /// A sample of a histogram.
+        Histogram "histogram",
+        /// What the producer is: attributes of a resource.
+        Resource "resource",
     }
 }
 
-/// What stands in a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Kind {
-    /// Unsigned, one byte.
-    U8,
-    /// Unsigned, two bytes.
-    U16,
-    /// Unsigned, four bytes.
-    U32,
-    /// Unsigned, eight bytes.
-    U64,
-    /// Unsigned, sixteen bytes.
-    U128,
-    /// Signed, one byte.
-    I8,
-    /// Signed, two bytes.
-    I16,
-    /// Signed, four bytes.
-    I32,
-    /// Signed, eight bytes.
-    I64,
-    /// Signed, sixteen bytes.
-    I128,
-    /// IEEE 754, four bytes.
-    F32,
-    /// IEEE 754, eight bytes.
-    F64,
-    /// One byte, 0 or 1.
-    Bool,
-    /// A Unicode scalar value in four bytes.
-    Char,
-    /// UTF-8 in [`Shape::size`] bytes, the rest of them zeros.
-    Text,
-    /// [`Shape::size`] bytes, shown in hexadecimal.
-    Bytes,
-    /// [`Shape::count`] times [`Shape::of`].
-    Array,
-    /// [`Shape::fields`], their offsets counted from the struct's own.
-    Struct,
-    /// An integer as [`Shape::of`] whose values have [`Shape::labels`].
-    Enum,
-    /// An rkyv `ArchivedString`.
-    String,
-    /// An rkyv `ArchivedVec` of [`Shape::of`].
-    Vec,
-    /// An rkyv `ArchivedOption`: one byte, 0 or 1, and [`Shape::of`] at offset [`Shape::at`].
-    Option,
-    /// In a tagged record: of the type that the value itself says.
-    Any,
-}
-
-impl Kind {
-    /// All of them.
-    pub const ALL: [Kind; 23] = [
-        Kind::U8,
-        Kind::U16,
-        Kind::U32,
-        Kind::U64,
-        Kind::U128,
-        Kind::I8,
-        Kind::I16,
-        Kind::I32,
-        Kind::I64,
-        Kind::I128,
-        Kind::F32,
-        Kind::F64,
-        Kind::Bool,
-        Kind::Char,
-        Kind::Text,
-        Kind::Bytes,
-        Kind::Array,
-        Kind::Struct,
-        Kind::Enum,
-        Kind::String,
-        Kind::Vec,
-        Kind::Option,
-        Kind::Any,
-    ];
-
-    /// Its name in the type table.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Kind::U8 => "u8",
-            Kind::U16 => "u16",
-            Kind::U32 => "u32",
-            Kind::U64 => "u64",
-            Kind::U128 => "u128",
-            Kind::I8 => "i8",
-            Kind::I16 => "i16",
-            Kind::I32 => "i32",
-            Kind::I64 => "i64",
-            Kind::I128 => "i128",
-            Kind::F32 => "f32",
-            Kind::F64 => "f64",
-            Kind::Bool => "bool",
-            Kind::Char => "char",
-            Kind::Text => "text",
-            Kind::Bytes => "bytes",
-            Kind::Array => "array",
-            Kind::Struct => "struct",
-            Kind::Enum => "enum",
-            Kind::String => "string",
-            Kind::Vec => "vec",
-            Kind::Option => "option",
-            Kind::Any => "any",
-        }
+words! {
+    /// What stands in a field.
+    Kind {
+        /// Unsigned, one byte.
+        U8 "u8",
+        /// Unsigned, two bytes.
+        U16 "u16",
+        /// Unsigned, four bytes.
+        U32 "u32",
+        /// Unsigned, eight bytes.
+        U64 "u64",
+        /// Unsigned, sixteen bytes.
+        U128 "u128",
+        /// Signed, one byte.
+        I8 "i8",
+        /// Signed, two bytes.
+        I16 "i16",
+        /// Signed, four bytes.
+        I32 "i32",
+        /// Signed, eight bytes.
+        I64 "i64",
+        /// Signed, sixteen bytes.
+        I128 "i128",
+        /// IEEE 754, four bytes.
+        F32 "f32",
+        /// IEEE 754, eight bytes.
+        F64 "f64",
+        /// One byte, 0 or 1.
+        Bool "bool",
+        /// A Unicode scalar value in four bytes.
+        Char "char",
+        /// UTF-8 in [`Shape::size`] bytes, the rest of them zeros.
+        Text "text",
+        /// [`Shape::size`] bytes, shown in hexadecimal.
+        Bytes "bytes",
+        /// [`Shape::count`] times [`Shape::of`].
+        Array "array",
+        /// [`Shape::fields`], their offsets counted from the struct's own.
+        Struct "struct",
+        /// An integer as [`Shape::of`] whose values have [`Shape::labels`].
+        Enum "enum",
+        /// An rkyv `ArchivedString`.
+        String "string",
+        /// An rkyv `ArchivedVec` of [`Shape::of`].
+        Vec "vec",
+        /// An rkyv `ArchivedOption`: one byte, 0 or 1, and [`Shape::of`] at offset [`Shape::at`].
+        Option "option",
+        /// In a tagged record: of the type that the value itself says.
+        Any "any",
     }
 }
 

@@ -28,40 +28,30 @@ use serde::Serialize;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn encode(event: &Event<'_>, out: &mut Vec<u8>) -> bool {
-    match &event.what {
-        What::Record(record) => {
-            out.push(b'{');
-            if let Some(wall) = record.wall {
-                time(out, wall);
-            }
-            ring(out, event.origin);
-            body(out, record);
-            out.push(b'}');
-            true
-        }
-        What::Lost(loss) => {
-            out.push(b'{');
-            if let Some(wall) = loss.wall {
-                time(out, wall);
-            }
-            ring(out, event.origin);
-            lost(out, loss);
-            out.push(b'}');
-            true
-        }
-        What::Began | What::Ended => false,
+    let wall = match &event.what {
+        What::Record(record) => record.wall,
+        What::Lost(loss) => loss.wall,
+        What::Began | What::Ended => return false,
+    };
+    out.push(b'{');
+    if let Some(wall) = wall {
+        time(out, wall);
     }
+    ring(out, event.origin);
+    match &event.what {
+        What::Record(record) => body(out, record),
+        What::Lost(loss) => lost(out, loss),
+        What::Began | What::Ended => {}
+    }
+    out.push(b'}');
+    true
 }
 
-/// Anything that is numbers and text; JSON can hold all of it.
-fn put(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
-    // To memory nothing fails, and a value has no keys but text.
-    let _ = serde_json::to_writer(out, value);
-}
-
+/// Of anything that is numbers and text; JSON can hold all of it.
 fn member<T: Serialize + ?Sized>(out: &mut Vec<u8>, name: &[u8], value: &T) {
     out.extend_from_slice(name);
-    put(out, value);
+    // To memory nothing fails, and a value has no keys but text.
+    let _ = serde_json::to_writer(out, value);
 }
 
 fn ring(out: &mut Vec<u8>, origin: &Origin) {
@@ -91,12 +81,8 @@ fn body(out: &mut Vec<u8>, record: &Rec<'_>) {
     }
     let read = record.kind_of().filter(|kind| !is_payload(kind)).and_then(|_| record.value());
     match read {
-        Some(Ok(fields @ Value::Struct(_))) => {
-            member(out, b",\"fields\":", fields);
-        }
-        Some(Ok(value)) => {
-            member(out, b",\"value\":", value);
-        }
+        Some(Ok(fields @ Value::Struct(_))) => member(out, b",\"fields\":", fields),
+        Some(Ok(value)) => member(out, b",\"value\":", value),
         Some(Err(bad)) => {
             payload(out, record.bytes);
             member(out, b",\"bad\":", &bad.to_string());
@@ -121,13 +107,9 @@ fn payload(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 fn lost(out: &mut Vec<u8>, loss: &Loss) {
-    for (name, number) in [
-        (&b",\"lost\":{\"pos\":"[..], loss.pos),
-        (b",\"records\":", loss.records),
-        (b",\"bytes\":", loss.bytes),
-    ] {
-        member(out, name, &number);
-    }
+    member(out, b",\"lost\":{\"pos\":", &loss.pos);
+    member(out, b",\"records\":", &loss.records);
+    member(out, b",\"bytes\":", &loss.bytes);
     member(out, b",\"cause\":", loss.cause.name());
     out.push(b'}');
 }

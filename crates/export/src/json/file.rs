@@ -42,7 +42,7 @@ impl Default for Options {
 /// The file that is written to.
 #[derive(Debug)]
 pub(super) struct File {
-    options: Options,
+    pub(super) options: Options,
     file: fs::File,
     /// A regular one, and no device: only such are finished, renamed and removed.
     is_regular: bool,
@@ -74,15 +74,6 @@ impl File {
             regular.map_err(|error| format!("cannot look at {}: {error}", path.display()))?;
         let since = (len > 0).then(Instant::now);
         Ok(File { options: options.clone(), file, is_regular, len, since })
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.options.path
-    }
-
-    /// Whether what is written counts only once it is on the disk.
-    pub(super) fn syncs(&self) -> bool {
-        self.options.sync
     }
 
     /// Writes on from `written`, which is kept up to date, to its end. `true` once it is delivered.
@@ -181,11 +172,9 @@ impl File {
 /// Opens the file to go on with it, for this process alone, and takes a last line without an end
 /// away.
 fn begin(path: &Path) -> Result<(fs::File, u64), TryLockError> {
-    let open = || {
-        let mut options = fs::OpenOptions::new();
-        options.read(true).append(true).create(true).open(path)
-    };
-    let mut file = open().map_err(TryLockError::Error)?;
+    let mut options = fs::OpenOptions::new();
+    let file = options.read(true).append(true).create(true).open(path);
+    let mut file = file.map_err(TryLockError::Error)?;
     let kind = file.metadata().map_err(TryLockError::Error)?.file_type();
     if kind.is_char_device() {
         return Ok((file, 0)); // /dev/null, which anybody may have

@@ -119,7 +119,7 @@ impl JsonLines {
         // A file that is to be on the disk is there only after the last of the writes.
         let safe = match (&written, &self.to) {
             (Ok(true), _) | (_, To::Pipe(_)) => self.written,
-            (_, To::File(file)) if !file.syncs() => self.written,
+            (_, To::File(file)) if !file.options.sync => self.written,
             _ => 0,
         };
         while let Some(piece) = self.pieces.front().filter(|piece| piece.end <= safe) {
@@ -157,7 +157,7 @@ impl JsonLines {
         }
         let place = match &self.to {
             To::Pipe(_) => "stdout".to_owned(),
-            To::File(file) => file.path().display().to_string(),
+            To::File(file) => file.options.path.display().to_string(),
         };
         let hint = match error.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {

@@ -12,7 +12,7 @@ pub(super) struct Flight {
     base: u64,
     /// The number of the next to look at for sending.
     next: u64,
-    in_flight: usize,
+    pub(super) in_flight: usize,
     /// The latest message of the stream that we know of.
     latest: u64,
 }
@@ -31,10 +31,6 @@ impl Flight {
 
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
-    }
-
-    pub(super) fn in_flight(&self) -> usize {
-        self.in_flight
     }
 
     /// The next to be sent, and its number.

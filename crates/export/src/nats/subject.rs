@@ -37,12 +37,14 @@ impl Template {
 
     /// The subject.
     pub(super) fn fill(&self, ring: &str, kind: &str, uuid: &str) -> String {
-        self.render(|part| match part {
+        let part = |part: &Part| match part {
             Part::Text(text) => text.clone(),
             Part::Ring => mangle(ring),
             Part::Type => mangle(kind),
             Part::Uuid => mangle(uuid),
-        })
+        };
+        let token = |parts: &Vec<Part>| parts.iter().map(part).collect::<String>();
+        self.tokens.iter().map(token).collect::<Vec<_>>().join(".")
     }
 
     /// A subject with wildcards that all of its subjects match, and few others.
@@ -52,11 +54,6 @@ impl Template {
             _ => "*".into(),
         };
         self.tokens.iter().map(star).collect::<Vec<_>>().join(".")
-    }
-
-    fn render(&self, part: impl Fn(&Part) -> String) -> String {
-        let token = |parts: &Vec<Part>| parts.iter().map(&part).collect::<String>();
-        self.tokens.iter().map(token).collect::<Vec<_>>().join(".")
     }
 }
 

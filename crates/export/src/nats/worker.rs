@@ -198,16 +198,16 @@ impl Worker {
             if self.is_closing && self.flight.is_empty() {
                 return End::Closed;
             }
-            if refused && self.flight.in_flight() == 0 {
+            if refused && self.flight.in_flight == 0 {
                 refused = false;
                 resume = Some(Instant::now() + self.next_pause());
             }
-            let may_send = !refused && resume.is_none() && self.flight.in_flight() < limit;
+            let may_send = !refused && resume.is_none() && self.flight.in_flight < limit;
             if may_send && self.flight.next_waiting().is_some() {
-                if self.flight.in_flight() == 0 {
+                if self.flight.in_flight == 0 {
                     heard = Instant::now();
                 }
-                let room = (limit - self.flight.in_flight()).min(CHUNK);
+                let room = (limit - self.flight.in_flight).min(CHUNK);
                 let sent = tokio::select! {
                     sent = self.send(link, room) => sent,
                     () = link.news.gone.notified() => Err(lost(link)),
@@ -218,7 +218,7 @@ impl Worker {
                     Err(sentence) => return End::Trouble(sentence),
                 }
             }
-            let awaiting = self.flight.in_flight() > 0;
+            let awaiting = self.flight.in_flight > 0;
             tokio::select! {
                 biased;
                 () = link.news.gone.notified() => return End::Trouble(lost(link)),

@@ -95,30 +95,17 @@ items! {
 }
 
 /// A batch that is being filled.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Building<T> {
     groups: Groups<T>,
     /// By address of the resource: it is held in `groups`.
     places: HashMap<(usize, String), (usize, usize)>,
     resources: HashMap<usize, usize>,
-    items: u64,
-    bytes: usize,
+    pub(super) items: u64,
+    pub(super) bytes: usize,
     credit: Option<Credit>,
-    since: Option<Instant>,
-}
-
-impl<T> Default for Building<T> {
-    fn default() -> Self {
-        Building {
-            groups: Vec::new(),
-            places: HashMap::new(),
-            resources: HashMap::new(),
-            items: 0,
-            bytes: 0,
-            credit: None,
-            since: None,
-        }
-    }
+    /// When its first item came.
+    pub(super) since: Option<Instant>,
 }
 
 impl<T: Item> Building<T> {
@@ -158,19 +145,6 @@ impl<T: Item> Building<T> {
         if let Some((_, its)) = group {
             its.push(item);
         }
-    }
-
-    pub(super) fn items(&self) -> u64 {
-        self.items
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// When its first item came.
-    pub(super) fn since(&self) -> Option<Instant> {
-        self.since
     }
 
     /// The oldest event in it.

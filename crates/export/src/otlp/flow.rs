@@ -23,7 +23,7 @@ const TEND: Duration = Duration::from_millis(20);
 /// What is held back, and what it is sent by.
 #[derive(Debug)]
 pub(super) struct Flow {
-    options: Options,
+    pub(super) options: Options,
     lanes: Arc<Lanes>,
     resources: Resources,
     rings: HashMap<u32, Ring>,
@@ -68,10 +68,6 @@ impl Flow {
             closed: false,
             delivered: 0,
         }
-    }
-
-    pub(super) fn options(&self) -> &Options {
-        &self.options
     }
 
     /// What waits to be sent takes all the room that it may.
@@ -344,7 +340,7 @@ fn send_if<T: batch::Item>(
     due: impl Fn(u64, usize, Option<Instant>) -> bool,
     send: impl Fn(Batch),
 ) {
-    if due(building.items(), building.bytes(), building.since()) {
+    if due(building.items, building.bytes, building.since) {
         building.seal().into_iter().for_each(send);
     }
 }

@@ -56,6 +56,7 @@ mod wire;
 use crate::event::{Event, Loss, Rec, What};
 use crate::output::{Figures, Output, OutputError, Took};
 use crate::signal::{Number, Signal, Temporality};
+use crate::timeline::wall_now;
 use batch::Credit;
 use flow::Flow;
 use http::Client;
@@ -67,7 +68,7 @@ use options::Route;
 pub use options::{Compression, Headers, Lane, LongSpans, Options, Plain};
 use samples::{Data, Sample, Sort};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 /// The scope of what perfring itself has to say.
 const OWN: &str = "perfring";
@@ -78,11 +79,6 @@ pub struct Otlp {
     name: String,
     flow: Flow,
     taken: u64,
-}
-
-fn wall_now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Otlp {
@@ -134,7 +130,7 @@ impl Otlp {
             }
             Signal::Plain(plain)
                 if self.flow.sends(Lane::Logs)
-                    && (self.flow.options().plain == Plain::Logs || plain.fault.is_some()) =>
+                    && (self.flow.options.plain == Plain::Logs || plain.fault.is_some()) =>
             {
                 made.item = Item::Log(self.keyed(wire::plain(plain, wall_now()), event));
             }
@@ -159,7 +155,7 @@ impl Otlp {
     }
 
     fn keyed(&self, mut record: LogRecord, event: &Event<'_>) -> LogRecord {
-        if self.flow.options().key
+        if self.flow.options.key
             && let Some(key) = event.key()
         {
             record.attributes.push(wire::pair("perfring.key", wire::text(key.to_string())));

@@ -296,21 +296,14 @@ fn headers(
 
 /// Without percent signs, as the environment has headers.
 fn unescaped(text: &str) -> String {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let code = after.get(..2).filter(|code| code.iter().all(u8::is_ascii_hexdigit));
-        let code = code.filter(|_| *first == b'%').and_then(|code| str::from_utf8(code).ok());
-        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
-            Some(byte) => {
-                out.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            None => {
-                out.push(*first);
-                rest = after;
-            }
-        }
+    let mut parts = text.as_bytes().split(|byte| *byte == b'%');
+    let mut out = parts.next().unwrap_or_default().to_vec();
+    for part in parts {
+        let code = part.get(..2).filter(|code| code.iter().all(u8::is_ascii_hexdigit));
+        let code = code.and_then(|code| str::from_utf8(code).ok());
+        let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
+        out.push(byte.unwrap_or(b'%'));
+        out.extend(part.iter().skip(if byte.is_some() { 2 } else { 0 }));
     }
     String::from_utf8_lossy(&out).into_owned()
 }

@@ -19,7 +19,7 @@ type Key = ([u8; 16], [u8; 8]);
 ///
 /// A span has one start and one end, in one ring or in two. What has come of it and is not yet handed
 /// on holds its records in their ring, but not for ever: see [`Limits`].
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Spans {
     limits: Limits,
     open: HashMap<Key, Open>,
@@ -34,7 +34,7 @@ pub(super) struct Spans {
     bytes: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Limits {
     pub(super) spans: usize,
     pub(super) bytes: usize,
@@ -67,15 +67,7 @@ struct Open {
 
 impl Spans {
     pub(super) fn new(limits: Limits) -> Self {
-        Spans {
-            limits,
-            open: HashMap::new(),
-            born: BTreeSet::new(),
-            held: BTreeSet::new(),
-            rings: HashMap::new(),
-            due: BTreeSet::new(),
-            bytes: 0,
-        }
+        Spans { limits, ..Spans::default() }
     }
 
     /// The oldest event that is not handed on.
@@ -178,12 +170,8 @@ impl Spans {
 
     /// Of a ring that is gone no end comes any more, but perhaps of another.
     pub(super) fn gone(&mut self, seen: &Seen, mut told: impl FnMut(Option<u64>) -> Arc<Told>) {
-        let its: Vec<Key> = self
-            .open
-            .iter()
-            .filter(|(_, open)| open.ring == seen.ring)
-            .map(|(key, _)| *key)
-            .collect();
+        let its = self.open.iter().filter(|(_, open)| open.ring == seen.ring);
+        let its: Vec<Key> = its.map(|(key, _)| *key).collect();
         for key in its {
             let Some(mut open) = self.remove(&key) else { continue };
             open.told.get_or_insert_with(|| told(open.pid));

@@ -4,7 +4,7 @@ use super::columns::{Column, Of};
 use crate::draft::Draft;
 use ::parquet::basic::{Compression, Repetition};
 use ::parquet::data_type::{
-    BoolType, ByteArray, ByteArrayType, DoubleType, FloatType, Int32Type, Int64Type,
+    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FloatType, Int32Type, Int64Type,
 };
 use ::parquet::errors::ParquetError;
 use ::parquet::file::properties::WriterProperties;
@@ -109,8 +109,7 @@ impl Cells {
             Of::Long | Of::Unsigned | Of::Time => Data::Long(Vec::new()),
             Of::Float => Data::Float(Vec::new()),
             Of::Double => Data::Double(Vec::new()),
-            Of::Bytes | Of::Text => Data::Bytes(Vec::new()),
-            Of::Json => Data::Bytes(Vec::new()),
+            Of::Bytes | Of::Text | Of::Json => Data::Bytes(Vec::new()),
         };
         let is_list = column.is_list;
         Cells { data, defined: Vec::new(), repeated: Vec::new(), is_list }
@@ -148,29 +147,28 @@ impl Cells {
     fn write(&mut self, column: &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
         let (defined, repeated) = (Some(&*self.defined), self.is_list.then_some(&*self.repeated));
         match &mut self.data {
-            Data::Bool(all) => column.typed::<BoolType>().write_batch(all, defined, repeated)?,
-            Data::Int(all) => column.typed::<Int32Type>().write_batch(all, defined, repeated)?,
-            Data::Long(all) => column.typed::<Int64Type>().write_batch(all, defined, repeated)?,
-            Data::Float(all) => column.typed::<FloatType>().write_batch(all, defined, repeated)?,
-            Data::Double(all) => {
-                column.typed::<DoubleType>().write_batch(all, defined, repeated)?
-            }
-            Data::Bytes(all) => {
-                column.typed::<ByteArrayType>().write_batch(all, defined, repeated)?
-            }
-        };
-        match &mut self.data {
-            Data::Bool(all) => all.clear(),
-            Data::Int(all) => all.clear(),
-            Data::Long(all) => all.clear(),
-            Data::Float(all) => all.clear(),
-            Data::Double(all) => all.clear(),
-            Data::Bytes(all) => all.clear(),
+            Data::Bool(all) => write::<BoolType>(column, all, defined, repeated)?,
+            Data::Int(all) => write::<Int32Type>(column, all, defined, repeated)?,
+            Data::Long(all) => write::<Int64Type>(column, all, defined, repeated)?,
+            Data::Float(all) => write::<FloatType>(column, all, defined, repeated)?,
+            Data::Double(all) => write::<DoubleType>(column, all, defined, repeated)?,
+            Data::Bytes(all) => write::<ByteArrayType>(column, all, defined, repeated)?,
         }
         self.defined.clear();
         self.repeated.clear();
         Ok(())
     }
+}
+
+fn write<T: DataType>(
+    column: &mut SerializedColumnWriter<'_>,
+    all: &mut Vec<T::T>,
+    defined: Option<&[i16]>,
+    repeated: Option<&[i16]>,
+) -> Result<(), ParquetError> {
+    column.typed::<T>().write_batch(all, defined, repeated)?;
+    all.clear();
+    Ok(())
 }
 
 impl Data {

@@ -3,94 +3,91 @@
 
 use prost::{Enumeration, Message};
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct TracePacket {
-    #[prost(message, optional, tag = "6")]
-    pub clock_snapshot: Option<ClockSnapshot>,
-    #[prost(uint64, optional, tag = "8")]
-    pub timestamp: Option<u64>,
-    #[prost(uint32, optional, tag = "10")]
-    pub trusted_packet_sequence_id: Option<u32>,
-    #[prost(message, optional, tag = "11")]
-    pub track_event: Option<TrackEvent>,
-    #[prost(message, optional, tag = "12")]
-    pub interned_data: Option<InternedData>,
-    #[prost(uint32, optional, tag = "13")]
-    pub sequence_flags: Option<u32>,
-    #[prost(uint32, optional, tag = "58")]
-    pub timestamp_clock_id: Option<u32>,
-    #[prost(message, optional, tag = "59")]
-    pub trace_packet_defaults: Option<TracePacketDefaults>,
-    #[prost(message, optional, tag = "60")]
-    pub track_descriptor: Option<TrackDescriptor>,
+/// Defines messages: each field with what prost must know of it.
+macro_rules! messages {
+    ($($message:ident { $($field:ident: $type:ty [$($prost:tt)*];)* })*) => {$(
+        #[derive(Clone, PartialEq, Message)]
+        pub(super) struct $message {
+            $(#[prost($($prost)*)] pub $field: $type,)*
+        }
+    )*};
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct TracePacketDefaults {
-    #[prost(uint32, optional, tag = "58")]
-    pub timestamp_clock_id: Option<u32>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct ClockSnapshot {
-    #[prost(message, repeated, tag = "1")]
-    pub clocks: Vec<Clock>,
-    #[prost(uint32, optional, tag = "2")]
-    pub primary_trace_clock: Option<u32>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Clock {
-    #[prost(uint32, optional, tag = "1")]
-    pub clock_id: Option<u32>,
-    #[prost(uint64, optional, tag = "2")]
-    pub timestamp: Option<u64>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct TrackDescriptor {
-    #[prost(uint64, optional, tag = "1")]
-    pub uuid: Option<u64>,
-    #[prost(string, optional, tag = "2")]
-    pub name: Option<String>,
-    #[prost(message, optional, tag = "3")]
-    pub process: Option<ProcessDescriptor>,
-    #[prost(message, optional, tag = "4")]
-    pub thread: Option<ThreadDescriptor>,
-    #[prost(uint64, optional, tag = "5")]
-    pub parent_uuid: Option<u64>,
-    #[prost(message, optional, tag = "8")]
-    pub counter: Option<CounterDescriptor>,
-    #[prost(string, optional, tag = "14")]
-    pub description: Option<String>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct ProcessDescriptor {
-    #[prost(int32, optional, tag = "1")]
-    pub pid: Option<i32>,
-    #[prost(string, optional, tag = "6")]
-    pub process_name: Option<String>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct ThreadDescriptor {
-    #[prost(int32, optional, tag = "1")]
-    pub pid: Option<i32>,
-    #[prost(int64, optional, tag = "2")]
-    pub tid: Option<i64>,
-    #[prost(string, optional, tag = "5")]
-    pub thread_name: Option<String>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct CounterDescriptor {
-    #[prost(enumeration = "Unit", optional, tag = "3")]
-    pub unit: Option<i32>,
-    #[prost(bool, optional, tag = "5")]
-    pub is_incremental: Option<bool>,
-    #[prost(string, optional, tag = "6")]
-    pub unit_name: Option<String>,
+messages! {
+    TracePacket {
+        clock_snapshot: Option<ClockSnapshot> [message, optional, tag = "6"];
+        timestamp: Option<u64> [uint64, optional, tag = "8"];
+        trusted_packet_sequence_id: Option<u32> [uint32, optional, tag = "10"];
+        track_event: Option<TrackEvent> [message, optional, tag = "11"];
+        interned_data: Option<InternedData> [message, optional, tag = "12"];
+        sequence_flags: Option<u32> [uint32, optional, tag = "13"];
+        timestamp_clock_id: Option<u32> [uint32, optional, tag = "58"];
+        trace_packet_defaults: Option<TracePacketDefaults> [message, optional, tag = "59"];
+        track_descriptor: Option<TrackDescriptor> [message, optional, tag = "60"];
+    }
+    TracePacketDefaults {
+        timestamp_clock_id: Option<u32> [uint32, optional, tag = "58"];
+    }
+    ClockSnapshot {
+        clocks: Vec<Clock> [message, repeated, tag = "1"];
+        primary_trace_clock: Option<u32> [uint32, optional, tag = "2"];
+    }
+    Clock {
+        clock_id: Option<u32> [uint32, optional, tag = "1"];
+        timestamp: Option<u64> [uint64, optional, tag = "2"];
+    }
+    TrackDescriptor {
+        uuid: Option<u64> [uint64, optional, tag = "1"];
+        name: Option<String> [string, optional, tag = "2"];
+        process: Option<ProcessDescriptor> [message, optional, tag = "3"];
+        thread: Option<ThreadDescriptor> [message, optional, tag = "4"];
+        parent_uuid: Option<u64> [uint64, optional, tag = "5"];
+        counter: Option<CounterDescriptor> [message, optional, tag = "8"];
+        description: Option<String> [string, optional, tag = "14"];
+    }
+    ProcessDescriptor {
+        pid: Option<i32> [int32, optional, tag = "1"];
+        process_name: Option<String> [string, optional, tag = "6"];
+    }
+    ThreadDescriptor {
+        pid: Option<i32> [int32, optional, tag = "1"];
+        tid: Option<i64> [int64, optional, tag = "2"];
+        thread_name: Option<String> [string, optional, tag = "5"];
+    }
+    CounterDescriptor {
+        unit: Option<i32> [enumeration = "Unit", optional, tag = "3"];
+        is_incremental: Option<bool> [bool, optional, tag = "5"];
+        unit_name: Option<String> [string, optional, tag = "6"];
+    }
+    TrackEvent {
+        debug_annotations: Vec<DebugAnnotation> [message, repeated, tag = "4"];
+        r#type: Option<i32> [enumeration = "EventType", optional, tag = "9"];
+        name_iid: Option<u64> [uint64, optional, tag = "10"];
+        track_uuid: Option<u64> [uint64, optional, tag = "11"];
+        categories: Vec<String> [string, repeated, tag = "22"];
+        name: Option<String> [string, optional, tag = "23"];
+        counter_value: Option<i64> [int64, optional, tag = "30"];
+        double_counter_value: Option<f64> [double, optional, tag = "44"];
+    }
+    DebugAnnotation {
+        name_iid: Option<u64> [uint64, optional, tag = "1"];
+        bool_value: Option<bool> [bool, optional, tag = "2"];
+        uint_value: Option<u64> [uint64, optional, tag = "3"];
+        int_value: Option<i64> [int64, optional, tag = "4"];
+        double_value: Option<f64> [double, optional, tag = "5"];
+        string_value: Option<String> [string, optional, tag = "6"];
+        name: Option<String> [string, optional, tag = "10"];
+        dict_entries: Vec<DebugAnnotation> [message, repeated, tag = "11"];
+        array_values: Vec<DebugAnnotation> [message, repeated, tag = "12"];
+    }
+    InternedData {
+        event_names: Vec<InternedString> [message, repeated, tag = "2"];
+        debug_annotation_names: Vec<InternedString> [message, repeated, tag = "3"];
+    }
+    InternedString {
+        iid: Option<u64> [uint64, optional, tag = "1"];
+        name: Option<String> [string, optional, tag = "2"];
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
@@ -99,26 +96,6 @@ pub(super) enum Unit {
     TimeNs = 1,
     Count = 2,
     SizeBytes = 3,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct TrackEvent {
-    #[prost(message, repeated, tag = "4")]
-    pub debug_annotations: Vec<DebugAnnotation>,
-    #[prost(enumeration = "EventType", optional, tag = "9")]
-    pub r#type: Option<i32>,
-    #[prost(uint64, optional, tag = "10")]
-    pub name_iid: Option<u64>,
-    #[prost(uint64, optional, tag = "11")]
-    pub track_uuid: Option<u64>,
-    #[prost(string, repeated, tag = "22")]
-    pub categories: Vec<String>,
-    #[prost(string, optional, tag = "23")]
-    pub name: Option<String>,
-    #[prost(int64, optional, tag = "30")]
-    pub counter_value: Option<i64>,
-    #[prost(double, optional, tag = "44")]
-    pub double_counter_value: Option<f64>,
 }
 
 impl TrackEvent {
@@ -150,42 +127,4 @@ pub(super) enum EventType {
     SliceEnd = 2,
     Instant = 3,
     Counter = 4,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct DebugAnnotation {
-    #[prost(uint64, optional, tag = "1")]
-    pub name_iid: Option<u64>,
-    #[prost(bool, optional, tag = "2")]
-    pub bool_value: Option<bool>,
-    #[prost(uint64, optional, tag = "3")]
-    pub uint_value: Option<u64>,
-    #[prost(int64, optional, tag = "4")]
-    pub int_value: Option<i64>,
-    #[prost(double, optional, tag = "5")]
-    pub double_value: Option<f64>,
-    #[prost(string, optional, tag = "6")]
-    pub string_value: Option<String>,
-    #[prost(string, optional, tag = "10")]
-    pub name: Option<String>,
-    #[prost(message, repeated, tag = "11")]
-    pub dict_entries: Vec<DebugAnnotation>,
-    #[prost(message, repeated, tag = "12")]
-    pub array_values: Vec<DebugAnnotation>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct InternedData {
-    #[prost(message, repeated, tag = "2")]
-    pub event_names: Vec<InternedString>,
-    #[prost(message, repeated, tag = "3")]
-    pub debug_annotation_names: Vec<InternedString>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct InternedString {
-    #[prost(uint64, optional, tag = "1")]
-    pub iid: Option<u64>,
-    #[prost(string, optional, tag = "2")]
-    pub name: Option<String>,
 }

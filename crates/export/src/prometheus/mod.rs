@@ -184,7 +184,7 @@ impl Prometheus {
     /// A handle to serve the program's own figures beside those of rings.
     #[must_use]
     pub fn own(&self) -> OwnFigures {
-        self.shared.own()
+        self.shared.own.clone()
     }
 
     /// The page as it is served: for `tests/fuzz`.
@@ -241,20 +241,19 @@ impl Prometheus {
     }
 
     fn record(&mut self, event: &Event<'_>, signal: &Signal<'_>) {
-        let state = |amount| Amount::Number(amount);
         let done = match signal {
             Signal::Resource(resource) => {
                 self.shared.lock().resources.learn(event.origin, resource);
                 return;
             }
             Signal::Gauge(gauge) => {
-                let amount = state(gauge.value.as_f64());
+                let amount = Amount::Number(gauge.value.as_f64());
                 self.sample(event, &gauge.common, gauge.what, (Sort::Gauge, How::Set), amount)
             }
             Signal::Sum(sum) => {
                 let how = How::of(sum.temporality, sum.start, sum.monotonic);
                 let sort = if sum.monotonic { Sort::Counter } else { Sort::Gauge };
-                let amount = state(sum.value.as_f64());
+                let amount = Amount::Number(sum.value.as_f64());
                 self.sample(event, &sum.common, sum.what, (sort, how), amount)
             }
             Signal::Histogram(histogram) => {
@@ -275,7 +274,7 @@ impl Prometheus {
                 LeftOut::TooMany => format!(
                     "there are {} series already; keep what differs for each request out of \
                      attributes, or make `series` or `bytes` greater",
-                    self.shared.lock().series.figures().series
+                    self.shared.lock().series.figures.series
                 ),
                 LeftOut::NameTaken => "an instrument of another kind has that name".into(),
                 LeftOut::OtherBounds => "its buckets have other bounds than before".into(),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 pub(super) type Who = (u32, u64);
 
 /// Everything that is served, but for figures of the program's own.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Series {
     limits: Limits,
     families: BTreeMap<String, Family>,
@@ -18,10 +18,10 @@ pub(super) struct Series {
     names: HashMap<String, String>,
     /// Rings that are gone, and since when.
     gone: HashMap<u32, Instant>,
-    figures: Figures,
+    pub(super) figures: Figures,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Limits {
     pub(super) series: usize,
     pub(super) bytes: usize,
@@ -159,17 +159,7 @@ pub(super) struct Sample<'a> {
 
 impl Series {
     pub(super) fn new(limits: Limits) -> Self {
-        Series {
-            limits,
-            families: BTreeMap::new(),
-            names: HashMap::new(),
-            gone: HashMap::new(),
-            figures: Figures::default(),
-        }
-    }
-
-    pub(super) fn figures(&self) -> Figures {
-        self.figures
+        Series { limits, ..Series::default() }
     }
 
     pub(super) fn add(&mut self, sample: Sample<'_>, now: Instant) -> Result<(), LeftOut> {

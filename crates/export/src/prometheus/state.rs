@@ -18,7 +18,7 @@ const TARGET: &str = "target_info";
 #[derive(Debug)]
 pub(super) struct Shared {
     state: Mutex<State>,
-    own: OwnFigures,
+    pub(super) own: OwnFigures,
     scrapes: AtomicU64,
     target_info: bool,
 }
@@ -39,10 +39,6 @@ impl Shared {
         Shared { state: Mutex::new(state), own: OwnFigures::default(), scrapes, target_info }
     }
 
-    pub(super) fn own(&self) -> OwnFigures {
-        self.own.clone()
-    }
-
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner) // whole after a panic
     }
@@ -58,7 +54,7 @@ impl Shared {
         if self.target_info {
             state.targets(&mut page);
         }
-        let figures = state.series.figures();
+        let figures = state.series.figures;
         drop(state);
         let name = format!("{OWN}series");
         page.family(&name, Sort::Gauge, "series from rings");

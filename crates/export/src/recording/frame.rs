@@ -88,7 +88,12 @@ pub(super) fn put_start(out: &mut Vec<u8>, machine: &Machine) {
 pub(super) fn put_origin(out: &mut Vec<u8>, origin: &Origin) {
     put(out, ORIGIN, if origin.timed { TIMED } else { 0 }, |out| {
         word(out, origin.id);
-        word(out, origin.policy.map_or(0, policy_number));
+        let policy = match origin.policy {
+            None => 0,
+            Some(Policy::Drop) => 1,
+            Some(Policy::Overwrite) => 2,
+        };
+        word(out, policy);
         out.extend_from_slice(&origin.uuid);
         let Who { epoch, attached_ns, pid, uid, name } = &origin.producer;
         longs(out, [origin.epoch, origin.data_size, *epoch, *attached_ns]);
@@ -98,13 +103,6 @@ pub(super) fn put_origin(out: &mut Vec<u8>, origin: &Origin) {
         text(out, &origin.home);
         text(out, name);
     });
-}
-
-fn policy_number(policy: Policy) -> u32 {
-    match policy {
-        Policy::Drop => 1,
-        Policy::Overwrite => 2,
-    }
 }
 
 pub(super) fn put_type(out: &mut Vec<u8>, origin: u32, entry: &Entry<'_>) {

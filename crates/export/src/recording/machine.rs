@@ -1,8 +1,8 @@
 //! Who recorded.
 
+use crate::timeline::wall_now;
 use perfring_consumer::MachineClock;
 use std::fs;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Who recorded, where and when.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,11 +25,10 @@ impl Machine {
     pub(super) fn here() -> Self {
         let kernel = |file: &str| fs::read_to_string(format!("/proc/sys/kernel/{file}"));
         let boot = kernel("random/boot_id").unwrap_or_default();
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Machine {
             boot: uuid::Uuid::try_parse(boot.trim()).unwrap_or_default().into_bytes(),
             clock_ns: MachineClock::find().map_or(0, |clock| clock.now_ns()),
-            wall_ns: wall.as_nanos().try_into().unwrap_or(u64::MAX),
+            wall_ns: wall_now(),
             host: kernel("hostname").unwrap_or_default().trim().to_owned(),
             writer: concat!("perfring ", env!("CARGO_PKG_VERSION")).to_owned(),
         }

@@ -57,18 +57,18 @@ pub(super) fn open(options: &Options) -> Result<Opened, Refused> {
     match (meta, options.existing) {
         (None, _) => Ok(Opened::New(create(options)?)),
         (Some(meta), _) if meta.is_dir() => {
-            Err(Refused::Is("is a directory: name a file in it".to_owned()))
+            Err(Refused("is a directory: name a file in it".to_owned()))
         }
         // Opening one waits for a reader, and whoever reads half has no recording.
         (Some(meta), _) if meta.file_type().is_fifo() => {
             let what = "is a pipe: write to stdout, with -, and redirect that";
-            Err(Refused::Is(what.to_owned()))
+            Err(Refused(what.to_owned()))
         }
         (Some(meta), _) if !meta.is_file() => {
             Ok(Opened::Other(File::options().write(true).open(&options.path)?))
         }
         (_, Existing::Refuse) => {
-            Err(Refused::Is("exists: take another name, or say that it may go".to_owned()))
+            Err(Refused("exists: take another name, or say that it may go".to_owned()))
         }
         (_, Existing::Replace) => {
             lock(&File::open(&options.path)?)?;
@@ -87,14 +87,11 @@ pub(super) enum Opened {
 }
 
 /// Why it is not opened.
-pub(super) enum Refused {
-    Is(String),
-    Io(io::Error),
-}
+pub(super) struct Refused(pub(super) String);
 
 impl From<io::Error> for Refused {
     fn from(error: io::Error) -> Self {
-        Refused::Io(error)
+        Refused(format!("cannot be opened: {error}"))
     }
 }
 
@@ -112,7 +109,7 @@ fn lock(file: &File) -> Result<(), Refused> {
     match file.try_lock() {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => {
-            Err(Refused::Is("is being written by another process: end that first".to_owned()))
+            Err(Refused("is being written by another process: end that first".to_owned()))
         }
         // A file system without locks.
         Err(TryLockError::Error(_)) => Ok(()),
@@ -133,7 +130,7 @@ fn go_on(options: &Options) -> Result<Opened, Refused> {
     ours.extend_from_slice(&VERSION.to_le_bytes());
     if len < HEAD || head[..12] != ours {
         let what = "is no recording that this program can go on with: take another name";
-        return Err(Refused::Is(what.to_owned()));
+        return Err(Refused(what.to_owned()));
     }
     let size = file.metadata()?.len();
     // The blocks' headers, one after the other, and of the last one everything.
@@ -148,7 +145,7 @@ fn go_on(options: &Options) -> Result<Opened, Refused> {
             file.seek(SeekFrom::Start(at))?;
             let (_, missing) = survey(&mut file, at, None, 0)?;
             if missing != Missing::Unknown {
-                return Err(Refused::Is(format!(
+                return Err(Refused(format!(
                     "is damaged at byte {at}, and records follow that: take another name, or \
                      `perfring export` what it holds and say that it may go"
                 )));

@@ -7,12 +7,13 @@ use super::machine::Machine;
 use super::open::{Opened, Options, Refused, open};
 use crate::event::{Event, Loss, LossCause, Origin, Totals, What};
 use crate::output::{Figures, Output, OutputError, Took};
+use crate::timeline::wall_now;
 use perfring_consumer::{Anchors, Cause};
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 /// Bytes that a record takes beside its payload, at most, in whole.
 const RECORD_MOST: usize = 64;
@@ -93,10 +94,7 @@ impl Recording {
     pub fn open(name: &str, options: &Options) -> Result<Self, OutputError> {
         let shown = options.path.display();
         let fails = |what: String| OutputError::new(name, format!("{shown} {what}"));
-        let opened = open(options).map_err(|refused| match refused {
-            Refused::Is(what) => fails(what),
-            Refused::Io(error) => fails(format!("cannot be opened: {error}")),
-        })?;
+        let opened = open(options).map_err(|Refused(what)| fails(what))?;
         let (target, at, written, cut) = match opened {
             Opened::New(file) => (Target::File(file), None, 0, 0),
             Opened::Other(file) => (Target::Other(Box::new(file)), None, 0, 0),
@@ -301,9 +299,7 @@ impl Output for Recording {
             State::Closed => return Ok(()),
             _ => self.check()?,
         }
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let wall_ns = wall.as_nanos().try_into().unwrap_or(u64::MAX);
-        frame::put_end(&mut self.block, &self.totals, wall_ns);
+        frame::put_end(&mut self.block, &self.totals, wall_now());
         self.write_block(true)?;
         if let Target::File(file) = &self.out {
             file.sync_data().map_err(|error| self.failed(&error))?;

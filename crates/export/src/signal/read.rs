@@ -11,102 +11,80 @@ use perfring_types::Class;
 use perfring_types::read::Value;
 use perfring_types::tagged::CUT;
 
-fn signal<'a>(record: &'a Rec<'_>) -> Signal<'a> {
-    let Some(kind) = record.kind_of() else { return untyped(record) };
-    let value = match record.value() {
-        None => return untyped(record),
-        Some(Ok(value)) => value,
-        Some(Err(bad)) => {
-            let fault = Some(bad.to_string());
-            return plain(record, Common::default(), bytes(record.bytes), fault);
-        }
-    };
-    let class = kind.class.known().unwrap_or_default();
-    let Value::Struct(fields) = value else {
-        let body = match value {
-            Value::Str(text) => PlainBody::Text(text),
-            Value::Bytes(raw) => bytes(raw),
-            other => PlainBody::Value(other),
-        };
-        let fault = (class != Class::Plain).then(|| "it has no fields".to_owned());
-        return plain(record, Common::default(), body, fault);
-    };
-    let mut fields = Fields::new(fields.iter().map(|(name, value)| (&**name, value)));
-    let read = match class {
-        Class::Log => Ok(Signal::Log(log(&mut fields))),
-        Class::SpanStart => span_start(&mut fields),
-        Class::SpanEnd => span_end(&mut fields),
-        Class::Gauge => gauge(&mut fields),
-        Class::Sum => sum(&mut fields),
-        Class::Histogram => histogram(&mut fields),
-        Class::Resource => Ok(Signal::Resource(Resource {
-            start: fields.take(names::START_TIME, unsigned),
-            common: Common { pid: fields.look(names::PID, unsigned), ..Common::default() },
-        })),
-        _ => Err(String::new()),
-    };
-    match read {
-        Ok(mut signal) => {
-            let scoped = !matches!(class, Class::SpanEnd | Class::Resource);
-            let pid = class != Class::Resource;
-            let common = signal.common();
-            common.cut = fields.take(CUT, unsigned).unwrap_or_default();
-            let told = fields.take(names::TIME, unsigned);
-            common.time = record.wall.or(told);
-            if pid {
-                common.pid = fields.take(names::PID, unsigned);
-            }
-            if scoped {
-                common.scope = fields.take(names::SCOPE, text).unwrap_or_default();
-            }
-            common.attributes = fields.rest(names::ATTRIBUTES);
-            signal
-        }
-        Err(fault) => {
-            // What it is called by its own names, all of it.
-            let Some(Ok(Value::Struct(fields))) = record.value() else { return untyped(record) };
-            let mut fields = Fields::new(fields.iter().map(|(name, value)| (&**name, value)));
-            let mut common = Common::default();
-            if class != Class::Plain {
-                common.time = fields.look(names::TIME, unsigned);
-                common.pid = fields.take(names::PID, unsigned);
-            }
-            common.attributes = fields.rest("");
-            plain(record, common, PlainBody::None, Some(fault).filter(|fault| !fault.is_empty()))
-        }
-    }
-}
-
-fn bytes(raw: &[u8]) -> PlainBody<'_> {
-    PlainBody::Bytes(raw)
-}
-
-/// Lines are often published without a type.
-fn untyped<'a>(record: &'a Rec<'_>) -> Signal<'a> {
-    let shown = |text: &&str| !text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t'));
-    let body = match str::from_utf8(record.bytes).ok().filter(shown) {
-        Some(text) => PlainBody::Text(text),
-        None => bytes(record.bytes),
-    };
-    plain(record, Common::default(), body, None)
-}
-
-fn plain<'a>(
-    record: &'a Rec<'_>,
-    common: Common<'a>,
-    body: PlainBody<'a>,
-    fault: Option<String>,
-) -> Signal<'a> {
-    let name = record.kind_of().map_or("", |kind| kind.name.as_str());
-    let common = Common { time: record.wall.or(common.time), ..common };
-    Signal::Plain(Plain { common, name, kind: record.kind, body, fault })
-}
-
 impl<'a> Signal<'a> {
     /// What this record is.
     #[must_use]
     pub fn of(record: &'a Rec<'_>) -> Self {
-        signal(record)
+        let Some(kind) = record.kind_of() else { return untyped(record) };
+        let value = match record.value() {
+            None => return untyped(record),
+            Some(Ok(value)) => value,
+            Some(Err(bad)) => {
+                let fault = Some(bad.to_string());
+                return plain(record, Common::default(), PlainBody::Bytes(record.bytes), fault);
+            }
+        };
+        let class = kind.class.known().unwrap_or_default();
+        let Value::Struct(fields) = value else {
+            let body = match value {
+                Value::Str(text) => PlainBody::Text(text),
+                Value::Bytes(raw) => PlainBody::Bytes(raw),
+                other => PlainBody::Value(other),
+            };
+            let fault = (class != Class::Plain).then(|| "it has no fields".to_owned());
+            return plain(record, Common::default(), body, fault);
+        };
+        let mut fields = Fields::new(fields.iter().map(|(name, value)| (&**name, value)));
+        let read = match class {
+            Class::Log => Ok(Signal::Log(log(&mut fields))),
+            Class::SpanStart => span_start(&mut fields),
+            Class::SpanEnd => span_end(&mut fields),
+            Class::Gauge => gauge(&mut fields),
+            Class::Sum => sum(&mut fields),
+            Class::Histogram => histogram(&mut fields),
+            Class::Resource => Ok(Signal::Resource(Resource {
+                start: fields.take(names::START_TIME, unsigned),
+                common: Common { pid: fields.look(names::PID, unsigned), ..Common::default() },
+            })),
+            _ => Err(String::new()),
+        };
+        match read {
+            Ok(mut signal) => {
+                let scoped = !matches!(class, Class::SpanEnd | Class::Resource);
+                let pid = class != Class::Resource;
+                let common = signal.common();
+                common.cut = fields.take(CUT, unsigned).unwrap_or_default();
+                let told = fields.take(names::TIME, unsigned);
+                common.time = record.wall.or(told);
+                if pid {
+                    common.pid = fields.take(names::PID, unsigned);
+                }
+                if scoped {
+                    common.scope = fields.take(names::SCOPE, text).unwrap_or_default();
+                }
+                common.attributes = fields.rest(names::ATTRIBUTES);
+                signal
+            }
+            Err(fault) => {
+                // What it is called by its own names, all of it.
+                let Some(Ok(Value::Struct(fields))) = record.value() else {
+                    return untyped(record);
+                };
+                let mut fields = Fields::new(fields.iter().map(|(name, value)| (&**name, value)));
+                let mut common = Common::default();
+                if class != Class::Plain {
+                    common.time = fields.look(names::TIME, unsigned);
+                    common.pid = fields.take(names::PID, unsigned);
+                }
+                common.attributes = fields.rest("");
+                plain(
+                    record,
+                    common,
+                    PlainBody::None,
+                    Some(fault).filter(|fault| !fault.is_empty()),
+                )
+            }
+        }
     }
 
     /// What signals of all classes have.
@@ -122,6 +100,27 @@ impl<'a> Signal<'a> {
             Signal::Plain(plain) => &mut plain.common,
         }
     }
+}
+
+/// Lines are often published without a type.
+fn untyped<'a>(record: &'a Rec<'_>) -> Signal<'a> {
+    let shown = |text: &&str| !text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t'));
+    let body = match str::from_utf8(record.bytes).ok().filter(shown) {
+        Some(text) => PlainBody::Text(text),
+        None => PlainBody::Bytes(record.bytes),
+    };
+    plain(record, Common::default(), body, None)
+}
+
+fn plain<'a>(
+    record: &'a Rec<'_>,
+    common: Common<'a>,
+    body: PlainBody<'a>,
+    fault: Option<String>,
+) -> Signal<'a> {
+    let name = record.kind_of().map_or("", |kind| kind.name.as_str());
+    let common = Common { time: record.wall.or(common.time), ..common };
+    Signal::Plain(Plain { common, name, kind: record.kind, body, fault })
 }
 
 /// A record's fields, of which those are taken that have a meaning.

@@ -54,22 +54,22 @@ type Open = Rc<dyn Fn(&str) -> Result<Opened, OutputError>>;
 /// The kinds that a program may be built without.
 const FEATURES: [&str; 4] = ["nats", "otlp", "parquet", "prometheus"];
 
-/// The kinds that this program has.
-const KINDS: &[&str] = &[
-    "json",
+/// The kinds that this program has, and the first option of each.
+const KINDS: &[(&str, &str)] = &[
+    ("json", "path"),
     #[cfg(feature = "otlp")]
-    "otlp",
+    ("otlp", "endpoint"),
     #[cfg(feature = "nats")]
-    "nats",
+    ("nats", "servers"),
     #[cfg(feature = "prometheus")]
-    "prometheus",
-    "recording",
-    "perfetto",
-    "ctf",
-    "perf-data",
+    ("prometheus", "listen"),
+    ("recording", "path"),
+    ("perfetto", "path"),
+    ("ctf", "path"),
+    ("perf-data", "path"),
     #[cfg(feature = "parquet")]
-    "parquet",
-    "null",
+    ("parquet", "path"),
+    ("null", ""),
 ];
 
 /// Keys that all outputs have.
@@ -119,35 +119,44 @@ impl OutputConfig {
         self.name == other.name && self.same == other.same
     }
 
+    /// What `--output` says: a kind, and behind a colon its first option.
+    pub(super) fn of_flag(flag: &str, taken: &HashSet<String>) -> Result<Self, ConfigError> {
+        let name = format!("--output {flag}");
+        let (kind, value) = flag.split_once(':').unwrap_or((flag, ""));
+        let mut pairs = vec![("type", kind)];
+        match KINDS.iter().find(|(known, _)| *known == kind) {
+            Some((_, key)) if kind != flag && key.is_empty() => {
+                return Err(ConfigError(format!("{name}: {kind} has no options")));
+            }
+            Some((_, key)) if kind != flag => pairs.push((key, value)),
+            _ => {}
+        }
+        Self::read(Table::of(&name, &pairs), taken)
+    }
+
     pub(super) fn read(mut table: Table<'_>, taken: &HashSet<String>) -> Result<Self, ConfigError> {
         let same = table.same();
         let common: Common = table.part(&Common::KEYS)?;
         let wrong = |message: &str| table.error(message);
+        let known = KINDS.iter().map(|(kind, _)| *kind).collect::<Vec<_>>().join(", ");
         if common.r#type.is_empty() {
-            return Err(wrong(&format!("an output needs a type: known are {}", KINDS.join(", "))));
+            return Err(wrong(&format!("an output needs a type: known are {known}")));
         }
         let filter = Filter::new(&common.types, &common.r#where, common.min_severity);
         let filter = filter.map_err(|message| wrong(&message))?;
-        let (kind, known) = (&common.r#type, KINDS.join(", "));
-        let unknown = wrong(&match FEATURES.contains(&&**kind) {
+        let (kind, delivery) = (common.r#type, common.delivery);
+        let unknown = wrong(&match FEATURES.contains(&&*kind) {
             true => {
                 format!("this program was built without {kind}: build it with --features {kind}")
             }
             false => format!("{kind:?} is no type of output: known are {known}"),
         });
-        let open = open(&common.r#type, table).transpose()?.ok_or(unknown)?;
+        let open = open(&kind, table).transpose()?.ok_or(unknown)?;
         let name = match &*common.name {
-            "" => free_name(&common.r#type, taken),
+            "" => free_name(&kind, taken),
             name => name.to_owned(),
         };
-        Ok(OutputConfig {
-            name,
-            kind: common.r#type,
-            delivery: common.delivery,
-            filter,
-            same,
-            open,
-        })
+        Ok(OutputConfig { name, kind, delivery, filter, same, open })
     }
 
     pub(super) fn describe(&self) -> String {

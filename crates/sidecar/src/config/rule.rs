@@ -69,12 +69,8 @@ impl Rule {
                 _ => return Err(wrong),
             },
         };
-        Ok(Rule {
-            on,
-            dir: keys.dir,
-            min_interval_seconds: keys.min_interval_seconds,
-            keep: keys.keep,
-        })
+        let Keys { dir, min_interval_seconds, keep, .. } = keys;
+        Ok(Rule { on, dir, min_interval_seconds, keep })
     }
 
     /// Why a snapshot is to be made for this record, if it is.

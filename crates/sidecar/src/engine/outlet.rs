@@ -7,20 +7,10 @@ use perfring_export::{Event, Figures, Loss, LossCause, Origin, Output, OutputErr
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Numbers for events, rising.
-#[derive(Debug, Default)]
-pub(crate) struct Seq(u64);
-
-impl Seq {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 += 1;
-        self.0
-    }
-
-    /// The number that comes next.
-    pub(crate) fn coming(&self) -> u64 {
-        self.0 + 1
-    }
+/// The number of one more event, after the last one.
+pub(crate) fn next(seq: &mut u64) -> u64 {
+    *seq += 1;
+    *seq
 }
 
 /// An output that the engine feeds.
@@ -139,12 +129,12 @@ impl Outlet {
     pub(crate) fn begin(
         &mut self,
         at: usize,
-        seq: &mut Seq,
+        seq: &mut u64,
         origin: &Origin,
         began: &mut u64,
     ) -> bool {
         if *began & (1 << at) == 0 {
-            if self.take(&Event { seq: seq.next(), origin, what: What::Began }) == Took::Busy {
+            if self.take(&Event { seq: next(seq), origin, what: What::Began }) == Took::Busy {
                 return false;
             }
             *began |= 1 << at;
@@ -153,9 +143,9 @@ impl Outlet {
     }
 
     /// Tells that a ring has ended, after all that is owed of it. Whether that was taken.
-    pub(crate) fn end(&mut self, seq: &mut Seq, origin: &Origin) -> bool {
+    pub(crate) fn end(&mut self, seq: &mut u64, origin: &Origin) -> bool {
         self.settle(seq, origin)
-            && self.take(&Event { seq: seq.next(), origin, what: What::Ended }) == Took::Yes
+            && self.take(&Event { seq: next(seq), origin, what: What::Ended }) == Took::Yes
     }
 
     /// It is told of this before the next event of the ring that it takes.
@@ -167,14 +157,9 @@ impl Outlet {
                 let bytes = (8 + stamp + record.bytes.len() as u64).next_multiple_of(8);
                 self.dropped.records += 1;
                 self.dropped.bytes += bytes;
-                let busy = owed.busy.get_or_insert(Loss {
-                    pos: 0,
-                    records: 0,
-                    bytes: 0,
-                    cause: LossCause::Busy,
-                    time: None,
-                    wall: None,
-                });
+                let cause = LossCause::Busy;
+                let none = Loss { pos: 0, records: 0, bytes: 0, cause, time: None, wall: None };
+                let busy = owed.busy.get_or_insert(none);
                 busy.records += 1;
                 busy.bytes += bytes;
                 // After the last of them. No loss that a ring tells has an odd place, so the keys
@@ -221,10 +206,10 @@ impl Outlet {
     }
 
     /// Tells what is owed of a ring. Whether nothing is any more.
-    pub(crate) fn settle(&mut self, seq: &mut Seq, origin: &Origin) -> bool {
+    pub(crate) fn settle(&mut self, seq: &mut u64, origin: &Origin) -> bool {
         let Some(mut owed) = self.owed.remove(&origin.id) else { return true };
         while let Some(loss) = owed.ring.last().map(|(_, loss)| *loss).or(owed.busy) {
-            let event = Event { seq: seq.next(), origin, what: What::Lost(loss) };
+            let event = Event { seq: next(seq), origin, what: What::Lost(loss) };
             if self.take(&event) == Took::Busy {
                 self.owed.insert(origin.id, owed);
                 return false;

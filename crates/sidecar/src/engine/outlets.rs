@@ -1,6 +1,6 @@
 //! All outputs together.
 
-use super::outlet::{Outlet, Seq};
+use super::outlet::{Outlet, next};
 use super::ring::{Ring, Rings};
 use crate::config::Delivery;
 use crate::config::filter::Filter;
@@ -17,7 +17,8 @@ pub(super) struct Outlets {
     places: Vec<Option<Outlet>>,
     /// The outputs that there are, a bit each.
     all: u64,
-    seq: Seq,
+    /// That of the last event.
+    seq: u64,
 }
 
 /// Who was told of something.
@@ -88,7 +89,7 @@ impl Outlets {
 
     /// The number of the event that comes next.
     pub(super) fn coming(&self) -> u64 {
-        self.seq.coming()
+        self.seq + 1
     }
 
     /// All events before this one are delivered.
@@ -108,7 +109,7 @@ impl Outlets {
             for outlet in self.places.iter_mut().flatten().filter(|outlet| outlet.is_owed()) {
                 outlet.settle(&mut self.seq, event.origin);
             }
-            event.seq = self.seq.next();
+            event.seq = next(&mut self.seq);
         }
         let mut handed = true;
         for (at, outlet) in self.places.iter_mut().enumerate() {

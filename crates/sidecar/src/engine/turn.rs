@@ -4,7 +4,7 @@ use super::Engine;
 use super::outlet::Outlet;
 use super::pending::Pending;
 use super::ring::{Note, Stage};
-use perfring_consumer::{Item, Totals, Types};
+use perfring_consumer::{Item, Lost, Totals, Types};
 use perfring_export::{Event, Loss, LossCause, OutputError, Rec, Shapes, What};
 use perfring_set::SourceId;
 use std::time::{Duration, Instant};
@@ -84,14 +84,9 @@ impl Engine {
                 ring.figures.lost(&lost);
                 let origin = ring.shapes.origin();
                 let time = (merged.time > 0 && origin.timed).then_some(merged.time);
-                What::Lost(Loss {
-                    pos: lost.pos,
-                    records: lost.records,
-                    bytes: lost.bytes,
-                    cause: LossCause::Ring(lost.cause),
-                    time,
-                    wall: time.and_then(|time| origin.anchors.wall(lost.pos, time)),
-                })
+                let Lost { pos, records, bytes, cause } = lost;
+                let wall = time.and_then(|time| origin.anchors.wall(pos, time));
+                What::Lost(Loss { pos, records, bytes, cause: LossCause::Ring(cause), time, wall })
             }
         };
         let mut event = Event { seq: 0, origin: ring.shapes.origin(), what };

@@ -29,6 +29,7 @@ pub(crate) fn is_damage(error: &AttachError) -> bool {
 }
 
 impl Damaged {
+    /// It is not read again, while it is the same.
     pub(crate) fn set_aside(&mut self, uuid: [u8; 16]) {
         if self.aside.len() < ASIDE_MAX {
             self.aside.insert(uuid);

@@ -34,7 +34,7 @@ pub(crate) struct Inputs {
     kernel: Vec<Kernel>,
     /// Rings that could not be attached to, and may be later.
     waiting: Vec<Waiting>,
-    damaged: Damaged,
+    pub(super) damaged: Damaged,
     again: Option<Instant>,
     prune: Option<Instant>,
 }
@@ -109,11 +109,6 @@ impl Inputs {
         self.singles.retain(|single| single.input != *input);
         self.kernel.retain(|kernel| kernel.input != *input);
         self.waiting.retain(|waiting| waiting.input != *input);
-    }
-
-    /// A ring that is damaged is not read again, while it is the same.
-    pub(crate) fn set_aside(&mut self, uuid: [u8; 16]) {
-        self.damaged.set_aside(uuid);
     }
 
     /// Whether all that there is to attach to was tried.

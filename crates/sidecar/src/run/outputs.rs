@@ -17,18 +17,10 @@ pub(super) struct Outputs {
     own: HashMap<String, Own>,
     /// Why the sidecar cannot go on with the outputs that it has, after a reload that went wrong
     /// half way.
-    broken: Option<OutputError>,
+    pub(super) broken: Option<OutputError>,
 }
 
 impl Outputs {
-    pub(super) fn broken(&self) -> Option<&OutputError> {
-        self.broken.as_ref()
-    }
-
-    pub(super) fn take_broken(&mut self) -> Option<OutputError> {
-        self.broken.take()
-    }
-
     /// Gives the sidecar's own figures to those that show them.
     pub(super) fn show_own(&self, engine: &Engine) {
         self.own.values().for_each(|figures| own::tell(figures, engine));
