@@ -52,22 +52,9 @@ impl Record {
 /// needs, or from a copy.
 #[derive(Debug)]
 pub(crate) struct Walk<L> {
-    pos: u64,
-    end: u64,
-    load: L,
-}
-
-impl<L: FnMut(u64) -> u64> Walk<L> {
-    #[inline(always)]
-    pub(crate) fn new(pos: u64, end: u64, load: L) -> Self {
-        Walk { pos, end, load }
-    }
-
-    /// Goes on further ahead: the caller has found like records up to there.
-    #[inline(always)]
-    pub(crate) fn skip_to(&mut self, pos: u64) {
-        self.pos = pos;
-    }
+    pub(crate) pos: u64,
+    pub(crate) end: u64,
+    pub(crate) load: L,
 }
 
 impl<L: FnMut(u64) -> u64> Iterator for Walk<L> {
@@ -94,7 +81,7 @@ impl<'a> Ring<'a> {
     /// still stood (F).
     #[inline(always)]
     pub(crate) fn records(self, pos: u64, end: u64) -> Walk<impl FnMut(u64) -> u64 + use<'a>> {
-        Walk::new(pos, end, move |pos| self.load(pos))
+        Walk { pos, end, load: move |pos| self.load(pos) }
     }
 }
 
@@ -102,7 +89,7 @@ impl<'a> Shared<'a> {
     /// The records between two positions beyond `data_head`, open ones among them: of one that has
     /// ended, all stands (N).
     pub(crate) fn records(self, pos: u64, end: u64) -> Walk<impl FnMut(u64) -> u64 + use<'a>> {
-        Walk::new(pos, end, move |pos| self.look(pos).raw())
+        Walk { pos, end, load: move |pos| self.look(pos).raw() }
     }
 
     /// The records from `head`, a `data_head`, to `producer_pos`, open ones among them. None where the two
@@ -343,9 +330,4 @@ pub(crate) fn body_at(
     // Relaxed: as the header word.
     let body = |nth| ring.word(pos + 8 + 8 * nth as u64).load(Ordering::Relaxed);
     (word.size() == AUX_SIZE.into()).then(|| core::array::from_fn(body))
-}
-
-/// The same, of a copy of it.
-pub(crate) fn body_of(body: &[u64]) -> Option<[u64; aux_record::WORDS]> {
-    body.try_into().ok()
 }

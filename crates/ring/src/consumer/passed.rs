@@ -11,7 +11,7 @@ use perfring_abi::atomic::Ordering;
 pub(crate) struct Passed {
     size: u64,
     /// End of the last range that was read.
-    end: u64,
+    pub(super) end: u64,
     /// What `aux_tail` holds.
     released: u64,
     /// Of a shared ring, seen at a release: `aux_head`, and where what was reserved by then ends.
@@ -37,12 +37,6 @@ impl Passed {
     #[inline(always)]
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds { size: self.size, floor: Some(self.released) }
-    }
-
-    /// End of the last range that was read.
-    #[inline(always)]
-    pub(crate) fn end(&self) -> u64 {
-        self.end
     }
 
     /// Passes what ends here.

@@ -6,9 +6,9 @@ use crate::counters::Count;
 #[derive(Debug)]
 pub(crate) struct Progress {
     /// The next record.
-    pos: u64,
+    pub(super) pos: u64,
     /// `data_head` when last looked at.
-    head: u64,
+    pub(super) head: u64,
     /// Records before `pos`, since the ring was made.
     records: u64,
     /// Bytes before `pos` that are no record's: holes and markers.
@@ -20,28 +20,6 @@ impl Progress {
     pub(crate) fn at(pos: u64, passed: Count) -> Self {
         let skipped = pos.wrapping_sub(passed.bytes);
         Progress { pos, head: pos, records: passed.records, skipped }
-    }
-
-    #[inline(always)]
-    pub(crate) fn pos(&self) -> u64 {
-        self.pos
-    }
-
-    #[inline(always)]
-    pub(crate) fn head(&self) -> u64 {
-        self.head
-    }
-
-    /// The head was loaded.
-    #[inline(always)]
-    pub(crate) fn set_head(&mut self, head: u64) {
-        self.head = head;
-    }
-
-    /// Bytes that are known to be published and were not read.
-    #[inline(always)]
-    pub(crate) fn known(&self) -> u64 {
-        self.head - self.pos
     }
 
     /// Passes so many records, which are all that stands before `pos`.

@@ -16,7 +16,7 @@ const NEVER: u64 = u64::MAX >> 1;
 #[derive(Debug)]
 pub(crate) struct Release {
     /// What `data_tail` holds.
-    pos: u64,
+    pub(super) pos: u64,
     /// Release at least after this many bytes.
     interval: u64,
     latch: LatchWriter,
@@ -41,12 +41,6 @@ impl Release {
         let kept = fits.or_else(|| latch::find(page));
         let latch = LatchWriter::after(page, kept.as_ref());
         Ok((Release { pos: tail, interval: ring.data_size() / 8, latch, fences }, passed))
-    }
-
-    /// What `data_tail` holds.
-    #[inline(always)]
-    pub(crate) fn pos(&self) -> u64 {
-        self.pos
     }
 
     /// Where it is due to move.

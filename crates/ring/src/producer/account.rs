@@ -21,11 +21,11 @@ pub(crate) struct Account {
     /// waits for a cache line runs out of is room for stores.
     since: u64,
     /// All counts, true at its own position; `since` leads from there to here.
-    book: ProducerBook,
+    pub(super) book: ProducerBook,
     latch: LatchWriter,
     timed: bool,
     /// The newest stamp: none after it is less.
-    last: u64,
+    pub(super) last: u64,
 }
 
 impl Account {
@@ -48,12 +48,6 @@ impl Account {
     #[inline(always)]
     pub(crate) fn pos(&self) -> u64 {
         self.book.pos + (self.since & (ONE_RECORD - 1))
-    }
-
-    /// Where the book is true.
-    #[inline(always)]
-    pub(crate) fn book_pos(&self) -> u64 {
-        self.book.pos
     }
 
     /// Records committed since the ring was made.
@@ -124,11 +118,6 @@ impl Account {
             self.book.lost_markers = self.book.lost_markers.wrapping_add(1);
         }
         self.book.told = self.book.refused;
-    }
-
-    /// The newest stamp.
-    pub(crate) fn newest_stamp(&self) -> u64 {
-        self.last
     }
 
     /// The stamp of what is reserved now: none after it is less.

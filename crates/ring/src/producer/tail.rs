@@ -23,7 +23,7 @@ const GROUP: usize = 7;
 #[derive(Debug)]
 pub(crate) struct Tail {
     /// Drop: the consumer's tail when last looked at. Overwrite: what `data_tail` holds.
-    pos: u64,
+    pub(super) pos: u64,
     /// Where the next records end.
     ends: [u64; AHEAD],
     /// Those of them that are still to go: from `next` on, up to `known`.
@@ -33,7 +33,7 @@ pub(crate) struct Tail {
     marked: Count,
     latch: LatchWriter,
     /// A record boundary half a ring back, and what was written before it.
-    half: Option<(u64, Count)>,
+    pub(super) half: Option<(u64, Count)>,
 }
 
 impl Tail {
@@ -51,16 +51,6 @@ impl Tail {
     /// Nothing is known but what was overwritten before the tail.
     fn after(pos: u64, marked: Count, latch: LatchWriter) -> Self {
         Tail { pos, ends: [0; AHEAD], next: 0, known: 0, marked, latch, half: None }
-    }
-
-    #[inline(always)]
-    pub(crate) fn pos(&self) -> u64 {
-        self.pos
-    }
-
-    /// The consumer was seen here.
-    pub(crate) fn set(&mut self, pos: u64) {
-        self.pos = pos;
     }
 
     /// Where the next one ends, if that is known.
@@ -134,7 +124,7 @@ impl Tail {
                 known += GROUP;
                 like += GROUP as u64;
             }
-            records.skip_to(pos);
+            records.pos = pos;
             if word.is_data() {
                 count = count.plus(Count { records: like, bytes: like * size });
             }
@@ -159,16 +149,6 @@ impl Tail {
 
     fn mark(&mut self, ring: Ring<'_>, pos: u64) {
         tail_mark::write(ring, &mut self.latch, pos, self.marked);
-    }
-
-    /// Whether a boundary in the middle of the ring is still to be found.
-    pub(crate) fn wants_half(&self) -> bool {
-        self.half.is_none()
-    }
-
-    /// A boundary in the middle of the ring, and what was written before it.
-    pub(crate) fn set_half(&mut self, pos: u64, written: Count) {
-        self.half = Some((pos, written));
     }
 
     /// Goes on at the boundary in the middle, if `end` fits then. Returns whether it did.

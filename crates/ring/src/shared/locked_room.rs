@@ -31,9 +31,9 @@ pub enum Unattached {
 /// How far a producer of a shared ring may go, and what it counts of its slot.
 #[derive(Debug)]
 pub(crate) struct LockedRoom {
-    owner: Owner,
+    pub(super) owner: Owner,
     /// End of this producer's last reservation: none begins before it.
-    floor: u64,
+    pub(super) floor: u64,
     /// A reservation that ends here or before needs no look at anything but the lock's line.
     limit: u64,
     /// An overwrite ring need do no more than evict for a reservation that ends here or before.
@@ -41,8 +41,8 @@ pub(crate) struct LockedRoom {
     tail: KnownTail,
     /// Where the producers' book was true when last looked at.
     book_pos: u64,
-    figures: Figures,
-    policy: Policy,
+    pub(super) figures: Figures,
+    pub(super) policy: Policy,
     evict: Evict,
     tell: Tell,
 }
@@ -97,25 +97,10 @@ impl LockedRoom {
         })
     }
 
-    #[inline(always)]
-    pub(crate) fn owner(&self) -> Owner {
-        self.owner
-    }
-
-    #[inline(always)]
-    pub(crate) fn policy(&self) -> Policy {
-        self.policy
-    }
-
-    #[inline(always)]
-    pub(crate) fn figures(&self) -> &Figures {
-        &self.figures
-    }
-
     /// The slot's figures, and the slot that they are written to.
     #[inline(always)]
     pub(crate) fn figures_mut<'a>(&mut self, at: Shared<'a>) -> (&mut Figures, &'a Slot) {
-        (&mut self.figures, &at.slots[self.owner.index() as usize])
+        (&mut self.figures, &at.slots[self.owner.index as usize])
     }
 
     /// The next reservation works out the limits anew.
@@ -159,7 +144,7 @@ impl LockedRoom {
     /// Opens a reservation, and gives the lock back.
     #[inline(always)]
     pub(crate) fn open(&self, at: Shared<'_>, start: u64, size: u64) {
-        ledger::open(at, start, RecordWord::busy(size, self.owner.index()));
+        ledger::open(at, start, RecordWord::busy(size, self.owner.index));
         self.owner.unlock(at);
     }
 
@@ -183,18 +168,6 @@ impl LockedRoom {
         then();
         self.owner.unlock(at);
         true
-    }
-
-    /// End of this producer's last reservation.
-    pub(crate) fn floor(&self) -> u64 {
-        self.floor
-    }
-
-    /// Gives the lock back, with nothing reserved: the next may begin where the last ended, at
-    /// `floor`.
-    pub(crate) fn take_back(&mut self, at: Shared<'_>, floor: u64) {
-        self.floor = floor;
-        self.owner.unlock(at);
     }
 
     /// Whether a record of so many bytes ends at `limit` or before. One that begins where none can,
@@ -298,7 +271,7 @@ impl LockedRoom {
     /// Ends what holds the room back, if its owner is dead. Returns when it is worth another look.
     fn unblock<P: Peers>(&self, at: Shared<'_>, peers: &P, stand: Stand) -> Result<(), Refusal> {
         match self.blocker(at, stand) {
-            Some(slot) if slot != self.owner.index() && !peers.is_alive(slot) => {
+            Some(slot) if slot != self.owner.index && !peers.is_alive(slot) => {
                 sweep(at, slot);
                 Ok(())
             }
@@ -330,7 +303,7 @@ impl LockedRoom {
             }
             // An overwrite ring is never full: one reservation after another ended just before it
             // was looked at, and the next was in the way.
-            _ if self.policy == Policy::Overwrite => Refusal::Pending { slot: self.owner.index() },
+            _ if self.policy == Policy::Overwrite => Refusal::Pending { slot: self.owner.index },
             _ => Refusal::Full,
         }
     }

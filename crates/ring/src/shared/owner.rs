@@ -22,18 +22,13 @@ const ASK_EVERY: u32 = if cfg!(loom) { 1 } else { 24 };
 /// Who takes the lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owner {
-    index: u32,
+    pub(crate) index: u32,
     id: u64,
 }
 
 impl Owner {
     pub(crate) fn new(index: u32, epoch: u64) -> Self {
         Owner { index, id: u64::from(index + 1) | epoch << SLOT_BITS }
-    }
-
-    #[inline(always)]
-    pub(crate) fn index(self) -> u32 {
-        self.index
     }
 
     /// Takes the lock, and says which dead owner it was taken from, if it was.

@@ -60,7 +60,7 @@ pub(crate) struct Losses {
     pub(crate) discarded: Count,
     pub(crate) reclaimed: Count,
     pub(crate) refused: Refused,
-    told: Refused,
+    pub(crate) told: Refused,
 }
 
 impl Losses {
@@ -85,11 +85,6 @@ impl Losses {
         self.refused.to_words(&mut words[l::REFUSED..][..REFUSED]);
         self.told.to_words(&mut words[l::TOLD..][..REFUSED]);
         words
-    }
-
-    /// Whether the stream was told of all that was refused.
-    pub(crate) fn all_told(&self) -> bool {
-        self.refused == self.told
     }
 
     /// What stands in a slot, true at this moment.
@@ -121,9 +116,9 @@ fn written_of(words: &[u64; SLOT_WRITTEN]) -> Count {
 /// What a slot's producers have done, as the one that has it counts on.
 #[derive(Debug)]
 pub(crate) struct Figures {
-    written: Count,
+    pub(super) written: Count,
     written_latch: LatchWriter,
-    losses: Losses,
+    pub(super) losses: Losses,
     losses_latch: LatchWriter,
 }
 
@@ -141,16 +136,6 @@ impl Figures {
             losses,
             losses_latch: LatchWriter::after(&slot.losses, latch::find(&slot.losses).as_ref()),
         }
-    }
-
-    /// Committed.
-    pub(crate) fn written(&self) -> Count {
-        self.written
-    }
-
-    /// Given back, left behind and refused.
-    pub(crate) fn losses(&self) -> &Losses {
-        &self.losses
     }
 
     /// Counts what is committed at `pos`, before the store that commits it.

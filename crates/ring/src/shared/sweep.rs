@@ -26,7 +26,7 @@ pub(crate) fn advance(at: Shared<'_>) -> u64 {
         let upto = end.min(head.saturating_add(book_interval(at.ring)));
         let mut to = head;
         let load = |pos| at.ring.word(pos).load(Ordering::SeqCst); // N, O
-        let mut records = Walk::new(head, end, load);
+        let mut records = Walk { pos: head, end, load };
         while to < upto
             && let Some(Ok(record)) = records.next()
             && record.word.owner().is_none()
