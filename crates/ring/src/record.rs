@@ -6,6 +6,7 @@
 //! end leads into what nobody has published; padding that does not fit into the record is a length
 //! that no producer writes. Whoever walks takes any of these for damage at that place.
 
+use crate::counters::{Count, Refused};
 use crate::view::{POS_MAX, Ring, Shared, sane};
 use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_abi::{
@@ -258,6 +259,22 @@ pub(crate) fn lost_of(body: &[u64], pos: u64) -> Option<Lost> {
     let (&[id, records], rest) = body.split_first_chunk()?;
     let bytes = rest.first().copied().unwrap_or(0);
     Some(Lost { pos, records, bytes, cause: Cause::from_code(id) })
+}
+
+/// Writes a `PERF_RECORD_LOST` for each cause that lost something, from `pos` on. Returns how many.
+pub(crate) fn write_lost(ring: Ring<'_>, pos: u64, losses: Refused) -> u64 {
+    let causes = Cause::REFUSED.into_iter().zip(losses.all());
+    let mut words = (pos..).step_by(8);
+    let mut markers = 0;
+    for (cause, Count { records, bytes }) in causes.filter(|(_, lost)| *lost != Count::default()) {
+        let marker = [RecordWord::lost().raw(), cause.code(), records, bytes];
+        for (word, at) in marker.into_iter().zip(&mut words) {
+            // Relaxed: A or O publishes it.
+            ring.word(at).store(word, Ordering::Relaxed);
+        }
+        markers += 1;
+    }
+    markers
 }
 
 /// Bytes of the body of a `PERF_RECORD_AUX`.

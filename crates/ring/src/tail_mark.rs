@@ -19,7 +19,7 @@ pub(crate) fn write(ring: Ring<'_>, latch: &mut LatchWriter, pos: u64, overwritt
 pub(crate) fn taken_over(ring: Ring<'_>, tail: u64) -> Option<(Count, LatchWriter)> {
     let whole = latch::find_least(&ring.header.tail_mark, tail)?;
     let ends = Ends::of(ring, tail, whole.words[0])?;
-    let marked = Count { records: whole.words[1], bytes: whole.words[2] };
+    let marked = Count::get(&whole.words, 1);
     let overwritten = marked.since(ends.count_from(tail)?);
     Some((overwritten, LatchWriter::after(&ring.header.tail_mark, Some(&whole))))
 }

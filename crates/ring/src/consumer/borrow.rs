@@ -20,13 +20,13 @@ pub struct Reader {
     progress: Progress,
     pub(super) release: Release,
     /// No further than this goes the quick way.
-    stop: u64,
+    pub(super) stop: u64,
     /// The same, of a ring without time and AUX area; else nowhere, so that such a ring pays nothing
     /// for them.
     plain_stop: u64,
     /// Looks in a row that found nothing new.
     idle: u32,
-    timed: bool,
+    pub(super) timed: bool,
     pub(super) area: Passed,
     lines: Lines,
     hands: bool,
@@ -424,16 +424,5 @@ impl Reader {
     #[must_use]
     pub fn passed(&self) -> Count {
         self.progress.passed()
-    }
-
-    /// The stamp of the record at the cursor, if it has one and that is known of.
-    #[inline]
-    pub(crate) fn known_stamp(&self, ring: Ring<'_>) -> Option<u64> {
-        let pos = self.cursor();
-        if pos >= self.stop || !self.timed {
-            return None;
-        }
-        let word = RecordWord::from_raw(ring.load(pos)); // B ordered it
-        word.is_plain().then(|| ring.load(pos + u64::from(HEADER_LEN)))
     }
 }

@@ -6,6 +6,7 @@ use crate::counters::Count;
 use crate::mark::{Front, Mark};
 use crate::record::{Corrupt, Found, step};
 use crate::view::Ring;
+use perfring_abi::{HEADER_LEN, RecordWord};
 
 impl Reader {
     /// Bytes that were read and are not released.
@@ -42,8 +43,10 @@ impl Reader {
     /// [`Corrupt`].
     #[inline]
     pub fn front(&self, ring: Ring<'_>) -> Result<Front, Corrupt> {
-        if let Some(stamp) = self.known_stamp(ring) {
-            return Ok(Front::Stamped(stamp));
+        let pos = self.cursor();
+        // B ordered both words.
+        if pos < self.stop && self.timed && RecordWord::from_raw(ring.load(pos)).is_plain() {
+            return Ok(Front::Stamped(ring.load(pos + u64::from(HEADER_LEN))));
         }
         self.front_beyond(ring)
     }

@@ -1,14 +1,14 @@
 //! What the exclusive producer has written and lost: its book, and what was committed since.
 
-use crate::counters::{Count, ProducerBook, lost_words};
+use crate::counters::{Count, ProducerBook};
 use crate::latch::{self, LatchWriter};
-use crate::record::Corrupt;
+use crate::record::{Corrupt, write_lost};
 use crate::recount::bring_up;
 use crate::reserve::Refusal;
-use crate::time::{self, Reading};
+use crate::time;
 use crate::view::Ring;
 use perfring_abi::atomic::Ordering;
-use perfring_abi::{Cause, LOST_SIZE, Layout};
+use perfring_abi::{LOST_SIZE, Layout};
 
 /// A record and its bytes in [`Account::since`].
 const ONE_RECORD: u64 = 1 << 32;
@@ -105,18 +105,9 @@ impl Account {
     /// Writes the markers; the next publish brings them with it. A producer that dies before that
     /// has told nothing, as the book in the page then still says.
     pub(crate) fn tell_losses(&mut self, ring: Ring<'_>) {
-        let untold = self.book.refused.since(self.book.told);
-        for (cause, lost) in [(Cause::Full, untold.full), (Cause::TooLarge, untold.too_large)] {
-            if lost == Count::default() {
-                continue;
-            }
-            for (at, word) in lost_words(cause, lost).into_iter().enumerate() {
-                // Relaxed: A publishes it.
-                ring.word(self.pos() + at as u64 * 8).store(word, Ordering::Relaxed);
-            }
-            self.since += u64::from(LOST_SIZE);
-            self.book.lost_markers = self.book.lost_markers.wrapping_add(1);
-        }
+        let markers = write_lost(ring, self.pos(), self.book.refused.since(self.book.told));
+        self.since += markers * u64::from(LOST_SIZE);
+        self.book.lost_markers = self.book.lost_markers.wrapping_add(markers);
         self.book.told = self.book.refused;
     }
 
@@ -125,13 +116,6 @@ impl Account {
     pub(crate) fn stamp(&mut self, now: u64) -> u64 {
         self.last = self.last.max(now);
         self.last
-    }
-
-    /// Notes what the clocks say, before the first record.
-    pub(crate) fn begin_time(&mut self, ring: Ring<'_>, reading: &Reading) {
-        if time::begin(ring, reading, self.pos(), self.last) {
-            self.last = 0;
-        }
     }
 
     /// Writes the book into the page, true at the head. Everything committed must be published.

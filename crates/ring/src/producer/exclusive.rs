@@ -384,7 +384,9 @@ impl Writer {
 
     /// Notes in a timed ring what the clocks say: after attaching, before the first record.
     pub fn begin_time(&mut self, ring: Ring<'_>, reading: &Reading) {
-        self.room.account.begin_time(ring, reading);
+        if time::begin(ring, reading, self.pos(), self.newest_stamp()) {
+            self.room.account.last = 0;
+        }
     }
 
     /// The same, now and again.

@@ -36,7 +36,7 @@ impl KnownTail {
     fn take_over(&mut self, ring: Ring<'_>, tail: u64) -> bool {
         let mark = latch::find_where(&ring.header.tail_mark, |words| words[0] == tail);
         let Some(mark) = mark else { return false };
-        self.overwritten = Count { records: mark.words[1], bytes: mark.words[2] };
+        self.overwritten = Count::get(&mark.words, 1);
         self.latch = LatchWriter::after(&ring.header.tail_mark, Some(&mark));
         self.pos = tail;
         true

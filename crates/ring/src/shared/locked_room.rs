@@ -1,10 +1,10 @@
 //! Room for a reservation in a shared ring: the lock, and under it the slow way, which finds the
 //! room, brings the book, and tells the losses.
 
-use crate::counters::{Count, ProducerBook, lost_words};
+use crate::counters::{Count, ProducerBook};
 use crate::holder::Who;
 use crate::latch;
-use crate::record::Corrupt;
+use crate::record::{Corrupt, write_lost};
 use crate::recount::book_interval;
 use crate::reserve::Refusal;
 use crate::shared::evict::{KnownTail, Place};
@@ -14,7 +14,7 @@ use crate::shared::slot::Figures;
 use crate::shared::sweep::{advance, note_stuck, sweep};
 use crate::view::{Peers, Ring, Shared, sane};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
-use perfring_abi::{Cause, Evict, Header, LOST_SIZE, Layout, Policy, RecordWord, Slot, Tell};
+use perfring_abi::{Evict, Header, LOST_SIZE, Layout, Policy, RecordWord, Tell};
 
 /// Why a producer could not attach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,12 +97,6 @@ impl LockedRoom {
         })
     }
 
-    /// The slot's figures, and the slot that they are written to.
-    #[inline(always)]
-    pub(crate) fn figures_mut<'a>(&mut self, at: Shared<'a>) -> (&mut Figures, &'a Slot) {
-        (&mut self.figures, &at.slots[self.owner.index as usize])
-    }
-
     /// The next reservation works out the limits anew.
     pub(crate) fn look_again(&mut self) {
         (self.limit, self.evict_limit) = (0, 0);
@@ -146,13 +140,6 @@ impl LockedRoom {
     pub(crate) fn open(&self, at: Shared<'_>, start: u64, size: u64) {
         ledger::open(at, start, RecordWord::busy(size, self.owner.index));
         self.owner.unlock(at);
-    }
-
-    /// Counts what is committed at `pos`, before the store that commits it.
-    #[inline(always)]
-    pub(crate) fn count_written(&mut self, at: Shared<'_>, pos: u64, records: u64, bytes: u64) {
-        let (figures, slot) = self.figures_mut(at);
-        figures.add_written(slot, pos, records, bytes);
     }
 
     /// Does something else under the lock. Returns whether that was to be had.
@@ -374,22 +361,12 @@ impl LockedRoom {
     fn tell_losses(&mut self, at: Shared<'_>, stand: Stand) {
         let header = at.ring.header;
         let untold = self.figures.untold();
-        let mut pos = stand.end;
         // E, as before every write over what was evicted.
         fence(Ordering::Release);
-        for (cause, lost) in Cause::REFUSED.into_iter().zip(untold.all()) {
-            if lost == Count::default() {
-                continue;
-            }
-            for (word, at_word) in lost_words(cause, lost).into_iter().zip(0..) {
-                // Relaxed: A or O publishes it.
-                at.ring.word(pos + at_word * 8).store(word, Ordering::Relaxed);
-            }
-            pos += u64::from(LOST_SIZE);
-        }
-        let (figures, slot) = self.figures_mut(at);
-        figures.tell(slot, stand.end);
-        ledger::add_told(at, untold, (pos - stand.end) / u64::from(LOST_SIZE));
+        let markers = write_lost(at.ring, stand.end, untold);
+        let pos = stand.end + markers * u64::from(LOST_SIZE);
+        self.figures.tell(at, stand.end);
+        ledger::add_told(at, untold, markers);
         // B: what is before it is published by this store too.
         if header.data_head.load(Ordering::Acquire) == stand.end {
             header.data_head.store(pos, Ordering::Release); // A, pairs with B

@@ -125,7 +125,7 @@ impl SharedWriter {
         let (header, end) = (at.ring.header, start + word.size());
         // Relaxed: A or O publishes it.
         at.ring.word(start).store(word.raw(), Ordering::Relaxed);
-        self.room.count_written(*at, start, 1, word.size());
+        self.room.figures.add_written(*at, start, 1, word.size());
         ledger::expect(*at, 1);
         // Nothing is open before it: nobody else can move the head, but to where it goes anyway. (B)
         if header.data_head.load(Ordering::Acquire) == start {
@@ -260,7 +260,7 @@ impl SharedWriter {
         if word.size() < size {
             ledger::leave(at, start + word.size(), size - word.size(), 0);
         }
-        self.room.count_written(at, start, 1, word.size());
+        self.room.figures.add_written(at, start, 1, word.size());
         self.ends.end(at, peers, start, word, size, wake)
     }
 
@@ -283,7 +283,7 @@ impl SharedWriter {
         // What is left of its range is free when the next one is. Relaxed: N publishes it.
         let len_word = at.ring.word(start + 8 + 8 * aux_record::LEN as u64);
         len_word.store(len as u64, Ordering::Relaxed);
-        self.room.count_written(at, start, 1, word.size());
+        self.room.figures.add_written(at, start, 1, word.size());
         self.ends.end(at, peers, start, word, word.size(), wake)
     }
 
@@ -296,8 +296,7 @@ impl SharedWriter {
 
     fn give_back<P: Peers>(&mut self, at: Shared<'_>, peers: &P, start: u64, size: u64) -> bool {
         ledger::correct(at, u64::MAX, Count { records: 1, bytes: size }); // one written less
-        let (figures, slot) = self.room.figures_mut(at);
-        figures.add_discarded(slot, start, size);
+        self.room.figures.add_discarded(at, start, size);
         self.ends.end(at, peers, start, RecordWord::nop(size, Hole::Discarded), size, Wake::Auto)
     }
 
@@ -336,7 +335,7 @@ impl SharedWriter {
         if group.left() > 0 || records > 1 {
             ledger::leave(at, group.next(), group.left(), records - 1);
         }
-        self.room.count_written(at, start, records, group.used);
+        self.room.figures.add_written(at, start, records, group.used);
         self.ends.end(at, peers, start, RecordWord::from_raw(group.first), group.size, wake)
     }
 
@@ -349,8 +348,7 @@ impl SharedWriter {
         } else {
             record_size(len + self.stamp)
         };
-        let (figures, slot) = self.room.figures_mut(at);
-        figures.add_refused(slot, refusal, size);
+        self.room.figures.add_refused(at, refusal, size);
         // The next reservation makes room, which tells the loss.
         self.room.look_again();
         self.ends.wake(at, Wake::Force, at.ring.head())

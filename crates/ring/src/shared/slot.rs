@@ -5,14 +5,14 @@
 //! came. So each copy names the position that its newest figure is about, and whether that has
 //! happened can be seen there: see [`happened`]. Whoever sweeps the slot settles it for good.
 
-use crate::counters::{Count, REFUSED, Refused};
+use crate::counters::{Count, Refused};
 use crate::holder::Who;
 use crate::latch::{self, LatchWriter, Whole};
 use crate::reserve::Refusal;
 use crate::view::Shared;
 use alloc::vec::Vec;
 use perfring_abi::atomic::Ordering;
-use perfring_abi::{Cause, Latch, SLOT_LOSSES, SLOT_WRITTEN, Slot, slot_losses as l};
+use perfring_abi::{Cause, Latch, SLOT_LOSSES, Slot, slot_losses as l};
 
 /// The position in a copy whose figures are true whatever stands in the ring.
 pub(crate) const NOWHERE: u64 = u64::MAX;
@@ -65,25 +65,21 @@ pub(crate) struct Losses {
 
 impl Losses {
     fn from_words(words: &[u64; SLOT_LOSSES]) -> Self {
-        let count = |at: usize| Count { records: words[at], bytes: words[at + 1] };
         Losses {
-            discarded: count(l::DISCARDED_RECORDS),
-            reclaimed: count(l::RECLAIMED_RECORDS),
-            refused: Refused::from_words(&words[l::REFUSED..][..REFUSED]),
-            told: Refused::from_words(&words[l::TOLD..][..REFUSED]),
+            discarded: Count::get(words, l::DISCARDED_RECORDS),
+            reclaimed: Count::get(words, l::RECLAIMED_RECORDS),
+            refused: Refused::get(words, l::REFUSED),
+            told: Refused::get(words, l::TOLD),
         }
     }
 
     fn to_words(self, pos: u64) -> [u64; SLOT_LOSSES] {
         let mut words = [0; SLOT_LOSSES];
         words[l::POS] = pos;
-        for (at, count) in
-            [(l::DISCARDED_RECORDS, self.discarded), (l::RECLAIMED_RECORDS, self.reclaimed)]
-        {
-            words[at..at + 2].copy_from_slice(&[count.records, count.bytes]);
-        }
-        self.refused.to_words(&mut words[l::REFUSED..][..REFUSED]);
-        self.told.to_words(&mut words[l::TOLD..][..REFUSED]);
+        self.discarded.put(&mut words, l::DISCARDED_RECORDS);
+        self.reclaimed.put(&mut words, l::RECLAIMED_RECORDS);
+        self.refused.put(&mut words, l::REFUSED);
+        self.told.put(&mut words, l::TOLD);
         words
     }
 
@@ -108,14 +104,10 @@ impl Losses {
     }
 }
 
-/// What a slot's producers have committed.
-fn written_of(words: &[u64; SLOT_WRITTEN]) -> Count {
-    Count { records: words[2], bytes: words[3] }
-}
-
 /// What a slot's producers have done, as the one that has it counts on.
 #[derive(Debug)]
 pub(crate) struct Figures {
+    index: u32,
     pub(super) written: Count,
     written_latch: LatchWriter,
     pub(super) losses: Losses,
@@ -127,10 +119,11 @@ impl Figures {
     pub(crate) fn take_over(at: Shared<'_>, index: u32) -> Self {
         let slot = &at.slots[index as usize];
         let whole = latch::find(&slot.written);
-        let written = whole.as_ref().map_or(Count::default(), |w| written_of(&w.words));
+        let written = whole.as_ref().map_or(Count::default(), |w| Count::get(&w.words, 2));
         let losses = Losses::load(at, index);
         set_base(slot, written, &losses);
         Figures {
+            index,
             written,
             written_latch: LatchWriter::after(&slot.written, whole.as_ref()),
             losses,
@@ -140,21 +133,21 @@ impl Figures {
 
     /// Counts what is committed at `pos`, before the store that commits it.
     #[inline(always)]
-    pub(crate) fn add_written(&mut self, slot: &Slot, pos: u64, records: u64, bytes: u64) {
+    pub(crate) fn add_written(&mut self, at: Shared<'_>, pos: u64, records: u64, bytes: u64) {
         self.written.records = self.written.records.wrapping_add(records);
         self.written.bytes = self.written.bytes.wrapping_add(bytes);
         let words = [0, pos, self.written.records, self.written.bytes, 0];
-        self.written_latch.write(&slot.written, &words);
+        self.written_latch.write(&at.slots[self.index as usize].written, &words);
     }
 
     /// Counts what is given back at `pos`.
-    pub(crate) fn add_discarded(&mut self, slot: &Slot, pos: u64, bytes: u64) {
+    pub(crate) fn add_discarded(&mut self, at: Shared<'_>, pos: u64, bytes: u64) {
         self.losses.discarded.add(bytes);
-        self.write_losses(slot, pos);
+        self.write_losses(at, pos);
     }
 
     /// Counts a record that is refused.
-    pub(crate) fn add_refused(&mut self, slot: &Slot, refusal: Refusal, bytes: u64) {
+    pub(crate) fn add_refused(&mut self, at: Shared<'_>, refusal: Refusal, bytes: u64) {
         let cause = match refusal {
             Refusal::TooLarge { .. } => Cause::TooLarge,
             Refusal::Contended { .. } => Cause::Contended,
@@ -162,7 +155,7 @@ impl Figures {
             Refusal::Full | Refusal::Corrupt { .. } => Cause::Full,
         };
         self.losses.refused.of_mut(cause).add(bytes);
-        self.write_losses(slot, NOWHERE);
+        self.write_losses(at, NOWHERE);
     }
 
     /// What the stream is still to be told of.
@@ -171,14 +164,15 @@ impl Figures {
     }
 
     /// All that was refused is told by markers at `pos`.
-    pub(crate) fn tell(&mut self, slot: &Slot, pos: u64) {
+    pub(crate) fn tell(&mut self, at: Shared<'_>, pos: u64) {
         self.losses.told = self.losses.refused;
-        self.write_losses(slot, pos);
+        self.write_losses(at, pos);
     }
 
     /// Writes the losses; the newest of them comes true at `pos`.
-    fn write_losses(&mut self, slot: &Slot, pos: u64) {
-        self.losses_latch.write(&slot.losses, &self.losses.to_words(pos));
+    fn write_losses(&mut self, at: Shared<'_>, pos: u64) {
+        let latch = &at.slots[self.index as usize].losses;
+        self.losses_latch.write(latch, &self.losses.to_words(pos));
     }
 }
 
@@ -223,13 +217,13 @@ impl SlotFigures {
         let slot = &at.slots[index as usize];
         let base = slot.base.each_ref().map(|word| word.load(Ordering::Relaxed));
         let written = true_copy(at, index, &slot.written)
-            .map_or(Count::default(), |whole| written_of(&whole.words));
+            .map_or(Count::default(), |whole| Count::get(&whole.words, 2));
         let now = Losses::load(at, index);
         let then = Losses::from_words(&base_losses(&base));
         SlotFigures {
             slot: index,
             who: Who::read(&slot.holder),
-            written: written.since(Count { records: base[0], bytes: base[1] }),
+            written: written.since(Count::get(&base, 0)),
             discarded: now.discarded.since(then.discarded),
             reclaimed: now.reclaimed.since(then.reclaimed),
             refused: now.refused.since(then.refused),
