@@ -2,8 +2,7 @@
 
 use crate::consumer::lines::Lines;
 use crate::consumer::passed::Passed;
-use crate::consumer::progress::Progress;
-use crate::consumer::release::Release;
+use crate::consumer::release::{Progress, Release};
 use crate::counters::{ConsumerBook, Count};
 use crate::record::{Corrupt, Found, Frame, Range, Shape, payload_of, split, step};
 use crate::view::{Ring, sane};

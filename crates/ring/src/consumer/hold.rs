@@ -2,8 +2,7 @@
 //! is their turn.
 
 use crate::consumer::borrow::Reader;
-use crate::counters::Count;
-use crate::mark::{Front, Mark};
+use crate::counters::{Count, Front, Mark};
 use crate::record::{Corrupt, Found, step};
 use crate::view::Ring;
 use perfring_abi::{HEADER_LEN, RecordWord};

@@ -2,9 +2,8 @@
 //! the copy was of a record or of what was being written over it.
 
 use crate::aux_area;
-use crate::counters::{ConsumerBook, Count, Saved};
+use crate::counters::{ConsumerBook, Count, Front, Mark, Saved};
 use crate::latch::{self, LatchWriter};
-use crate::mark::{Front, Mark};
 use crate::oldest::oldest;
 use crate::record::{
     Bounds, Corrupt, Frame, Lost, Range, Record, Shape, lost_of, payload_of, split_body,

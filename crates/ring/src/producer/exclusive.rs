@@ -10,7 +10,7 @@ use crate::producer::loan::{Changed, Hot};
 use crate::producer::ranges::Ranges;
 use crate::producer::room::Room;
 use crate::record::{BODY_LEN, Corrupt};
-use crate::recount::book_interval;
+use crate::recount::{book_interval, bring_up};
 use crate::reserve::{Refusal, Reserved, fill, max_len, refused_size};
 use crate::time::{self, Reading};
 use crate::view::{Ring, sane};
@@ -414,7 +414,18 @@ impl Writer {
     /// trace, as nobody could see it.
     #[cold]
     pub fn find_again(&mut self, ring: Ring<'_>) {
-        self.room.find_again(ring);
+        // Relaxed: this thread stored it. Others can have, too: it is believed as far as a loop can
+        // have come that looked at nothing else.
+        let head = ring.header.data_head.load(Ordering::Relaxed);
+        let most = self.room.limit.max(self.room.evict_limit);
+        let here = ProducerBook { pos: self.pos(), ..ProducerBook::default() };
+        if head.is_multiple_of(8)
+            && (self.pos()..=most).contains(&head)
+            && let Ok(book) = bring_up(ring, here, head)
+        {
+            self.room.add_up_to(head, book.written.records, head);
+        }
+        self.room.look_again();
     }
 
     /// Makes room for a record of `len` bytes in the way that most records of a full overwrite ring

@@ -1,11 +1,10 @@
 //! Room for a reservation of the exclusive producer: what is published, what may be written over,
 //! and the slow way, which writes the book, tells the losses and makes room.
 
-use crate::counters::ProducerBook;
 use crate::producer::account::Account;
 use crate::producer::tail::Tail;
 use crate::record::Corrupt;
-use crate::recount::{book_interval, bring_up};
+use crate::recount::book_interval;
 use crate::reserve::Refusal;
 use crate::view::Ring;
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
@@ -18,7 +17,7 @@ pub(crate) struct Room {
     /// A reservation that ends here or before needs no look at anything else.
     pub(super) limit: u64,
     /// An overwrite ring need do no more than evict for a reservation that ends here or before.
-    evict_limit: u64,
+    pub(super) evict_limit: u64,
     /// What `data_head` holds while something is held back; at all other times that is `pos`.
     pub(super) held: Option<u64>,
     pub(super) tail: Tail,
@@ -80,22 +79,6 @@ impl Room {
     pub(crate) fn add_up_to(&mut self, pos: u64, records: u64, head: u64) {
         self.account.add_up_to(pos, records);
         self.held = (head != pos).then_some(head);
-    }
-
-    /// What a loop has done is lost: goes on at `data_head`.
-    pub(crate) fn find_again(&mut self, ring: Ring<'_>) {
-        // Relaxed: this thread stored it. Others can have, too: it is believed as far as a loop can
-        // have come that looked at nothing else.
-        let head = ring.header.data_head.load(Ordering::Relaxed);
-        let most = self.limit.max(self.evict_limit);
-        let here = ProducerBook { pos: self.pos(), ..ProducerBook::default() };
-        if head.is_multiple_of(8)
-            && (self.pos()..=most).contains(&head)
-            && let Ok(book) = bring_up(ring, here, head)
-        {
-            self.add_up_to(head, book.written.records, head);
-        }
-        self.look_again();
     }
 
     /// The next reservation works out the limits anew.

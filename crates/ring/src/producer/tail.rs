@@ -9,8 +9,8 @@
 
 use crate::counters::Count;
 use crate::latch::LatchWriter;
+use crate::oldest::{taken_over, write_mark};
 use crate::record::{Corrupt, Record};
-use crate::tail_mark;
 use crate::view::Ring;
 use perfring_abi::atomic::{Ordering, fence};
 use perfring_abi::{MARK_AHEAD, RecordWord};
@@ -44,7 +44,7 @@ impl Tail {
 
     /// That of an overwrite ring, taken over from the last producer.
     pub(crate) fn take_over(ring: Ring<'_>, pos: u64) -> Option<Self> {
-        let (overwritten, latch) = tail_mark::taken_over(ring, pos)?;
+        let (overwritten, latch) = taken_over(ring, pos)?;
         Some(Self::after(pos, overwritten, latch))
     }
 
@@ -148,7 +148,7 @@ impl Tail {
     }
 
     fn mark(&mut self, ring: Ring<'_>, pos: u64) {
-        tail_mark::write(ring, &mut self.latch, pos, self.marked);
+        write_mark(ring, &mut self.latch, pos, self.marked);
     }
 
     /// Goes on at the boundary in the middle, if `end` fits then. Returns whether it did.
