@@ -13,10 +13,12 @@ pub struct Count {
 
 impl Count {
     /// The count at this place of a book's words.
+    #[inline]
     pub(crate) fn get(words: &[u64], at: usize) -> Self {
         Count { records: words[at], bytes: words[at + 1] }
     }
 
+    #[inline]
     pub(crate) fn put(self, words: &mut [u64], at: usize) {
         words[at..at + 2].copy_from_slice(&[self.records, self.bytes]);
     }

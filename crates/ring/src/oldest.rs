@@ -46,14 +46,12 @@ pub(crate) fn oldest(ring: Ring<'_>, policy: Policy) -> Result<Saved, Corrupt> {
     Err(Corrupt { pos: ring.tail() })
 }
 
-/// The consumer's book at this tail.
 fn released(ring: Ring<'_>, tail: u64) -> Option<Saved> {
     let fits = |words: &_| ConsumerBook::from_words(words).pos == tail;
     let whole = latch::find_where(&ring.header.consumer, fits)?;
     Some(Saved { pos: tail, before: ConsumerBook::from_words(&whole.words).passed() })
 }
 
-/// The place at a tail that nobody keeps a book of.
 fn counted(ring: Ring<'_>, tail: u64, walks: u32) -> Result<Option<Saved>, Corrupt> {
     if walks > WALKS_MAX {
         let book = newest_book(ring)?;

@@ -199,10 +199,7 @@ pub(crate) fn step(
             return Ok(Some((Found::Large(frame, range), after)));
         }
         if word.is_data() {
-            let (len, time) = match shape.timed {
-                true => stamped(len, ring.word(pos + 8)).ok_or(bad)?,
-                false => (len, None),
-            };
+            let (len, time) = split(shape.timed, len, ring.word(pos + 8)).ok_or(bad)?;
             let frame = Frame { pos, kind: word.kind(), len, size, time };
             return Ok(Some((Found::Record(frame), after)));
         }
@@ -216,22 +213,19 @@ pub(crate) fn step(
     Ok(None)
 }
 
-/// The payload's length and the stamp of a record with a body of `len` bytes; `None` if it cannot
-/// have one. A function of the word and not of what it holds, as there may be none.
+/// The payload's length, and the stamp if there is one, of a record with a body of `len` bytes; `None`
+/// if it cannot have one. A function of the word and not of what it holds, as there may be none.
 #[inline(always)]
-fn stamped(len: usize, word: &AtomicU64) -> Option<(usize, Option<u64>)> {
+pub(crate) fn split(timed: bool, len: usize, word: &AtomicU64) -> Option<(usize, Option<u64>)> {
+    if !timed {
+        return Some((len, None));
+    }
     let len = len.checked_sub(STAMP_LEN as usize)?;
     // Relaxed, as the header word.
     Some((len, Some(word.load(Ordering::Relaxed))))
 }
 
-/// The payload's length, and the stamp if there is one.
-#[inline(always)]
-pub(crate) fn split(timed: bool, len: usize, word: &AtomicU64) -> Option<(usize, Option<u64>)> {
-    if timed { stamped(len, word) } else { Some((len, None)) }
-}
-
-/// As [`stamped`], of a copy: the payload's words as well.
+/// As [`split`], of a copy: the payload's words as well.
 #[inline]
 pub(crate) fn split_body(
     timed: bool,

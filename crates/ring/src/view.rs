@@ -84,7 +84,6 @@ impl<'a> Ring<'a> {
 /// Positions beyond this are not believed: a ring written at 100 GB/s comes here after a year.
 pub(crate) const POS_MAX: u64 = 1 << 62;
 
-/// Whether a head and a tail can be those of one ring.
 pub(crate) fn sane(ring: Ring<'_>, head: u64, tail: u64) -> bool {
     head.is_multiple_of(8)
         && tail.is_multiple_of(8)
@@ -190,10 +189,8 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// Bits of the lock word that hold slot + 1.
 pub(crate) const SLOT_BITS: u32 = 16;
 
-/// The slot in a lock word that is not 0.
 pub(crate) fn slot_of(word: u64) -> u32 {
     (word & ((1 << SLOT_BITS) - 1)).saturating_sub(1) as u32
 }

@@ -145,7 +145,6 @@ impl Reader {
         Ok((self.stepped(stepped), owed))
     }
 
-    /// Passes what a step came to.
     fn stepped(&mut self, stepped: Option<(Found, u64)>) -> Option<Found> {
         let Some((found, after)) = stepped else {
             self.pass(self.progress.head, Count::default());
@@ -318,7 +317,6 @@ impl Reader {
         Ok(self.is_due())
     }
 
-    /// The head was loaded.
     fn learn(&mut self, ring: Ring<'_>, head: u64) -> Result<(), Corrupt> {
         if !sane(ring, head, self.release.pos) || head < self.progress.head {
             return Err(Corrupt { pos: self.cursor() });
@@ -333,7 +331,6 @@ impl Reader {
         self.cursor() >= self.release.due_at() || self.area_is_due()
     }
 
-    /// Whether so much of the AUX area was read that it goes back to the producer.
     #[inline]
     fn area_is_due(&self) -> bool {
         self.area.is_due() && !self.release.holds()

@@ -95,14 +95,12 @@ impl Passed {
         }
     }
 
-    /// Where the ranges end that go back with everything before `pos`: those that were read before
-    /// it, up to `range_end`, and those that dead producers and shortened commits of a shared ring
-    /// left, which no record tells of.
+    /// Where the ranges end that go back with everything before `pos`: those read, up to `range_end`,
+    /// and those that dead producers and shortened commits left, which no record tells of.
     ///
     /// A range is stored in `aux_head` after its reservation is in `producer_pos`. So of an
-    /// `aux_head` that was seen before some `producer_pos`, everything is nobody's once the consumer
-    /// has passed that. To be looked at before each store of `data_tail`, and nowhere else: who waits
-    /// for a range waits for that.
+    /// `aux_head` seen before some `producer_pos`, everything is nobody's once the consumer has passed
+    /// that. Looked at before each store of `data_tail` alone: who waits for a range waits for that.
     #[cold]
     fn before(&mut self, ring: Ring<'_>, pos: u64, range_end: u64) -> u64 {
         let head = ring.header.aux.head.load(Ordering::Acquire);

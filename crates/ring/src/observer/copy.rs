@@ -65,7 +65,6 @@ pub struct Observer {
     latch: LatchWriter,
 }
 
-/// What came of copying anew.
 enum Refill {
     Empty,
     Copied,

@@ -13,7 +13,6 @@ use perfring_abi::{LOST_SIZE, Layout};
 /// A record and its bytes in [`Account::since`].
 const ONE_RECORD: u64 = 1 << 32;
 
-/// The counts of an exclusive producer.
 #[derive(Debug)]
 pub(crate) struct Account {
     /// What was committed since the book, published or held back by a batch: bytes in the lower
@@ -50,7 +49,6 @@ impl Account {
         self.book.pos + (self.since & (ONE_RECORD - 1))
     }
 
-    /// Records committed since the ring was made.
     #[inline(always)]
     pub(crate) fn records(&self) -> u64 {
         self.book.written.records.wrapping_add(self.since >> 32)
@@ -68,7 +66,6 @@ impl Account {
         ProducerBook { pos: self.pos(), written: self.written(), ..self.book }
     }
 
-    /// Counts a record that is committed.
     #[inline(always)]
     pub(crate) fn add_one(&mut self, size: u64) {
         self.since += ONE_RECORD + size;
@@ -80,13 +77,11 @@ impl Account {
         self.since += (pos - self.pos()) + records * ONE_RECORD;
     }
 
-    /// Counts a reservation that is given back.
     pub(crate) fn discard(&mut self, size: u64) {
         self.since += size;
         self.book.discarded.add(size);
     }
 
-    /// Counts a record of `size` bytes that was refused.
     pub(crate) fn refuse(&mut self, refusal: Refusal, size: u64) {
         let cause = match refusal {
             Refusal::TooLarge { .. } => &mut self.book.refused.too_large,

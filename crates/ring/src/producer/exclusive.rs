@@ -29,7 +29,6 @@ pub struct Writer {
     /// A payload of this length or longer is too long, or wants a stamp: one test for both, so that
     /// a ring without time pays nothing for it.
     plain_end: usize,
-    /// Bytes of each record's stamp.
     stamp: usize,
     fences: Fences,
     ranges: Ranges,

@@ -44,13 +44,11 @@ impl Room {
         Ok((Room { account, limit, evict_limit, held, tail, policy, evict, tell }, from))
     }
 
-    /// End of the last committed record.
     #[inline(always)]
     pub(crate) fn pos(&self) -> u64 {
         self.account.pos()
     }
 
-    /// What `data_head` holds.
     #[inline(always)]
     pub(crate) fn head(&self) -> u64 {
         self.held.unwrap_or(self.pos())
@@ -194,7 +192,6 @@ impl Room {
         Ok(())
     }
 
-    /// How far the quick way goes from here.
     fn set_limits(&mut self, ring: Ring<'_>, end: u64) {
         let due = self.account.book.pos + book_interval(ring);
         self.limit = (self.tail.pos + ring.data_size() - 1).min(due);
@@ -241,7 +238,6 @@ impl Room {
         if end - tail > ring.data_size() - 1 { Err(Refusal::Full) } else { Ok(()) }
     }
 
-    /// Decides which of the oldest go so that `end` fits.
     fn make_way(&mut self, ring: Ring<'_>, end: u64) {
         match self.evict {
             Evict::Exact => self.walk(ring, end),
@@ -261,7 +257,6 @@ impl Room {
         if bytes + size < ring.data_size() { bytes } else { 0 }
     }
 
-    /// How many causes of loss the stream is still to be told of.
     fn untold(&self) -> u64 {
         if self.tell == Tell::CountersOnly { 0 } else { self.account.untold() }
     }

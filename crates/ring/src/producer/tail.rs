@@ -53,7 +53,6 @@ impl Tail {
         Tail { pos, ends: [0; AHEAD], next: 0, known: 0, marked, latch, half: None }
     }
 
-    /// Where the next one ends, if that is known.
     #[inline(always)]
     fn next(&mut self) -> Option<u64> {
         if self.next >= self.known {

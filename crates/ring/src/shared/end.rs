@@ -108,9 +108,8 @@ impl Ends {
     }
 }
 
-/// A producer of a shared ring saw a sleeper. How many records there are is known to nobody just
-/// now: what the ledger says counts open ones too, so a sleeper who waits for so many may be woken
-/// somewhat early; and where it is stale, at once.
+/// A producer saw a sleeper. The ledger counts open records too, so one who waits for so many may be
+/// woken somewhat early; and where it is stale, at once.
 #[cold]
 fn claim(at: Shared<'_>, wake: Wake, head: u64) -> bool {
     claim_wake(&at.ring.header.wait, wake, head, ledger::records(at))

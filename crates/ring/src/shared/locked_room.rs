@@ -157,9 +157,8 @@ impl LockedRoom {
         true
     }
 
-    /// Whether a record of so many bytes ends at `limit` or before. One that begins where none can,
-    /// at no multiple of eight or before the end of this producer's last, does not: the page is
-    /// not believed in that.
+    /// Whether a record ends at `limit` or before. One that begins where none can, at no multiple of
+    /// eight or before the end of this producer's last, does not: the page is not believed in that.
     #[inline(always)]
     fn fits(&self, start: u64, size: u64, limit: u64) -> bool {
         // What is no multiple of eight becomes a huge number of words, as what is negative does.
@@ -272,7 +271,6 @@ impl LockedRoom {
         }
     }
 
-    /// Whose open reservation the head stands before.
     fn blocker(&self, at: Shared<'_>, stand: Stand) -> Option<u32> {
         if stand.head == stand.end {
             return None;
@@ -341,14 +339,12 @@ impl LockedRoom {
         (at.producer_pos().saturating_add(need + 8)).saturating_sub(at.ring.data_size())
     }
 
-    /// Bytes of the `PERF_RECORD_LOST` records that are due before a record of `size` bytes: none
-    /// if they would not fit the ring together, then a later record brings them.
+    /// Bytes of the markers due before a record: as the exclusive producer's.
     fn marker_bytes(&self, ring: Ring<'_>, size: u64) -> u64 {
         let bytes = self.untold() * u64::from(LOST_SIZE);
         if bytes + size < ring.data_size() { bytes } else { 0 }
     }
 
-    /// How many causes of loss the stream is still to be told of.
     fn untold(&self) -> u64 {
         if self.tell == Tell::CountersOnly {
             return 0;

@@ -31,7 +31,6 @@ pub struct SharedWriter {
     max_len: usize,
     /// No record without a stamp is so long, or longer.
     plain_end: usize,
-    /// Bytes of each record's stamp.
     stamp: usize,
     allotted: Allotted,
     ends: Ends,

@@ -17,7 +17,6 @@ use perfring_abi::{Cause, Latch, SLOT_LOSSES, Slot, slot_losses as l};
 /// The position in a copy whose figures are true whatever stands in the ring.
 pub(crate) const NOWHERE: u64 = u64::MAX;
 
-/// Where the position stands in a copy of either latch.
 const POS: usize = l::POS;
 
 /// Whether the record at `pos` has been published, or ended, by the producer of this slot. Only
@@ -32,7 +31,6 @@ fn happened(at: Shared<'_>, index: u32, pos: u64) -> bool {
     pos < at.producer_pos() && at.look(pos).owner() != Some(index) // N
 }
 
-/// The copy of a slot's latch that is true.
 fn true_copy<const N: usize>(at: Shared<'_>, index: u32, latch: &Latch<N>) -> Option<Whole<N>> {
     let newest = latch::find(latch)?;
     if happened(at, index, newest.words[POS]) {
@@ -140,13 +138,11 @@ impl Figures {
         self.written_latch.write(&at.slots[self.index as usize].written, &words);
     }
 
-    /// Counts what is given back at `pos`.
     pub(crate) fn add_discarded(&mut self, at: Shared<'_>, pos: u64, bytes: u64) {
         self.losses.discarded.add(bytes);
         self.write_losses(at, pos);
     }
 
-    /// Counts a record that is refused.
     pub(crate) fn add_refused(&mut self, at: Shared<'_>, refusal: Refusal, bytes: u64) {
         let cause = match refusal {
             Refusal::TooLarge { .. } => Cause::TooLarge,
@@ -158,7 +154,6 @@ impl Figures {
         self.write_losses(at, NOWHERE);
     }
 
-    /// What the stream is still to be told of.
     pub(crate) fn untold(&self) -> Refused {
         self.losses.refused.since(self.losses.told)
     }
