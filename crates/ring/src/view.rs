@@ -175,10 +175,7 @@ impl<'a> Shared<'a> {
     #[must_use]
     pub fn held_up(&self) -> Option<u32> {
         let head = self.ring.head();
-        if head >= self.producer_pos() {
-            return None;
-        }
-        self.look(head).owner()
+        if head < self.producer_pos() { self.look(head).owner() } else { None }
     }
 
     /// The header word at `pos`, beyond `data_head`: of a record that has ended, all stands.

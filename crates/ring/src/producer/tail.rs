@@ -129,7 +129,7 @@ impl Tail {
             }
         }
         (self.next, self.known, self.marked) = (0, known, count);
-        self.mark(ring, pos);
+        write_mark(ring, &mut self.latch, pos, self.marked);
         Ok(())
     }
 
@@ -143,10 +143,6 @@ impl Tail {
     fn forget(&mut self, ring: Ring<'_>, pos: u64, overwritten: Count) {
         (self.next, self.known) = (0, 0);
         self.marked = overwritten;
-        self.mark(ring, pos);
-    }
-
-    fn mark(&mut self, ring: Ring<'_>, pos: u64) {
         write_mark(ring, &mut self.latch, pos, self.marked);
     }
 

@@ -68,11 +68,10 @@ impl LockedRoom {
         // The new epoch before anything else: no lock word of an earlier holder is this one's.
         who.sign(holder);
         let owner = Owner::new(index, Who::read(holder).epoch);
-        match owner.lock(at, peers) {
-            Ok(_) => {}
-            Err(Refusal::Contended { slot }) => return Err(Unattached::Contended { slot }),
-            Err(_) => return Err(Unattached::Corrupt(Corrupt { pos: at.ring.head() })),
-        }
+        owner.lock(at, peers).map_err(|refusal| match refusal {
+            Refusal::Contended { slot } => Unattached::Contended { slot },
+            _ => Unattached::Corrupt(Corrupt { pos: at.ring.head() }),
+        })?;
         let (head, tail) = (at.ring.head(), at.ring.tail());
         let end = at.producer_pos();
         let sane = sane(at.ring, end, tail) && head <= end && head >= tail;
@@ -321,12 +320,8 @@ impl LockedRoom {
         }
         self.book_pos = pos;
         // With something open it has to be counted: not before there is enough to count.
-        let due = if stand.head == stand.end {
-            end - pos >= interval
-        } else {
-            stand.head - pos >= interval
-        };
-        if due || must(pos) {
+        let upto = if stand.head == stand.end { end } else { stand.head };
+        if upto - pos >= interval || must(pos) {
             ledger::write_book(at, stand.head, stand.end).map_err(|_| damaged)?;
             self.book_pos = stand.head;
         }

@@ -22,13 +22,9 @@ const POS: usize = l::POS;
 /// Whether the record at `pos` has been published, or ended, by the producer of this slot. Only
 /// for the newest copy of its latch, and only as long as nobody else reserves at `pos`.
 fn happened(at: Shared<'_>, index: u32, pos: u64) -> bool {
-    if pos == NOWHERE {
-        return true;
-    }
-    if pos < at.ring.head() {
-        return true; // B
-    }
-    pos < at.producer_pos() && at.look(pos).owner() != Some(index) // N
+    pos == NOWHERE
+        || pos < at.ring.head() // B
+        || (pos < at.producer_pos() && at.look(pos).owner() != Some(index)) // N
 }
 
 fn true_copy<const N: usize>(at: Shared<'_>, index: u32, latch: &Latch<N>) -> Option<Whole<N>> {
@@ -85,12 +81,6 @@ impl Losses {
     pub(crate) fn load(at: Shared<'_>, index: u32) -> Self {
         let slot = &at.slots[index as usize];
         true_copy(at, index, &slot.losses)
-            .map_or(Losses::default(), |whole| Losses::from_words(&whole.words))
-    }
-
-    /// The newest figures, one of which may still be about to come true.
-    fn newest(slot: &Slot) -> Self {
-        latch::find(&slot.losses)
             .map_or(Losses::default(), |whole| Losses::from_words(&whole.words))
     }
 
@@ -200,9 +190,11 @@ impl SlotFigures {
             .map(|index| Self::of(at, index))
             .filter(|figures| figures.who.epoch != 0)
             .collect();
-        for (owner, size) in open(at) {
-            if let Some(found) = figures.iter_mut().find(|figures| figures.slot == owner) {
-                found.open.add(size);
+        // Of a ring in use, roughly.
+        for record in at.unpublished(at.ring.head()).map_while(Result::ok) {
+            let owner = record.word.owner();
+            if let Some(found) = figures.iter_mut().find(|figures| owner == Some(figures.slot)) {
+                found.open.add(record.size());
             }
         }
         figures
@@ -229,13 +221,6 @@ impl SlotFigures {
     }
 }
 
-/// Open reservations: whose, and how large. Of a ring in use, roughly.
-fn open(at: Shared<'_>) -> impl Iterator<Item = (u32, u64)> {
-    at.unpublished(at.ring.head())
-        .map_while(Result::ok)
-        .filter_map(|record| Some((record.word.owner()?, record.size())))
-}
-
 /// A slot's base as words of its losses: what follows the two that it has of the written. The
 /// refusals told are not among them: a producer's own begin where those refused stood.
 fn base_losses(base: &[u64]) -> [u64; SLOT_LOSSES] {
@@ -258,5 +243,7 @@ fn set_base(slot: &Slot, written: Count, losses: &Losses) {
 
 /// What was refused in all slots since the ring was made.
 pub(crate) fn refused(slots: &[Slot]) -> Refused {
-    slots.iter().fold(Refused::default(), |sum, slot| sum.plus(Losses::newest(slot).refused))
+    // The newest figures, one of which may still be about to come true.
+    let newest = slots.iter().filter_map(|slot| latch::find(&slot.losses));
+    newest.fold(Refused::default(), |sum, whole| sum.plus(Losses::from_words(&whole.words).refused))
 }
