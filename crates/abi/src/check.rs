@@ -268,50 +268,43 @@ impl Layout {
         if unknown != 0 {
             return Err(BadRing::Features { unknown });
         }
-        let field = |name, value| Err(BadRing::Field { name, value });
+        let bad = |name, value: u64| BadRing::Field { name, value };
         if page.abi_version == 0 || page.abi_compat > page.abi_version {
-            return field("abi_version", page.abi_version.into());
+            return Err(bad("abi_version", page.abi_version.into()));
         }
         if !page.page_size.is_power_of_two() || !(4096..=1 << 20).contains(&page.page_size) {
-            return field("page_size", page.page_size.into());
+            return Err(bad("page_size", page.page_size.into()));
         }
         if !page.data_size.is_power_of_two()
             || page.data_size > DATA_SIZE_MAX
             || page.data_size < DATA_SIZE_MIN.max(page.page_size.into())
         {
-            return field("data_size", page.data_size);
+            return Err(bad("data_size", page.data_size));
         }
-        let Some(policy) = Policy::from_code(page.policy) else {
-            return field("policy", page.policy.into());
-        };
-        let Some(evict) = Evict::from_code(page.evict) else {
-            return field("evict", page.evict.into());
-        };
-        let Some(tell) = Tell::from_code(page.tell) else {
-            return field("tell", page.tell.into());
-        };
-        let Some(producers) = Producers::from_code(page.producers) else {
-            return field("producers", page.producers.into());
-        };
+        let policy = Policy::from_code(page.policy).ok_or(bad("policy", page.policy.into()))?;
+        let evict = Evict::from_code(page.evict).ok_or(bad("evict", page.evict.into()))?;
+        let tell = Tell::from_code(page.tell).ok_or(bad("tell", page.tell.into()))?;
+        let producers =
+            Producers::from_code(page.producers).ok_or(bad("producers", page.producers.into()))?;
         let most = if producers == Producers::One { 1 } else { SLOTS_MAX };
         if page.slot_count == 0 || page.slot_count > most {
-            return field("slot_count", page.slot_count.into());
+            return Err(bad("slot_count", page.slot_count.into()));
         }
         if u64::from(page.slot_size) != SLOT_SIZE {
-            return field("slot_size", page.slot_size.into());
+            return Err(bad("slot_size", page.slot_size.into()));
         }
         if !page.types_size.is_multiple_of(page.page_size.into())
             || page.types_size > TYPES_SIZE_MAX
         {
-            return field("types_size", page.types_size);
+            return Err(bad("types_size", page.types_size));
         }
         let time = page.features_required & FEATURE_TIME != 0;
         if page.time_clock != if time { TIME_CLOCK } else { 0 } {
-            return field("time_clock", page.time_clock.into());
+            return Err(bad("time_clock", page.time_clock.into()));
         }
         let aux = page.features_required & FEATURE_AUX != 0;
         if aux != (page.aux_size != 0) || (aux && !aux_fits(page.aux_size, page.page_size)) {
-            return field("aux_size", page.aux_size);
+            return Err(bad("aux_size", page.aux_size));
         }
         let layout = Layout {
             page_size: page.page_size,
@@ -339,7 +332,7 @@ impl Layout {
             ("file_size", page.file_size, layout.file_size()),
         ] {
             if value != must {
-                return field(name, value);
+                return Err(bad(name, value));
             }
         }
         if file_len < layout.file_size() {

@@ -11,7 +11,7 @@ use crate::words::{
 #[cfg(not(loom))]
 type Gap<const WORDS: usize> = [AtomicU64; WORDS];
 #[cfg(loom)]
-type Gap<const WORDS: usize> = [u8; 0];
+type Gap<const WORDS: usize> = [AtomicU64; 0];
 
 /// Two copies of a few words, written in turn, of which one is always whole: a reader never waits
 /// for a writer, and a writer killed half way leaves the older copy (the kernel's
@@ -22,19 +22,6 @@ type Gap<const WORDS: usize> = [u8; 0];
 pub struct Latch<const WORDS: usize> {
     /// The two copies.
     pub copies: [[AtomicU64; WORDS]; 2],
-}
-
-#[cfg(not(loom))]
-impl<const WORDS: usize> Latch<WORDS> {
-    const fn new() -> Self {
-        Latch { copies: [const { [const { AtomicU64::new(0) }; WORDS] }; 2] }
-    }
-}
-#[cfg(loom)]
-impl<const WORDS: usize> Latch<WORDS> {
-    fn new() -> Self {
-        Latch { copies: core::array::from_fn(|_| core::array::from_fn(|_| AtomicU64::new(0))) }
-    }
 }
 
 /// How the sleeping consumer is woken.
@@ -232,130 +219,72 @@ pub struct Header {
     _reserved: Gap<88>,
 }
 
-#[cfg(not(loom))]
-macro_rules! zeros {
-    ($n:expr) => {
-        [const { AtomicU64::new(0) }; $n]
+/// What a ring on the heap starts from.
+trait Zero {
+    fn zero() -> Self;
+}
+
+impl<T: Zero, const N: usize> Zero for [T; N] {
+    fn zero() -> Self {
+        core::array::from_fn(|_| T::zero())
+    }
+}
+
+macro_rules! zero {
+    ($($number:ident)*; $($of:ident $(<$words:ident>)? { $($field:ident),* })*) => {
+        $(impl Zero for $number {
+            fn zero() -> Self {
+                $number::new(0)
+            }
+        })*
+        $(impl $(<const $words: usize>)? Zero for $of $(<$words>)? {
+            fn zero() -> Self {
+                $of { $($field: Zero::zero()),* }
+            }
+        })*
     };
 }
-#[cfg(loom)]
-macro_rules! zeros {
-    ($n:expr) => {
-        []
+
+zero! {
+    AtomicU64 AtomicU32;
+    Latch<WORDS> { copies }
+    WaitLine { armed, _pad, wake_pos, wake_records, _own_line, seq, _pad2, _own_line2 }
+    SpaceLine { armed, _pad, wake_pos, _own_line, seq, _pad2, _own_line2 }
+    SharedLine {
+        lock, producer_pos, ledger_written, ledger_stale, newest_stamp, _lock_line, ledger_more,
+        _own_line, ledger, stuck_pos, stuck_since_ns, recover_byte
+    }
+    Holder { epoch, attached_ns, pid, uid, name, _rest }
+    Slot { holder, written, _written_rest, losses, base, _rest }
+    TimeLine { boot, anchors_written, _own_line, anchors }
+    PerfTime { lock, _index, _between, capabilities, scale, _offset, zero }
+    AuxLine { head, tail, _place }
+    Header {
+        _perf_version, perf_time, _perf, data_head, data_tail, _data_place, aux, _aux_rest,
+        _identity, tail_mark, _tail_mark_rest, producer, _producer_rest, wait, space, consumer,
+        consumer_holder, shared, time, _reserved
+    }
+}
+
+macro_rules! new {
+    ($($of:ident)*) => {
+        $(impl $of {
+            /// Of zeros: what a ring on the heap starts from.
+            #[must_use]
+            pub fn new() -> Self {
+                Zero::zero()
+            }
+        }
+
+        impl Default for $of {
+            fn default() -> Self {
+                $of::new()
+            }
+        })*
     };
 }
 
-impl Holder {
-    fn new() -> Self {
-        Holder {
-            epoch: AtomicU64::new(0),
-            attached_ns: AtomicU64::new(0),
-            pid: AtomicU32::new(0),
-            uid: AtomicU32::new(0),
-            name: core::array::from_fn(|_| AtomicU64::new(0)),
-            _rest: zeros!(5),
-        }
-    }
-}
-
-impl Slot {
-    /// A slot of zeros: what a ring on the heap starts from.
-    #[must_use]
-    pub fn new() -> Self {
-        Slot {
-            holder: Holder::new(),
-            written: Latch::new(),
-            _written_rest: zeros!(6),
-            losses: Latch::new(),
-            base: core::array::from_fn(|_| AtomicU64::new(0)),
-            _rest: zeros!(32),
-        }
-    }
-}
-
-impl Default for Slot {
-    fn default() -> Self {
-        Slot::new()
-    }
-}
-
-impl Header {
-    /// A header of zeros: what a ring on the heap starts from.
-    #[must_use]
-    pub fn new() -> Self {
-        Header {
-            _perf_version: zeros!(1),
-            perf_time: PerfTime {
-                lock: AtomicU32::new(0),
-                _index: AtomicU32::new(0),
-                _between: zeros!(3),
-                capabilities: AtomicU64::new(0),
-                scale: AtomicU64::new(0),
-                _offset: zeros!(1),
-                zero: AtomicU64::new(0),
-            },
-            _perf: zeros!(119),
-            data_head: AtomicU64::new(0),
-            data_tail: AtomicU64::new(0),
-            _data_place: zeros!(2),
-            aux: AuxLine { head: AtomicU64::new(0), tail: AtomicU64::new(0), _place: zeros!(2) },
-            _aux_rest: zeros!(8),
-            _identity: zeros!(32),
-            tail_mark: Latch::new(),
-            _tail_mark_rest: zeros!(8),
-            producer: Latch::new(),
-            _producer_rest: zeros!(8),
-            wait: WaitLine {
-                armed: AtomicU32::new(0),
-                _pad: AtomicU32::new(0),
-                wake_pos: AtomicU64::new(0),
-                wake_records: AtomicU64::new(0),
-                _own_line: zeros!(5),
-                seq: AtomicU32::new(0),
-                _pad2: AtomicU32::new(0),
-                _own_line2: zeros!(7),
-            },
-            space: SpaceLine {
-                armed: AtomicU32::new(0),
-                _pad: AtomicU32::new(0),
-                wake_pos: AtomicU64::new(0),
-                _own_line: zeros!(6),
-                seq: AtomicU32::new(0),
-                _pad2: AtomicU32::new(0),
-                _own_line2: zeros!(7),
-            },
-            consumer: Latch::new(),
-            consumer_holder: Holder::new(),
-            shared: SharedLine {
-                lock: AtomicU64::new(0),
-                producer_pos: AtomicU64::new(0),
-                ledger_written: AtomicU64::new(0),
-                ledger_stale: AtomicU64::new(0),
-                newest_stamp: AtomicU64::new(0),
-                _lock_line: zeros!(3),
-                ledger_more: AtomicU64::new(0),
-                _own_line: zeros!(7),
-                ledger: core::array::from_fn(|_| AtomicU64::new(0)),
-                stuck_pos: AtomicU64::new(0),
-                stuck_since_ns: AtomicU64::new(0),
-                recover_byte: AtomicU64::new(0),
-            },
-            time: TimeLine {
-                boot: AtomicU64::new(0),
-                anchors_written: AtomicU64::new(0),
-                _own_line: zeros!(6),
-                anchors: core::array::from_fn(|_| core::array::from_fn(|_| AtomicU64::new(0))),
-            },
-            _reserved: zeros!(88),
-        }
-    }
-}
-
-impl Default for Header {
-    fn default() -> Self {
-        Header::new()
-    }
-}
+new! { Slot Header }
 
 #[cfg(not(loom))]
 mod agree {

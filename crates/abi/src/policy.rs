@@ -1,5 +1,33 @@
 //! What a ring's maker chooses, and why a record may be missing: each by its number in the file.
 
+/// The numbers in the file of what a ring's maker chooses.
+macro_rules! codes {
+    ($of:ident: $($choice:ident = $code:literal),+) => {
+        impl $of {
+            /// The choice's number in the file.
+            #[must_use]
+            pub const fn code(self) -> u32 {
+                match self {
+                    $($of::$choice => $code),+
+                }
+            }
+
+            /// The choice with this number, if there is one.
+            #[must_use]
+            pub const fn from_code(code: u32) -> Option<Self> {
+                match code {
+                    $($code => Some($of::$choice),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+codes!(Policy: Drop = 0, Overwrite = 1);
+codes!(Producers: One = 1, Many = 2);
+codes!(Evict: Exact = 0, Half = 1);
+codes!(Tell: InStream = 0, CountersOnly = 1);
+
 /// What a full ring does with a new record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Policy {
@@ -10,25 +38,6 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// The policy's number in the file.
-    #[must_use]
-    pub const fn code(self) -> u32 {
-        match self {
-            Policy::Drop => 0,
-            Policy::Overwrite => 1,
-        }
-    }
-
-    /// The policy with this number, if there is one.
-    #[must_use]
-    pub const fn from_code(code: u32) -> Option<Self> {
-        match code {
-            0 => Some(Policy::Drop),
-            1 => Some(Policy::Overwrite),
-            _ => None,
-        }
-    }
-
     /// `drop` or `overwrite`, as the command line spells it.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -50,25 +59,6 @@ pub enum Producers {
 }
 
 impl Producers {
-    /// The number in the file.
-    #[must_use]
-    pub const fn code(self) -> u32 {
-        match self {
-            Producers::One => 1,
-            Producers::Many => 2,
-        }
-    }
-
-    /// What this number stands for.
-    #[must_use]
-    pub const fn from_code(code: u32) -> Option<Self> {
-        match code {
-            1 => Some(Producers::One),
-            2 => Some(Producers::Many),
-            _ => None,
-        }
-    }
-
     /// `one` or `many`, as the command line spells it.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -94,27 +84,6 @@ pub enum Evict {
     Half,
 }
 
-impl Evict {
-    /// The variant's number in the file.
-    #[must_use]
-    pub const fn code(self) -> u32 {
-        match self {
-            Evict::Exact => 0,
-            Evict::Half => 1,
-        }
-    }
-
-    /// The variant with this number, if there is one.
-    #[must_use]
-    pub const fn from_code(code: u32) -> Option<Self> {
-        match code {
-            0 => Some(Evict::Exact),
-            1 => Some(Evict::Half),
-            _ => None,
-        }
-    }
-}
-
 /// Where a loss is told besides the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Tell {
@@ -123,27 +92,6 @@ pub enum Tell {
     InStream,
     /// In the counters alone, as the BPF ring buffer does: positions are then exactly its.
     CountersOnly,
-}
-
-impl Tell {
-    /// The choice's number in the file.
-    #[must_use]
-    pub const fn code(self) -> u32 {
-        match self {
-            Tell::InStream => 0,
-            Tell::CountersOnly => 1,
-        }
-    }
-
-    /// The choice with this number, if there is one.
-    #[must_use]
-    pub const fn from_code(code: u32) -> Option<Self> {
-        match code {
-            0 => Some(Tell::InStream),
-            1 => Some(Tell::CountersOnly),
-            _ => None,
-        }
-    }
 }
 
 /// Why a record that a producer offered is not in the stream. The number stands in the `id` of a

@@ -1,9 +1,6 @@
 //! The books: what was written, read and lost, so that `written = read + lost + still there`.
 
-use perfring_abi::{
-    CONSUMER_BOOK, Cause, LOST_SIZE, PRODUCER_BOOK, RecordWord, consumer_book as c,
-    producer_book as p,
-};
+use perfring_abi::{CONSUMER_BOOK, Cause, PRODUCER_BOOK, consumer_book as c, producer_book as p};
 
 /// Records and the bytes they take in the ring, headers and padding included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,6 +12,17 @@ pub struct Count {
 }
 
 impl Count {
+    /// The count at this place of a book's words.
+    #[inline]
+    pub(crate) fn get(words: &[u64], at: usize) -> Self {
+        Count { records: words[at], bytes: words[at + 1] }
+    }
+
+    #[inline]
+    pub(crate) fn put(self, words: &mut [u64], at: usize) {
+        words[at..at + 2].copy_from_slice(&[self.records, self.bytes]);
+    }
+
     /// One more record of `bytes`.
     #[inline]
     pub(crate) fn add(&mut self, bytes: u64) {
@@ -70,22 +78,21 @@ impl Refused {
     /// What this has more than `other`, cause by cause.
     #[must_use]
     pub fn since(self, other: Refused) -> Refused {
-        Refused {
-            full: self.full.since(other.full),
-            too_large: self.too_large.since(other.too_large),
-            contended: self.contended.since(other.contended),
-            pending: self.pending.since(other.pending),
-        }
+        self.each(other, Count::since)
     }
 
     /// The sums, cause by cause.
     #[must_use]
     pub fn plus(self, other: Refused) -> Refused {
+        self.each(other, Count::plus)
+    }
+
+    fn each(self, other: Refused, both: impl Fn(Count, Count) -> Count) -> Refused {
         Refused {
-            full: self.full.plus(other.full),
-            too_large: self.too_large.plus(other.too_large),
-            contended: self.contended.plus(other.contended),
-            pending: self.pending.plus(other.pending),
+            full: both(self.full, other.full),
+            too_large: both(self.too_large, other.too_large),
+            contended: both(self.contended, other.contended),
+            pending: both(self.pending, other.pending),
         }
     }
 
@@ -99,21 +106,17 @@ impl Refused {
         }
     }
 
-    pub(crate) fn to_words(self, words: &mut [u64]) {
-        for (to, count) in words.chunks_exact_mut(2).zip(self.all()) {
-            to.copy_from_slice(&[count.records, count.bytes]);
+    pub(crate) fn get(words: &[u64], at: usize) -> Self {
+        let count = |nth: usize| Count::get(words, at + 2 * nth);
+        Refused { full: count(0), too_large: count(1), contended: count(2), pending: count(3) }
+    }
+
+    pub(crate) fn put(self, words: &mut [u64], at: usize) {
+        for (count, nth) in self.all().into_iter().zip(0..) {
+            count.put(words, at + 2 * nth);
         }
     }
-
-    pub(crate) fn from_words(words: &[u64]) -> Self {
-        let mut counts = words.chunks_exact(2).map(|two| Count { records: two[0], bytes: two[1] });
-        let mut next = || counts.next().unwrap_or_default();
-        Refused { full: next(), too_large: next(), contended: next(), pending: next() }
-    }
 }
-
-/// Words of [`Refused`].
-pub(crate) const REFUSED: usize = 2 * Cause::REFUSED.len();
 
 /// What producers have done since the ring was made, true at `pos`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -139,28 +142,22 @@ impl ProducerBook {
         let mut words = [0; PRODUCER_BOOK];
         words[p::POS] = self.pos;
         words[p::LOST_MARKERS] = self.lost_markers;
-        for (at, count) in [
-            (p::WRITTEN_RECORDS, self.written),
-            (p::DISCARDED_RECORDS, self.discarded),
-            (p::RECLAIMED_RECORDS, self.reclaimed),
-        ] {
-            words[at] = count.records;
-            words[at + 1] = count.bytes;
-        }
-        self.refused.to_words(&mut words[p::REFUSED..][..REFUSED]);
-        self.told.to_words(&mut words[p::TOLD..][..REFUSED]);
+        self.written.put(&mut words, p::WRITTEN_RECORDS);
+        self.discarded.put(&mut words, p::DISCARDED_RECORDS);
+        self.reclaimed.put(&mut words, p::RECLAIMED_RECORDS);
+        self.refused.put(&mut words, p::REFUSED);
+        self.told.put(&mut words, p::TOLD);
         words
     }
 
     pub(crate) fn from_words(words: &[u64; PRODUCER_BOOK]) -> Self {
-        let count = |at: usize| Count { records: words[at], bytes: words[at + 1] };
         ProducerBook {
             pos: words[p::POS],
-            written: count(p::WRITTEN_RECORDS),
-            discarded: count(p::DISCARDED_RECORDS),
-            reclaimed: count(p::RECLAIMED_RECORDS),
-            refused: Refused::from_words(&words[p::REFUSED..][..REFUSED]),
-            told: Refused::from_words(&words[p::TOLD..][..REFUSED]),
+            written: Count::get(words, p::WRITTEN_RECORDS),
+            discarded: Count::get(words, p::DISCARDED_RECORDS),
+            reclaimed: Count::get(words, p::RECLAIMED_RECORDS),
+            refused: Refused::get(words, p::REFUSED),
+            told: Refused::get(words, p::TOLD),
             lost_markers: words[p::LOST_MARKERS],
         }
     }
@@ -181,18 +178,16 @@ impl ConsumerBook {
     pub(crate) fn to_words(self) -> [u64; CONSUMER_BOOK] {
         let mut words = [0; CONSUMER_BOOK];
         words[c::POS] = self.pos;
-        words[c::READ_RECORDS] = self.read.records;
-        words[c::READ_BYTES] = self.read.bytes;
-        words[c::LAPPED_RECORDS] = self.lapped.records;
-        words[c::LAPPED_BYTES] = self.lapped.bytes;
+        self.read.put(&mut words, c::READ_RECORDS);
+        self.lapped.put(&mut words, c::LAPPED_RECORDS);
         words
     }
 
     pub(crate) fn from_words(words: &[u64; CONSUMER_BOOK]) -> Self {
         ConsumerBook {
             pos: words[c::POS],
-            read: Count { records: words[c::READ_RECORDS], bytes: words[c::READ_BYTES] },
-            lapped: Count { records: words[c::LAPPED_RECORDS], bytes: words[c::LAPPED_BYTES] },
+            read: Count::get(words, c::READ_RECORDS),
+            lapped: Count::get(words, c::LAPPED_RECORDS),
         }
     }
 
@@ -211,7 +206,44 @@ pub struct Saved {
     pub before: Count,
 }
 
-/// The words of a `PERF_RECORD_LOST`.
-pub(crate) fn lost_words(cause: Cause, lost: Count) -> [u64; (LOST_SIZE / 8) as usize] {
-    [RecordWord::lost().raw(), cause.code(), lost.records, lost.bytes]
+/// What is next in a ring, of what is known of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Front {
+    /// Nothing: all that was published before the last look was taken.
+    Empty,
+    /// Something, and only a look tells what.
+    More,
+    /// A record with this stamp, ns.
+    Stamped(u64),
+    /// A record of a ring without time.
+    Plain,
+    /// A loss.
+    Lost,
+}
+
+/// A place in a ring after something that was read, with the books as they are true there: to be
+/// released later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// The position of the next record.
+    pub pos: u64,
+    /// What stood before it since the ring was made.
+    pub before: Count,
+    /// Of that, what was gone before the reader came to it.
+    pub lapped: Count,
+    /// Where the last range of the AUX area ends that belongs to it, in a drop ring.
+    pub range_end: u64,
+}
+
+impl Mark {
+    /// The place, for an observer to go on from.
+    #[must_use]
+    pub fn saved(&self) -> Saved {
+        Saved { pos: self.pos, before: self.before }
+    }
+
+    pub(crate) fn book(&self) -> ConsumerBook {
+        let read = self.before.since(self.lapped);
+        ConsumerBook { pos: self.pos, read, lapped: self.lapped }
+    }
 }

@@ -8,7 +8,6 @@ use perfring_abi::atomic::{Ordering, fence, spin_loop};
 /// lies.
 const TRIES: u32 = if cfg!(loom) { 3 } else { 1000 };
 
-/// The owner's side of a latch.
 #[derive(Debug, Default)]
 pub(crate) struct LatchWriter {
     seq: u64,
@@ -54,7 +53,6 @@ impl LatchWriter {
     }
 }
 
-/// A whole copy, and which one it was.
 pub(crate) struct Whole<const N: usize> {
     pub(crate) words: [u64; N],
     copy: usize,

@@ -5,9 +5,8 @@
 //! Nothing here makes a system call, and nothing on the way of a record allocates.
 //!
 //! Modules, from below: [`Ring`] (`view`) is what all of them work on; `record` has the one walk over
-//! records; `latch` and `counters` are the books, `recount` brings them up to a position, `oldest` and
-//! `tail_mark` find the oldest record and what was overwritten before it; `wait` puts to sleep and
-//! wakes. On these stand `producer` (the exclusive one), `shared` (one of many), `consumer` (of a drop
+//! records; `latch` and `counters` are the books, `recount` brings them up to a position, `oldest`
+//! finds the oldest record and what was overwritten before it; `wait` puts to sleep and wakes. On these stand `producer` (the exclusive one), `shared` (one of many), `consumer` (of a drop
 //! ring) and `observer`; `aux_area` is what is too long for the data area, `kernel` reads the kernel's
 //! rings, `types` is the type table, `time` tells wall-clock times of stamps.
 //!
@@ -55,7 +54,6 @@ pub mod heap;
 mod holder;
 mod kernel;
 mod latch;
-mod mark;
 mod observer;
 mod oldest;
 mod producer;
@@ -63,7 +61,6 @@ mod record;
 mod recount;
 mod reserve;
 mod shared;
-mod tail_mark;
 mod time;
 mod types;
 mod view;
@@ -71,10 +68,9 @@ mod wait;
 
 pub use books::Totals;
 pub use consumer::borrow::Reader;
-pub use counters::{ConsumerBook, Count, ProducerBook, Refused, Saved};
+pub use counters::{ConsumerBook, Count, Front, Mark, ProducerBook, Refused, Saved};
 pub use holder::Who;
 pub use kernel::{KernelFrame, KernelReader};
-pub use mark::{Front, Mark};
 pub use observer::copy::{Observer, Seen, Start};
 pub use observer::intact::{Snapshot, Step};
 pub use producer::exclusive::Writer;
@@ -84,9 +80,8 @@ pub use recount::newest_stamp;
 pub use reserve::{Refusal, Reserved};
 pub use shared::group::Group;
 pub use shared::locked_room::Unattached;
-pub use shared::owner::LOCK_ROUNDS;
+pub use shared::owner::{LOCK_ROUNDS, Recovered, recover};
 pub use shared::publish::SharedWriter;
-pub use shared::recover::{Recovered, recover};
 pub use shared::slot::SlotFigures;
 pub use time::{Anchor, Anchors, Reading, Scale};
 pub use types::{TableFull, TypeTable, TypeTableWriter};

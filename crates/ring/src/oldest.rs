@@ -1,15 +1,15 @@
-//! The oldest record of a ring, and what stood before it.
+//! The oldest record of a ring, and what stood before it: the tail mark of an overwrite ring tells, or
+//! the consumer's book of a drop ring.
 
-use crate::counters::{ConsumerBook, Saved};
-use crate::latch;
-use crate::record::Corrupt;
+use crate::counters::{ConsumerBook, Count, Saved};
+use crate::latch::{self, LatchWriter};
+use crate::record::{Corrupt, Record};
 use crate::recount::{count_at, newest_book};
-use crate::tail_mark::marked;
 use crate::view::{POS_MAX, Ring};
-use perfring_abi::Policy;
 use perfring_abi::atomic::spin_loop;
+use perfring_abi::{MARK_AHEAD, Policy};
 
-/// How often the oldest record is looked for before that is taken for damage: it reports the ring as damaged.
+/// How often the oldest record is looked for before that is taken for damage.
 const TRIES: u32 = if cfg!(loom) { 3 } else { 1000 };
 /// How often the ring is walked to count what stands before a tail that keeps moving.
 const WALKS_MAX: u32 = 4;
@@ -46,14 +46,12 @@ pub(crate) fn oldest(ring: Ring<'_>, policy: Policy) -> Result<Saved, Corrupt> {
     Err(Corrupt { pos: ring.tail() })
 }
 
-/// The consumer's book at this tail.
 fn released(ring: Ring<'_>, tail: u64) -> Option<Saved> {
     let fits = |words: &_| ConsumerBook::from_words(words).pos == tail;
     let whole = latch::find_where(&ring.header.consumer, fits)?;
     Some(Saved { pos: tail, before: ConsumerBook::from_words(&whole.words).passed() })
 }
 
-/// The place at a tail that nobody keeps a book of.
 fn counted(ring: Ring<'_>, tail: u64, walks: u32) -> Result<Option<Saved>, Corrupt> {
     if walks > WALKS_MAX {
         let book = newest_book(ring)?;
@@ -62,4 +60,74 @@ fn counted(ring: Ring<'_>, tail: u64, walks: u32) -> Result<Option<Saved>, Corru
     }
     let before = count_at(ring, tail)?;
     Ok(before.map(|before| Saved { pos: tail, before }))
+}
+
+/// Writes the mark at `pos`, before which so much is overwritten.
+pub(crate) fn write_mark(ring: Ring<'_>, latch: &mut LatchWriter, pos: u64, overwritten: Count) {
+    let Count { records, bytes } = overwritten;
+    latch.write_as(&ring.header.tail_mark, pos, &[pos, records, bytes, pos]);
+}
+
+/// What was overwritten before `tail`, and a latch to go on with: for a producer that takes over.
+pub(crate) fn taken_over(ring: Ring<'_>, tail: u64) -> Option<(Count, LatchWriter)> {
+    let whole = latch::find_least(&ring.header.tail_mark, tail)?;
+    let ends = Ends::of(ring, tail, whole.words[0])?;
+    let marked = Count::get(&whole.words, 1);
+    let overwritten = marked.since(ends.count_from(tail)?);
+    Some((overwritten, LatchWriter::after(&ring.header.tail_mark, Some(&whole))))
+}
+
+/// The oldest record of an overwrite ring, and what was overwritten before it: at `data_tail`, or,
+/// if the producer is so fast that this is gone before it is counted, at its newest mark.
+fn marked(ring: Ring<'_>, tail: u64) -> Option<Saved> {
+    let whole = latch::find_least(&ring.header.tail_mark, tail)?;
+    let [pos, records, bytes, _] = whole.words;
+    let ends = Ends::of(ring, tail, pos);
+    let now = ring.tail(); // F
+    if let Some(between) = ends.and_then(|ends| ends.count_from(now)) {
+        let before = Count { records, bytes }.since(between);
+        return Some(Saved { pos: now, before });
+    }
+    if now == tail {
+        return None;
+    }
+    let whole = latch::find_least(&ring.header.tail_mark, now)?;
+    let [pos, records, bytes, _] = whole.words;
+    pos.is_multiple_of(8).then_some(Saved { pos, before: Count { records, bytes } })
+}
+
+/// Where the records from a tail to its mark begin, and whether each is data.
+struct Ends {
+    starts: [(u64, bool); MARK_AHEAD as usize],
+    count: usize,
+    mark: u64,
+}
+
+impl Ends {
+    /// `None` if no such records lead from one to the other: of a ring that is being written, look
+    /// again; of one that is not, the mark lies.
+    fn of(ring: Ring<'_>, tail: u64, mark: u64) -> Option<Self> {
+        let mut ends = Ends { starts: [(0, false); MARK_AHEAD as usize], count: 0, mark };
+        for record in ring.records(tail, mark) {
+            let Record { pos, word, .. } = record.ok()?;
+            *ends.starts.get_mut(ends.count)? = (pos, word.is_data());
+            ends.count += 1;
+        }
+        Some(ends)
+    }
+
+    /// Records from `tail` to the mark, if one begins there.
+    fn count_from(&self, tail: u64) -> Option<Count> {
+        let starts = self.starts.get(..self.count)?;
+        let first = starts.iter().position(|(pos, _)| *pos == tail);
+        let from = first.or((tail == self.mark).then_some(self.count))?;
+        let after = starts.iter().map(|(pos, _)| *pos).chain([self.mark]).skip(1);
+        let mut count = Count::default();
+        for ((pos, is_data), end) in starts.iter().zip(after).skip(from) {
+            if *is_data {
+                count.add(end - pos);
+            }
+        }
+        Some(count)
+    }
 }

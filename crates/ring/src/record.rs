@@ -6,6 +6,7 @@
 //! end leads into what nobody has published; padding that does not fit into the record is a length
 //! that no producer writes. Whoever walks takes any of these for damage at that place.
 
+use crate::counters::{Count, Refused};
 use crate::view::{POS_MAX, Ring, Shared, sane};
 use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_abi::{
@@ -52,22 +53,9 @@ impl Record {
 /// needs, or from a copy.
 #[derive(Debug)]
 pub(crate) struct Walk<L> {
-    pos: u64,
-    end: u64,
-    load: L,
-}
-
-impl<L: FnMut(u64) -> u64> Walk<L> {
-    #[inline(always)]
-    pub(crate) fn new(pos: u64, end: u64, load: L) -> Self {
-        Walk { pos, end, load }
-    }
-
-    /// Goes on further ahead: the caller has found like records up to there.
-    #[inline(always)]
-    pub(crate) fn skip_to(&mut self, pos: u64) {
-        self.pos = pos;
-    }
+    pub(crate) pos: u64,
+    pub(crate) end: u64,
+    pub(crate) load: L,
 }
 
 impl<L: FnMut(u64) -> u64> Iterator for Walk<L> {
@@ -94,7 +82,7 @@ impl<'a> Ring<'a> {
     /// still stood (F).
     #[inline(always)]
     pub(crate) fn records(self, pos: u64, end: u64) -> Walk<impl FnMut(u64) -> u64 + use<'a>> {
-        Walk::new(pos, end, move |pos| self.load(pos))
+        Walk { pos, end, load: move |pos| self.load(pos) }
     }
 }
 
@@ -102,7 +90,7 @@ impl<'a> Shared<'a> {
     /// The records between two positions beyond `data_head`, open ones among them: of one that has
     /// ended, all stands (N).
     pub(crate) fn records(self, pos: u64, end: u64) -> Walk<impl FnMut(u64) -> u64 + use<'a>> {
-        Walk::new(pos, end, move |pos| self.look(pos).raw())
+        Walk { pos, end, load: move |pos| self.look(pos).raw() }
     }
 
     /// The records from `head`, a `data_head`, to `producer_pos`, open ones among them. None where the two
@@ -211,10 +199,7 @@ pub(crate) fn step(
             return Ok(Some((Found::Large(frame, range), after)));
         }
         if word.is_data() {
-            let (len, time) = match shape.timed {
-                true => stamped(len, ring.word(pos + 8)).ok_or(bad)?,
-                false => (len, None),
-            };
+            let (len, time) = split(shape.timed, len, ring.word(pos + 8)).ok_or(bad)?;
             let frame = Frame { pos, kind: word.kind(), len, size, time };
             return Ok(Some((Found::Record(frame), after)));
         }
@@ -228,22 +213,19 @@ pub(crate) fn step(
     Ok(None)
 }
 
-/// The payload's length and the stamp of a record with a body of `len` bytes; `None` if it cannot
-/// have one. A function of the word and not of what it holds, as there may be none.
+/// The payload's length, and the stamp if there is one, of a record with a body of `len` bytes; `None`
+/// if it cannot have one. A function of the word and not of what it holds, as there may be none.
 #[inline(always)]
-fn stamped(len: usize, word: &AtomicU64) -> Option<(usize, Option<u64>)> {
+pub(crate) fn split(timed: bool, len: usize, word: &AtomicU64) -> Option<(usize, Option<u64>)> {
+    if !timed {
+        return Some((len, None));
+    }
     let len = len.checked_sub(STAMP_LEN as usize)?;
     // Relaxed, as the header word.
     Some((len, Some(word.load(Ordering::Relaxed))))
 }
 
-/// The payload's length, and the stamp if there is one.
-#[inline(always)]
-pub(crate) fn split(timed: bool, len: usize, word: &AtomicU64) -> Option<(usize, Option<u64>)> {
-    if timed { stamped(len, word) } else { Some((len, None)) }
-}
-
-/// As [`stamped`], of a copy: the payload's words as well.
+/// As [`split`], of a copy: the payload's words as well.
 #[inline]
 pub(crate) fn split_body(
     timed: bool,
@@ -271,6 +253,22 @@ pub(crate) fn lost_of(body: &[u64], pos: u64) -> Option<Lost> {
     let (&[id, records], rest) = body.split_first_chunk()?;
     let bytes = rest.first().copied().unwrap_or(0);
     Some(Lost { pos, records, bytes, cause: Cause::from_code(id) })
+}
+
+/// Writes a `PERF_RECORD_LOST` for each cause that lost something, from `pos` on. Returns how many.
+pub(crate) fn write_lost(ring: Ring<'_>, pos: u64, losses: Refused) -> u64 {
+    let causes = Cause::REFUSED.into_iter().zip(losses.all());
+    let mut words = (pos..).step_by(8);
+    let mut markers = 0;
+    for (cause, Count { records, bytes }) in causes.filter(|(_, lost)| *lost != Count::default()) {
+        let marker = [RecordWord::lost().raw(), cause.code(), records, bytes];
+        for (word, at) in marker.into_iter().zip(&mut words) {
+            // Relaxed: A or O publishes it.
+            ring.word(at).store(word, Ordering::Relaxed);
+        }
+        markers += 1;
+    }
+    markers
 }
 
 /// Bytes of the body of a `PERF_RECORD_AUX`.
@@ -343,9 +341,4 @@ pub(crate) fn body_at(
     // Relaxed: as the header word.
     let body = |nth| ring.word(pos + 8 + 8 * nth as u64).load(Ordering::Relaxed);
     (word.size() == AUX_SIZE.into()).then(|| core::array::from_fn(body))
-}
-
-/// The same, of a copy of it.
-pub(crate) fn body_of(body: &[u64]) -> Option<[u64; aux_record::WORDS]> {
-    body.try_into().ok()
 }

@@ -11,8 +11,8 @@ use crate::view::Ring;
 use core::cmp::Ordering::Less;
 use perfring_abi::atomic::{AtomicU64, Ordering, fence, spin_loop};
 use perfring_abi::{
-    ANCHOR, ANCHORS, PERF_CAP_TIME_ZERO, PERF_CAPABILITIES, PerfTime, RecordWord, TimeLine,
-    anchor as a, aux_record,
+    ANCHOR, ANCHORS, PERF_CAP_TIME_ZERO, PERF_CAPABILITIES, PerfTime, RecordWord, anchor as a,
+    aux_record,
 };
 
 /// A wall clock that was set by less than this, and what can be wrong with two readings, is taken
@@ -95,11 +95,6 @@ impl Anchor {
     pub fn wall(&self, stamp: u64) -> Option<u64> {
         let since = i128::from(stamp) - i128::from(self.clock_ns);
         u64::try_from(i128::from(self.realtime_ns) + since).ok()
-    }
-
-    /// How far the wall clock is ahead, for comparing. What a page says need make no sense.
-    fn offset(&self) -> u64 {
-        self.realtime_ns.wrapping_sub(self.clock_ns)
     }
 
     /// An anchor as words of the file.
@@ -236,9 +231,17 @@ pub(crate) fn begin(ring: Ring<'_>, reading: &Reading, pos: u64, newest: u64) ->
 
 /// Keeps what tells wall-clock times, now and again. As [`begin`] in all else.
 pub(crate) fn keep(ring: Ring<'_>, reading: &Reading, pos: u64) {
-    let anchor = reading.anchor(pos);
-    if newest_anchor(&ring.header.time).is_none_or(|last| was_set(&last, &anchor)) {
-        add(&ring.header.time, &anchor);
+    let (line, anchor) = (&ring.header.time, reading.anchor(pos));
+    let slot = |n: u64| &line.anchors[(n % ANCHORS as u64) as usize];
+    // Relaxed, as all here: one writer at a time, whom a lock orders.
+    let written = line.anchors_written.load(Ordering::Relaxed);
+    let newest = written.checked_sub(1).map(|newest| Anchor::load(slot(newest)));
+    if newest.is_none_or(|last| was_set(&last, &anchor)) {
+        fence(Ordering::Release); // Q, pairs with Q: who sees a new word sees the count before it
+        for (to, word) in slot(written).iter().zip(anchor.to_words()) {
+            to.store(word, Ordering::Relaxed);
+        }
+        line.anchors_written.store(written.wrapping_add(1), Ordering::Release); // Q, pairs with Q
     }
     if let Some(scale) = reading.scale {
         put_scale(&ring.header.perf_time, Some(scale));
@@ -247,27 +250,12 @@ pub(crate) fn keep(ring: Ring<'_>, reading: &Reading, pos: u64) {
 
 /// Whether the wall clock was set between the two.
 fn was_set(last: &Anchor, now: &Anchor) -> bool {
-    let apart = last.offset().abs_diff(now.offset());
+    // What a page says need make no sense.
+    let ahead = |at: &Anchor| at.realtime_ns.wrapping_sub(at.clock_ns);
+    let apart = ahead(last).abs_diff(ahead(now));
     let apart = apart.min(apart.wrapping_neg()); // round a circle of 2^64
     let noise = last.error_ns.saturating_add(now.error_ns);
     STEP_NS.saturating_add(noise.min(FUTURE_NS)).cmp(&apart) == Less
-}
-
-fn newest_anchor(line: &TimeLine) -> Option<Anchor> {
-    // Relaxed, as all here: one writer at a time, whom a lock orders.
-    let written = line.anchors_written.load(Ordering::Relaxed);
-    let newest = written.checked_sub(1)?;
-    Some(Anchor::load(&line.anchors[(newest % ANCHORS as u64) as usize]))
-}
-
-fn add(line: &TimeLine, anchor: &Anchor) {
-    let written = line.anchors_written.load(Ordering::Relaxed);
-    fence(Ordering::Release); // Q, pairs with Q: who sees a new word sees the count before it
-    let slot = &line.anchors[(written % ANCHORS as u64) as usize];
-    for (to, word) in slot.iter().zip(anchor.to_words()) {
-        to.store(word, Ordering::Relaxed);
-    }
-    line.anchors_written.store(written.wrapping_add(1), Ordering::Release); // Q, pairs with Q
 }
 
 /// Writes perf's time fields as the kernel does, or takes them back.

@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 use perfring_abi::TYPES_FIRST;
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 
-/// Words before the first entry.
 const FIRST: usize = (TYPES_FIRST / 8) as usize;
 
 /// The type table of a ring, mapped or on the heap.

@@ -84,7 +84,6 @@ impl<'a> Ring<'a> {
 /// Positions beyond this are not believed: a ring written at 100 GB/s comes here after a year.
 pub(crate) const POS_MAX: u64 = 1 << 62;
 
-/// Whether a head and a tail can be those of one ring.
 pub(crate) fn sane(ring: Ring<'_>, head: u64, tail: u64) -> bool {
     head.is_multiple_of(8)
         && tail.is_multiple_of(8)
@@ -176,10 +175,7 @@ impl<'a> Shared<'a> {
     #[must_use]
     pub fn held_up(&self) -> Option<u32> {
         let head = self.ring.head();
-        if head >= self.producer_pos() {
-            return None;
-        }
-        self.look(head).owner()
+        if head < self.producer_pos() { self.look(head).owner() } else { None }
     }
 
     /// The header word at `pos`, beyond `data_head`: of a record that has ended, all stands.
@@ -190,10 +186,8 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// Bits of the lock word that hold slot + 1.
 pub(crate) const SLOT_BITS: u32 = 16;
 
-/// The slot in a lock word that is not 0.
 pub(crate) fn slot_of(word: u64) -> u32 {
     (word & ((1 << SLOT_BITS) - 1)).saturating_sub(1) as u32
 }

@@ -89,10 +89,8 @@ impl Ring<'_> {
         line.armed.store(1, Ordering::Release); // J, pairs with I; the two targets before it
         heavy(); // J
         let head = self.header.data_head.load(Ordering::Acquire); // J, and B
-        let enough = match at {
-            WakeAt::Records(_) => self.holds(cursor, head, records.saturating_sub(passed)),
-            WakeAt::Record | WakeAt::Bytes(_) => false,
-        };
+        let enough = matches!(at, WakeAt::Records(_))
+            && self.holds(cursor, head, records.saturating_sub(passed));
         if head >= target || enough {
             line.armed.store(0, Ordering::Relaxed);
             return None;

@@ -2,8 +2,7 @@
 
 use crate::consumer::lines::Lines;
 use crate::consumer::passed::Passed;
-use crate::consumer::progress::Progress;
-use crate::consumer::release::Release;
+use crate::consumer::release::{Progress, Release};
 use crate::counters::{ConsumerBook, Count};
 use crate::record::{Corrupt, Found, Frame, Range, Shape, payload_of, split, step};
 use crate::view::{Ring, sane};
@@ -18,16 +17,16 @@ const IDLE_LOOKS: u32 = 64;
 #[derive(Debug)]
 pub struct Reader {
     progress: Progress,
-    release: Release,
+    pub(super) release: Release,
     /// No further than this goes the quick way.
-    stop: u64,
+    pub(super) stop: u64,
     /// The same, of a ring without time and AUX area; else nowhere, so that such a ring pays nothing
     /// for them.
     plain_stop: u64,
     /// Looks in a row that found nothing new.
     idle: u32,
-    timed: bool,
-    area: Passed,
+    pub(super) timed: bool,
+    pub(super) area: Passed,
     lines: Lines,
     hands: bool,
 }
@@ -71,7 +70,7 @@ impl Reader {
     pub fn with_aux(self, ring: Ring<'_>, size: u64) -> Self {
         let mut reader = Reader { area: Passed::attach(ring, size), ..self };
         if let Some((after, count)) = reader.area.handed_back(ring, reader.cursor()) {
-            reader.progress.set_head(reader.progress.head().max(after));
+            reader.progress.head = reader.progress.head.max(after);
             reader.pass(after, count);
         }
         reader.set_stop();
@@ -109,7 +108,7 @@ impl Reader {
     /// Goes on at the tail. A reader on hold hands back when it releases, and not before.
     fn hand_on(&mut self) {
         let now = self.hands && !self.release.holds();
-        self.lines = if now { Lines::from_tail(self.release.pos()) } else { Lines::NEVER };
+        self.lines = if now { Lines::from_tail(self.release.pos) } else { Lines::NEVER };
     }
 
     /// The next record or loss, or `None` if there is none now. What earlier calls returned counts
@@ -125,7 +124,7 @@ impl Reader {
             return self.next_of_look(ring);
         }
         let due = self.is_due();
-        let stepped = step(ring, self.shape(), self.cursor(), self.progress.head())?;
+        let stepped = step(ring, self.shape(), self.cursor(), self.progress.head)?;
         // After the last error, which would lose the wake that is owed.
         let owed = due && self.release(ring);
         if let Some(found) = self.stepped(stepped) {
@@ -141,15 +140,14 @@ impl Reader {
 
     fn next_of_look(&mut self, ring: Ring<'_>) -> Result<(Option<Found>, bool), Corrupt> {
         let due = self.look(ring)?;
-        let stepped = step(ring, self.shape(), self.cursor(), self.progress.head())?;
+        let stepped = step(ring, self.shape(), self.cursor(), self.progress.head)?;
         let owed = due && self.release(ring); // as in `next`
         Ok((self.stepped(stepped), owed))
     }
 
-    /// Passes what a step came to.
     fn stepped(&mut self, stepped: Option<(Found, u64)>) -> Option<Found> {
         let Some((found, after)) = stepped else {
-            self.pass(self.progress.head(), Count::default());
+            self.pass(self.progress.head, Count::default());
             return None;
         };
         let count = match found {
@@ -199,7 +197,7 @@ impl Reader {
         let frame = if self.is_plain() { self.next_record(ring) } else { self.next_any(ring) }?;
         // Relaxed, as in `next_known`; what that found of one header is true of its like.
         let same = ring.word(frame.pos).load(Ordering::Relaxed);
-        let (mut count, mut pos, head) = (1, self.cursor(), self.progress.head());
+        let (mut count, mut pos, head) = (1, self.cursor(), self.progress.head);
         while count < max && pos < self.stop && head - pos >= frame.size {
             if ring.word(pos).load(Ordering::Relaxed) != same {
                 break;
@@ -245,7 +243,7 @@ impl Reader {
         mut visit: impl FnMut(&Frame),
     ) -> u64 {
         self.hand_lines(ring);
-        let (head, stop) = (self.progress.head(), if PLAIN { self.plain_stop } else { self.stop });
+        let (head, stop) = (self.progress.head, if PLAIN { self.plain_stop } else { self.stop });
         let timed = self.timed;
         let (mut pos, mut lines, mut records) = (self.cursor(), self.lines, 0);
         // What was found of the last header is true of its like, which most are; and the way to the
@@ -284,15 +282,15 @@ impl Reader {
     #[inline]
     pub fn look_ahead(&mut self, ring: Ring<'_>) -> bool {
         let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
-        let fresh = head.wrapping_sub(self.progress.head());
+        let fresh = head.wrapping_sub(self.progress.head);
         if self.known() != 0
             || fresh == 0
-            || fresh >= ring.data_size() - (self.cursor() - self.release.pos())
+            || fresh >= ring.data_size() - (self.cursor() - self.release.pos)
         {
             return false;
         }
         self.idle = 0;
-        self.progress.set_head(head);
+        self.progress.head = head;
         self.set_stop();
         true
     }
@@ -300,14 +298,14 @@ impl Reader {
     /// Where the quick way ends: at what is known of, or where a release is due.
     #[inline]
     fn set_stop(&mut self) {
-        self.stop = self.progress.head().min(self.release.due_at());
+        self.stop = self.progress.head.min(self.release.due_at());
         self.plain_stop = if self.is_plain() { self.stop } else { 0 };
     }
 
     /// Looks at `data_head`. Returns whether to release.
     fn look(&mut self, ring: Ring<'_>) -> Result<bool, Corrupt> {
         let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
-        if head == self.progress.head() {
+        if head == self.progress.head {
             // Relaxed: a hint; whoever waits looks again by itself.
             let wanted =
                 self.idle >= IDLE_LOOKS || ring.header.space.armed.load(Ordering::Relaxed) != 0;
@@ -319,12 +317,11 @@ impl Reader {
         Ok(self.is_due())
     }
 
-    /// The head was loaded.
     fn learn(&mut self, ring: Ring<'_>, head: u64) -> Result<(), Corrupt> {
-        if !sane(ring, head, self.release.pos()) || head < self.progress.head() {
+        if !sane(ring, head, self.release.pos) || head < self.progress.head {
             return Err(Corrupt { pos: self.cursor() });
         }
-        self.progress.set_head(head);
+        self.progress.head = head;
         self.set_stop();
         Ok(())
     }
@@ -334,7 +331,6 @@ impl Reader {
         self.cursor() >= self.release.due_at() || self.area_is_due()
     }
 
-    /// Whether so much of the AUX area was read that it goes back to the producer.
     #[inline]
     fn area_is_due(&self) -> bool {
         self.area.is_due() && !self.release.holds()
@@ -348,12 +344,12 @@ impl Reader {
     /// Hands back everything before the cursor, unless it is on [`Reader::hold`]. Returns whether a
     /// waiting producer is to be woken.
     pub fn release(&mut self, ring: Ring<'_>) -> bool {
-        if self.cursor() == self.release.pos() || self.release.holds() {
+        if self.cursor() == self.release.pos || self.release.holds() {
             return false;
         }
         let book =
             ConsumerBook { pos: self.cursor(), read: self.passed(), lapped: Count::default() };
-        self.hand_back(ring, &book, self.area.end())
+        self.hand_back(ring, &book, self.area.end)
     }
 
     /// Hands back everything before the book's position, at which it must be true, and the ranges
@@ -369,7 +365,7 @@ impl Reader {
         }
         if self.hands {
             if self.release.holds() {
-                self.lines = Lines::from_tail(self.release.pos());
+                self.lines = Lines::from_tail(self.release.pos);
             }
             self.lines.hand_to(ring, book.pos);
         }
@@ -397,7 +393,7 @@ impl Reader {
     /// [`Corrupt`].
     #[inline]
     pub fn peek(&self, ring: Ring<'_>, cursor: u64) -> Result<Option<(Found, u64)>, Corrupt> {
-        step(ring, self.shape(), cursor, self.progress.head())
+        step(ring, self.shape(), cursor, self.progress.head)
     }
 
     /// Passes what was peeked: `count` records up to `cursor`; of those with ranges, each has been
@@ -410,41 +406,19 @@ impl Reader {
     #[must_use]
     #[inline]
     pub fn known(&self) -> u64 {
-        self.progress.known()
+        self.progress.head - self.progress.pos
     }
 
     /// The position of the next record.
     #[must_use]
     #[inline]
     pub fn cursor(&self) -> u64 {
-        self.progress.pos()
+        self.progress.pos
     }
 
     /// Records before the cursor, since the ring was made.
     #[must_use]
     pub fn passed(&self) -> Count {
         self.progress.passed()
-    }
-
-    /// What `data_tail` holds.
-    pub(crate) fn released(&self) -> u64 {
-        self.release.pos()
-    }
-
-    /// Where the last range of the AUX area ends that was read.
-    #[inline]
-    pub(crate) fn range_end(&self) -> u64 {
-        self.area.end()
-    }
-
-    /// The stamp of the record at the cursor, if it has one and that is known of.
-    #[inline]
-    pub(crate) fn known_stamp(&self, ring: Ring<'_>) -> Option<u64> {
-        let pos = self.cursor();
-        if pos >= self.stop || !self.timed {
-            return None;
-        }
-        let word = RecordWord::from_raw(ring.load(pos)); // B ordered it
-        word.is_plain().then(|| ring.load(pos + u64::from(HEADER_LEN)))
     }
 }

@@ -2,17 +2,17 @@
 //! is their turn.
 
 use crate::consumer::borrow::Reader;
-use crate::counters::Count;
-use crate::mark::{Front, Mark};
+use crate::counters::{Count, Front, Mark};
 use crate::record::{Corrupt, Found, step};
 use crate::view::Ring;
+use perfring_abi::{HEADER_LEN, RecordWord};
 
 impl Reader {
     /// Bytes that were read and are not released.
     #[must_use]
     #[inline]
     pub fn held(&self) -> u64 {
-        self.cursor() - self.released()
+        self.cursor() - self.release.pos
     }
 
     /// The place after everything that was read.
@@ -23,17 +23,17 @@ impl Reader {
             pos: self.cursor(),
             before: self.passed(),
             lapped: Count::default(),
-            range_end: self.range_end(),
+            range_end: self.area.end,
         }
     }
 
     /// Hands back everything before a mark. Returns whether a waiting producer is to be woken. A
     /// mark that is not after the last one, or of a place not read yet, does nothing.
     pub fn release_to(&mut self, ring: Ring<'_>, mark: &Mark) -> bool {
-        if mark.pos <= self.released() || mark.pos > self.cursor() || !mark.pos.is_multiple_of(8) {
+        if mark.pos <= self.release.pos || mark.pos > self.cursor() || !mark.pos.is_multiple_of(8) {
             return false;
         }
-        self.hand_back(ring, &mark.book(), mark.range_end.min(self.range_end()))
+        self.hand_back(ring, &mark.book(), mark.range_end.min(self.area.end))
     }
 
     /// What is next, of what is known of.
@@ -42,8 +42,10 @@ impl Reader {
     /// [`Corrupt`].
     #[inline]
     pub fn front(&self, ring: Ring<'_>) -> Result<Front, Corrupt> {
-        if let Some(stamp) = self.known_stamp(ring) {
-            return Ok(Front::Stamped(stamp));
+        let pos = self.cursor();
+        // B ordered both words.
+        if pos < self.stop && self.timed && RecordWord::from_raw(ring.load(pos)).is_plain() {
+            return Ok(Front::Stamped(ring.load(pos + u64::from(HEADER_LEN))));
         }
         self.front_beyond(ring)
     }
@@ -69,8 +71,8 @@ impl Reader {
     fn pass_holes(&mut self, ring: Ring<'_>) -> Result<bool, Corrupt> {
         self.pass(self.cursor() + self.known(), Count::default());
         let holes =
-            self.held() > 0 && step(ring, self.shape(), self.released(), self.cursor())?.is_none();
-        Ok(holes && self.hand_back(ring, &self.mark().book(), self.range_end()))
+            self.held() > 0 && step(ring, self.shape(), self.release.pos, self.cursor())?.is_none();
+        Ok(holes && self.hand_back(ring, &self.mark().book(), self.area.end))
     }
 
     #[cold]

@@ -4,5 +4,4 @@ pub(crate) mod borrow;
 pub(crate) mod hold;
 pub(crate) mod lines;
 pub(crate) mod passed;
-pub(crate) mod progress;
 pub(crate) mod release;

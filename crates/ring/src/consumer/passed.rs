@@ -11,7 +11,7 @@ use perfring_abi::atomic::Ordering;
 pub(crate) struct Passed {
     size: u64,
     /// End of the last range that was read.
-    end: u64,
+    pub(super) end: u64,
     /// What `aux_tail` holds.
     released: u64,
     /// Of a shared ring, seen at a release: `aux_head`, and where what was reserved by then ends.
@@ -37,12 +37,6 @@ impl Passed {
     #[inline(always)]
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds { size: self.size, floor: Some(self.released) }
-    }
-
-    /// End of the last range that was read.
-    #[inline(always)]
-    pub(crate) fn end(&self) -> u64 {
-        self.end
     }
 
     /// Passes what ends here.
@@ -101,14 +95,12 @@ impl Passed {
         }
     }
 
-    /// Where the ranges end that go back with everything before `pos`: those that were read before
-    /// it, up to `range_end`, and those that dead producers and shortened commits of a shared ring
-    /// left, which no record tells of.
+    /// Where the ranges end that go back with everything before `pos`: those read, up to `range_end`,
+    /// and those that dead producers and shortened commits left, which no record tells of.
     ///
     /// A range is stored in `aux_head` after its reservation is in `producer_pos`. So of an
-    /// `aux_head` that was seen before some `producer_pos`, everything is nobody's once the consumer
-    /// has passed that. To be looked at before each store of `data_tail`, and nowhere else: who waits
-    /// for a range waits for that.
+    /// `aux_head` seen before some `producer_pos`, everything is nobody's once the consumer has passed
+    /// that. Looked at before each store of `data_tail` alone: who waits for a range waits for that.
     #[cold]
     fn before(&mut self, ring: Ring<'_>, pos: u64, range_end: u64) -> u64 {
         let head = ring.header.aux.head.load(Ordering::Acquire);

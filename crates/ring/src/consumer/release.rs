@@ -1,4 +1,4 @@
-//! What the consumer of a drop ring has released: its book, and the tail.
+//! How far the consumer of a drop ring has read, and what it has released: its book, and the tail.
 
 use crate::counters::{ConsumerBook, Count};
 use crate::latch::{self, LatchWriter};
@@ -16,7 +16,7 @@ const NEVER: u64 = u64::MAX >> 1;
 #[derive(Debug)]
 pub(crate) struct Release {
     /// What `data_tail` holds.
-    pos: u64,
+    pub(super) pos: u64,
     /// Release at least after this many bytes.
     interval: u64,
     latch: LatchWriter,
@@ -41,12 +41,6 @@ impl Release {
         let kept = fits.or_else(|| latch::find(page));
         let latch = LatchWriter::after(page, kept.as_ref());
         Ok((Release { pos: tail, interval: ring.data_size() / 8, latch, fences }, passed))
-    }
-
-    /// What `data_tail` holds.
-    #[inline(always)]
-    pub(crate) fn pos(&self) -> u64 {
-        self.pos
     }
 
     /// Where it is due to move.
@@ -77,5 +71,50 @@ impl Release {
         // Relaxed: K orders it.
         ring.header.space.armed.load(Ordering::Relaxed) != 0
             && claim_space_wake(&ring.header.space, book.pos)
+    }
+}
+
+/// A place in the stream, and what is known to be published after it.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    /// The next record.
+    pub(super) pos: u64,
+    /// `data_head` when last looked at.
+    pub(super) head: u64,
+    /// Records before `pos`, since the ring was made.
+    records: u64,
+    /// Bytes before `pos` that are no record's: holes and markers.
+    skipped: u64,
+}
+
+impl Progress {
+    /// At a tail, before which so much was passed.
+    pub(crate) fn at(pos: u64, passed: Count) -> Self {
+        let skipped = pos.wrapping_sub(passed.bytes);
+        Progress { pos, head: pos, records: passed.records, skipped }
+    }
+
+    /// Passes so many records, which are all that stands before `pos`.
+    #[inline(always)]
+    pub(crate) fn pass_records(&mut self, pos: u64, records: u64) {
+        self.pos = pos;
+        self.records = self.records.wrapping_add(records);
+    }
+
+    /// Passes what was counted on the way to `pos`.
+    #[inline]
+    pub(crate) fn pass(&mut self, pos: u64, count: Count) {
+        // A place that nobody found would break the books, not memory: keep it in range.
+        if (self.pos..=self.head).contains(&pos) && pos.is_multiple_of(8) {
+            let other = (pos - self.pos).wrapping_sub(count.bytes);
+            self.skipped = self.skipped.wrapping_add(other);
+            self.pass_records(pos, count.records);
+        }
+    }
+
+    /// What was passed since the ring was made.
+    #[inline]
+    pub(crate) fn passed(&self) -> Count {
+        Count { records: self.records, bytes: self.pos.wrapping_sub(self.skipped) }
     }
 }

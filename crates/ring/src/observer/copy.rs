@@ -2,12 +2,11 @@
 //! the copy was of a record or of what was being written over it.
 
 use crate::aux_area;
-use crate::counters::{ConsumerBook, Count, Saved};
+use crate::counters::{ConsumerBook, Count, Front, Mark, Saved};
 use crate::latch::{self, LatchWriter};
-use crate::mark::{Front, Mark};
 use crate::oldest::oldest;
 use crate::record::{
-    Bounds, Corrupt, Frame, Lost, Range, Record, Shape, body_of, lost_of, payload_of, split_body,
+    Bounds, Corrupt, Frame, Lost, Range, Record, Shape, lost_of, payload_of, split_body,
 };
 use crate::recount::newest_book;
 use crate::view::{POS_MAX, Ring};
@@ -60,20 +59,12 @@ pub struct Observer {
     copy: Vec<u64>,
     from: u64,
     upto: u64,
-    /// A loss that was found by looking ahead: it comes before what is at the cursor.
-    pending: Option<Pending>,
+    /// A loss that was found by looking ahead, and the place before it: it comes before what is at
+    /// the cursor.
+    pending: Option<(Lost, Mark)>,
     latch: LatchWriter,
 }
 
-/// A loss that an observer found and that was not taken from it yet.
-#[derive(Clone, Copy, Debug)]
-struct Pending {
-    lost: Lost,
-    /// The place before it.
-    before: Mark,
-}
-
-/// What came of copying anew.
 enum Refill {
     Empty,
     Copied,
@@ -210,7 +201,7 @@ impl Observer {
             let record = Record { pos: self.cursor, word, len };
             let (pos, size, body) = (record.pos, word.size(), record.body_in(self.from));
             if self.shape.is_large(word) {
-                let body = body_of(&self.copy[body]).ok_or(Corrupt { pos })?;
+                let body = self.copy[body].try_into().map_err(|_| Corrupt { pos })?;
                 let (frame, range) = self.shape.large(pos, body).ok_or(Corrupt { pos })?;
                 return self.fetch(ring, aux, frame, range).map(Some);
             }
@@ -250,7 +241,7 @@ impl Observer {
 
     /// Copies what is there from the cursor on, and judges the copy.
     fn refill(&mut self, ring: Ring<'_>) -> Result<Refill, Corrupt> {
-        if let Some(Pending { lost, .. }) = self.pending.take() {
+        if let Some((lost, _)) = self.pending.take() {
             return Ok(Refill::Lost(lost));
         }
         let bad = Corrupt { pos: self.cursor };
@@ -324,19 +315,14 @@ impl Observer {
         self.mark().saved()
     }
 
-    /// Where it stands: after a loss that was found and not taken yet.
-    fn place(&self) -> Saved {
-        Saved { pos: self.cursor, before: self.passed }
-    }
-
     /// The place after everything that was read.
     #[must_use]
     #[inline]
     pub fn mark(&self) -> Mark {
         match &self.pending {
-            Some(pending) => pending.before,
+            Some((_, before)) => *before,
             None => {
-                let Saved { pos, before } = self.place();
+                let (pos, before) = (self.cursor, self.passed);
                 Mark { pos, before, lapped: self.lapped, range_end: 0 }
             }
         }
@@ -364,7 +350,7 @@ impl Observer {
                 }
                 // Of a record with a range it stands elsewhere.
                 let nth = if self.shape.is_large(word) { aux_record::TIME } else { 0 };
-                let at = ((self.place().pos - self.from) / 8) as usize + 1 + nth;
+                let at = ((self.cursor - self.from) / 8) as usize + 1 + nth;
                 return Ok(Front::Stamped(self.copy.get(at).copied().unwrap_or(0)));
             }
             if word.kind() == RecordType::LOST {
@@ -391,7 +377,7 @@ impl Observer {
             match self.refill(ring)? {
                 Refill::Empty => return Ok(Front::Empty),
                 Refill::Lost(lost) if lost.records > 0 => {
-                    self.pending = Some(Pending { lost, before });
+                    self.pending = Some((lost, before));
                     // What was copied is copied again: so `next` comes to `refill` before it.
                     (self.from, self.upto) = (self.cursor, self.cursor);
                 }

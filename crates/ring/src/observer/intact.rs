@@ -2,9 +2,7 @@
 
 use crate::aux_area;
 use crate::books::{Stranded, Totals};
-use crate::record::{
-    Bounds, Corrupt, Found, Frame, Record, Shape, Walk, body_of, lost_of, split_body,
-};
+use crate::record::{Bounds, Corrupt, Found, Frame, Record, Shape, Walk, lost_of, split_body};
 use crate::time::Anchors;
 use crate::view::{POS_MAX, Ring, Shared};
 use alloc::vec::Vec;
@@ -169,13 +167,13 @@ impl Snapshot {
             return Err(Corrupt { pos: cursor });
         }
         let load = |pos| self.words[((pos - self.start) / 8) as usize];
-        for record in Walk::new(cursor, self.end(), load) {
+        for record in (Walk { pos: cursor, end: self.end(), load }) {
             let record = record?;
             let Record { pos, word, len } = record;
             let (bad, after) = (Corrupt { pos }, record.end());
             let body = &self.words[record.body_in(self.start)];
             if self.shape.is_large(word) {
-                let body = body_of(body).ok_or(bad)?;
+                let body = body.try_into().map_err(|_| bad)?;
                 let (frame, range) = self.shape.large(pos, body).ok_or(bad)?;
                 return Ok(Some((Found::Large(frame, range), &[], after)));
             }

@@ -1,19 +1,18 @@
 //! What the exclusive producer has written and lost: its book, and what was committed since.
 
-use crate::counters::{Count, ProducerBook, lost_words};
+use crate::counters::{Count, ProducerBook};
 use crate::latch::{self, LatchWriter};
-use crate::record::Corrupt;
+use crate::record::{Corrupt, write_lost};
 use crate::recount::bring_up;
 use crate::reserve::Refusal;
-use crate::time::{self, Reading};
+use crate::time;
 use crate::view::Ring;
 use perfring_abi::atomic::Ordering;
-use perfring_abi::{Cause, LOST_SIZE, Layout};
+use perfring_abi::{LOST_SIZE, Layout};
 
 /// A record and its bytes in [`Account::since`].
 const ONE_RECORD: u64 = 1 << 32;
 
-/// The counts of an exclusive producer.
 #[derive(Debug)]
 pub(crate) struct Account {
     /// What was committed since the book, published or held back by a batch: bytes in the lower
@@ -21,11 +20,11 @@ pub(crate) struct Account {
     /// waits for a cache line runs out of is room for stores.
     since: u64,
     /// All counts, true at its own position; `since` leads from there to here.
-    book: ProducerBook,
+    pub(super) book: ProducerBook,
     latch: LatchWriter,
     timed: bool,
     /// The newest stamp: none after it is less.
-    last: u64,
+    pub(super) last: u64,
 }
 
 impl Account {
@@ -50,13 +49,6 @@ impl Account {
         self.book.pos + (self.since & (ONE_RECORD - 1))
     }
 
-    /// Where the book is true.
-    #[inline(always)]
-    pub(crate) fn book_pos(&self) -> u64 {
-        self.book.pos
-    }
-
-    /// Records committed since the ring was made.
     #[inline(always)]
     pub(crate) fn records(&self) -> u64 {
         self.book.written.records.wrapping_add(self.since >> 32)
@@ -74,7 +66,6 @@ impl Account {
         ProducerBook { pos: self.pos(), written: self.written(), ..self.book }
     }
 
-    /// Counts a record that is committed.
     #[inline(always)]
     pub(crate) fn add_one(&mut self, size: u64) {
         self.since += ONE_RECORD + size;
@@ -86,13 +77,11 @@ impl Account {
         self.since += (pos - self.pos()) + records * ONE_RECORD;
     }
 
-    /// Counts a reservation that is given back.
     pub(crate) fn discard(&mut self, size: u64) {
         self.since += size;
         self.book.discarded.add(size);
     }
 
-    /// Counts a record of `size` bytes that was refused.
     pub(crate) fn refuse(&mut self, refusal: Refusal, size: u64) {
         let cause = match refusal {
             Refusal::TooLarge { .. } => &mut self.book.refused.too_large,
@@ -111,24 +100,10 @@ impl Account {
     /// Writes the markers; the next publish brings them with it. A producer that dies before that
     /// has told nothing, as the book in the page then still says.
     pub(crate) fn tell_losses(&mut self, ring: Ring<'_>) {
-        let untold = self.book.refused.since(self.book.told);
-        for (cause, lost) in [(Cause::Full, untold.full), (Cause::TooLarge, untold.too_large)] {
-            if lost == Count::default() {
-                continue;
-            }
-            for (at, word) in lost_words(cause, lost).into_iter().enumerate() {
-                // Relaxed: A publishes it.
-                ring.word(self.pos() + at as u64 * 8).store(word, Ordering::Relaxed);
-            }
-            self.since += u64::from(LOST_SIZE);
-            self.book.lost_markers = self.book.lost_markers.wrapping_add(1);
-        }
+        let markers = write_lost(ring, self.pos(), self.book.refused.since(self.book.told));
+        self.since += markers * u64::from(LOST_SIZE);
+        self.book.lost_markers = self.book.lost_markers.wrapping_add(markers);
         self.book.told = self.book.refused;
-    }
-
-    /// The newest stamp.
-    pub(crate) fn newest_stamp(&self) -> u64 {
-        self.last
     }
 
     /// The stamp of what is reserved now: none after it is less.
@@ -136,13 +111,6 @@ impl Account {
     pub(crate) fn stamp(&mut self, now: u64) -> u64 {
         self.last = self.last.max(now);
         self.last
-    }
-
-    /// Notes what the clocks say, before the first record.
-    pub(crate) fn begin_time(&mut self, ring: Ring<'_>, reading: &Reading) {
-        if time::begin(ring, reading, self.pos(), self.last) {
-            self.last = 0;
-        }
     }
 
     /// Writes the book into the page, true at the head. Everything committed must be published.

@@ -10,6 +10,7 @@ use crate::producer::loan::{Changed, Hot};
 use crate::producer::ranges::Ranges;
 use crate::producer::room::Room;
 use crate::record::{BODY_LEN, Corrupt};
+use crate::recount::{book_interval, bring_up};
 use crate::reserve::{Refusal, Reserved, fill, max_len, refused_size};
 use crate::time::{self, Reading};
 use crate::view::{Ring, sane};
@@ -28,7 +29,6 @@ pub struct Writer {
     /// A payload of this length or longer is too long, or wants a stamp: one test for both, so that
     /// a ring without time pays nothing for it.
     plain_end: usize,
-    /// Bytes of each record's stamp.
     stamp: usize,
     fences: Fences,
     ranges: Ranges,
@@ -50,7 +50,7 @@ impl Writer {
         let (mut room, from) = Room::attach(ring, layout, head, tail)?;
         let ranges = Ranges::attach(ring, layout, from, head)?;
         // The records from the old book to the head may be overwritten from now on.
-        room.account_mut().write(ring);
+        room.account.write(ring);
         let max_len = max_len(ring, layout);
         let plain_end = if layout.time { 0 } else { max_len + 1 };
         Ok(Writer { room, max_len, plain_end, stamp: layout.stamp_len(), fences, ranges })
@@ -137,7 +137,7 @@ impl Writer {
         let word = RecordWord::of(kind, len + STAMP);
         ring.word(start).store(word.raw(), Ordering::Relaxed);
         if STAMP != 0 {
-            let stamp = self.room.account_mut().stamp(now);
+            let stamp = self.room.account.stamp(now);
             ring.word(start + u64::from(HEADER_LEN)).store(stamp, Ordering::Relaxed);
         }
         Ok(start)
@@ -154,8 +154,8 @@ impl Writer {
         len: usize,
         now: u64,
     ) -> Result<(u64, u64), Refusal> {
-        let (ring, policy, need) = (Ring::new(header, data), self.room.policy(), range_size(len));
-        if need > self.ranges.size() {
+        let (ring, policy, need) = (Ring::new(header, data), self.room.policy, range_size(len));
+        if need > self.ranges.size {
             return Err(Refusal::TooLarge { len, max: self.max_len() });
         }
         let tail = self.ranges.find_room(ring, policy, need)?;
@@ -164,8 +164,8 @@ impl Writer {
         // Relaxed, as in `place`.
         ring.word(start).store(word.raw(), Ordering::Relaxed);
         self.ranges.make_room(ring, policy, tail);
-        self.room.account_mut().stamp(now);
-        Ok((start, Reserved::large_lead(self.ranges.pos())))
+        self.room.account.stamp(now);
+        Ok((start, Reserved::large_lead(self.ranges.pos)))
     }
 
     /// Ends a reservation and holds the record back until the next publish. `len` bytes of it
@@ -216,7 +216,7 @@ impl Writer {
             // Relaxed: A publishes it.
             ring.word(reserved.start).store(word.raw(), Ordering::Relaxed);
         }
-        self.room.account_mut().add_one(word.size());
+        self.room.account.add_one(word.size());
         word.size()
     }
 
@@ -239,9 +239,9 @@ impl Writer {
     ) -> bool {
         let ring = Ring::new(header, data);
         let reserved = Reserved { start, kind, len, lead };
-        reserved.write_body(ring, len, self.newest_stamp(), self.room.policy());
-        self.ranges.pass(len);
-        self.room.account_mut().add_one(AUX_SIZE.into());
+        reserved.write_body(ring, len, self.newest_stamp(), self.room.policy);
+        self.ranges.pos += range_size(len);
+        self.room.account.add_one(AUX_SIZE.into());
         let owed = self.publish(ring, wake);
         self.ranges.publish(ring);
         owed
@@ -255,7 +255,7 @@ impl Writer {
         let word = RecordWord::nop(size, Hole::Discarded);
         // Relaxed: A publishes it.
         ring.word(reserved.start).store(word.raw(), Ordering::Relaxed);
-        self.room.account_mut().discard(size);
+        self.room.account.discard(size);
     }
 
     /// Publishes all that is committed. Returns whether the caller owes the consumer a wake.
@@ -277,14 +277,19 @@ impl Writer {
         if ring.header.wait.armed.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        claim_wake(&ring.header.wait, wake, pos, self.room.account().records())
+        claim_wake(&ring.header.wait, wake, pos, self.room.account.records())
     }
 
     /// Before a batch: makes sure that no book is due for the next eighth of the ring, or 32 KiB,
     /// of records. A book is true at a published head, so writing one would cut the batch in two.
     #[inline]
     pub fn begin_batch(&mut self, ring: Ring<'_>) {
-        self.room.begin_batch(ring);
+        let room = &mut self.room;
+        let since = room.pos() - room.account.book.pos;
+        if room.head() == room.pos() && since >= book_interval(ring) / 2 {
+            room.account.write(ring);
+            room.look_again();
+        }
     }
 
     /// Copies a payload into its reservation, word by word. A mapping has a quicker way.
@@ -297,15 +302,15 @@ impl Writer {
     #[cold]
     pub fn refuse(&mut self, ring: Ring<'_>, refusal: Refusal, len: usize) -> bool {
         let size = if len > self.max_len {
-            refused_size(self.ranges.size(), len, self.stamp)
+            refused_size(self.ranges.size, len, self.stamp)
         } else {
             record_size(len + self.stamp)
         };
-        self.room.account_mut().refuse(refusal, size);
+        self.room.account.refuse(refusal, size);
         // The next reservation makes room, which tells the loss.
         self.room.look_again();
         let owed = self.publish(ring, Wake::Force);
-        self.room.account_mut().write(ring);
+        self.room.account.write(ring);
         owed
     }
 
@@ -316,7 +321,7 @@ impl Writer {
             return self.tail_for_record(ring, record_size(len + self.stamp));
         }
         let small = self.tail_for_record(ring, record_size(BODY_LEN));
-        aux_area::tail_for(ring, self.ranges.size(), self.ranges.pos(), len).max(small)
+        aux_area::tail_for(ring, self.ranges.size, self.ranges.pos, len).max(small)
     }
 
     fn tail_for_record(&self, ring: Ring<'_>, size: u64) -> u64 {
@@ -329,9 +334,10 @@ impl Writer {
     pub fn detach(&mut self, ring: Ring<'_>) -> bool {
         let owed = self.publish(ring, Wake::Auto);
         // Asking for room for nothing writes the markers, if they fit.
-        let told = self.room.make_room(ring.header, ring.data, 0).is_ok() && self.room.holds();
+        let told =
+            self.room.make_room(ring.header, ring.data, 0).is_ok() && self.room.held.is_some();
         let owed = owed | (told && self.publish(ring, Wake::Auto));
-        self.room.account_mut().write(ring);
+        self.room.account.write(ring);
         owed
     }
 
@@ -345,20 +351,20 @@ impl Writer {
     /// The private counts, true at [`Writer::pos`].
     #[must_use]
     pub fn book(&self) -> ProducerBook {
-        self.room.account().book()
+        self.room.account.book()
     }
 
     /// Records and bytes evicted from an overwrite ring.
     #[must_use]
     pub fn overwritten(&self, ring: Ring<'_>) -> Count {
-        self.room.tail().overwritten(ring)
+        self.room.tail.overwritten(ring)
     }
 
     /// The longest payload.
     #[must_use]
     #[inline]
     pub fn max_len(&self) -> usize {
-        self.max_len.max(self.ranges.size() as usize)
+        self.max_len.max(self.ranges.size as usize)
     }
 
     /// Payloads shorter than this get no stamp and are not too long:
@@ -372,12 +378,14 @@ impl Writer {
     /// The newest stamp.
     #[must_use]
     pub fn newest_stamp(&self) -> u64 {
-        self.room.account().newest_stamp()
+        self.room.account.last
     }
 
     /// Notes in a timed ring what the clocks say: after attaching, before the first record.
     pub fn begin_time(&mut self, ring: Ring<'_>, reading: &Reading) {
-        self.room.account_mut().begin_time(ring, reading);
+        if time::begin(ring, reading, self.pos(), self.newest_stamp()) {
+            self.room.account.last = 0;
+        }
     }
 
     /// The same, now and again.
@@ -392,7 +400,7 @@ impl Writer {
     #[inline(always)]
     pub fn lend(&self) -> Hot {
         let changed = Changed { pos: self.pos(), records: 0, head: self.room.head() };
-        Hot::new(changed, self.room.limit(), self.plain_end)
+        Hot::new(changed, self.room.limit, self.plain_end)
     }
 
     /// Takes back what was lent.
@@ -405,7 +413,18 @@ impl Writer {
     /// trace, as nobody could see it.
     #[cold]
     pub fn find_again(&mut self, ring: Ring<'_>) {
-        self.room.find_again(ring);
+        // Relaxed: this thread stored it. Others can have, too: it is believed as far as a loop can
+        // have come that looked at nothing else.
+        let head = ring.header.data_head.load(Ordering::Relaxed);
+        let most = self.room.limit.max(self.room.evict_limit);
+        let here = ProducerBook { pos: self.pos(), ..ProducerBook::default() };
+        if head.is_multiple_of(8)
+            && (self.pos()..=most).contains(&head)
+            && let Ok(book) = bring_up(ring, here, head)
+        {
+            self.room.add_up_to(head, book.written.records, head);
+        }
+        self.room.look_again();
     }
 
     /// Makes room for a record of `len` bytes in the way that most records of a full overwrite ring

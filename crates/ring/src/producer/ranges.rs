@@ -5,30 +5,20 @@ use crate::record::{Bounds, Corrupt, Record, Shape, body_at};
 use crate::reserve::Refusal;
 use crate::view::Ring;
 use perfring_abi::atomic::{Ordering, fence};
-use perfring_abi::{Layout, Policy, RANGE_ALIGN, range_size};
+use perfring_abi::{Layout, Policy, RANGE_ALIGN};
 
 /// Whether a ring has an AUX area, and what the exclusive producer knows of it.
 #[derive(Debug)]
 pub(crate) struct Ranges {
-    size: u64,
+    /// Bytes of the area; 0 if there is none.
+    pub(super) size: u64,
     /// End of the last range that is committed.
-    pos: u64,
+    pub(super) pos: u64,
     /// `aux_tail` when last looked at, or stored.
     tail: u64,
 }
 
 impl Ranges {
-    /// Bytes of the area.
-    #[inline(always)]
-    pub(crate) fn size(&self) -> u64 {
-        self.size
-    }
-
-    /// Where the next range begins.
-    pub(crate) fn pos(&self) -> u64 {
-        self.pos
-    }
-
     /// Takes over from the last producer. It may have died after it published a record and before
     /// it stored where the range ends: that is the last of the records from the book on.
     pub(crate) fn attach(
@@ -90,11 +80,6 @@ impl Ranges {
             ring.header.aux.tail.store(tail, Ordering::Relaxed);
         }
         fence(Ordering::Release); // E, pairs with F
-    }
-
-    /// Passes the range of a payload that is committed.
-    pub(crate) fn pass(&mut self, len: usize) {
-        self.pos += range_size(len);
     }
 
     /// Publishes where the last range ends: after `data_head`, as the kernel does it. A producer

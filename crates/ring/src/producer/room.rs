@@ -1,11 +1,10 @@
 //! Room for a reservation of the exclusive producer: what is published, what may be written over,
 //! and the slow way, which writes the book, tells the losses and makes room.
 
-use crate::counters::ProducerBook;
 use crate::producer::account::Account;
 use crate::producer::tail::Tail;
 use crate::record::Corrupt;
-use crate::recount::{book_interval, bring_up};
+use crate::recount::book_interval;
 use crate::reserve::Refusal;
 use crate::view::Ring;
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
@@ -14,15 +13,15 @@ use perfring_abi::{Evict, Header, LOST_SIZE, Layout, Policy, Tell};
 /// Where the exclusive producer is, and how far it may go.
 #[derive(Debug)]
 pub(crate) struct Room {
-    account: Account,
+    pub(super) account: Account,
     /// A reservation that ends here or before needs no look at anything else.
-    limit: u64,
+    pub(super) limit: u64,
     /// An overwrite ring need do no more than evict for a reservation that ends here or before.
-    evict_limit: u64,
+    pub(super) evict_limit: u64,
     /// What `data_head` holds while something is held back; at all other times that is `pos`.
-    held: Option<u64>,
-    tail: Tail,
-    policy: Policy,
+    pub(super) held: Option<u64>,
+    pub(super) tail: Tail,
+    pub(super) policy: Policy,
     evict: Evict,
     tell: Tell,
 }
@@ -46,44 +45,13 @@ impl Room {
     }
 
     #[inline(always)]
-    pub(crate) fn account(&self) -> &Account {
-        &self.account
-    }
-
-    #[inline(always)]
-    pub(crate) fn account_mut(&mut self) -> &mut Account {
-        &mut self.account
-    }
-
-    pub(crate) fn tail(&self) -> &Tail {
-        &self.tail
-    }
-
-    pub(crate) fn policy(&self) -> Policy {
-        self.policy
-    }
-
-    /// End of the last committed record.
-    #[inline(always)]
     pub(crate) fn pos(&self) -> u64 {
         self.account.pos()
     }
 
-    /// A reservation that ends here or before needs no look at anything else.
-    #[inline(always)]
-    pub(crate) fn limit(&self) -> u64 {
-        self.limit
-    }
-
-    /// What `data_head` holds.
     #[inline(always)]
     pub(crate) fn head(&self) -> u64 {
         self.held.unwrap_or(self.pos())
-    }
-
-    /// Whether something is held back.
-    pub(crate) fn holds(&self) -> bool {
-        self.held.is_some()
     }
 
     /// What is committed from here on is held back.
@@ -109,22 +77,6 @@ impl Room {
     pub(crate) fn add_up_to(&mut self, pos: u64, records: u64, head: u64) {
         self.account.add_up_to(pos, records);
         self.held = (head != pos).then_some(head);
-    }
-
-    /// What a loop has done is lost: goes on at `data_head`.
-    pub(crate) fn find_again(&mut self, ring: Ring<'_>) {
-        // Relaxed: this thread stored it. Others can have, too: it is believed as far as a loop can
-        // have come that looked at nothing else.
-        let head = ring.header.data_head.load(Ordering::Relaxed);
-        let most = self.limit.max(self.evict_limit);
-        let here = ProducerBook { pos: self.pos(), ..ProducerBook::default() };
-        if head.is_multiple_of(8)
-            && (self.pos()..=most).contains(&head)
-            && let Ok(book) = bring_up(ring, here, head)
-        {
-            self.add_up_to(head, book.written.records, head);
-        }
-        self.look_again();
     }
 
     /// The next reservation works out the limits anew.
@@ -168,14 +120,14 @@ impl Room {
         self.walk(ring, end);
         self.tail.publish(ring);
         fence(Ordering::Release); // E, pairs with F
-        end - self.tail.pos() < ring.data_size()
+        end - self.tail.pos < ring.data_size()
     }
 
     /// Evicts record by record, at most all of them. Nothing is published but the mark.
     fn walk(&mut self, ring: Ring<'_>, end: u64) {
         while !self.tail.pass_known(ring, end, self.head()) {
             // Before the next mark the tail is at this one: there is always one after it.
-            if self.tail.pos() > self.account.book_pos() {
+            if self.tail.pos > self.account.book.pos {
                 self.account.write(ring);
             }
             self.tail.publish(ring);
@@ -203,7 +155,7 @@ impl Room {
         let mask = ring.data_size() - 1;
         let markers = self.marker_bytes(ring, size);
         let end = self.pos() + markers + size;
-        let full = end - self.tail.pos() > mask;
+        let full = end - self.tail.pos > mask;
         match self.policy {
             Policy::Drop if full => self.reload_tail(ring, end)?,
             Policy::Overwrite if full => {
@@ -214,10 +166,10 @@ impl Room {
             _ => {}
         }
         // Whoever takes this ring over walks from the book to the head: those records must stand.
-        let book = self.account.book_pos();
+        let book = self.account.book.pos;
         if self.pos() - book >= book_interval(ring)
             || end - book > mask
-            || (self.policy == Policy::Overwrite && self.tail.pos() > book)
+            || (self.policy == Policy::Overwrite && self.tail.pos > book)
         {
             self.publish_held(ring);
             self.account.write(ring);
@@ -240,13 +192,12 @@ impl Room {
         Ok(())
     }
 
-    /// How far the quick way goes from here.
     fn set_limits(&mut self, ring: Ring<'_>, end: u64) {
-        let due = self.account.book_pos() + book_interval(ring);
-        self.limit = (self.tail.pos() + ring.data_size() - 1).min(due);
+        let due = self.account.book.pos + book_interval(ring);
+        self.limit = (self.tail.pos + ring.data_size() - 1).min(due);
         match (self.policy, self.evict) {
             (Policy::Overwrite, Evict::Exact) => self.evict_limit = due,
-            (Policy::Overwrite, Evict::Half) if self.tail.wants_half() => {
+            (Policy::Overwrite, Evict::Half) if self.tail.half.is_none() => {
                 self.look_for_half(ring, end);
             }
             _ => {}
@@ -264,41 +215,29 @@ impl Room {
     /// Remembers the boundary before the record that crosses the middle of the ring, or makes sure
     /// to be called when one does.
     fn look_for_half(&mut self, ring: Ring<'_>, end: u64) {
-        let middle = self.tail.pos() + ring.data_size() / 2;
+        let middle = self.tail.pos + ring.data_size() / 2;
         if end <= middle {
             self.limit = self.limit.min(middle);
         } else if self.pos() <= middle + ring.data_size() / 8 {
-            self.tail.set_half(self.pos(), self.account.written());
+            self.tail.half = Some((self.pos(), self.account.written()));
         }
         // Beyond that, in a ring just taken over or after a large record, a jump to here would
         // leave too little: the next eviction walks.
     }
 
-    /// Before a batch: makes sure that no book is due for the next eighth of the ring, or 32 KiB,
-    /// of records. A book is true at a published head, so writing one would cut the batch in two.
-    #[inline]
-    pub(crate) fn begin_batch(&mut self, ring: Ring<'_>) {
-        let since = self.pos() - self.account.book_pos();
-        if self.head() == self.pos() && since >= book_interval(ring) / 2 {
-            self.account.write(ring);
-            self.look_again();
-        }
-    }
-
     /// The kernel's space rule, with a fresh look at the consumer's tail.
     fn reload_tail(&mut self, ring: Ring<'_>, end: u64) -> Result<(), Refusal> {
         let tail = ring.header.data_tail.load(Ordering::Acquire); // D, pairs with C
-        let last = self.tail.pos();
+        let last = self.tail.pos;
         // The one word of the page that this producer believes: it may only move on, and not past
         // what was published.
         if !tail.is_multiple_of(8) || tail.wrapping_sub(last) > self.head() - last {
             return Err(Refusal::Corrupt { tail });
         }
-        self.tail.set(tail);
+        self.tail.pos = tail;
         if end - tail > ring.data_size() - 1 { Err(Refusal::Full) } else { Ok(()) }
     }
 
-    /// Decides which of the oldest go so that `end` fits.
     fn make_way(&mut self, ring: Ring<'_>, end: u64) {
         match self.evict {
             Evict::Exact => self.walk(ring, end),
@@ -318,7 +257,6 @@ impl Room {
         if bytes + size < ring.data_size() { bytes } else { 0 }
     }
 
-    /// How many causes of loss the stream is still to be told of.
     fn untold(&self) -> u64 {
         if self.tell == Tell::CountersOnly { 0 } else { self.account.untold() }
     }

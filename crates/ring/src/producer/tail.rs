@@ -9,8 +9,8 @@
 
 use crate::counters::Count;
 use crate::latch::LatchWriter;
+use crate::oldest::{taken_over, write_mark};
 use crate::record::{Corrupt, Record};
-use crate::tail_mark;
 use crate::view::Ring;
 use perfring_abi::atomic::{Ordering, fence};
 use perfring_abi::{MARK_AHEAD, RecordWord};
@@ -23,7 +23,7 @@ const GROUP: usize = 7;
 #[derive(Debug)]
 pub(crate) struct Tail {
     /// Drop: the consumer's tail when last looked at. Overwrite: what `data_tail` holds.
-    pos: u64,
+    pub(super) pos: u64,
     /// Where the next records end.
     ends: [u64; AHEAD],
     /// Those of them that are still to go: from `next` on, up to `known`.
@@ -33,7 +33,7 @@ pub(crate) struct Tail {
     marked: Count,
     latch: LatchWriter,
     /// A record boundary half a ring back, and what was written before it.
-    half: Option<(u64, Count)>,
+    pub(super) half: Option<(u64, Count)>,
 }
 
 impl Tail {
@@ -44,7 +44,7 @@ impl Tail {
 
     /// That of an overwrite ring, taken over from the last producer.
     pub(crate) fn take_over(ring: Ring<'_>, pos: u64) -> Option<Self> {
-        let (overwritten, latch) = tail_mark::taken_over(ring, pos)?;
+        let (overwritten, latch) = taken_over(ring, pos)?;
         Some(Self::after(pos, overwritten, latch))
     }
 
@@ -53,17 +53,6 @@ impl Tail {
         Tail { pos, ends: [0; AHEAD], next: 0, known: 0, marked, latch, half: None }
     }
 
-    #[inline(always)]
-    pub(crate) fn pos(&self) -> u64 {
-        self.pos
-    }
-
-    /// The consumer was seen here.
-    pub(crate) fn set(&mut self, pos: u64) {
-        self.pos = pos;
-    }
-
-    /// Where the next one ends, if that is known.
     #[inline(always)]
     fn next(&mut self) -> Option<u64> {
         if self.next >= self.known {
@@ -134,13 +123,13 @@ impl Tail {
                 known += GROUP;
                 like += GROUP as u64;
             }
-            records.skip_to(pos);
+            records.pos = pos;
             if word.is_data() {
                 count = count.plus(Count { records: like, bytes: like * size });
             }
         }
         (self.next, self.known, self.marked) = (0, known, count);
-        self.mark(ring, pos);
+        write_mark(ring, &mut self.latch, pos, self.marked);
         Ok(())
     }
 
@@ -154,21 +143,7 @@ impl Tail {
     fn forget(&mut self, ring: Ring<'_>, pos: u64, overwritten: Count) {
         (self.next, self.known) = (0, 0);
         self.marked = overwritten;
-        self.mark(ring, pos);
-    }
-
-    fn mark(&mut self, ring: Ring<'_>, pos: u64) {
-        tail_mark::write(ring, &mut self.latch, pos, self.marked);
-    }
-
-    /// Whether a boundary in the middle of the ring is still to be found.
-    pub(crate) fn wants_half(&self) -> bool {
-        self.half.is_none()
-    }
-
-    /// A boundary in the middle of the ring, and what was written before it.
-    pub(crate) fn set_half(&mut self, pos: u64, written: Count) {
-        self.half = Some((pos, written));
+        write_mark(ring, &mut self.latch, pos, self.marked);
     }
 
     /// Goes on at the boundary in the middle, if `end` fits then. Returns whether it did.

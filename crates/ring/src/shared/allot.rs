@@ -14,22 +14,13 @@ use perfring_abi::{Policy, RecordType, RecordWord, aux_record, range_size};
 /// What a producer of a shared ring knows of the AUX area, if there is one.
 #[derive(Debug)]
 pub(crate) struct Allotted {
-    size: u64,
+    /// Bytes of the area; 0 if there is none.
+    pub(super) size: u64,
     /// End of this producer's last range: none begins before it.
-    floor: u64,
+    pub(super) floor: u64,
 }
 
 impl Allotted {
-    pub(crate) fn new(size: u64) -> Self {
-        Allotted { size, floor: 0 }
-    }
-
-    /// Bytes of the area.
-    #[inline(always)]
-    pub(crate) fn size(&self) -> u64 {
-        self.size
-    }
-
     /// Space for the record of a payload that is not too long, and for the payload: open, under the
     /// lock. Stamped if it is told the time.
     pub(crate) fn reserve<P: Peers>(
@@ -42,12 +33,14 @@ impl Allotted {
         now: Option<u64>,
     ) -> Result<Reserved, Refusal> {
         let (floor, policy, me, need) =
-            (room.floor(), room.policy(), room.owner().index(), range_size(len));
+            (room.floor, room.policy, room.owner.index, range_size(len));
         let start = room.begin(&at, peers, RecordWord::aux().size())?;
         let range = match self.find(at, peers, policy, me, start, need) {
             Ok(range) => range,
             Err(refusal) => {
-                room.take_back(at, floor);
+                // Nothing is reserved: the next may begin where the last ended.
+                room.floor = floor;
+                room.owner.unlock(at);
                 return Err(refusal);
             }
         };
@@ -58,7 +51,7 @@ impl Allotted {
         // After `producer_pos`: whoever sees the range sees that something is reserved (O). Under
         // the lock.
         at.ring.header.aux.head.store(range + need, Ordering::Release);
-        room.owner().unlock(at);
+        room.owner.unlock(at);
         Ok(reserved)
     }
 

@@ -16,18 +16,14 @@ const BEHIND_MAX: u32 = if cfg!(loom) { 1 } else { 64 };
 /// How a producer of a shared ring ends its reservations.
 #[derive(Debug)]
 pub(crate) struct Ends {
-    me: Owner,
-    fences: Fences,
+    pub(super) me: Owner,
+    pub(super) fences: Fences,
     /// Where `data_head` stood at the last publish behind an open reservation, and how many in a row
     /// found it there.
-    behind: (u64, u32),
+    pub(super) behind: (u64, u32),
 }
 
 impl Ends {
-    pub(crate) fn new(me: Owner, fences: Fences) -> Self {
-        Ends { me, fences, behind: (u64::MAX, 0) }
-    }
-
     /// The swap that ends a reservation, and what follows from it.
     #[inline(always)]
     pub(crate) fn end<P: Peers>(
@@ -96,7 +92,7 @@ impl Ends {
             return;
         }
         let Some(owner) = at.held_up() else { return };
-        if owner != self.me.index()
+        if owner != self.me.index
             && (owner as usize) < at.slots.len()
             && !peers.is_alive(owner)
             && self.me.lock(at, peers).is_ok()
@@ -112,9 +108,8 @@ impl Ends {
     }
 }
 
-/// A producer of a shared ring saw a sleeper. How many records there are is known to nobody just
-/// now: what the ledger says counts open ones too, so a sleeper who waits for so many may be woken
-/// somewhat early; and where it is stale, at once.
+/// A producer saw a sleeper. The ledger counts open records too, so one who waits for so many may be
+/// woken somewhat early; and where it is stale, at once.
 #[cold]
 fn claim(at: Shared<'_>, wake: Wake, head: u64) -> bool {
     claim_wake(&at.ring.header.wait, wake, head, ledger::records(at))

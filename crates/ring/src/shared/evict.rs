@@ -2,8 +2,8 @@
 
 use crate::counters::Count;
 use crate::latch::{self, LatchWriter};
+use crate::oldest::write_mark;
 use crate::record::Corrupt;
-use crate::tail_mark;
 use crate::view::Ring;
 use perfring_abi::atomic::Ordering;
 
@@ -36,7 +36,7 @@ impl KnownTail {
     fn take_over(&mut self, ring: Ring<'_>, tail: u64) -> bool {
         let mark = latch::find_where(&ring.header.tail_mark, |words| words[0] == tail);
         let Some(mark) = mark else { return false };
-        self.overwritten = Count { records: mark.words[1], bytes: mark.words[2] };
+        self.overwritten = Count::get(&mark.words, 1);
         self.latch = LatchWriter::after(&ring.header.tail_mark, Some(&mark));
         self.pos = tail;
         true
@@ -102,7 +102,7 @@ impl KnownTail {
     pub(crate) fn publish(&mut self, ring: Ring<'_>, (tail, overwritten): Place) {
         // The mark before the tail: after a death between the two, the older mark is still there
         // and fits the tail.
-        tail_mark::write(ring, &mut self.latch, tail, overwritten);
+        write_mark(ring, &mut self.latch, tail, overwritten);
         // Relaxed: a fence orders it before anything is written over the old records.
         ring.header.data_tail.store(tail, Ordering::Relaxed); // E, pairs with F
         (self.pos, self.overwritten) = (tail, overwritten);

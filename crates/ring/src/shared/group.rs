@@ -4,30 +4,22 @@ use crate::view::Ring;
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{HEADER_LEN, RecordWord};
 
-/// Space for several records in one reservation.
-#[derive(Debug)]
+/// Space for several records in one reservation. The default, of no space, is to be left in the
+/// place of one that is ended.
+#[derive(Debug, Default)]
 pub struct Group {
-    start: u64,
-    size: u64,
-    used: u64,
-    records: u64,
-    first: RecordWord,
+    pub(super) start: u64,
+    pub(super) size: u64,
+    /// Bytes that records have taken.
+    pub(super) used: u64,
+    pub(super) records: u64,
+    /// The word of its first record, whose place says that the group is open.
+    pub(super) first: u64,
     /// Of all its records, in a timed ring: what is reserved after them may end before.
-    time: u64,
-}
-
-impl Default for Group {
-    /// Of no space: to be left in the place of one that is ended.
-    fn default() -> Self {
-        Group::new(0, 0, 0)
-    }
+    pub(super) time: u64,
 }
 
 impl Group {
-    pub(crate) fn new(start: u64, size: u64, time: u64) -> Self {
-        Group { start, size, used: 0, records: 0, first: RecordWord::from_raw(0), time }
-    }
-
     /// Bytes of it that no record has taken.
     #[must_use]
     pub fn left(&self) -> u64 {
@@ -40,24 +32,6 @@ impl Group {
         self.records
     }
 
-    pub(crate) fn start(&self) -> u64 {
-        self.start
-    }
-
-    pub(crate) fn size(&self) -> u64 {
-        self.size
-    }
-
-    /// Bytes that records have taken.
-    pub(crate) fn used(&self) -> u64 {
-        self.used
-    }
-
-    /// The word of its first record, whose place says that the group is open.
-    pub(crate) fn first(&self) -> RecordWord {
-        self.first
-    }
-
     /// Where the next record begins.
     pub(crate) fn next(&self) -> u64 {
         self.start + self.used
@@ -68,7 +42,7 @@ impl Group {
         let start = self.next();
         // Relaxed, both: the swap at the end publishes them.
         if self.used == 0 {
-            self.first = word;
+            self.first = word.raw();
         } else {
             ring.word(start).store(word.raw(), Ordering::Relaxed);
         }

@@ -1,41 +1,30 @@
 //! The ledger of a shared ring: the producers' book as of `producer_pos`, kept under the lock.
 
-use crate::counters::{Count, ProducerBook, REFUSED, Refused};
+use crate::counters::{Count, ProducerBook, Refused};
 use crate::latch::{self, LatchWriter};
 use crate::record::Corrupt;
 use crate::recount::bring_up;
 use crate::view::Shared;
 use perfring_abi::atomic::Ordering;
-use perfring_abi::{Hole, RecordWord, ledger};
+use perfring_abi::{Hole, LEDGER, LOST_SIZE, RecordWord, SharedLine, ledger};
 
 /// The ledger as a book that is true at `producer_pos`, if nothing is open: then nobody adds to it
 /// without the lock either.
 fn ledger_book(at: Shared<'_>, pos: u64) -> ProducerBook {
     // Relaxed throughout: the lock orders it.
     let line = &at.ring.header.shared;
-    let word = |index: usize| line.ledger[index].load(Ordering::Relaxed);
-    let mut told = [0; REFUSED];
-    for (to, from) in told.iter_mut().zip(&line.ledger[ledger::TOLD..]) {
-        *to = from.load(Ordering::Relaxed);
-    }
-    let count = |at| Count { records: word(at), bytes: word(at + 1) };
-    let discarded = count(ledger::DISCARDED_RECORDS);
-    let reclaimed = count(ledger::RECLAIMED_RECORDS);
-    let lost_markers = word(ledger::LOST_MARKERS);
-    let markers = lost_markers.wrapping_mul(perfring_abi::LOST_SIZE.into());
+    let words = line.ledger.each_ref().map(|word| word.load(Ordering::Relaxed));
+    let discarded = Count::get(&words, ledger::DISCARDED_RECORDS);
+    let reclaimed = Count::get(&words, ledger::RECLAIMED_RECORDS);
+    let lost_markers = words[ledger::LOST_MARKERS];
+    let markers = lost_markers.wrapping_mul(LOST_SIZE.into());
     let other = discarded.bytes.wrapping_add(reclaimed.bytes).wrapping_add(markers);
     ProducerBook {
         pos,
-        written: Count {
-            records: line
-                .ledger_written
-                .load(Ordering::Relaxed)
-                .wrapping_add(line.ledger_more.load(Ordering::Relaxed)),
-            bytes: pos.wrapping_sub(other),
-        },
+        written: Count { records: written(line), bytes: pos.wrapping_sub(other) },
         discarded,
         reclaimed,
-        told: Refused::from_words(&told),
+        told: Refused::get(&words, ledger::TOLD),
         lost_markers,
         ..ProducerBook::default()
     }
@@ -45,13 +34,10 @@ fn ledger_book(at: Shared<'_>, pos: u64) -> ProducerBook {
 fn set_ledger(at: Shared<'_>, book: &ProducerBook) {
     // Relaxed throughout: the lock orders it.
     let line = &at.ring.header.shared;
-    let mut words = [0; perfring_abi::LEDGER];
-    for (at, count) in
-        [(ledger::DISCARDED_RECORDS, book.discarded), (ledger::RECLAIMED_RECORDS, book.reclaimed)]
-    {
-        words[at..at + 2].copy_from_slice(&[count.records, count.bytes]);
-    }
-    book.told.to_words(&mut words[ledger::TOLD..][..REFUSED]);
+    let mut words = [0; LEDGER];
+    book.discarded.put(&mut words, ledger::DISCARDED_RECORDS);
+    book.reclaimed.put(&mut words, ledger::RECLAIMED_RECORDS);
+    book.told.put(&mut words, ledger::TOLD);
     words[ledger::LOST_MARKERS] = book.lost_markers;
     for (to, word) in line.ledger.iter().zip(words) {
         to.store(word, Ordering::Relaxed);
@@ -107,10 +93,11 @@ pub(crate) fn correct(at: Shared<'_>, written: u64, discarded: Count) {
 
 /// Counts losses that are told by so many markers. Under the lock.
 pub(crate) fn add_told(at: Shared<'_>, losses: Refused, markers: u64) {
-    let mut told = [0; REFUSED];
-    losses.to_words(&mut told);
-    let ledger = &at.ring.header.shared.ledger[ledger::TOLD..];
-    for (word, more) in ledger.iter().zip(told.into_iter().chain([markers])) {
+    let mut more = [0; LEDGER];
+    losses.put(&mut more, ledger::TOLD);
+    more[ledger::LOST_MARKERS] = markers;
+    // No further ahead: those are added to without the lock.
+    for (word, more) in at.ring.header.shared.ledger.iter().zip(more).skip(ledger::TOLD) {
         // Relaxed: the lock orders it.
         word.store(word.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
     }
@@ -121,12 +108,14 @@ pub(crate) fn records(at: Shared<'_>) -> u64 {
     let line = &at.ring.header.shared;
     // Relaxed: who asks has a wish.
     match line.ledger_stale.load(Ordering::Relaxed) {
-        0 => line
-            .ledger_written
-            .load(Ordering::Relaxed)
-            .wrapping_add(line.ledger_more.load(Ordering::Relaxed)),
+        0 => written(line),
         _ => u64::MAX,
     }
+}
+
+fn written(line: &SharedLine) -> u64 {
+    let expected = line.ledger_written.load(Ordering::Relaxed);
+    expected.wrapping_add(line.ledger_more.load(Ordering::Relaxed))
 }
 
 /// Opens a reservation, under the lock.

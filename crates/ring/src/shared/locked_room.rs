@@ -1,10 +1,10 @@
 //! Room for a reservation in a shared ring: the lock, and under it the slow way, which finds the
 //! room, brings the book, and tells the losses.
 
-use crate::counters::{Count, ProducerBook, lost_words};
+use crate::counters::{Count, ProducerBook};
 use crate::holder::Who;
 use crate::latch;
-use crate::record::Corrupt;
+use crate::record::{Corrupt, write_lost};
 use crate::recount::book_interval;
 use crate::reserve::Refusal;
 use crate::shared::evict::{KnownTail, Place};
@@ -14,7 +14,7 @@ use crate::shared::slot::Figures;
 use crate::shared::sweep::{advance, note_stuck, sweep};
 use crate::view::{Peers, Ring, Shared, sane};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
-use perfring_abi::{Cause, Evict, Header, LOST_SIZE, Layout, Policy, RecordWord, Slot, Tell};
+use perfring_abi::{Evict, Header, LOST_SIZE, Layout, Policy, RecordWord, Tell};
 
 /// Why a producer could not attach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,9 +31,9 @@ pub enum Unattached {
 /// How far a producer of a shared ring may go, and what it counts of its slot.
 #[derive(Debug)]
 pub(crate) struct LockedRoom {
-    owner: Owner,
+    pub(super) owner: Owner,
     /// End of this producer's last reservation: none begins before it.
-    floor: u64,
+    pub(super) floor: u64,
     /// A reservation that ends here or before needs no look at anything but the lock's line.
     limit: u64,
     /// An overwrite ring need do no more than evict for a reservation that ends here or before.
@@ -41,8 +41,8 @@ pub(crate) struct LockedRoom {
     tail: KnownTail,
     /// Where the producers' book was true when last looked at.
     book_pos: u64,
-    figures: Figures,
-    policy: Policy,
+    pub(super) figures: Figures,
+    pub(super) policy: Policy,
     evict: Evict,
     tell: Tell,
 }
@@ -68,11 +68,10 @@ impl LockedRoom {
         // The new epoch before anything else: no lock word of an earlier holder is this one's.
         who.sign(holder);
         let owner = Owner::new(index, Who::read(holder).epoch);
-        match owner.lock(at, peers) {
-            Ok(_) => {}
-            Err(Refusal::Contended { slot }) => return Err(Unattached::Contended { slot }),
-            Err(_) => return Err(Unattached::Corrupt(Corrupt { pos: at.ring.head() })),
-        }
+        owner.lock(at, peers).map_err(|refusal| match refusal {
+            Refusal::Contended { slot } => Unattached::Contended { slot },
+            _ => Unattached::Corrupt(Corrupt { pos: at.ring.head() }),
+        })?;
         let (head, tail) = (at.ring.head(), at.ring.tail());
         let end = at.producer_pos();
         let sane = sane(at.ring, end, tail) && head <= end && head >= tail;
@@ -95,27 +94,6 @@ impl LockedRoom {
             evict: layout.evict,
             tell: layout.tell,
         })
-    }
-
-    #[inline(always)]
-    pub(crate) fn owner(&self) -> Owner {
-        self.owner
-    }
-
-    #[inline(always)]
-    pub(crate) fn policy(&self) -> Policy {
-        self.policy
-    }
-
-    #[inline(always)]
-    pub(crate) fn figures(&self) -> &Figures {
-        &self.figures
-    }
-
-    /// The slot's figures, and the slot that they are written to.
-    #[inline(always)]
-    pub(crate) fn figures_mut<'a>(&mut self, at: Shared<'a>) -> (&mut Figures, &'a Slot) {
-        (&mut self.figures, &at.slots[self.owner.index() as usize])
     }
 
     /// The next reservation works out the limits anew.
@@ -159,15 +137,8 @@ impl LockedRoom {
     /// Opens a reservation, and gives the lock back.
     #[inline(always)]
     pub(crate) fn open(&self, at: Shared<'_>, start: u64, size: u64) {
-        ledger::open(at, start, RecordWord::busy(size, self.owner.index()));
+        ledger::open(at, start, RecordWord::busy(size, self.owner.index));
         self.owner.unlock(at);
-    }
-
-    /// Counts what is committed at `pos`, before the store that commits it.
-    #[inline(always)]
-    pub(crate) fn count_written(&mut self, at: Shared<'_>, pos: u64, records: u64, bytes: u64) {
-        let (figures, slot) = self.figures_mut(at);
-        figures.add_written(slot, pos, records, bytes);
     }
 
     /// Does something else under the lock. Returns whether that was to be had.
@@ -185,21 +156,8 @@ impl LockedRoom {
         true
     }
 
-    /// End of this producer's last reservation.
-    pub(crate) fn floor(&self) -> u64 {
-        self.floor
-    }
-
-    /// Gives the lock back, with nothing reserved: the next may begin where the last ended, at
-    /// `floor`.
-    pub(crate) fn take_back(&mut self, at: Shared<'_>, floor: u64) {
-        self.floor = floor;
-        self.owner.unlock(at);
-    }
-
-    /// Whether a record of so many bytes ends at `limit` or before. One that begins where none can,
-    /// at no multiple of eight or before the end of this producer's last, does not: the page is
-    /// not believed in that.
+    /// Whether a record ends at `limit` or before. One that begins where none can, at no multiple of
+    /// eight or before the end of this producer's last, does not: the page is not believed in that.
     #[inline(always)]
     fn fits(&self, start: u64, size: u64, limit: u64) -> bool {
         // What is no multiple of eight becomes a huge number of words, as what is negative does.
@@ -298,7 +256,7 @@ impl LockedRoom {
     /// Ends what holds the room back, if its owner is dead. Returns when it is worth another look.
     fn unblock<P: Peers>(&self, at: Shared<'_>, peers: &P, stand: Stand) -> Result<(), Refusal> {
         match self.blocker(at, stand) {
-            Some(slot) if slot != self.owner.index() && !peers.is_alive(slot) => {
+            Some(slot) if slot != self.owner.index && !peers.is_alive(slot) => {
                 sweep(at, slot);
                 Ok(())
             }
@@ -312,7 +270,6 @@ impl LockedRoom {
         }
     }
 
-    /// Whose open reservation the head stands before.
     fn blocker(&self, at: Shared<'_>, stand: Stand) -> Option<u32> {
         if stand.head == stand.end {
             return None;
@@ -330,7 +287,7 @@ impl LockedRoom {
             }
             // An overwrite ring is never full: one reservation after another ended just before it
             // was looked at, and the next was in the way.
-            _ if self.policy == Policy::Overwrite => Refusal::Pending { slot: self.owner.index() },
+            _ if self.policy == Policy::Overwrite => Refusal::Pending { slot: self.owner.index },
             _ => Refusal::Full,
         }
     }
@@ -363,12 +320,8 @@ impl LockedRoom {
         }
         self.book_pos = pos;
         // With something open it has to be counted: not before there is enough to count.
-        let due = if stand.head == stand.end {
-            end - pos >= interval
-        } else {
-            stand.head - pos >= interval
-        };
-        if due || must(pos) {
+        let upto = if stand.head == stand.end { end } else { stand.head };
+        if upto - pos >= interval || must(pos) {
             ledger::write_book(at, stand.head, stand.end).map_err(|_| damaged)?;
             self.book_pos = stand.head;
         }
@@ -381,14 +334,12 @@ impl LockedRoom {
         (at.producer_pos().saturating_add(need + 8)).saturating_sub(at.ring.data_size())
     }
 
-    /// Bytes of the `PERF_RECORD_LOST` records that are due before a record of `size` bytes: none
-    /// if they would not fit the ring together, then a later record brings them.
+    /// Bytes of the markers due before a record: as the exclusive producer's.
     fn marker_bytes(&self, ring: Ring<'_>, size: u64) -> u64 {
         let bytes = self.untold() * u64::from(LOST_SIZE);
         if bytes + size < ring.data_size() { bytes } else { 0 }
     }
 
-    /// How many causes of loss the stream is still to be told of.
     fn untold(&self) -> u64 {
         if self.tell == Tell::CountersOnly {
             return 0;
@@ -401,22 +352,12 @@ impl LockedRoom {
     fn tell_losses(&mut self, at: Shared<'_>, stand: Stand) {
         let header = at.ring.header;
         let untold = self.figures.untold();
-        let mut pos = stand.end;
         // E, as before every write over what was evicted.
         fence(Ordering::Release);
-        for (cause, lost) in Cause::REFUSED.into_iter().zip(untold.all()) {
-            if lost == Count::default() {
-                continue;
-            }
-            for (word, at_word) in lost_words(cause, lost).into_iter().zip(0..) {
-                // Relaxed: A or O publishes it.
-                at.ring.word(pos + at_word * 8).store(word, Ordering::Relaxed);
-            }
-            pos += u64::from(LOST_SIZE);
-        }
-        let (figures, slot) = self.figures_mut(at);
-        figures.tell(slot, stand.end);
-        ledger::add_told(at, untold, (pos - stand.end) / u64::from(LOST_SIZE));
+        let markers = write_lost(at.ring, stand.end, untold);
+        let pos = stand.end + markers * u64::from(LOST_SIZE);
+        self.figures.tell(at, stand.end);
+        ledger::add_told(at, untold, markers);
         // B: what is before it is published by this store too.
         if header.data_head.load(Ordering::Acquire) == stand.end {
             header.data_head.store(pos, Ordering::Release); // A, pairs with B

@@ -8,6 +8,5 @@ pub(crate) mod ledger;
 pub(crate) mod locked_room;
 pub(crate) mod owner;
 pub(crate) mod publish;
-pub(crate) mod recover;
 pub(crate) mod slot;
 pub(crate) mod sweep;

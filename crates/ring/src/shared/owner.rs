@@ -9,9 +9,11 @@
 //! which the heir can go on: see [`repair`].
 
 use crate::reserve::Refusal;
-use crate::shared::sweep::repair;
+use crate::shared::slot;
+use crate::shared::sweep::{advance, next_dead, repair, sweep};
 use crate::view::{Peers, SLOT_BITS, Shared, slot_of};
-use perfring_abi::atomic::Ordering;
+use alloc::vec::Vec;
+use perfring_abi::atomic::{Ordering, fence};
 
 /// Looks at a held lock before a producer gives up. What passes between them is [`Peers::relax`]'s
 /// to say.
@@ -22,18 +24,13 @@ const ASK_EVERY: u32 = if cfg!(loom) { 1 } else { 24 };
 /// Who takes the lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owner {
-    index: u32,
+    pub(crate) index: u32,
     id: u64,
 }
 
 impl Owner {
     pub(crate) fn new(index: u32, epoch: u64) -> Self {
         Owner { index, id: u64::from(index + 1) | epoch << SLOT_BITS }
-    }
-
-    #[inline(always)]
-    pub(crate) fn index(self) -> u32 {
-        self.index
     }
 
     /// Takes the lock, and says which dead owner it was taken from, if it was.
@@ -86,4 +83,42 @@ impl Owner {
     pub(crate) fn unlock(self, at: Shared<'_>) {
         at.lock().store(0, Ordering::Release); // M
     }
+}
+
+/// What a recovery did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// For each slot whose owner is dead and had left reservations open: the slot, and how many.
+    pub swept: Vec<(u32, u64)>,
+    /// The slot whose dead owner had left the lock taken.
+    pub lock: Option<u32>,
+}
+
+/// Recovers a ring for somebody who is no producer of it, and who holds the lock of the place after
+/// the last slot. `epoch` is a number that no other such call has had.
+///
+/// # Errors
+/// [`Refusal::Contended`] if the ring's lock is held by somebody who lives.
+pub fn recover<P: Peers>(at: Shared<'_>, epoch: u64, peers: &P) -> Result<Recovered, Refusal> {
+    let owner = Owner::new(at.slots.len() as u32, epoch);
+    // Of a dead heir the newest figure may be of a hole that it did not come to make.
+    let counts = |index| slot::Losses::load(at, index).reclaimed.records;
+    let slots = 0..at.slots.len() as u32;
+    let old: Vec<u64> = slots.clone().map(counts).collect();
+    let lock = owner.lock(at, peers)?;
+    // Only slots with something open: asking the system for each of hundreds is slow.
+    // Each turn ends all that one of them left open.
+    for _ in 0..at.slots.len() {
+        let Some(slot) = next_dead(at, peers) else { break };
+        sweep(at, slot);
+    }
+    // One that died between the end of a record and this: nothing is open, and nothing published.
+    fence(Ordering::SeqCst); // O
+    advance(at);
+    owner.unlock(at);
+    let swept = slots.zip(old).filter_map(|(index, old)| {
+        let more = counts(index).saturating_sub(old);
+        (more > 0).then_some((index, more))
+    });
+    Ok(Recovered { swept: swept.collect(), lock })
 }

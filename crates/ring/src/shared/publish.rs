@@ -31,7 +31,6 @@ pub struct SharedWriter {
     max_len: usize,
     /// No record without a stamp is so long, or longer.
     plain_end: usize,
-    /// Bytes of each record's stamp.
     stamp: usize,
     allotted: Allotted,
     ends: Ends,
@@ -54,12 +53,12 @@ impl SharedWriter {
         let room = LockedRoom::attach(at, layout, index, who, peers)?;
         let max_len = max_len(at.ring, layout);
         Ok(SharedWriter {
-            ends: Ends::new(room.owner(), fences),
+            ends: Ends { me: room.owner, fences, behind: (u64::MAX, 0) },
             room,
             max_len,
             plain_end: if layout.time { 0 } else { max_len + 1 },
             stamp: layout.stamp_len(),
-            allotted: Allotted::new(layout.aux_size),
+            allotted: Allotted { size: layout.aux_size, floor: 0 },
         })
     }
 
@@ -125,17 +124,17 @@ impl SharedWriter {
         let (header, end) = (at.ring.header, start + word.size());
         // Relaxed: A or O publishes it.
         at.ring.word(start).store(word.raw(), Ordering::Relaxed);
-        self.room.count_written(*at, start, 1, word.size());
+        self.room.figures.add_written(*at, start, 1, word.size());
         ledger::expect(*at, 1);
         // Nothing is open before it: nobody else can move the head, but to where it goes anyway. (B)
         if header.data_head.load(Ordering::Acquire) == start {
             header.data_head.store(end, Ordering::Release); // A, pairs with B: it is committed
             header.shared.producer_pos.store(end, Ordering::Release); // O
-            self.room.owner().unlock(*at);
+            self.room.owner.unlock(*at);
             return Ok(self.ends.wake(*at, wake, end));
         }
         header.shared.producer_pos.store(end, Ordering::Release); // O: it is committed
-        self.room.owner().unlock(*at);
+        self.room.owner.unlock(*at);
         Ok(self.ends.ended(*at, peers, wake, end))
     }
 
@@ -186,7 +185,7 @@ impl SharedWriter {
         let start = self.room.begin(&at, peers, size)?;
         let time = if self.stamp != 0 { time::rise(at.ring, now) } else { 0 };
         self.room.open(at, start, size);
-        Ok(Group::new(start, size, time))
+        Ok(Group { start, size, time, ..Group::default() })
     }
 
     /// Takes the lock, finds room for a record, and stamps it if it is to have one. Under the lock
@@ -232,7 +231,7 @@ impl SharedWriter {
         now: u64,
     ) -> Result<(u64, u64), Refusal> {
         let at = Shared::new(Ring::new(header, data), slots);
-        if range_size(len) > self.allotted.size() {
+        if range_size(len) > self.allotted.size {
             return Err(Refusal::TooLarge { len, max: self.max_len() });
         }
         let now = (self.stamp != 0).then_some(now);
@@ -260,7 +259,7 @@ impl SharedWriter {
         if word.size() < size {
             ledger::leave(at, start + word.size(), size - word.size(), 0);
         }
-        self.room.count_written(at, start, 1, word.size());
+        self.room.figures.add_written(at, start, 1, word.size());
         self.ends.end(at, peers, start, word, size, wake)
     }
 
@@ -283,7 +282,7 @@ impl SharedWriter {
         // What is left of its range is free when the next one is. Relaxed: N publishes it.
         let len_word = at.ring.word(start + 8 + 8 * aux_record::LEN as u64);
         len_word.store(len as u64, Ordering::Relaxed);
-        self.room.count_written(at, start, 1, word.size());
+        self.room.figures.add_written(at, start, 1, word.size());
         self.ends.end(at, peers, start, word, word.size(), wake)
     }
 
@@ -296,8 +295,7 @@ impl SharedWriter {
 
     fn give_back<P: Peers>(&mut self, at: Shared<'_>, peers: &P, start: u64, size: u64) -> bool {
         ledger::correct(at, u64::MAX, Count { records: 1, bytes: size }); // one written less
-        let (figures, slot) = self.room.figures_mut(at);
-        figures.add_discarded(slot, start, size);
+        self.room.figures.add_discarded(at, start, size);
         self.ends.end(at, peers, start, RecordWord::nop(size, Hole::Discarded), size, Wake::Auto)
     }
 
@@ -329,15 +327,15 @@ impl SharedWriter {
         group: Group,
         wake: Wake,
     ) -> bool {
-        let (start, records) = (group.start(), group.records());
+        let (start, records) = (group.start, group.records);
         if records == 0 {
-            return self.give_back(at, peers, start, group.size());
+            return self.give_back(at, peers, start, group.size);
         }
         if group.left() > 0 || records > 1 {
             ledger::leave(at, group.next(), group.left(), records - 1);
         }
-        self.room.count_written(at, start, records, group.used());
-        self.ends.end(at, peers, start, group.first(), group.size(), wake)
+        self.room.figures.add_written(at, start, records, group.used);
+        self.ends.end(at, peers, start, RecordWord::from_raw(group.first), group.size, wake)
     }
 
     /// Counts a refusal, to be told in the stream before the next record of this producer that
@@ -345,12 +343,11 @@ impl SharedWriter {
     #[cold]
     pub fn refuse(&mut self, at: Shared<'_>, refusal: Refusal, len: usize) -> bool {
         let size = if len > self.max_len {
-            refused_size(self.allotted.size(), len, self.stamp)
+            refused_size(self.allotted.size, len, self.stamp)
         } else {
             record_size(len + self.stamp)
         };
-        let (figures, slot) = self.room.figures_mut(at);
-        figures.add_refused(slot, refusal, size);
+        self.room.figures.add_refused(at, refusal, size);
         // The next reservation makes room, which tells the loss.
         self.room.look_again();
         self.ends.wake(at, Wake::Force, at.ring.head())
@@ -359,8 +356,8 @@ impl SharedWriter {
     /// Before the producer goes: tells losses that are still to be told, if there is room. Returns
     /// whether a wake is owed.
     pub fn detach<P: Peers>(&mut self, at: Shared<'_>, peers: &P) -> bool {
-        let owner = self.room.owner();
-        if self.room.figures().losses().all_told() || owner.lock(at, peers).is_err() {
+        let (owner, losses) = (self.room.owner, &self.room.figures.losses);
+        if losses.refused == losses.told || owner.lock(at, peers).is_err() {
             return false;
         }
         let told = self.room.make_room(at, peers, 0).is_ok();
@@ -378,7 +375,7 @@ impl SharedWriter {
         let small = self.room.tail_for(at, record_size(BODY_LEN));
         // Relaxed: who waits looks again.
         let head = at.ring.header.aux.head.load(Ordering::Relaxed);
-        aux_area::tail_for(at.ring, self.allotted.size(), head, len).max(small)
+        aux_area::tail_for(at.ring, self.allotted.size, head, len).max(small)
     }
 
     /// Notes in a timed ring what the clocks say: after attaching, before the first record. `read`
@@ -412,32 +409,32 @@ impl SharedWriter {
     /// What this slot has written, this producer and those before it.
     #[must_use]
     pub fn written(&self) -> Count {
-        self.room.figures().written()
+        self.room.figures.written
     }
 
     /// What this slot was refused, as [`SharedWriter::written`].
     #[must_use]
     pub fn refused(&self) -> Refused {
-        self.room.figures().losses().refused
+        self.room.figures.losses.refused
     }
 
     /// What this slot gave back, as [`SharedWriter::written`].
     #[must_use]
     pub fn discarded(&self) -> Count {
-        self.room.figures().losses().discarded
+        self.room.figures.losses.discarded
     }
 
     /// The slot.
     #[must_use]
     pub fn index(&self) -> u32 {
-        self.room.owner().index()
+        self.room.owner.index
     }
 
     /// The longest payload.
     #[must_use]
     #[inline]
     pub fn max_len(&self) -> usize {
-        self.max_len.max(self.allotted.size() as usize)
+        self.max_len.max(self.allotted.size as usize)
     }
 
     /// Copies a payload into its reservation, word by word. A mapping has a quicker way.

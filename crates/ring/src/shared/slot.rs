@@ -5,34 +5,28 @@
 //! came. So each copy names the position that its newest figure is about, and whether that has
 //! happened can be seen there: see [`happened`]. Whoever sweeps the slot settles it for good.
 
-use crate::counters::{Count, REFUSED, Refused};
+use crate::counters::{Count, Refused};
 use crate::holder::Who;
 use crate::latch::{self, LatchWriter, Whole};
 use crate::reserve::Refusal;
 use crate::view::Shared;
 use alloc::vec::Vec;
 use perfring_abi::atomic::Ordering;
-use perfring_abi::{Cause, Latch, SLOT_LOSSES, SLOT_WRITTEN, Slot, slot_losses as l};
+use perfring_abi::{Cause, Latch, SLOT_LOSSES, Slot, slot_losses as l};
 
 /// The position in a copy whose figures are true whatever stands in the ring.
 pub(crate) const NOWHERE: u64 = u64::MAX;
 
-/// Where the position stands in a copy of either latch.
 const POS: usize = l::POS;
 
 /// Whether the record at `pos` has been published, or ended, by the producer of this slot. Only
 /// for the newest copy of its latch, and only as long as nobody else reserves at `pos`.
 fn happened(at: Shared<'_>, index: u32, pos: u64) -> bool {
-    if pos == NOWHERE {
-        return true;
-    }
-    if pos < at.ring.head() {
-        return true; // B
-    }
-    pos < at.producer_pos() && at.look(pos).owner() != Some(index) // N
+    pos == NOWHERE
+        || pos < at.ring.head() // B
+        || (pos < at.producer_pos() && at.look(pos).owner() != Some(index)) // N
 }
 
-/// The copy of a slot's latch that is true.
 fn true_copy<const N: usize>(at: Shared<'_>, index: u32, latch: &Latch<N>) -> Option<Whole<N>> {
     let newest = latch::find(latch)?;
     if happened(at, index, newest.words[POS]) {
@@ -60,48 +54,33 @@ pub(crate) struct Losses {
     pub(crate) discarded: Count,
     pub(crate) reclaimed: Count,
     pub(crate) refused: Refused,
-    told: Refused,
+    pub(crate) told: Refused,
 }
 
 impl Losses {
     fn from_words(words: &[u64; SLOT_LOSSES]) -> Self {
-        let count = |at: usize| Count { records: words[at], bytes: words[at + 1] };
         Losses {
-            discarded: count(l::DISCARDED_RECORDS),
-            reclaimed: count(l::RECLAIMED_RECORDS),
-            refused: Refused::from_words(&words[l::REFUSED..][..REFUSED]),
-            told: Refused::from_words(&words[l::TOLD..][..REFUSED]),
+            discarded: Count::get(words, l::DISCARDED_RECORDS),
+            reclaimed: Count::get(words, l::RECLAIMED_RECORDS),
+            refused: Refused::get(words, l::REFUSED),
+            told: Refused::get(words, l::TOLD),
         }
     }
 
     fn to_words(self, pos: u64) -> [u64; SLOT_LOSSES] {
         let mut words = [0; SLOT_LOSSES];
         words[l::POS] = pos;
-        for (at, count) in
-            [(l::DISCARDED_RECORDS, self.discarded), (l::RECLAIMED_RECORDS, self.reclaimed)]
-        {
-            words[at..at + 2].copy_from_slice(&[count.records, count.bytes]);
-        }
-        self.refused.to_words(&mut words[l::REFUSED..][..REFUSED]);
-        self.told.to_words(&mut words[l::TOLD..][..REFUSED]);
+        self.discarded.put(&mut words, l::DISCARDED_RECORDS);
+        self.reclaimed.put(&mut words, l::RECLAIMED_RECORDS);
+        self.refused.put(&mut words, l::REFUSED);
+        self.told.put(&mut words, l::TOLD);
         words
-    }
-
-    /// Whether the stream was told of all that was refused.
-    pub(crate) fn all_told(&self) -> bool {
-        self.refused == self.told
     }
 
     /// What stands in a slot, true at this moment.
     pub(crate) fn load(at: Shared<'_>, index: u32) -> Self {
         let slot = &at.slots[index as usize];
         true_copy(at, index, &slot.losses)
-            .map_or(Losses::default(), |whole| Losses::from_words(&whole.words))
-    }
-
-    /// The newest figures, one of which may still be about to come true.
-    fn newest(slot: &Slot) -> Self {
-        latch::find(&slot.losses)
             .map_or(Losses::default(), |whole| Losses::from_words(&whole.words))
     }
 
@@ -113,17 +92,13 @@ impl Losses {
     }
 }
 
-/// What a slot's producers have committed.
-fn written_of(words: &[u64; SLOT_WRITTEN]) -> Count {
-    Count { records: words[2], bytes: words[3] }
-}
-
 /// What a slot's producers have done, as the one that has it counts on.
 #[derive(Debug)]
 pub(crate) struct Figures {
-    written: Count,
+    index: u32,
+    pub(super) written: Count,
     written_latch: LatchWriter,
-    losses: Losses,
+    pub(super) losses: Losses,
     losses_latch: LatchWriter,
 }
 
@@ -132,10 +107,11 @@ impl Figures {
     pub(crate) fn take_over(at: Shared<'_>, index: u32) -> Self {
         let slot = &at.slots[index as usize];
         let whole = latch::find(&slot.written);
-        let written = whole.as_ref().map_or(Count::default(), |w| written_of(&w.words));
+        let written = whole.as_ref().map_or(Count::default(), |w| Count::get(&w.words, 2));
         let losses = Losses::load(at, index);
         set_base(slot, written, &losses);
         Figures {
+            index,
             written,
             written_latch: LatchWriter::after(&slot.written, whole.as_ref()),
             losses,
@@ -143,33 +119,21 @@ impl Figures {
         }
     }
 
-    /// Committed.
-    pub(crate) fn written(&self) -> Count {
-        self.written
-    }
-
-    /// Given back, left behind and refused.
-    pub(crate) fn losses(&self) -> &Losses {
-        &self.losses
-    }
-
     /// Counts what is committed at `pos`, before the store that commits it.
     #[inline(always)]
-    pub(crate) fn add_written(&mut self, slot: &Slot, pos: u64, records: u64, bytes: u64) {
+    pub(crate) fn add_written(&mut self, at: Shared<'_>, pos: u64, records: u64, bytes: u64) {
         self.written.records = self.written.records.wrapping_add(records);
         self.written.bytes = self.written.bytes.wrapping_add(bytes);
         let words = [0, pos, self.written.records, self.written.bytes, 0];
-        self.written_latch.write(&slot.written, &words);
+        self.written_latch.write(&at.slots[self.index as usize].written, &words);
     }
 
-    /// Counts what is given back at `pos`.
-    pub(crate) fn add_discarded(&mut self, slot: &Slot, pos: u64, bytes: u64) {
+    pub(crate) fn add_discarded(&mut self, at: Shared<'_>, pos: u64, bytes: u64) {
         self.losses.discarded.add(bytes);
-        self.write_losses(slot, pos);
+        self.write_losses(at, pos);
     }
 
-    /// Counts a record that is refused.
-    pub(crate) fn add_refused(&mut self, slot: &Slot, refusal: Refusal, bytes: u64) {
+    pub(crate) fn add_refused(&mut self, at: Shared<'_>, refusal: Refusal, bytes: u64) {
         let cause = match refusal {
             Refusal::TooLarge { .. } => Cause::TooLarge,
             Refusal::Contended { .. } => Cause::Contended,
@@ -177,23 +141,23 @@ impl Figures {
             Refusal::Full | Refusal::Corrupt { .. } => Cause::Full,
         };
         self.losses.refused.of_mut(cause).add(bytes);
-        self.write_losses(slot, NOWHERE);
+        self.write_losses(at, NOWHERE);
     }
 
-    /// What the stream is still to be told of.
     pub(crate) fn untold(&self) -> Refused {
         self.losses.refused.since(self.losses.told)
     }
 
     /// All that was refused is told by markers at `pos`.
-    pub(crate) fn tell(&mut self, slot: &Slot, pos: u64) {
+    pub(crate) fn tell(&mut self, at: Shared<'_>, pos: u64) {
         self.losses.told = self.losses.refused;
-        self.write_losses(slot, pos);
+        self.write_losses(at, pos);
     }
 
     /// Writes the losses; the newest of them comes true at `pos`.
-    fn write_losses(&mut self, slot: &Slot, pos: u64) {
-        self.losses_latch.write(&slot.losses, &self.losses.to_words(pos));
+    fn write_losses(&mut self, at: Shared<'_>, pos: u64) {
+        let latch = &at.slots[self.index as usize].losses;
+        self.losses_latch.write(latch, &self.losses.to_words(pos));
     }
 }
 
@@ -226,9 +190,11 @@ impl SlotFigures {
             .map(|index| Self::of(at, index))
             .filter(|figures| figures.who.epoch != 0)
             .collect();
-        for (owner, size) in open(at) {
-            if let Some(found) = figures.iter_mut().find(|figures| figures.slot == owner) {
-                found.open.add(size);
+        // Of a ring in use, roughly.
+        for record in at.unpublished(at.ring.head()).map_while(Result::ok) {
+            let owner = record.word.owner();
+            if let Some(found) = figures.iter_mut().find(|figures| owner == Some(figures.slot)) {
+                found.open.add(record.size());
             }
         }
         figures
@@ -238,13 +204,13 @@ impl SlotFigures {
         let slot = &at.slots[index as usize];
         let base = slot.base.each_ref().map(|word| word.load(Ordering::Relaxed));
         let written = true_copy(at, index, &slot.written)
-            .map_or(Count::default(), |whole| written_of(&whole.words));
+            .map_or(Count::default(), |whole| Count::get(&whole.words, 2));
         let now = Losses::load(at, index);
         let then = Losses::from_words(&base_losses(&base));
         SlotFigures {
             slot: index,
             who: Who::read(&slot.holder),
-            written: written.since(Count { records: base[0], bytes: base[1] }),
+            written: written.since(Count::get(&base, 0)),
             discarded: now.discarded.since(then.discarded),
             reclaimed: now.reclaimed.since(then.reclaimed),
             refused: now.refused.since(then.refused),
@@ -253,13 +219,6 @@ impl SlotFigures {
             open: Count::default(),
         }
     }
-}
-
-/// Open reservations: whose, and how large. Of a ring in use, roughly.
-fn open(at: Shared<'_>) -> impl Iterator<Item = (u32, u64)> {
-    at.unpublished(at.ring.head())
-        .map_while(Result::ok)
-        .filter_map(|record| Some((record.word.owner()?, record.size())))
 }
 
 /// A slot's base as words of its losses: what follows the two that it has of the written. The
@@ -284,5 +243,7 @@ fn set_base(slot: &Slot, written: Count, losses: &Losses) {
 
 /// What was refused in all slots since the ring was made.
 pub(crate) fn refused(slots: &[Slot]) -> Refused {
-    slots.iter().fold(Refused::default(), |sum, slot| sum.plus(Losses::newest(slot).refused))
+    // The newest figures, one of which may still be about to come true.
+    let newest = slots.iter().filter_map(|slot| latch::find(&slot.losses));
+    newest.fold(Refused::default(), |sum, whole| sum.plus(Losses::from_words(&whole.words).refused))
 }

@@ -9,9 +9,8 @@ use perfring_abi::{Hole, RecordWord};
 
 /// Moves `data_head` over every record that has ended, and returns where it is then.
 ///
-/// Whoever ends a reservation calls this after a full fence (O), and so does whoever publishes
-/// behind an open one. Of an older record that ends and a younger one that has ended, one side
-/// sees the other: so `data_head` stands before an open reservation or at the end, always.
+/// Called after a full fence (O) by whoever ends a reservation, or publishes behind an open one: one
+/// side sees the other, so `data_head` always stands before an open reservation or at the end.
 ///
 /// There is no ABA: a position never comes again, and the words that led from `head` on stand until
 /// `head` has passed them, so a swap that succeeds was right.
@@ -26,7 +25,7 @@ pub(crate) fn advance(at: Shared<'_>) -> u64 {
         let upto = end.min(head.saturating_add(book_interval(at.ring)));
         let mut to = head;
         let load = |pos| at.ring.word(pos).load(Ordering::SeqCst); // N, O
-        let mut records = Walk::new(head, end, load);
+        let mut records = Walk { pos: head, end, load };
         while to < upto
             && let Some(Ok(record)) = records.next()
             && record.word.owner().is_none()
