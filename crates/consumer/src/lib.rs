@@ -54,6 +54,7 @@ mod pace;
 mod pinned;
 #[cfg(feature = "poll")]
 mod poll;
+mod ring;
 mod run;
 mod saving;
 mod snapshot;

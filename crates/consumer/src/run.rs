@@ -9,21 +9,13 @@ use perfring_ring::Frame;
 /// padded to eight bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    first: Frame,
-    count: u64,
+    pub(crate) first: Frame,
+    pub(crate) count: u64,
     /// From the first one's header to the end of the last one.
-    bytes: &'a [u8],
-    /// Bytes of a record before its payload.
-    before: usize,
+    pub(crate) bytes: &'a [u8],
 }
 
 impl<'a> Run<'a> {
-    #[inline]
-    pub(crate) fn new((first, count, bytes): (Frame, u64, &'a [u8])) -> Self {
-        let before = (first.payload_pos() - first.pos) as usize;
-        Run { first, count, bytes, before }
-    }
-
     /// The position of the first one's header in the stream.
     #[must_use]
     #[inline]
@@ -64,7 +56,7 @@ impl<'a> Run<'a> {
     #[must_use]
     #[inline]
     pub fn header_len(&self) -> usize {
-        self.before
+        (self.first.payload_pos() - self.first.pos) as usize
     }
 
     /// Whether they are stamped.
@@ -84,7 +76,7 @@ impl<'a> Run<'a> {
     /// The records.
     #[inline]
     pub fn records(&self) -> impl ExactSizeIterator<Item = Record<'a>> {
-        let Run { first, before, .. } = *self;
+        let (first, before) = (self.first, self.header_len());
         let each = self.bytes.chunks_exact(first.size as usize);
         each.enumerate().map(move |(nth, bytes)| Record {
             pos: first.pos + nth as u64 * first.size,

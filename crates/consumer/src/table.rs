@@ -67,7 +67,7 @@ pub enum OtherType {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Types {
     words: Vec<u64>,
-    end: u64,
+    pub(crate) end: u64,
 }
 
 impl Types {
@@ -129,9 +129,5 @@ impl Types {
         let words: Vec<u64> = schemas.iter().flat_map(Schema::to_entry).collect();
         let end = u64::from(!words.is_empty()) * TYPES_FIRST + 8 * words.len() as u64;
         Types { words, end }
-    }
-
-    pub(crate) fn end(&self) -> u64 {
-        self.end
     }
 }
