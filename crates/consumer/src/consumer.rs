@@ -197,12 +197,7 @@ impl Consumer {
                     end = Some(self.cursor.mapping().head());
                 }
             }
-            let item = match &mut self.cursor {
-                Cursor::InPlace(window) => read_in_place(window),
-                Cursor::Guarded(guarded) => guarded.read(),
-                Cursor::Saving(saving) => saving.read(),
-            };
-            match item? {
+            match read_copied(&mut self.cursor, self.pace, &mut self.distance)? {
                 Some(item) => visit(item),
                 None => return Ok(count),
             }
@@ -317,8 +312,7 @@ impl Consumer {
         }
     }
 
-    /// Does something with the pages of the ring, for this process, before it begins: faults them in,
-    /// locks them in memory, makes them huge. See [`Pages`] and `benches/RESULTS.md` for what it gains.
+    /// Prefaults, locks or collapses this mapping's pages; `benches/RESULTS.md` has what it gains.
     ///
     /// # Errors
     /// [`PagesError`] says what could not be done; the ring can be used as before.

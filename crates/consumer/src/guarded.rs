@@ -63,10 +63,7 @@ impl Guarded {
             None => return Ok(None),
         };
         // The last thing: then all that was loaded before was the file's.
-        match window.mapping().is_cut() {
-            true => Err(Corrupt::CUT),
-            false => Ok(Some(item)),
-        }
+        if window.mapping().is_cut() { Err(Corrupt::CUT) } else { Ok(Some(item)) }
     }
 }
 

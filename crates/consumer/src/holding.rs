@@ -207,11 +207,7 @@ impl Observer {
     #[must_use]
     pub fn fill(&self) -> Fill {
         let (head, size) = (self.window.mapping().head(), self.layout().data_size);
-        Fill {
-            unread: head.saturating_sub(self.window.observer().mark().pos).min(size),
-            held: 0,
-            size,
-        }
+        Fill { unread: head.saturating_sub(self.mark().pos).min(size), held: 0, size }
     }
 
     /// Whether a producer is attached, so that there may be more.

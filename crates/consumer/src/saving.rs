@@ -1,10 +1,10 @@
-//! The consumer of an overwrite ring: copies, and a place that is saved in the page.
+//! The consumer of an overwrite ring.
 
 use crate::item::Item;
 use perfring_ring::{Corrupt, Front, Lost, Mark};
 use perfring_shm::{ConsumerMapping, CopyWindow, Next};
 
-/// An overwrite ring in the hands of its consumer.
+/// An overwrite ring whose records are copied, and whose consumer's place is saved in the page.
 #[derive(Debug)]
 pub(crate) struct Saving {
     pub(crate) window: CopyWindow<ConsumerMapping>,

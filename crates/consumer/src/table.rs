@@ -97,20 +97,19 @@ impl Types {
     /// # Errors
     /// [`OtherType`], if the ring has the type's name, or its number, and something else under it.
     pub fn check<T: Record>(&self) -> Result<bool, OtherType> {
-        let schema = T::SCHEMA;
+        let Schema { id, name, format: ours, .. } = T::SCHEMA;
         let mut other = None;
         for entry in self.entries().map_while(Result::ok) {
-            if entry.id == schema.id && entry.layout == schema.layout() {
+            if entry.id == id && entry.layout == T::SCHEMA.layout() {
                 return Ok(true);
             }
-            if entry.name() == schema.name && entry.format() != schema.format {
-                let (name, ours) = (schema.name, schema.format);
+            if entry.name() == name && entry.format() != ours {
                 other = Some(OtherType::Format { name, found: entry.format().to_owned(), ours });
-            } else if entry.name() == schema.name {
-                other = Some(OtherType::Layout { name: schema.name });
-            } else if entry.id == schema.id {
-                let found = entry.name().to_owned();
-                other = Some(OtherType::Taken { name: schema.name, id: schema.id.get(), found });
+            } else if entry.name() == name {
+                other = Some(OtherType::Layout { name });
+            } else if entry.id == id {
+                let (id, found) = (id.get(), entry.name().to_owned());
+                other = Some(OtherType::Taken { name, id, found });
             }
         }
         other.map_or(Ok(false), Err)

@@ -204,11 +204,8 @@ impl Producer {
 
     /// Publishes a record for each item, which `fill` writes in its place in the ring: a loop of
     /// [`Producer::reserve`] in an eighth to a quarter less time for small records, since its place is in
-    /// registers and not in memory, where each record waits for the one before it. With
-    /// [`Each::batch`] they are published so many at a time.
-    ///
-    /// Returns how many were published. The others were refused, after [`Each::timeout`], and are
-    /// counted and told as any refusal.
+    /// registers and not in memory, where each record waits for the one before it. Returns how many
+    /// were published: the others were refused, and are counted and told as any refusal.
     ///
     /// ```
     /// # use perfring_producer::{Each, Options, Producer, RecordType};
@@ -224,8 +221,7 @@ impl Producer {
     /// ```
     ///
     /// If `fill` or the iterator panics, what was published stands, and what a batch held back is gone, or
-    /// is published by the next call.
-    /// A ring with time gains nothing.
+    /// is published by the next call. A ring with time gains nothing.
     #[inline(always)]
     pub fn publish_each<I: IntoIterator>(
         &mut self,

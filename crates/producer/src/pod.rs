@@ -125,9 +125,8 @@ macro_rules! producer {
                 self.window.file().layout()
             }
 
-            /// Does something with the pages of the ring, for this process, before it begins:
-            /// faults them in, locks them in memory, makes them huge. See [`Pages`] and
-            /// `benches/RESULTS.md` for what it gains.
+            /// Prefaults, locks or collapses this mapping's pages; `benches/RESULTS.md` has what it
+            /// gains.
             ///
             /// ```
             /// # use perfring_producer::{Options, Pages, Producer};
