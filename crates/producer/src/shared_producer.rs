@@ -283,7 +283,7 @@ impl SharedProducer {
     }
 
     /// Attempts once, without a look at the clock, and then for so long.
-    #[inline]
+    #[inline(always)]
     fn wait_for<T>(
         &self,
         timeout: Duration,
