@@ -5,9 +5,7 @@ use crate::item::{Item, Record};
 use crate::pace::{Distance, Pace};
 use crate::pinned::Pinned;
 use crate::run::Run;
-use crate::table::Types;
-use perfring_abi::Layout;
-use perfring_ring::{Anchors, Corrupt, Count, WakeAt};
+use perfring_ring::{Corrupt, Count, WakeAt};
 use perfring_shm::{AttachError, Guard, Home, Lines, Pages, PagesError, ReadWindow, program_name};
 
 /// The one consumer of a ring. A new one goes on where the last one released.
@@ -186,41 +184,20 @@ impl Consumer {
     }
 
     fn drain_copied(&mut self, mut visit: impl FnMut(Item<'_>)) -> Result<u64, Corrupt> {
-        let mut count = 0;
         // Where the one look found the head.
-        let mut end = None;
+        let (mut count, mut end) = (0, None);
         loop {
-            let item = match &mut self.cursor {
-                Cursor::InPlace(window) => read_in_place(window),
-                Cursor::Guarded(guarded) => {
-                    let window = guarded.window_mut();
-                    if window.reader().known() == 0 {
-                        if end.is_some_and(|end| window.reader().cursor() >= end) {
-                            return Ok(count);
-                        }
-                        if end.is_none() {
-                            let keep = |cursor| self.distance.keep(self.pace, cursor);
-                            end = Some(window.look_ahead(keep));
-                        }
-                    }
-                    guarded.read()
+            if self.cursor.must_look() {
+                let cursor = self.position();
+                if end.is_some_and(|end| cursor >= end) {
+                    return Ok(count);
                 }
-                Cursor::Saving(saving) => {
-                    let window = saving.window();
-                    if window.observer().must_look() {
-                        let cursor = window.observer().saved().pos;
-                        if end.is_some_and(|end| cursor >= end) {
-                            return Ok(count);
-                        }
-                        if end.is_none() {
-                            self.distance.keep(self.pace, cursor);
-                            end = Some(window.mapping().head());
-                        }
-                    }
-                    saving.read()
+                if end.is_none() {
+                    self.distance.keep(self.pace, cursor);
+                    end = Some(self.cursor.mapping().head());
                 }
-            };
-            match item? {
+            }
+            match read_copied(&mut self.cursor, self.pace, &mut self.distance)? {
                 Some(item) => visit(item),
                 None => return Ok(count),
             }
@@ -264,7 +241,8 @@ impl Consumer {
     #[inline]
     pub fn read_run(&mut self, max: u64) -> Option<Run<'_>> {
         let Cursor::InPlace(window) = &mut self.cursor else { return None };
-        window.next_run(max).map(Run::new)
+        let (first, count, bytes) = window.next_run(max)?;
+        Some(Run { first, count, bytes })
     }
 
     /// Hands back everything that [`Consumer::read`] returned so far, the last item included.
@@ -299,7 +277,7 @@ impl Consumer {
     /// [`Corrupt`].
     pub fn pinned(&mut self) -> Result<Option<Pinned<'_>>, Corrupt> {
         let Cursor::InPlace(window) = &mut self.cursor else { return Ok(None) };
-        Ok(Some(Pinned::new(window.pin()?)))
+        Ok(Some(Pinned { window: window.pin()? }))
     }
 
     /// Whether records of a drop ring are copied: [`Guard::Always`] or [`Guard::Never`], also where
@@ -315,60 +293,31 @@ impl Consumer {
     /// The position of the next record.
     #[must_use]
     pub fn position(&self) -> u64 {
-        self.cursor.position()
+        self.cursor.mark().pos
     }
 
     /// Records read since the ring was made, by this consumer and those before it.
     #[must_use]
     pub fn read_count(&self) -> Count {
-        self.cursor.passed().since(self.cursor.lapped())
+        self.cursor.mark().before.since(self.lapped())
     }
 
     /// Records of an overwrite ring that were gone before this consumer, or one before it, came to
     /// them.
     #[must_use]
     pub fn lapped(&self) -> Count {
-        self.cursor.lapped()
+        match &self.cursor {
+            Cursor::InPlace(_) | Cursor::Guarded(_) => Count::default(),
+            Cursor::Saving(saving) => saving.window.observer().lapped(),
+        }
     }
 
-    /// What tells wall-clock times of stamps: of all records that are published now. Take it anew
-    /// for later ones, as somebody may set the clock.
-    #[must_use]
-    pub fn anchors(&self) -> Anchors {
-        self.cursor.mapping().anchors()
-    }
-
-    /// The ring's type table, as it is now.
-    #[must_use]
-    pub fn types(&self) -> Types {
-        Types::of(self.cursor.mapping().types())
-    }
-
-    /// Whether the type table has grown since this copy was taken.
-    #[must_use]
-    pub fn has_more_types(&self, than: &Types) -> bool {
-        self.cursor.mapping().types().end() > than.end()
-    }
-
-    /// The ring's shape and identity.
-    #[must_use]
-    pub fn layout(&self) -> &Layout {
-        self.cursor.mapping().file().layout()
-    }
-
-    /// Does something with the pages of the ring, for this process, before it begins: faults them in,
-    /// locks them in memory, makes them huge. See [`Pages`] and `benches/RESULTS.md` for what it gains.
+    /// Prefaults, locks or collapses this mapping's pages; `benches/RESULTS.md` has what it gains.
     ///
     /// # Errors
     /// [`PagesError`] says what could not be done; the ring can be used as before.
     pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
         self.cursor.mapping().set_pages(pages)
-    }
-
-    /// Where the ring lives.
-    #[must_use]
-    pub fn home(&self) -> &Home {
-        self.cursor.mapping().file().home()
     }
 }
 
@@ -424,8 +373,8 @@ fn read_copied<'a>(
     match cursor {
         Cursor::InPlace(window) => read_in_place(window),
         Cursor::Guarded(guarded) => {
-            if guarded.window().reader().known() == 0 {
-                distance.keep(pace, guarded.window().reader().cursor());
+            if guarded.window.reader().known() == 0 {
+                distance.keep(pace, guarded.window.reader().cursor());
             }
             guarded.read()
         }

@@ -3,7 +3,7 @@
 use crate::guarded::Guarded;
 use crate::saving::Saving;
 use perfring_abi::Policy;
-use perfring_ring::Count;
+use perfring_ring::Mark;
 use perfring_shm::{AttachError, ConsumerMapping, CopyWindow, Guard, Home, Lines, ReadWindow};
 
 /// The three ways of reading.
@@ -42,44 +42,36 @@ impl Cursor {
     #[inline]
     pub(crate) fn mapping(&self) -> &ConsumerMapping {
         match self {
-            Cursor::InPlace(window) => window.mapping(),
-            Cursor::Guarded(guarded) => guarded.window().mapping(),
-            Cursor::Saving(saving) => saving.window().mapping(),
+            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => window.mapping(),
+            Cursor::Saving(saving) => saving.window.mapping(),
         }
     }
 
-    /// The position of the next record.
+    /// The place after everything that was read.
     #[inline]
-    pub(crate) fn position(&self) -> u64 {
+    pub(crate) fn mark(&self) -> Mark {
         match self {
-            Cursor::InPlace(window) => window.reader().cursor(),
-            Cursor::Guarded(guarded) => guarded.window().reader().cursor(),
-            Cursor::Saving(saving) => saving.window().observer().saved().pos,
+            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => {
+                window.reader().mark()
+            }
+            Cursor::Saving(saving) => saving.window.observer().mark(),
         }
     }
 
-    /// Records before that, since the ring was made, those that were overwritten included.
-    pub(crate) fn passed(&self) -> Count {
+    /// Whether all that is known of was read.
+    pub(crate) fn must_look(&self) -> bool {
         match self {
-            Cursor::InPlace(window) => window.reader().passed(),
-            Cursor::Guarded(guarded) => guarded.window().reader().passed(),
-            Cursor::Saving(saving) => saving.window().observer().saved().before,
-        }
-    }
-
-    /// Records that were overwritten before this consumer, or one before it, came to them.
-    pub(crate) fn lapped(&self) -> Count {
-        match self {
-            Cursor::InPlace(_) | Cursor::Guarded(_) => Count::default(),
-            Cursor::Saving(saving) => saving.window().observer().lapped(),
+            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => {
+                window.reader().known() == 0
+            }
+            Cursor::Saving(saving) => saving.window.observer().must_look(),
         }
     }
 
     /// Hands back, or saves, everything that was read, unless that is on hold.
     pub(crate) fn release(&mut self) {
         match self {
-            Cursor::InPlace(window) => window.release(),
-            Cursor::Guarded(guarded) => guarded.window_mut().release(),
+            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => window.release(),
             Cursor::Saving(saving) => saving.save(),
         }
     }
@@ -87,14 +79,14 @@ impl Cursor {
     /// Whether there may be something to read.
     #[inline]
     pub(crate) fn is_behind(&self) -> bool {
-        self.mapping().head() != self.position()
+        self.mapping().head() != self.mark().pos
     }
 
     /// The same, for a reader that does nothing but look: has the next record's cache lines come
     /// along with the head's.
     #[inline]
     pub(crate) fn is_behind_near(&self) -> bool {
-        let next = self.position();
+        let next = self.mark().pos;
         self.mapping().prefetch(next);
         self.mapping().prefetch(next.wrapping_add(64));
         self.is_behind()

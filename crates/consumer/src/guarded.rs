@@ -8,7 +8,7 @@ use perfring_shm::{ReadWindow, bytes_of};
 /// A drop ring of which each record is copied.
 #[derive(Debug)]
 pub(crate) struct Guarded {
-    window: ReadWindow,
+    pub(crate) window: ReadWindow,
     /// The newest record's payload.
     words: Vec<u64>,
 }
@@ -16,16 +16,6 @@ pub(crate) struct Guarded {
 impl Guarded {
     pub(crate) fn new(window: ReadWindow) -> Self {
         Guarded { window, words: vec![0; (SIZE_MAX / 8) as usize] }
-    }
-
-    #[inline]
-    pub(crate) fn window(&self) -> &ReadWindow {
-        &self.window
-    }
-
-    #[inline]
-    pub(crate) fn window_mut(&mut self) -> &mut ReadWindow {
-        &mut self.window
     }
 
     /// The next item.
@@ -73,10 +63,7 @@ impl Guarded {
             None => return Ok(None),
         };
         // The last thing: then all that was loaded before was the file's.
-        match window.mapping().is_cut() {
-            true => Err(Corrupt::CUT),
-            false => Ok(Some(item)),
-        }
+        if window.mapping().is_cut() { Err(Corrupt::CUT) } else { Ok(Some(item)) }
     }
 }
 

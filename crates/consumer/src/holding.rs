@@ -2,6 +2,7 @@
 
 use crate::consumer::Consumer;
 use crate::cursor::Cursor;
+use crate::guarded::Guarded;
 use crate::item::{Item, Record};
 use crate::observer::Observer;
 use perfring_abi::Producers;
@@ -49,9 +50,8 @@ impl Consumer {
     /// ```
     pub fn hold(&mut self) {
         match &mut self.cursor {
-            Cursor::InPlace(window) => window.hold(),
-            Cursor::Guarded(guarded) => guarded.window_mut().hold(),
-            Cursor::Saving(saving) => saving.hold(),
+            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => window.hold(),
+            Cursor::Saving(saving) => saving.hold = true,
         }
     }
 
@@ -59,11 +59,7 @@ impl Consumer {
     #[must_use]
     #[inline]
     pub fn mark(&self) -> Mark {
-        match &self.cursor {
-            Cursor::InPlace(window) => window.reader().mark(),
-            Cursor::Guarded(guarded) => guarded.window().reader().mark(),
-            Cursor::Saving(saving) => saving.window().observer().mark(),
-        }
+        self.cursor.mark()
     }
 
     /// Hands back everything before a mark that this consumer made: the producer gets the space.
@@ -71,8 +67,9 @@ impl Consumer {
     /// does nothing.
     pub fn release_to(&mut self, mark: &Mark) {
         match &mut self.cursor {
-            Cursor::InPlace(window) => window.release_to(mark),
-            Cursor::Guarded(guarded) => guarded.window_mut().release_to(mark),
+            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => {
+                window.release_to(mark)
+            }
             Cursor::Saving(saving) => saving.save_mark(mark),
         }
     }
@@ -84,9 +81,8 @@ impl Consumer {
     #[inline]
     pub fn look(&mut self) -> Result<Front, Corrupt> {
         match &mut self.cursor {
-            Cursor::InPlace(window) => window.look(),
-            Cursor::Guarded(guarded) => guarded.window_mut().look(),
-            Cursor::Saving(saving) => saving.window_mut().look(),
+            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => window.look(),
+            Cursor::Saving(saving) => saving.window.look(),
         }
     }
 
@@ -129,8 +125,9 @@ impl Consumer {
     #[must_use]
     pub fn fill(&self) -> Fill {
         let held = match &self.cursor {
-            Cursor::InPlace(window) => window.reader().held(),
-            Cursor::Guarded(guarded) => guarded.window().reader().held(),
+            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => {
+                window.reader().held()
+            }
             Cursor::Saving(_) => 0,
         };
         let (head, size) = (self.cursor.mapping().head(), self.layout().data_size);
@@ -210,11 +207,7 @@ impl Observer {
     #[must_use]
     pub fn fill(&self) -> Fill {
         let (head, size) = (self.window.mapping().head(), self.layout().data_size);
-        Fill {
-            unread: head.saturating_sub(self.window.observer().mark().pos).min(size),
-            held: 0,
-            size,
-        }
+        Fill { unread: head.saturating_sub(self.mark().pos).min(size), held: 0, size }
     }
 
     /// Whether a producer is attached, so that there may be more.

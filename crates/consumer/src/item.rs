@@ -84,15 +84,13 @@ impl<'a> Record<'a> {
     pub fn as_pod<T: PodRecord>(&self) -> Result<&'a T, NotThis> {
         self.expect(T::SCHEMA.id.get())?;
         // Payloads begin at multiples of eight, so the length is all that can be wrong.
-        bytemuck::try_from_bytes(self.bytes)
-            .map_err(|_| NotThis::Length { len: self.bytes.len(), needed: size_of::<T>() })
+        let (len, needed) = (self.bytes.len(), size_of::<T>());
+        bytemuck::try_from_bytes(self.bytes).map_err(|_| NotThis::Length { len, needed })
     }
 
-    /// The record as an rkyv archive, checked in full, where it stands: in the ring for a consumer of
-    /// a drop ring, in the reader's private copy for others.
-    ///
-    /// What a consumer of a drop ring borrows could be changed, after the check, by a producer that
-    /// breaks the protocol. Of one that is not trusted, use [`Record::archived_copy`].
+    /// The record as an rkyv archive, checked in full, where it stands, as [`Record::as_pod`] says. What
+    /// stands in the ring a producer that breaks the protocol can change after the check: of one that
+    /// is not trusted, use [`Record::archived_copy`].
     ///
     /// # Errors
     /// [`NotThis`] if it is of another type, or damaged.

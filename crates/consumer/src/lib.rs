@@ -29,17 +29,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A record of a type that this program knows is read as that: [`Record::as_pod`], and with the
-//! feature `rkyv` `Record::archived`. What a ring says of its types is in [`Types`], and
-//! `perfring_types::read` shows records by it whose types the program does not know. In a ring with
-//! time a record has its stamp, and [`Record::wall`] the date.
-//!
-//! Who builds a reader of its own on this, such as a merge of many rings, reads on with
-//! [`Consumer::take`] while nothing is released, and releases up to a [`Mark`] later; or takes a
-//! ring's words and positions raw, with [`Consumer::raw`] and [`Observer::raw`].
-//!
-//! In an event loop the feature `poll` gives a consumer a descriptor, `Consumer::pollable`; under tokio
-//! it is wrapped up by the crate `perfring-tokio`.
+//! A record of a type that this program knows is read with [`Record::as_pod`], and with the feature
+//! `rkyv` as `Record::archived`; `perfring_types::read` shows the others by the ring's [`Types`]. A
+//! reader of many rings reads ahead with [`Consumer::take`] and releases up to a [`Mark`] later.
+//! With the feature `poll` a consumer has a descriptor for an event loop, `Consumer::pollable`, which
+//! the crate `perfring-tokio` wraps.
 //!
 //! Emptiness is `None` and loss is an [`Item`]; the only error of reading is [`Corrupt`].
 #![forbid(unsafe_code)]
@@ -54,6 +48,7 @@ mod pace;
 mod pinned;
 #[cfg(feature = "poll")]
 mod poll;
+mod ring;
 mod run;
 mod saving;
 mod snapshot;

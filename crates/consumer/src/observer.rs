@@ -1,12 +1,10 @@
 //! The observer.
 
 use crate::item::Item;
-use crate::pace::{Distance, Pace, SPIN};
+use crate::pace::{Distance, Pace, SPIN, left};
 use crate::snapshot::Snapshot;
 use crate::stat::Stat;
-use crate::table::Types;
-use perfring_abi::Layout;
-use perfring_ring::{Anchors, Corrupt, Count, Saved, Start};
+use perfring_ring::{Corrupt, Count, Saved, Start};
 use perfring_shm::{AttachError, CopyWindow, Guard, Home, ObserverMapping};
 use std::time::{Duration, Instant};
 
@@ -85,13 +83,7 @@ impl Observer {
         }
         let mut pause = SPIN;
         while !is_behind() {
-            let left = match deadline {
-                Some(deadline) => deadline.saturating_duration_since(Instant::now()),
-                None => Duration::MAX,
-            };
-            if left.is_zero() {
-                return false;
-            }
+            let Some(left) = left(deadline) else { return false };
             std::thread::sleep(pause.min(left));
             pause = (pause * 2).min(PAUSE_MAX);
         }
@@ -124,36 +116,5 @@ impl Observer {
     /// [`AttachError::Io`] where the file system has no locks.
     pub fn stat(&self) -> Result<Stat, AttachError> {
         Stat::of(self.window.mapping().file(), self.window.mapping().totals())
-    }
-
-    /// What tells wall-clock times of stamps: of all records that are published now. Take it anew
-    /// for later ones, as somebody may set the clock.
-    #[must_use]
-    pub fn anchors(&self) -> Anchors {
-        self.window.mapping().anchors()
-    }
-
-    /// The ring's type table, as it is now.
-    #[must_use]
-    pub fn types(&self) -> Types {
-        Types::of(self.window.mapping().types())
-    }
-
-    /// Whether the type table has grown since this copy was taken.
-    #[must_use]
-    pub fn has_more_types(&self, than: &Types) -> bool {
-        self.window.mapping().types().end() > than.end()
-    }
-
-    /// The ring's shape and identity.
-    #[must_use]
-    pub fn layout(&self) -> &Layout {
-        self.window.mapping().file().layout()
-    }
-
-    /// Where the ring lives.
-    #[must_use]
-    pub fn home(&self) -> &Home {
-        self.window.mapping().file().home()
     }
 }

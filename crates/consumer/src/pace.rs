@@ -122,3 +122,9 @@ impl Distance {
         }
     }
 }
+
+/// The time that is left until then, or for ever; `None` once it is over.
+pub(crate) fn left(deadline: Option<Instant>) -> Option<Duration> {
+    let left = deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
+    (!left.is_zero()).then_some(left)
+}

@@ -8,14 +8,10 @@ use perfring_shm::PinWindow;
 /// is dropped, what was taken from it is released, in one step.
 #[derive(Debug)]
 pub struct Pinned<'a> {
-    window: PinWindow<'a>,
+    pub(crate) window: PinWindow<'a>,
 }
 
-impl<'a> Pinned<'a> {
-    pub(crate) fn new(window: PinWindow<'a>) -> Self {
-        Pinned { window }
-    }
-
+impl Pinned<'_> {
     /// The next item. It stays where it is until the whole is dropped.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Records in a row of one type and one length, as what they are in memory: columns.
+//! Columns: many records of one type and one length.
 
 use crate::item::Record;
 use perfring_ring::Frame;
@@ -9,38 +9,27 @@ use perfring_ring::Frame;
 /// padded to eight bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    first: Frame,
-    count: u64,
+    pub(crate) first: Frame,
+    pub(crate) count: u64,
     /// From the first one's header to the end of the last one.
-    bytes: &'a [u8],
-    /// Bytes of a record before its payload.
-    before: usize,
+    pub(crate) bytes: &'a [u8],
 }
 
 impl<'a> Run<'a> {
-    #[inline]
-    pub(crate) fn new((first, count, bytes): (Frame, u64, &'a [u8])) -> Self {
-        let before = (first.payload_pos() - first.pos) as usize;
-        Run { first, count, bytes, before }
-    }
-
     /// The position of the first one's header in the stream.
     #[must_use]
-    #[inline]
     pub fn pos(&self) -> u64 {
         self.first.pos
     }
 
     /// The type of all of them.
     #[must_use]
-    #[inline]
     pub fn kind(&self) -> u32 {
         self.first.kind
     }
 
     /// How many there are: at least one.
     #[must_use]
-    #[inline]
     #[expect(clippy::len_without_is_empty, reason = "it never is")]
     pub fn len(&self) -> u64 {
         self.count
@@ -48,35 +37,30 @@ impl<'a> Run<'a> {
 
     /// The length of each one's payload, in bytes.
     #[must_use]
-    #[inline]
     pub fn payload_len(&self) -> usize {
         self.first.len
     }
 
     /// How far it is from one to the next, in bytes.
     #[must_use]
-    #[inline]
     pub fn size(&self) -> u64 {
         self.first.size
     }
 
     /// How much of each comes before its payload, in bytes: its header, and its stamp.
     #[must_use]
-    #[inline]
     pub fn header_len(&self) -> usize {
-        self.before
+        (self.first.payload_pos() - self.first.pos) as usize
     }
 
     /// Whether they are stamped.
     #[must_use]
-    #[inline]
     pub fn is_timed(&self) -> bool {
         self.first.time.is_some()
     }
 
     /// All of their bytes, from the first one's header on.
     #[must_use]
-    #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -84,7 +68,7 @@ impl<'a> Run<'a> {
     /// The records.
     #[inline]
     pub fn records(&self) -> impl ExactSizeIterator<Item = Record<'a>> {
-        let Run { first, before, .. } = *self;
+        let (first, before) = (self.first, self.header_len());
         let each = self.bytes.chunks_exact(first.size as usize);
         each.enumerate().map(move |(nth, bytes)| Record {
             pos: first.pos + nth as u64 * first.size,

@@ -1,31 +1,22 @@
-//! The consumer of an overwrite ring: copies, and a place that is saved in the page.
+//! The consumer of an overwrite ring.
 
 use crate::item::Item;
 use perfring_ring::{Corrupt, Front, Lost, Mark};
 use perfring_shm::{ConsumerMapping, CopyWindow, Next};
 
-/// An overwrite ring in the hands of its consumer.
+/// An overwrite ring whose records are copied, and whose consumer's place is saved in the page.
 #[derive(Debug)]
 pub(crate) struct Saving {
-    window: CopyWindow<ConsumerMapping>,
+    pub(crate) window: CopyWindow<ConsumerMapping>,
     /// Bytes that were read since the place was saved.
     unsaved: u64,
-    hold: bool,
+    /// Only marked places are saved.
+    pub(crate) hold: bool,
 }
 
 impl Saving {
     pub(crate) fn new(window: CopyWindow<ConsumerMapping>) -> Self {
         Saving { window, unsaved: 0, hold: false }
-    }
-
-    #[inline]
-    pub(crate) fn window(&self) -> &CopyWindow<ConsumerMapping> {
-        &self.window
-    }
-
-    #[inline]
-    pub(crate) fn window_mut(&mut self) -> &mut CopyWindow<ConsumerMapping> {
-        &mut self.window
     }
 
     /// The next item.
@@ -60,11 +51,6 @@ impl Saving {
             self.window.save();
             self.unsaved = 0;
         }
-    }
-
-    /// From now on only marked places are saved.
-    pub(crate) fn hold(&mut self) {
-        self.hold = true;
     }
 
     /// Saves a place that was marked, and read.

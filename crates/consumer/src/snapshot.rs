@@ -122,24 +122,15 @@ impl<'a> Iterator for Items<'a> {
     type Item = Result<Item<'a>, Corrupt>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        match self.snapshot.step(self.cursor?) {
-            Ok(Some((found, words, after))) => {
-                self.cursor = Some(after);
-                Some(Ok(match found {
-                    Found::Lost(lost) => Item::Lost(lost),
-                    Found::Record(frame) | Found::Large(frame, _) => {
-                        Item::Record(Record::new(&frame, bytes_of(words, frame.len)))
-                    }
-                }))
+        let step = self.snapshot.step(self.cursor.take()?).transpose()?;
+        Some(step.map(|(found, words, after)| {
+            self.cursor = Some(after);
+            match found {
+                Found::Lost(lost) => Item::Lost(lost),
+                Found::Record(frame) | Found::Large(frame, _) => {
+                    Item::Record(Record::new(&frame, bytes_of(words, frame.len)))
+                }
             }
-            Ok(None) => {
-                self.cursor = None;
-                None
-            }
-            Err(corrupt) => {
-                self.cursor = None;
-                Some(Err(corrupt))
-            }
-        }
+        }))
     }
 }

@@ -67,7 +67,7 @@ pub enum OtherType {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Types {
     words: Vec<u64>,
-    end: u64,
+    pub(crate) end: u64,
 }
 
 impl Types {
@@ -97,20 +97,19 @@ impl Types {
     /// # Errors
     /// [`OtherType`], if the ring has the type's name, or its number, and something else under it.
     pub fn check<T: Record>(&self) -> Result<bool, OtherType> {
-        let schema = T::SCHEMA;
+        let Schema { id, name, format: ours, .. } = T::SCHEMA;
         let mut other = None;
         for entry in self.entries().map_while(Result::ok) {
-            if entry.id == schema.id && entry.layout == schema.layout() {
+            if entry.id == id && entry.layout == T::SCHEMA.layout() {
                 return Ok(true);
             }
-            if entry.name() == schema.name && entry.format() != schema.format {
-                let (name, ours) = (schema.name, schema.format);
+            if entry.name() == name && entry.format() != ours {
                 other = Some(OtherType::Format { name, found: entry.format().to_owned(), ours });
-            } else if entry.name() == schema.name {
-                other = Some(OtherType::Layout { name: schema.name });
-            } else if entry.id == schema.id {
-                let found = entry.name().to_owned();
-                other = Some(OtherType::Taken { name: schema.name, id: schema.id.get(), found });
+            } else if entry.name() == name {
+                other = Some(OtherType::Layout { name });
+            } else if entry.id == id {
+                let (id, found) = (id.get(), entry.name().to_owned());
+                other = Some(OtherType::Taken { name, id, found });
             }
         }
         other.map_or(Ok(false), Err)
@@ -129,9 +128,5 @@ impl Types {
         let words: Vec<u64> = schemas.iter().flat_map(Schema::to_entry).collect();
         let end = u64::from(!words.is_empty()) * TYPES_FIRST + 8 * words.len() as u64;
         Types { words, end }
-    }
-
-    pub(crate) fn end(&self) -> u64 {
-        self.end
     }
 }

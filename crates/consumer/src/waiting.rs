@@ -1,7 +1,8 @@
 //! How a consumer waits.
 
 use crate::consumer::Consumer;
-use crate::pace::{Look, SPIN};
+use crate::pace::{Look, SPIN, left};
+use perfring_ring::Mark;
 use perfring_shm::{AttachError, SLICE, Sleeper, Ticket};
 use std::time::{Duration, Instant};
 
@@ -28,13 +29,7 @@ impl Consumer {
         }
         let deadline = Instant::now().checked_add(timeout.saturating_sub(SPIN));
         while !self.cursor.is_behind() {
-            let left = match deadline {
-                Some(deadline) => deadline.saturating_duration_since(Instant::now()),
-                None => Duration::MAX,
-            };
-            if left.is_zero() {
-                return false;
-            }
+            let Some(left) = left(deadline) else { return false };
             self.sleep(left);
         }
         true
@@ -96,8 +91,8 @@ impl Consumer {
         self.release();
         // The wake of who waits for a reservation to end may be missed.
         let most = if self.tend() { SLICE } else { Duration::MAX };
-        let (cursor, passed) = (self.cursor.position(), self.cursor.passed().records);
-        self.cursor.mapping().prepare_sleep(cursor, passed, self.wake_at, most)
+        let Mark { pos, before, .. } = self.mark();
+        self.cursor.mapping().prepare_sleep(pos, before.records, self.wake_at, most)
     }
 
     /// After [`Sleeper::sleep`], once nobody sleeps for this consumer any more.
@@ -114,7 +109,7 @@ impl Consumer {
         if lags {
             // A live producer's reservation is not seen twice at the same place; or its owner is
             // slow, and there is nothing to do about it.
-            let cursor = self.cursor.position();
+            let cursor = self.cursor.mark().pos;
             if self.lagged_at == Some(cursor) {
                 mapping.end_dead();
             }

@@ -3,6 +3,8 @@
 use crate::errors::ReserveError;
 use crate::exclusive_producer::Producer;
 use crate::shared_producer::SharedProducer;
+use perfring_ring::Wake;
+use perfring_shm::{End, TimeKeeper, WriteWindow};
 use perfring_types::{ArchiveError, RkyvRecord, archive_into};
 use std::mem::MaybeUninit;
 use thiserror::Error;
@@ -70,23 +72,27 @@ impl Producer {
     pub fn publish_rkyv<T: RkyvRecord>(&mut self, value: &T) -> Result<(), PublishError> {
         self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
         let most = LAST.min(self.layout().data_size as usize / 8);
-        let space = (*self.archive_space()).clamp(FIRST, most.max(FIRST));
-        let Some(mut record) = self.offer(T::SCHEMA.id, space) else {
+        let space = self.archive_space.clamp(FIRST, most.max(FIRST));
+        let stamp = |keeper: TimeKeeper<'_>| self.clock.stamp(keeper);
+        let end = End::Publish(Wake::Auto);
+        // Not counted, as there is another way.
+        let refused = |_: &mut WriteWindow, refusal| ReserveError::from(refusal);
+        let Ok(mut record) = self.window.reserve_or(T::SCHEMA.id, space, end, stamp, refused)
+        else {
             return self.publish_long(value); // which may be short enough for what room there is
         };
         match archive(value, &mut record) {
             Ok(len) => {
                 record.commit_len(len);
-                *self.archive_space() = next_space(space, len);
+                self.archive_space = next_space(space, len);
                 Ok(())
             }
             Err(error) => {
                 // Leaves nothing behind: the next reservation gets the same bytes.
                 std::mem::forget(record);
-                if error == ArchiveError::BufferTooSmall {
-                    self.publish_long(value)
-                } else {
-                    Err(error.into())
+                match error {
+                    ArchiveError::BufferTooSmall => self.publish_long(value),
+                    error => Err(error.into()),
                 }
             }
         }
@@ -97,9 +103,8 @@ impl Producer {
     #[cold]
     fn publish_long<T: RkyvRecord>(&mut self, value: &T) -> Result<(), PublishError> {
         let mut buffer = Vec::new();
-        let max = self.max_len();
-        let bytes = archive_to(value, &mut buffer, max)?;
-        *self.archive_space() = next_space(0, bytes.len());
+        let bytes = archive_to(value, &mut buffer, self.max_len())?;
+        self.archive_space = next_space(0, bytes.len());
         Ok(self.publish(T::SCHEMA.id, bytes)?)
     }
 }
@@ -116,12 +121,12 @@ impl SharedProducer {
     pub fn publish_rkyv<T: RkyvRecord>(&self, value: &T) -> Result<(), PublishError> {
         self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
         // Taken out meanwhile: a value may publish others while it is archived.
-        let mut buffer = self.archive_buffer().take();
-        let archived = archive_to(value, &mut buffer, self.max_len());
-        let done = archived
-            .map_err(PublishError::from)
-            .and_then(|bytes| Ok(self.publish(T::SCHEMA.id, bytes)?));
-        self.archive_buffer().replace(buffer);
+        let mut buffer = self.archive_buffer.take();
+        let done = match archive_to(value, &mut buffer, self.max_len()) {
+            Ok(bytes) => self.publish(T::SCHEMA.id, bytes).map_err(PublishError::from),
+            Err(error) => Err(error.into()),
+        };
+        self.archive_buffer.replace(buffer);
         done
     }
 }

@@ -15,21 +15,12 @@ use perfring_shm::{End, MachineClock, Reservation, TimeKeeper, WriteWindow};
 #[derive(Debug)]
 #[must_use = "a batch is published when it is dropped"]
 pub struct Batch<'a> {
-    window: &'a mut WriteWindow,
-    clock: &'a mut Clock<MachineClock>,
-    wake: Wake,
+    pub(crate) window: &'a mut WriteWindow,
+    pub(crate) clock: &'a mut Clock<MachineClock>,
+    pub(crate) wake: Wake,
 }
 
-impl<'a> Batch<'a> {
-    #[inline]
-    pub(crate) fn begin(
-        window: &'a mut WriteWindow,
-        clock: &'a mut Clock<MachineClock>,
-    ) -> Batch<'a> {
-        window.begin_batch();
-        Batch { window, clock, wake: Wake::Auto }
-    }
-
+impl Batch<'_> {
     /// Adds one record.
     ///
     /// # Errors

@@ -1,10 +1,6 @@
 //! Many records in a loop of an exclusive producer's own.
 
-use crate::errors::ReserveError;
-use crate::space::{reserve, reserve_timeout};
-use crate::stamp::Clock;
 use perfring_abi::RecordType;
-use perfring_shm::{End, MachineClock, Reservation, WriteWindow};
 use std::time::Duration;
 
 /// What [`Producer::publish_each`](crate::Producer::publish_each) makes of each item.
@@ -28,36 +24,5 @@ impl Each {
     #[must_use]
     pub const fn new(kind: RecordType, len: usize) -> Self {
         Each { kind, len, batch: 1, timeout: Duration::ZERO }
-    }
-}
-
-/// Publishes a record for each item, which `fill` writes in its place. Returns how many were published: the
-/// others were refused, and are counted as such.
-#[inline(always)]
-pub(crate) fn publish_each<I: IntoIterator>(
-    window: &mut WriteWindow,
-    clock: &mut Clock<MachineClock>,
-    each: Each,
-    items: I,
-    fill: impl FnMut(I::Item, &mut [u8]),
-) -> u64 {
-    let Each { kind, len, batch, .. } = each;
-    perfring_shm::publish_each(window, kind, len, batch, items, fill, |window| {
-        reserve_slowly(window, clock, &each)
-    })
-}
-
-#[cold]
-#[inline(never)]
-fn reserve_slowly<'w>(
-    window: &'w mut WriteWindow,
-    clock: &mut Clock<MachineClock>,
-    each: &Each,
-) -> Result<Reservation<'w>, ReserveError> {
-    let Each { kind, len, timeout, .. } = *each;
-    if timeout.is_zero() {
-        reserve(window, clock, kind, len, End::Hold)
-    } else {
-        reserve_timeout(window, clock, kind, len, timeout)
     }
 }

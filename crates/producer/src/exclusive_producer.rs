@@ -1,18 +1,17 @@
 //! The exclusive producer.
 
 use crate::batch::Batch;
-use crate::each::{Each, publish_each};
+use crate::each::Each;
 use crate::errors::{OpenError, ReserveError};
-use crate::known_types::{Known, put_entry};
-use crate::space::{put, refuse, reserve, reserve_timeout, wait};
+use crate::known_types::Known;
+use crate::space::{put, refuse, reserve, reserve_slowly, reserve_timeout, wait};
 use crate::stamp::Clock;
-use perfring_abi::{Layout, RecordType};
+use perfring_abi::RecordType;
 use perfring_ring::{Count, ProducerBook, Refusal, Wake};
 use perfring_shm::{
-    AttachError, End, Home, MachineClock, Pages, PagesError, Reservation, RingOptions, WriteWindow,
-    create, program_name,
+    AttachError, End, Home, MachineClock, Reservation, RingOptions, WriteWindow, create,
+    program_name,
 };
-use perfring_types::{Entry, Schema};
 use std::time::Duration;
 
 /// The one producer of a ring.
@@ -21,20 +20,20 @@ use std::time::Duration;
 /// there is room, and frees the place for the next producer. The ring stays.
 #[derive(Debug)]
 pub struct Producer {
-    window: WriteWindow,
-    clock: Clock<MachineClock>,
-    known: Known,
+    pub(crate) window: WriteWindow,
+    pub(crate) clock: Clock<MachineClock>,
+    pub(crate) known: Known,
     /// How much space the next archive gets.
     #[cfg(feature = "rkyv")]
-    archive_space: usize,
+    pub(crate) archive_space: usize,
 }
 
 impl Producer {
     /// Makes a ring and attaches to it, under the name of this program.
     ///
     /// # Errors
-    /// [`OpenError::Create`] with [`CreateError::Exists`] if there is one already: then
-    /// [`Producer::attach`].
+    /// [`OpenError::Create`] with [`CreateError::Exists`](crate::CreateError::Exists) if there is one
+    /// already: then [`Producer::attach`].
     pub fn create(home: impl Into<Home>, options: &RingOptions) -> Result<Self, OpenError> {
         let home = home.into();
         create(&home, options).map_err(OpenError::Create)?;
@@ -129,7 +128,10 @@ impl Producer {
     /// # use std::time::Duration;
     /// # let dir = tempfile::tempdir()?;
     /// # let mut producer = Producer::create(dir.path().join("ring"), &Options { size: 4096, ..Options::default() })?;
+    /// assert!(producer.wait_for_room(4000, Duration::ZERO)?);
     /// producer.publish(RecordType::BYTES, &[0; 4000])?;
+    /// assert!(!producer.wait_for_room(4000, Duration::ZERO)?); // which is not counted
+    /// assert_eq!(producer.book().refused.total().records, 0);
     /// let full = producer.reserve_timeout(RecordType::BYTES, 4000, Duration::from_millis(1));
     /// assert_eq!(full.unwrap_err(), ReserveError::Full); // nobody reads
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -167,18 +169,6 @@ impl Producer {
     /// not, nothing was refused, and nothing is counted. For who waits in slices, to look at
     /// something else in between.
     ///
-    /// ```
-    /// # use perfring_producer::{Options, Producer, RecordType};
-    /// # use std::time::Duration;
-    /// # let dir = tempfile::tempdir()?;
-    /// # let mut producer = Producer::create(dir.path().join("ring"), &Options { size: 4096, ..Options::default() })?;
-    /// assert!(producer.wait_for_room(4000, Duration::ZERO)?);
-    /// producer.publish(RecordType::BYTES, &[0; 4000])?;
-    /// assert!(!producer.wait_for_room(4000, Duration::from_millis(1))?); // nobody reads
-    /// assert_eq!(producer.book().refused.total().records, 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     /// What no waiting mends: see [`ReserveError`]; it is counted.
     pub fn wait_for_room(&mut self, len: usize, timeout: Duration) -> Result<bool, ReserveError> {
@@ -208,16 +198,14 @@ impl Producer {
     /// ```
     #[inline]
     pub fn batch(&mut self) -> Batch<'_> {
-        Batch::begin(&mut self.window, &mut self.clock)
+        self.window.begin_batch();
+        Batch { window: &mut self.window, clock: &mut self.clock, wake: Wake::Auto }
     }
 
     /// Publishes a record for each item, which `fill` writes in its place in the ring: a loop of
     /// [`Producer::reserve`] in an eighth to a quarter less time for small records, since its place is in
-    /// registers and not in memory, where each record waits for the one before it. With
-    /// [`Each::batch`] they are published so many at a time.
-    ///
-    /// Returns how many were published. The others were refused, after [`Each::timeout`], and are
-    /// counted and told as any refusal.
+    /// registers and not in memory, where each record waits for the one before it. Returns how many
+    /// were published: the others were refused, and are counted and told as any refusal.
     ///
     /// ```
     /// # use perfring_producer::{Each, Options, Producer, RecordType};
@@ -233,8 +221,7 @@ impl Producer {
     /// ```
     ///
     /// If `fill` or the iterator panics, what was published stands, and what a batch held back is gone, or
-    /// is published by the next call.
-    /// A ring with time gains nothing.
+    /// is published by the next call. A ring with time gains nothing.
     #[inline(always)]
     pub fn publish_each<I: IntoIterator>(
         &mut self,
@@ -242,7 +229,10 @@ impl Producer {
         items: I,
         fill: impl FnMut(I::Item, &mut [u8]),
     ) -> u64 {
-        publish_each(&mut self.window, &mut self.clock, each, items, fill)
+        let Each { kind, len, batch, .. } = each;
+        perfring_shm::publish_each(&mut self.window, kind, len, batch, items, fill, |window| {
+            reserve_slowly(window, &mut self.clock, &each)
+        })
     }
 
     /// What was written, given back and refused since the ring was made, by this producer and those
@@ -256,91 +246,5 @@ impl Producer {
     #[must_use]
     pub fn overwritten(&self) -> Count {
         self.window.overwritten()
-    }
-
-    /// Whether the ring's file was cut short under this producer, as far as was found out: its records
-    /// go into memory of its own since then, and nobody reads them. Always false without
-    /// [`install_guard`](crate::install_guard), as that is the end of the process then. A drop ring is
-    /// [`ReserveError::Corrupt`] by itself, before a ring's worth is written; an overwrite ring asks
-    /// nobody for space, and never is.
-    #[must_use]
-    pub fn is_cut(&self) -> bool {
-        self.window.is_cut()
-    }
-
-    /// The longest payload that this ring takes, in bytes.
-    #[must_use]
-    #[inline]
-    pub fn max_len(&self) -> usize {
-        self.window.max_len()
-    }
-
-    /// The ring's shape and identity.
-    #[must_use]
-    pub fn layout(&self) -> &Layout {
-        self.window.file().layout()
-    }
-
-    /// Does something with the pages of the ring, for this process, before it begins: faults them in,
-    /// locks them in memory, makes them huge. See [`Pages`] and `benches/RESULTS.md` for what it gains.
-    ///
-    /// ```
-    /// # use perfring_producer::{Options, Pages, Producer};
-    /// # let dir = tempfile::tempdir()?;
-    /// # let path = dir.path().join("ring");
-    /// let options = Options { size: 64 << 20, ..Options::default() };
-    /// # let options = Options { size: 1 << 20, ..options };
-    /// let producer = Producer::create(&path, &options)?;
-    /// producer.set_pages(Pages::FaultIn)?; // no page fault in the first lap
-    /// if let Err(error) = producer.set_pages(Pages::Huge) {
-    ///     eprintln!("{error}"); // slower, and no worse
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`PagesError`] says what could not be done; the ring can be used as before.
-    pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
-        self.window.set_pages(pages)
-    }
-
-    /// Where the ring lives.
-    #[must_use]
-    pub fn home(&self) -> &Home {
-        self.window.file().home()
-    }
-
-    /// As [`Producer::register`], of a type whose [`Schema::key`] is known.
-    #[inline(always)]
-    pub(crate) fn register_key(&self, schema: &Schema<'_>, key: u64) -> Result<(), ReserveError> {
-        self.known.register(self.window.types(), schema, key)
-    }
-
-    /// As [`Producer::register_entry`].
-    pub(crate) fn put_entry(&self, entry: &Entry<'_>) -> Result<(), ReserveError> {
-        put_entry(self.window.types(), entry)
-    }
-
-    /// As [`Producer::reserve`]; a refusal is not counted, as the caller has another way.
-    #[cfg(feature = "rkyv")]
-    #[inline]
-    pub(crate) fn offer(&mut self, kind: RecordType, len: usize) -> Option<Reservation<'_>> {
-        let Self { window, clock, .. } = self;
-        let end = End::Publish(Wake::Auto);
-        let offered = window.reserve_or(
-            kind,
-            len,
-            end,
-            |keeper| clock.stamp(keeper),
-            |_, refusal| ReserveError::from(refusal),
-        );
-        offered.ok()
-    }
-
-    /// How much space the next archive gets.
-    #[cfg(feature = "rkyv")]
-    #[inline]
-    pub(crate) fn archive_space(&mut self) -> &mut usize {
-        &mut self.archive_space
     }
 }

@@ -129,9 +129,7 @@ fn lock(types: TypesWindow<'_>) -> Result<LockedTypes<'_>, TypeError> {
         match types.lock() {
             Ok(Some(locked)) => return Ok(locked),
             Ok(None) => std::thread::sleep(NAP),
-            Err(error) => {
-                return Err(TypeError::Lock { errno: error.raw_os_error().unwrap_or_default() });
-            }
+            Err(error) => return Err(TypeError::Lock { errno: error.raw_os_error().unwrap_or(0) }),
         }
     }
     Err(TypeError::Busy)

@@ -19,24 +19,21 @@
 //!
 //! # What happens to a record
 //!
-//! [`Producer::reserve`] takes space, [`Reservation::commit`] publishes it, a dropped reservation
-//! is discarded. [`Producer::publish`] does both for bytes that exist already;
-//! [`Producer::batch`] publishes many records by one store. There is no system call, allocation or
-//! lock on that way, and no locked instruction.
+//! [`Producer::reserve`] takes space, [`Reservation::commit`] publishes it;
+//! [`Producer::publish`] does both for bytes that exist already, and [`Producer::batch`] publishes
+//! many records by one store. That takes no system call, allocation, lock or locked instruction.
 //!
-//! A **drop** ring refuses records while it is full, with [`ReserveError::Full`]; the loss is
-//! counted by cause and told to the reader before the next record that fits.
-//! [`Producer::reserve_timeout`] waits instead. An **overwrite** ring never refuses for want of
-//! space: the oldest records go.
+//! A **drop** ring refuses records while it is full, with [`ReserveError::Full`], or
+//! [waits](Producer::reserve_timeout); losses are counted by cause and told to the reader. An
+//! **overwrite** ring never refuses for want of space: the oldest records go.
 //!
 //! A process that is killed at any instruction leaves every committed record readable and costs
 //! the one that it was writing. The next [`Producer::attach`] goes on where it stopped.
 //!
 //! # Many producers
 //!
-//! A ring has one producer at a time, which is the fast way: give each thread and each process a
-//! ring of its own. Where all records must stand in one order, or one file is wanted, make the ring
-//! with [`Options::many`] and attach any number of [`SharedProducer`]s, one for each thread.
+//! A ring of its own for each thread is the fast way. Where all records must stand in one order, or
+//! one file is wanted, make it with [`Options::many`] and attach a [`SharedProducer`] for each thread.
 //!
 //! # Records with a shape
 //!
@@ -69,8 +66,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! With the feature `rkyv`, values with strings and lists are archived in the reservation:
-//! `publish_rkyv`. Bytes of another shape are told of with [`Producer::register`].
+//! With the feature `rkyv`, `publish_rkyv` archives values with strings and lists. Bytes of another
+//! shape are told of with [`Producer::register`].
 //!
 //! # Time
 //!

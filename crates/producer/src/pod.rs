@@ -1,10 +1,12 @@
-//! Plain structs as records.
+//! What both kinds of producers do in the same way: plain structs as records, and the ring itself.
 
 use crate::errors::ReserveError;
 use crate::exclusive_producer::Producer;
+use crate::known_types::put_entry;
 use crate::shared_producer::SharedProducer;
+use perfring_abi::Layout;
 use perfring_ring::Wake;
-use perfring_shm::{Reservation, SharedReservation};
+use perfring_shm::{Home, Pages, PagesError, Reservation, SharedReservation};
 use perfring_types::{Entry, PodRecord, Schema};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -17,140 +19,161 @@ const fn check<T: PodRecord>() {
     );
 }
 
-impl Producer {
-    /// Puts a type into the ring's type table, if it is not there yet, so that whoever reads the
-    /// file can show its fields by name. [`Producer::publish_pod`] does so by itself, at the first
-    /// record of each type: this is for doing it, and knowing that it can be done, at the start.
-    ///
-    /// ```
-    /// # use perfring_producer::{Options, Producer, ReserveError, TypeError};
-    /// # use perfring_producer::types::{Encoding, Schema};
-    /// # let dir = tempfile::tempdir()?;
-    /// # let path = dir.path().join("ring");
-    /// const LINE: Schema<'static> = Schema::new("demo.Line", Encoding::Utf8).with_hashed_id();
-    ///
-    /// let mut producer = Producer::create(&path, &Options::default())?;
-    /// producer.register(&LINE)?;
-    /// producer.publish(LINE.id, b"text, as the table says")?;
-    ///
-    /// let other = Schema::new("demo.Other", Encoding::Json);
-    /// let other = Schema { id: LINE.id, ..other };
-    /// let taken = ReserveError::Type(TypeError::Taken { id: LINE.id.get() });
-    /// assert_eq!(producer.register(&other), Err(taken));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// May wait, for up to some tenth of a second, for another process that is registering.
-    ///
-    /// # Errors
-    /// [`ReserveError::Type`], with [`TypeError`](crate::TypeError) for the reason;
-    /// [`ReserveError::Forked`] in a forked child, unless the type was known before.
-    #[inline(always)]
-    pub fn register(&mut self, schema: &Schema<'_>) -> Result<(), ReserveError> {
-        self.register_key(schema, schema.key())
-    }
+macro_rules! producer {
+    ($(#[$doc:meta])* $pod:ident, $bytes:ident, $producer:ident $($mut:tt)?) => {
+        impl $producer {
+            /// Puts a type into the ring's type table, if it is not there yet, so that whoever
+            /// reads the file can show its fields by name. [`Self::publish_pod`] does so by itself,
+            /// at the first record of each type: this is for doing it, and knowing that it can be
+            /// done, at the start.
+            ///
+            /// ```
+            /// # use perfring_producer::{Options, Producer, ReserveError, TypeError};
+            /// # use perfring_producer::types::{Encoding, Schema};
+            /// # let dir = tempfile::tempdir()?;
+            /// # let path = dir.path().join("ring");
+            /// const LINE: Schema<'static> = Schema::new("demo.Line", Encoding::Utf8).with_hashed_id();
+            ///
+            /// let mut producer = Producer::create(&path, &Options::default())?;
+            /// producer.register(&LINE)?;
+            /// producer.publish(LINE.id, b"text, as the table says")?;
+            ///
+            /// let other = Schema::new("demo.Other", Encoding::Json);
+            /// let other = Schema { id: LINE.id, ..other };
+            /// let taken = ReserveError::Type(TypeError::Taken { id: LINE.id.get() });
+            /// assert_eq!(producer.register(&other), Err(taken));
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
+            ///
+            /// May wait, for up to some tenth of a second, for another process that is registering.
+            ///
+            /// # Errors
+            /// [`ReserveError::Type`], with [`TypeError`](crate::TypeError) for the reason;
+            /// [`ReserveError::Forked`] in a forked child, unless the type was known before.
+            #[inline(always)]
+            pub fn register(&$($mut)? self, schema: &Schema<'_>) -> Result<(), ReserveError> {
+                self.register_key(schema, schema.key())
+            }
 
-    /// Puts the entry of another ring's type table into this ring's, if it is not there yet: for who
-    /// hands records on.
-    ///
-    /// ```
-    /// # use perfring_producer::{Options, Producer, types::{Encoding, Entries, Schema}};
-    /// # let dir = tempfile::tempdir()?;
-    /// # let mut producer = Producer::create(dir.path().join("ring"), &Options::default())?;
-    /// # let others = Schema::new("demo.Line", Encoding::Utf8).with_hashed_id().to_entry();
-    /// for entry in Entries::new(&others) {
-    ///     producer.register_entry(&entry?)?;
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As for [`Producer::register`].
-    pub fn register_entry(&mut self, entry: &Entry<'_>) -> Result<(), ReserveError> {
-        self.put_entry(entry)
-    }
+            /// Puts the entry of another ring's type table into this ring's, if it is not there
+            /// yet: for who hands records on.
+            ///
+            /// ```
+            /// # use perfring_producer::{Options, Producer, types::{Encoding, Entries, Schema}};
+            /// # let dir = tempfile::tempdir()?;
+            /// # let mut producer = Producer::create(dir.path().join("ring"), &Options::default())?;
+            /// # let others = Schema::new("demo.Line", Encoding::Utf8).with_hashed_id().to_entry();
+            /// for entry in Entries::new(&others) {
+            ///     producer.register_entry(&entry?)?;
+            /// }
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
+            ///
+            /// # Errors
+            /// As for [`Self::register`].
+            pub fn register_entry(&$($mut)? self, entry: &Entry<'_>) -> Result<(), ReserveError> {
+                put_entry(self.window.types(), entry)
+            }
 
-    /// Publishes a plain struct: its bytes are the payload.
-    ///
-    /// The first record of a type puts the type into the ring's table, which allocates and takes a
-    /// lock, see [`Producer::register`]; all others cost what [`Producer::publish`] costs.
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; what is refused is counted, but for [`ReserveError::Type`].
-    #[inline(always)]
-    pub fn publish_pod<T: PodRecord>(&mut self, value: &T) -> Result<(), ReserveError> {
-        const { check::<T>() };
-        self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
-        self.publish(T::SCHEMA.id, bytemuck::bytes_of(value))
-    }
+            /// Publishes a plain struct: its bytes are the payload.
+            ///
+            /// The first record of a type puts the type into the ring's table, which allocates and
+            /// takes a lock, see [`Self::register`]; all others cost what [`Self::publish`] costs.
+            ///
+            /// # Errors
+            /// See [`ReserveError`]; what is refused is counted, but for [`ReserveError::Type`].
+            #[inline(always)]
+            pub fn publish_pod<T: PodRecord>(&$($mut)? self, value: &T) -> Result<(), ReserveError> {
+                const { check::<T>() };
+                self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
+                self.publish(T::SCHEMA.id, bytemuck::bytes_of(value))
+            }
 
-    /// Space for a plain struct, in the ring itself, to be filled in place. Its fields hold what
-    /// the ring last held there: write all of them.
-    ///
-    /// # Errors
-    /// As for [`Producer::publish_pod`].
-    #[inline(always)]
-    pub fn reserve_pod<T: PodRecord>(&mut self) -> Result<PodReservation<'_, T>, ReserveError> {
-        const { check::<T>() };
-        self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
-        let bytes = self.reserve(T::SCHEMA.id, size_of::<T>())?;
-        Ok(PodReservation { bytes, of: PhantomData })
-    }
-}
+            /// Space for a plain struct, in the ring itself, to be filled in place. Its fields hold
+            /// what the ring last held there: write all of them.
+            ///
+            /// # Errors
+            /// As for [`Self::publish_pod`].
+            #[inline(always)]
+            pub fn reserve_pod<T: PodRecord>(&$($mut)? self) -> Result<$pod<'_, T>, ReserveError> {
+                const { check::<T>() };
+                self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
+                let bytes = self.reserve(T::SCHEMA.id, size_of::<T>())?;
+                Ok($pod { bytes, of: PhantomData })
+            }
 
-impl SharedProducer {
-    /// As [`Producer::register`]. Any number of producers may do so at once.
-    ///
-    /// # Errors
-    /// As for [`Producer::register`].
-    #[inline(always)]
-    pub fn register(&self, schema: &Schema<'_>) -> Result<(), ReserveError> {
-        self.register_key(schema, schema.key())
-    }
+            /// Whether the ring's file was cut short under this producer, as far as was found out:
+            /// its records go into memory of its own since then, and nobody reads them. Always
+            /// false without [`install_guard`](crate::install_guard), as that is the end of the
+            /// process then. A drop ring is [`ReserveError::Corrupt`] by itself, before a ring's
+            /// worth is written; an overwrite ring asks nobody for space, and never is.
+            #[must_use]
+            pub fn is_cut(&self) -> bool {
+                self.window.is_cut()
+            }
 
-    /// As [`Producer::register_entry`].
-    ///
-    /// # Errors
-    /// As for [`Producer::register`].
-    pub fn register_entry(&self, entry: &Entry<'_>) -> Result<(), ReserveError> {
-        self.put_entry(entry)
-    }
+            /// The longest payload that this ring takes, in bytes.
+            #[must_use]
+            #[inline]
+            pub fn max_len(&self) -> usize {
+                self.window.max_len()
+            }
 
-    /// As [`Producer::publish_pod`].
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; what is refused is counted, but for [`ReserveError::Type`].
-    #[inline(always)]
-    pub fn publish_pod<T: PodRecord>(&self, value: &T) -> Result<(), ReserveError> {
-        const { check::<T>() };
-        self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
-        self.publish(T::SCHEMA.id, bytemuck::bytes_of(value))
-    }
+            /// The ring's shape and identity.
+            #[must_use]
+            pub fn layout(&self) -> &Layout {
+                self.window.file().layout()
+            }
 
-    /// As [`Producer::reserve_pod`].
-    ///
-    /// # Errors
-    /// As for [`SharedProducer::publish_pod`].
-    #[inline(always)]
-    pub fn reserve_pod<T: PodRecord>(&self) -> Result<SharedPodReservation<'_, T>, ReserveError> {
-        const { check::<T>() };
-        self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
-        let bytes = self.reserve(T::SCHEMA.id, size_of::<T>())?;
-        Ok(SharedPodReservation { bytes, of: PhantomData })
-    }
-}
+            /// Prefaults, locks or collapses this mapping's pages; `benches/RESULTS.md` has what it
+            /// gains.
+            ///
+            /// ```
+            /// # use perfring_producer::{Options, Pages, Producer};
+            /// # let dir = tempfile::tempdir()?;
+            /// # let path = dir.path().join("ring");
+            /// let options = Options { size: 64 << 20, ..Options::default() };
+            /// # let options = Options { size: 1 << 20, ..options };
+            /// let producer = Producer::create(&path, &options)?;
+            /// producer.set_pages(Pages::FaultIn)?; // no page fault in the first lap
+            /// if let Err(error) = producer.set_pages(Pages::Huge) {
+            ///     eprintln!("{error}"); // slower, and no worse
+            /// }
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
+            ///
+            /// # Errors
+            /// [`PagesError`] says what could not be done; the ring can be used as before.
+            pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
+                self.window.set_pages(pages)
+            }
 
-macro_rules! reservation {
-    ($(#[$doc:meta])* $name:ident, $bytes:ident) => {
+            /// Where the ring lives.
+            #[must_use]
+            pub fn home(&self) -> &Home {
+                self.window.file().home()
+            }
+
+            /// As [`Self::register`], of a type whose [`Schema::key`] is known.
+            #[inline(always)]
+            pub(crate) fn register_key(
+                &self,
+                schema: &Schema<'_>,
+                key: u64,
+            ) -> Result<(), ReserveError> {
+                self.known.register(self.window.types(), schema, key)
+            }
+        }
+
         $(#[$doc])*
         #[derive(Debug)]
         #[must_use = "a reservation that is dropped is discarded"]
-        pub struct $name<'a, T> {
+        pub struct $pod<'a, T> {
             bytes: $bytes<'a>,
             of: PhantomData<T>,
         }
 
-        impl<T: PodRecord> $name<'_, T> {
+        impl<T: PodRecord> $pod<'_, T> {
             /// Publishes it.
             #[inline(always)]
             pub fn commit(self) {
@@ -169,7 +192,7 @@ macro_rules! reservation {
             }
         }
 
-        impl<T: PodRecord> Deref for $name<'_, T> {
+        impl<T: PodRecord> Deref for $pod<'_, T> {
             type Target = T;
 
             #[inline(always)]
@@ -178,7 +201,7 @@ macro_rules! reservation {
             }
         }
 
-        impl<T: PodRecord> DerefMut for $name<'_, T> {
+        impl<T: PodRecord> DerefMut for $pod<'_, T> {
             #[inline(always)]
             fn deref_mut(&mut self) -> &mut T {
                 bytemuck::from_bytes_mut(&mut self.bytes)
@@ -187,12 +210,12 @@ macro_rules! reservation {
     };
 }
 
-reservation! {
+producer! {
     /// A struct in the ring, still to be committed: see [`Producer::reserve_pod`]. Dropped, it is
     /// discarded.
-    PodReservation, Reservation
+    PodReservation, Reservation, Producer mut
 }
-reservation! {
+producer! {
     /// As [`PodReservation`], of a [`SharedProducer`].
-    SharedPodReservation, SharedReservation
+    SharedPodReservation, SharedReservation, SharedProducer
 }

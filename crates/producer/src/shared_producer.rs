@@ -1,16 +1,15 @@
 //! One producer of a shared ring.
 
 use crate::errors::{OpenError, ReserveError};
-use crate::known_types::{Known, put_entry};
+use crate::known_types::Known;
 use crate::space::{SPINS, spin};
 use crate::stamp::Clock;
-use perfring_abi::{HEADER_LEN, Layout, Producers, RecordType};
+use perfring_abi::{HEADER_LEN, Producers, RecordType};
 use perfring_ring::{Count, Refusal, Refused, Wake};
 use perfring_shm::{
-    AttachError, Home, MachineClock, Pages, PagesError, RingOptions, SharedBatch,
-    SharedReservation, SharedWindow, create, program_name,
+    AttachError, Home, MachineClock, RingOptions, SharedBatch, SharedReservation, SharedWindow,
+    create, program_name,
 };
-use perfring_types::{Entry, Schema};
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
@@ -47,12 +46,12 @@ const NAP_MAX: Duration = Duration::from_millis(2);
 /// ```
 #[derive(Debug)]
 pub struct SharedProducer {
-    window: SharedWindow,
+    pub(crate) window: SharedWindow,
     clock: RefCell<Clock<MachineClock>>,
-    known: Known,
+    pub(crate) known: Known,
     /// What archives are written into.
     #[cfg(feature = "rkyv")]
-    archive_buffer: RefCell<Vec<u64>>,
+    pub(crate) archive_buffer: RefCell<Vec<u64>>,
 }
 
 impl SharedProducer {
@@ -132,10 +131,8 @@ impl SharedProducer {
         kind: RecordType,
         len: usize,
     ) -> Result<SharedReservation<'_>, ReserveError> {
-        match self.window.try_reserve(kind, len, || self.now()) {
-            Ok(record) => Ok(record),
-            Err(refusal) => Err(self.refuse(refusal, len)),
-        }
+        let record = self.window.try_reserve(kind, len, || self.now());
+        record.map_err(|refusal| self.refuse(refusal, len))
     }
 
     /// As [`SharedProducer::reserve`], waiting for at most `timeout` for space, or for an older
@@ -203,7 +200,8 @@ impl SharedProducer {
     }
 
     /// A batch: one reservation of `bytes` that holds many records, published at once. Ask for the
-    /// sum of what is to come, each as [`Layout::record_size`] says; what is not used becomes a hole.
+    /// sum of what is to come, each as [`Layout::record_size`](crate::Layout::record_size) says; what
+    /// is not used becomes a hole.
     ///
     /// ```
     /// # use perfring_producer::{Options, RecordType, SharedProducer};
@@ -223,10 +221,8 @@ impl SharedProducer {
     /// See [`ReserveError`]; the loss is counted, as one record.
     #[inline]
     pub fn batch(&self, bytes: usize) -> Result<SharedBatch<'_>, ReserveError> {
-        match self.window.try_batch(bytes, || self.now()) {
-            Ok(batch) => Ok(batch),
-            Err(refusal) => Err(self.refuse(refusal, self.len_of_group(bytes))),
-        }
+        let batch = self.window.try_batch(bytes, || self.now());
+        batch.map_err(|refusal| self.refuse(refusal, self.len_of_group(bytes)))
     }
 
     /// As [`SharedProducer::batch`], but that there is no room now is an outcome: `None`, and nothing
@@ -254,44 +250,6 @@ impl SharedProducer {
     #[must_use]
     pub fn slot(&self) -> u32 {
         self.window.slot()
-    }
-
-    /// Whether the ring's file was cut short under this producer, as far as was found out: its records
-    /// go into memory of its own since then, and nobody reads them. Always false without
-    /// [`install_guard`](crate::install_guard), as that is the end of the process then. A drop ring is
-    /// [`ReserveError::Corrupt`] by itself, before a ring's worth is written; an overwrite ring asks
-    /// nobody for space, and never is.
-    #[must_use]
-    pub fn is_cut(&self) -> bool {
-        self.window.is_cut()
-    }
-
-    /// The longest payload that this ring takes, in bytes.
-    #[must_use]
-    #[inline]
-    pub fn max_len(&self) -> usize {
-        self.window.max_len()
-    }
-
-    /// The ring's shape and identity.
-    #[must_use]
-    pub fn layout(&self) -> &Layout {
-        self.window.layout()
-    }
-
-    /// Does something with the pages of the ring, for this process, before it begins: faults them in,
-    /// locks them in memory, makes them huge. See [`Pages`] and `benches/RESULTS.md` for what it gains.
-    ///
-    /// # Errors
-    /// [`PagesError`] says what could not be done; the ring can be used as before.
-    pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
-        self.window.set_pages(pages)
-    }
-
-    /// Where the ring lives.
-    #[must_use]
-    pub fn home(&self) -> &Home {
-        self.window.file().home()
     }
 
     /// What is stamped, or large.
@@ -325,17 +283,14 @@ impl SharedProducer {
     }
 
     /// Attempts once, without a look at the clock, and then for so long.
-    #[inline]
+    #[inline(always)]
     fn wait_for<T>(
         &self,
         timeout: Duration,
         len: usize,
         mut attempt: impl FnMut() -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
-        match attempt() {
-            Ok(got) => Ok(got),
-            Err(refusal) => self.wait_on(refusal, timeout, len, attempt),
-        }
+        attempt().or_else(|refusal| self.wait_on(refusal, timeout, len, attempt))
     }
 
     /// A full ring: spins for the time that a keen consumer takes, then sleeps.
@@ -412,22 +367,5 @@ impl SharedProducer {
         }
         self.window.refuse(refusal, len);
         refusal.into()
-    }
-
-    /// As [`SharedProducer::register`], of a type whose [`Schema::key`] is known.
-    #[inline(always)]
-    pub(crate) fn register_key(&self, schema: &Schema<'_>, key: u64) -> Result<(), ReserveError> {
-        self.known.register(self.window.types(), schema, key)
-    }
-
-    /// As [`SharedProducer::register_entry`].
-    pub(crate) fn put_entry(&self, entry: &Entry<'_>) -> Result<(), ReserveError> {
-        put_entry(self.window.types(), entry)
-    }
-
-    /// What archives are written into.
-    #[cfg(feature = "rkyv")]
-    pub(crate) fn archive_buffer(&self) -> &RefCell<Vec<u64>> {
-        &self.archive_buffer
     }
 }

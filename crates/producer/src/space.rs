@@ -1,5 +1,6 @@
 //! Space for the records of an exclusive producer: attempts, waiting for it, and what becomes of a refusal.
 
+use crate::each::Each;
 use crate::errors::ReserveError;
 use crate::stamp::Clock;
 use perfring_abi::RecordType;
@@ -59,6 +60,22 @@ pub(crate) fn reserve_timeout<'a>(
     };
     let end = End::Publish(Wake::Auto);
     window.reserve_when(kind, len, end, |keeper| clock.stamp(keeper), wait)
+}
+
+/// The reservation of [`Producer::publish_each`](crate::Producer::publish_each), where its loop finds no room.
+#[cold]
+#[inline(never)]
+pub(crate) fn reserve_slowly<'w>(
+    window: &'w mut WriteWindow,
+    clock: &mut Clock<MachineClock>,
+    each: &Each,
+) -> Result<Reservation<'w>, ReserveError> {
+    let Each { kind, len, timeout, .. } = *each;
+    if timeout.is_zero() {
+        reserve(window, clock, kind, len, End::Hold)
+    } else {
+        reserve_timeout(window, clock, kind, len, timeout)
+    }
 }
 
 /// Waits until a record of `len` bytes fits, after a refusal: spins for the time that a keen consumer
