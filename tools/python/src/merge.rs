@@ -268,7 +268,7 @@ impl Merge {
     /// place, ``looks`` at rings, and how often it ``hurried``, as a ring was half full.
     #[getter]
     fn figures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, pyo3::types::PyDict>> {
-        let figures = self.with(py, |rings| rings.figures())?;
+        let figures = self.with(py, |rings| rings.merge.figures())?;
         let dict = pyo3::types::PyDict::new(py);
         dict.set_item("late", figures.late)?;
         dict.set_item("late_most_ns", figures.late_most)?;
@@ -364,7 +364,8 @@ fn give<'py>(py: Python<'py>, got: Got) -> PyResult<Bound<'py, Merged>> {
     let item = match what {
         What::Record { origin, pos, kind, stamp, bytes } => {
             let bytes = PyBytes::new(py, &bytes).unbind();
-            Bound::new(py, Record::new(origin, pos, kind, stamp, Body::Own(bytes)))?.into_any()
+            let body = Body::Own(bytes);
+            Bound::new(py, Record { origin, pos, kind, time: stamp, body })?.into_any()
         }
         What::Lost(lost) => Bound::new(py, Lost::new(&lost))?.into_any(),
         What::Event(Event::Gone { path, uuid }) => {

@@ -242,7 +242,7 @@ impl Producer {
     /// By this producer and those before it; in a shared ring, by those who had its slot.
     #[getter]
     fn written(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
-        let (written, _) = self.shared.spaces().figures(py)?;
+        let (written, _) = self.shared.spaces.figures(py)?;
         Ok((written.records, written.bytes))
     }
 
@@ -250,7 +250,7 @@ impl Producer {
     #[getter]
     fn refused<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (_, Refused { full, too_large, contended, pending }) =
-            self.shared.spaces().figures(py)?;
+            self.shared.spaces.figures(py)?;
         let dict = PyDict::new(py);
         let causes: [(&str, Count); 4] = [
             ("full", full),
@@ -267,37 +267,37 @@ impl Producer {
     /// The longest payload that this ring takes, in bytes.
     #[getter]
     fn max_len(&self) -> usize {
-        self.shared.layout().max_len()
+        self.shared.layout.max_len()
     }
 
     /// Where the ring is.
     #[getter]
     fn path(&self) -> OsString {
-        shown(self.shared.spaces().home())
+        shown(&self.shared.spaces.home)
     }
 
     /// ``"drop"`` or ``"overwrite"``.
     #[getter]
     fn policy(&self) -> &'static str {
-        self.shared.layout().policy.name()
+        self.shared.layout.policy.name()
     }
 
     /// Whether the ring is for many producers at a time.
     #[getter(shared)]
     fn is_shared(&self) -> bool {
-        self.shared.layout().producers == Producers::Many
+        self.shared.layout.producers == Producers::Many
     }
 
     /// Whether records are stamped.
     #[getter]
     fn timed(&self) -> bool {
-        self.shared.layout().time
+        self.shared.layout.time
     }
 
     /// Whether `close` was called.
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
-        self.shared.spaces().is_closed(py)
+        self.shared.spaces.is_closed(py)
     }
 
     /// Free the place for the next producer.
@@ -305,12 +305,12 @@ impl Producer {
     /// What is open is discarded; if something still has a view of that, once this is gone. A second
     /// time does nothing.
     fn close(&self, py: Python<'_>) {
-        self.shared.spaces().close(py);
+        self.shared.spaces.close(py);
     }
 
     fn __enter__(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<Self>> {
         if slf.get().closed(py) {
-            return Err(slf.get().shared.spaces().closed(py));
+            return Err(slf.get().shared.spaces.closed(py));
         }
         Ok(slf)
     }
@@ -322,8 +322,8 @@ impl Producer {
 
     fn __repr__(&self, py: Python<'_>) -> String {
         let closed = if self.closed(py) { ", closed" } else { "" };
-        let kind = self.shared.layout().producers.name();
-        let home = self.shared.spaces().home();
+        let kind = self.shared.layout.producers.name();
+        let home = &self.shared.spaces.home;
         format!("<perfring.Producer {home} ({}, {kind}{closed})>", self.policy())
     }
 }

@@ -34,10 +34,10 @@ enum Store {
 pub(crate) struct Data {
     store: Store,
     runs: Vec<Run>,
-    /// Stamps, if the ring has time.
-    times: Option<Vec<u64>>,
+    /// A stamp for each record, if the ring has time.
+    pub(crate) times: Option<Vec<u64>>,
     /// Each with the number of the record that it stands before.
-    lost: Vec<(usize, Lost)>,
+    pub(crate) lost: Vec<(usize, Lost)>,
 }
 
 /// Where a record is.
@@ -78,16 +78,6 @@ impl Data {
     /// The bytes of a record's payload.
     pub(crate) fn part(&self, range: &Range<usize>) -> &[u8] {
         self.bytes().get(range.clone()).unwrap_or_default()
-    }
-
-    /// A stamp for each record, if the ring has time.
-    pub(crate) fn times(&self) -> Option<&[u64]> {
-        self.times.as_deref()
-    }
-
-    /// The losses, each with the number of the record that it stands before.
-    pub(crate) fn lost(&self) -> &[(usize, Lost)] {
-        &self.lost
     }
 
     /// A record's place.

@@ -19,8 +19,8 @@ pub(crate) mod many;
 
 /// A producer, and the types that it publishes under.
 pub(crate) struct Shared {
-    spaces: Arc<Spaces>,
-    layout: Layout,
+    pub(crate) spaces: Arc<Spaces>,
+    pub(crate) layout: Layout,
     /// Types that this producer has put into the ring's table.
     known: Mutex<Vec<Known>>,
 }
@@ -38,7 +38,7 @@ impl Known {
     /// Whether it is what this means: a class, or a `RecordType`.
     fn is(&self, of: &Bound<'_, PyAny>) -> bool {
         match of.cast::<types::RecordType>() {
-            Ok(of) => (self.id, self.layout) == (of.get().number(), of.get().layout_hash()),
+            Ok(of) => (self.id, self.layout) == (of.get().id, of.get().layout()),
             Err(_) => self.class.as_ref().is_some_and(|class| class.is(of)),
         }
     }
@@ -82,15 +82,6 @@ impl Shared {
         })
     }
 
-    /// What holds the producer.
-    pub(crate) fn spaces(&self) -> &Spaces {
-        &self.spaces
-    }
-
-    pub(crate) fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
     /// The type of a record of `len` bytes, which the ring's table has from now on, if it is more
     /// than a number.
     pub(crate) fn kind(&self, py: Python<'_>, kind: Kind<'_>, len: usize) -> PyResult<RecordType> {
@@ -128,7 +119,7 @@ impl Shared {
             })?;
             done.map_err(|error| errors::reserve(py, error))?;
         }
-        let (id, layout, size) = (kind.number(), kind.layout_hash(), kind.fixed_size());
+        let (id, layout, size) = (kind.id, kind.layout(), kind.fixed_size());
         let class = class.map(Bound::unbind);
         let mut all = lock(&self.known);
         if class.is_some() || !all.iter().any(|of| (of.id, of.layout) == (id, layout)) {
@@ -217,7 +208,7 @@ impl Shared {
         until: Until,
         mut attempt: impl FnMut(&mut Held, Duration) -> Tried<T> + Send,
     ) -> PyResult<Option<T>> {
-        self.spaces.check(py)?;
+        self.spaces.process.check(py)?;
         let tried = wait::slices(py, until, |slice| {
             let tried = {
                 let mut turn = self.spaces.lock();
@@ -274,7 +265,7 @@ impl Shared {
                     let id = id?;
                     let window = held.window(id)?;
                     // Whoever drops it gives the space back.
-                    Some((id, Space::new(Arc::clone(&self.spaces), id, window)))
+                    Some((id, Space { of: Arc::clone(&self.spaces), id, window }))
                 })
             })
         });
