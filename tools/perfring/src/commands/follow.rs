@@ -92,7 +92,7 @@ pub(crate) fn run(
                 Ok(()) | Err(Failure::Damaged(_)) => {}
                 Err(failure) => return Err(failure),
             }
-            let lost = output.lost().saturating_add(untold(ring));
+            let lost = output.lost.saturating_add(untold(ring));
             if lost > 0 {
                 return Err(Failure::Loss(format!(
                     "{lost} records of {ring} were lost: see `perfring stat {ring}`"

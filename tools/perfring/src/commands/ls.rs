@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Format::Text => write_table(&mut out, &rows),
         Format::Json => rows.iter().try_for_each(|row| write_json(&mut out, row)),
     };
-    written.and_then(|()| out.flush()).map_err(|error| Failure::output(&error))?;
+    written.and_then(|()| out.flush()).map_err(Failure::output)?;
     if rows.is_empty() {
         note(&format!("{} has no rings", dir.display()));
     }
@@ -94,7 +94,7 @@ pub(crate) fn list(dir: &Path) -> Result<Listing, Failure> {
                 dir.display()
             ))
         }
-        _ => Failure::General(error.to_string()),
+        _ => Failure::general(error),
     })
 }
 
@@ -239,7 +239,7 @@ impl From<SetError> for Failure {
             SetError::Attach(error) => error.into(),
             SetError::Create(error) => error.into(),
             SetError::Name { .. } => Failure::Usage(error.to_string()),
-            _ => Failure::General(error.to_string()),
+            _ => Failure::general(error),
         }
     }
 }

@@ -78,7 +78,7 @@ fn rate(text: &str) -> Result<Rate, String> {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stop = Stop::install()?;
     let first = First::look(args, &stop)?;
-    let since = match args.select.since() {
+    let since = match args.select.since {
         Some(_) if first.newest.is_none() => return Err(untimed_recording(&args.file)),
         since => since.map(|since: Since| since.before(first.newest.unwrap_or(0))),
     };
@@ -150,7 +150,7 @@ impl First {
             let What::Record(record) = &event.what else { continue };
             first.timed |= record.time.is_some();
             first.newest = first.newest.max(record.time);
-            if args.select.since().is_none() {
+            if args.select.since.is_none() {
                 break;
             }
         }
@@ -260,7 +260,7 @@ impl Replay<'_> {
                         break;
                     }
                 }
-                Err(error) => return Err(Failure::General(error.to_string())),
+                Err(error) => return Err(Failure::general(error)),
             }
         }
         Ok(())

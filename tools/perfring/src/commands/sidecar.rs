@@ -107,7 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         End::Drained => Ok(()),
         End::Signal(signal) => Err(Failure::Signal(signal)),
         End::ClosedPipe => Err(Failure::ClosedPipe),
-        End::Failed(error) => Err(Failure::General(error.to_string())),
+        End::Failed(error) => Err(Failure::general(error)),
         other => Err(Failure::General(format!("ended: {other:?}"))),
     }
 }

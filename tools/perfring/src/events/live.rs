@@ -33,8 +33,10 @@ pub(crate) struct Live {
     touched: Vec<SourceId>,
     held: Held,
     seq: u64,
-    ids: u32,
-    damaged: u64,
+    /// How many were read so far.
+    pub(crate) ids: u32,
+    /// How many turned out to be damaged.
+    pub(crate) damaged: u64,
 }
 
 struct Ring {
@@ -52,7 +54,7 @@ struct Ring {
 
 impl Live {
     pub(crate) fn new(how: How, delay: Duration) -> Result<Self, Failure> {
-        let merge = Merge::new(delay).map_err(|error| Failure::General(error.to_string()))?;
+        let merge = Merge::new(delay).map_err(Failure::general)?;
         Ok(Live {
             how,
             merge,
@@ -79,7 +81,7 @@ impl Live {
     /// Follows all rings of a directory, which need not be there yet.
     pub(crate) fn follow(&mut self, dir: PathBuf) -> Result<(), Failure> {
         let follower = Follower::new(dir);
-        self.followers.push(follower.map_err(|error| Failure::General(error.to_string()))?);
+        self.followers.push(follower.map_err(Failure::general)?);
         self.look_around();
         Ok(())
     }
@@ -184,11 +186,6 @@ impl Live {
         self.rings.len()
     }
 
-    /// How many were read so far.
-    pub(crate) fn seen(&self) -> u32 {
-        self.ids
-    }
-
     /// The next event, or `None` if there is none now.
     pub(crate) fn next(&mut self) -> Result<Option<Event<'_>>, Failure> {
         if let Some(id) = self.gone.take() {
@@ -266,10 +263,5 @@ impl Live {
             stat.and_then(|stat| stat.totals).map_or(0, |totals| totals.untold().records)
         };
         self.rings.values().map(of).fold(0, u64::saturating_add)
-    }
-
-    /// How many rings turned out to be damaged.
-    pub(crate) fn damaged(&self) -> u64 {
-        self.damaged
     }
 }

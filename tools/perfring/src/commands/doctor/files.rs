@@ -11,7 +11,7 @@ use nix::sys::statfs::{
 };
 use perfring_abi::{BadRing, FIELDS, HeaderPage, Layout};
 use std::fs::{self, DirEntry, File};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -115,7 +115,7 @@ fn is_draft(entry: &DirEntry) -> bool {
 }
 
 /// Rings that were never finished: whoever made them was killed.
-pub(super) fn check_drafts<W: Write>(report: &mut Report<W>, folder: &Path) -> Result<(), Failure> {
+pub(super) fn check_drafts(report: &mut Report, folder: &Path) -> Result<(), Failure> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries.flatten(),
         Err(error) => {

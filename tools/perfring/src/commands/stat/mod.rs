@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         } else {
             text::Page::new(&mut out, width).write(&args.ring, &stat, &types, since)
         };
-        written.and_then(|()| out.flush()).map_err(|error| Failure::output(&error))?;
+        written.and_then(|()| out.flush()).map_err(Failure::output)?;
         if stat.totals.is_none() {
             return Err(Failure::Damaged(format!(
                 "{}: the ring's books are damaged: no producer leaves such figures; `perfring \

@@ -79,7 +79,7 @@ fn watch(
             changed = true;
         }
         if changed {
-            let others = match watch.others() {
+            let others = match watch.others.len() {
                 0 => about.to_owned(),
                 1 => format!("{about} (and a file that is no ring)"),
                 others => format!("{about} (and {others} files that are no rings)"),

@@ -68,7 +68,8 @@ pub(super) enum Key {
 /// The rows, and how they are shown.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    all: Vec<Row>,
+    /// Whatever the filter says.
+    pub(super) all: Vec<Row>,
     /// Those that the filter takes, sorted.
     shown: Vec<usize>,
     pub(super) sort: Sort,
@@ -110,11 +111,6 @@ impl Table {
     /// The rows to show, in order.
     pub(super) fn rows(&self) -> impl ExactSizeIterator<Item = &Row> {
         self.shown.iter().map(|at| &self.all[*at])
-    }
-
-    /// All rows, whatever the filter says.
-    pub(super) fn all(&self) -> &[Row] {
-        &self.all
     }
 
     /// The place of the selected row; the first one, if it has gone.

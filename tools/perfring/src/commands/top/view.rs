@@ -46,7 +46,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, table: &mut Table, about: &str) {
 }
 
 fn head(frame: &mut Frame<'_>, area: Rect, table: &Table, about: &str) {
-    let all = table.all();
+    let all = &table.all;
     let sum = |of: fn(&Row) -> f64| all.iter().map(of).sum::<f64>();
     let rate = sum(|row| row.rate.map_or(0.0, |(records, _)| records));
     let bytes = sum(|row| row.rate.map_or(0.0, |(_, bytes)| bytes));

@@ -3,7 +3,7 @@
 use crate::figures::books::{counts, is_fed};
 use crate::owner;
 use perfring_consumer::{Count, Home, Observer, Policy, Start, Stat};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -110,7 +110,7 @@ pub(super) struct Watch {
     places: Vec<PathBuf>,
     rings: HashMap<(u64, u64), Watched>,
     /// Files that are no rings: not opened again.
-    others: HashMap<(u64, u64), ()>,
+    pub(super) others: HashSet<(u64, u64)>,
 }
 
 impl Watch {
@@ -125,9 +125,9 @@ impl Watch {
             find(place, &mut there);
         }
         self.rings.retain(|id, _| there.contains_key(id));
-        self.others.retain(|id, ()| there.contains_key(id));
+        self.others.retain(|id| there.contains_key(id));
         for (id, path) in there {
-            if self.rings.contains_key(&id) || self.others.contains_key(&id) {
+            if self.rings.contains_key(&id) || self.others.contains(&id) {
                 continue;
             }
             let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
@@ -136,15 +136,10 @@ impl Watch {
                     self.rings.insert(id, Watched { name, observer, before: None });
                 }
                 // One that becomes a ring later gets another inode: rings are renamed into place.
-                Err(_) => drop(self.others.insert(id, ())),
+                Err(_) => drop(self.others.insert(id)),
             }
         }
         self.rings.values_mut().map(|ring| ring.look(now)).collect()
-    }
-
-    /// Files that were found and are no rings.
-    pub(super) fn others(&self) -> usize {
-        self.others.len()
     }
 }
 
@@ -327,7 +322,7 @@ mod tests {
         let mut watch = Watch::new(vec![dir.path().to_owned()]);
         let start = Instant::now();
         assert_eq!(watch.look(start).len(), 2);
-        assert_eq!(watch.others(), 1);
+        assert_eq!(watch.others.len(), 1);
         for _ in 0..10 {
             one.publish(RecordType::BYTES, &[0; 56]).expect("room");
         }
