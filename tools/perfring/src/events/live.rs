@@ -1,6 +1,6 @@
 //! Rings that are followed: merged by time while they come and go.
 
-use super::held::Held;
+use super::held::{Given, Held};
 use crate::failure::{Failure, note};
 use crate::ring_name::Name;
 use perfring_consumer::{AttachError, Consumer, Guard, Home, Layout, Observer, Start, Stat};
@@ -205,12 +205,12 @@ impl Live {
     fn choose(&mut self) -> Option<SourceId> {
         loop {
             if let Some(id) = self.begun.pop_front() {
-                self.held.began();
+                self.held.what = Given::Began;
                 return Some(id);
             }
             // All of its items were given out.
             if let Some(id) = self.ended.pop_front() {
-                self.held.ended();
+                self.held.what = Given::Ended;
                 self.gone = Some(id);
                 return Some(id);
             }

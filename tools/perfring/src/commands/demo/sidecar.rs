@@ -63,7 +63,7 @@ pub(super) fn run(dir: &Path, files: &Files) -> Result<Ended, Failure> {
     let engine = Engine::start(dir, files, &watch);
     let orders = orders();
     let mut screen = Screen::new();
-    let mut show = Show::new();
+    let mut show = Show::default();
     let began = Instant::now();
     let frame = if screen.terminal { FRAME } else { LINE };
     let mut next = began + frame;
@@ -133,6 +133,7 @@ fn orders() -> Receiver<String> {
 }
 
 /// The state of the live table.
+#[derive(Default)]
 struct Show {
     /// When, and how many records each ring had then: the newest last.
     past: VecDeque<(Instant, Vec<u64>)>,
@@ -140,10 +141,6 @@ struct Show {
 }
 
 impl Show {
-    fn new() -> Self {
-        Show { past: VecDeque::new(), killed: None }
-    }
-
     fn frame(&mut self, screen: &mut Screen, watch: &Watch, began: Instant) -> Result<(), Failure> {
         let now = Instant::now();
         let mut counts = Vec::new();

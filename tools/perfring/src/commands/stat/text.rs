@@ -12,15 +12,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The figures on their way to stdout.
 pub(super) struct Page<'a, W> {
-    out: &'a mut W,
-    width: Option<usize>,
+    pub(super) out: &'a mut W,
+    pub(super) width: Option<usize>,
 }
 
-impl<'a, W: Write> Page<'a, W> {
-    pub(super) fn new(out: &'a mut W, width: Option<usize>) -> Self {
-        Page { out, width }
-    }
-
+impl<W: Write> Page<'_, W> {
     /// Writes the figures; with those of a while ago, also the rates.
     pub(super) fn write(
         &mut self,

@@ -11,7 +11,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use table::{Key, Table};
+use table::Table;
 use watch::Watch;
 
 /// How long a key or a signal may have to wait.
@@ -106,18 +106,11 @@ fn press(table: &mut Table, key: KeyEvent) {
         table.quit |= key.code == KeyCode::Char('c');
         return;
     }
-    let key = match key.code {
-        KeyCode::Char(c) => Key::Char(c),
-        KeyCode::Up => Key::Up,
-        KeyCode::Down => Key::Down,
-        KeyCode::PageUp => Key::PageUp,
-        KeyCode::PageDown => Key::PageDown,
-        KeyCode::Home => Key::Home,
-        KeyCode::End => Key::End,
-        KeyCode::Enter => Key::Enter,
-        KeyCode::Esc => Key::Escape,
-        KeyCode::Backspace => Key::Backspace,
+    match key.code {
+        KeyCode::Char(_) | KeyCode::Enter | KeyCode::Esc | KeyCode::Backspace => {}
+        KeyCode::Up | KeyCode::Down | KeyCode::PageUp | KeyCode::PageDown => {}
+        KeyCode::Home | KeyCode::End => {}
         _ => return,
-    };
-    table.key(key);
+    }
+    table.key(key.code);
 }

@@ -1,6 +1,7 @@
 //! The table as its user has arranged it.
 
 use super::watch::Row;
+use ratatui::crossterm::event::KeyCode as Key;
 use std::cmp::Ordering;
 
 /// What the rows are sorted by.
@@ -48,21 +49,6 @@ impl Sort {
         };
         by.then_with(|| a.name.cmp(&b.name)).then_with(|| a.home.cmp(&b.home))
     }
-}
-
-/// What a key means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Key {
-    Char(char),
-    Up,
-    Down,
-    PageUp,
-    PageDown,
-    Home,
-    End,
-    Enter,
-    Escape,
-    Backspace,
 }
 
 /// The rows, and how they are shown.
@@ -135,7 +121,7 @@ impl Table {
             match key {
                 Key::Char(c) => self.filter.push(c),
                 Key::Backspace => drop(self.filter.pop()),
-                Key::Escape => {
+                Key::Esc => {
                     self.filter.clear();
                     self.editing = false;
                 }
@@ -153,8 +139,8 @@ impl Table {
                 Key::Char('/') => self.editing = true,
                 Key::Char('?' | 'h') => self.help = true,
                 Key::Enter => self.details = !self.details,
-                Key::Escape if self.details => self.details = false,
-                Key::Escape => self.filter.clear(),
+                Key::Esc if self.details => self.details = false,
+                Key::Esc => self.filter.clear(),
                 _ => self.step(key),
             }
         }
