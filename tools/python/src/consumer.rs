@@ -2,7 +2,7 @@
 
 use crate::batch::Batch;
 use crate::errors;
-use crate::kind::{At, hex, program, shown};
+use crate::kind::{At, choice, hex, program, shown};
 use crate::reader::Reader;
 use crate::snapshot::Snapshot;
 use crate::source::Source;
@@ -196,9 +196,7 @@ fn pace(pace: &str) -> PyResult<Pace> {
         "adaptive" => Ok(Pace::Adaptive),
         "latency" => Ok(Pace::Latency),
         "throughput" => Ok(Pace::Throughput),
-        other => Err(PyValueError::new_err(format!(
-            "pace {other:?} is none: it is \"adaptive\", \"latency\" or \"throughput\""
-        ))),
+        other => Err(choice("pace", other, "\"adaptive\", \"latency\" or \"throughput\"")),
     }
 }
 

@@ -116,7 +116,8 @@ pub(crate) fn evict_of(given: &str) -> PyResult<Evict> {
     }
 }
 
-fn choice(name: &str, given: &str, choices: &str) -> PyErr {
+/// One of a few words was meant.
+pub(crate) fn choice(name: &str, given: &str, choices: &str) -> PyErr {
     PyValueError::new_err(format!("{name} {given:?} is none: it is {choices}"))
 }
 

@@ -4,7 +4,7 @@ mod rings;
 
 use crate::errors;
 use crate::fork::Process;
-use crate::kind::{hex, program};
+use crate::kind::{choice, hex, program};
 use crate::locks::lock;
 use crate::lost::Lost;
 use crate::record::{Body, Record};
@@ -195,10 +195,7 @@ impl Merge {
                     "a consumer reads all that nobody has read: to start at the latest, observe",
                 ));
             }
-            (other, _) => {
-                let text = format!("start {other:?} is none: it is \"oldest\" or \"latest\"");
-                return Err(PyValueError::new_err(text));
-            }
+            (other, _) => return Err(choice("start", other, "\"oldest\" or \"latest\"")),
         };
         let name = name.map_or_else(|| program(py), |name| Ok(name.to_owned()))?;
         let dir = std::path::absolute(&dir)?;
