@@ -149,6 +149,15 @@ impl Merge {
         got.map(|got| give(py, got)).transpose()
     }
 
+    fn end(&self, py: Python<'_>, last: impl FnOnce(&mut Rings)) {
+        // A forked child has nothing to let go.
+        if let Ok(mut rings) = self.lock(py)
+            && let Some(mut rings) = rings.take()
+        {
+            last(&mut rings);
+        }
+    }
+
     /// Waits for what `attempt` finds.
     fn wait_for<T: Send>(
         &self,
@@ -320,17 +329,6 @@ impl Merge {
             Err(_) => "closed".to_owned(),
         };
         format!("<perfring.Merge {verb} {}: {rings}>", self.dir.display())
-    }
-}
-
-impl Merge {
-    fn end(&self, py: Python<'_>, last: impl FnOnce(&mut Rings)) {
-        // A forked child has nothing to let go.
-        if let Ok(mut rings) = self.lock(py)
-            && let Some(mut rings) = rings.take()
-        {
-            last(&mut rings);
-        }
     }
 }
 

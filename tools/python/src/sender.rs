@@ -54,10 +54,6 @@ const NAP: Duration = Duration::from_millis(1);
 const TURN: Duration = Duration::from_millis(20);
 
 impl Shared {
-    fn new(held: Held, home: Home, layout: Layout) -> Arc<Self> {
-        Arc::new(Shared { spaces: Spaces::new(held, home), layout, known: Mutex::default() })
-    }
-
     pub(crate) fn attach(py: Python<'_>, home: Home, name: Option<&str>) -> PyResult<Arc<Self>> {
         let failed = |error| errors::attach(py, &error);
         let name = name.map_or_else(|| program(py), |name| Ok(name.to_owned()))?;
@@ -66,20 +62,22 @@ impl Shared {
             Ok(observer) => observer.layout().producers,
             Err(_) => Producers::One, // attaching says what is wrong
         };
-        Ok(match producers {
+        let (held, layout) = match producers {
             Producers::One => {
                 let producer =
                     perfring_producer::Producer::attach_as(&home, &name).map_err(failed)?;
                 let layout = *producer.layout();
-                Shared::new(Held::one(producer), home, layout)
+                (Held::one(producer), layout)
             }
             Producers::Many => {
                 let producer =
                     perfring_producer::SharedProducer::attach_as(&home, &name).map_err(failed)?;
                 let layout = *producer.layout();
-                Shared::new(Held::many(producer), home, layout)
+                (Held::many(producer), layout)
             }
-        })
+        };
+        let spaces = Spaces::new(held, home);
+        Ok(Arc::new(Shared { spaces, layout, known: Mutex::default() }))
     }
 
     /// The type of a record of `len` bytes, which the ring's table has from now on, if it is more

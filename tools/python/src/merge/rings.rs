@@ -69,7 +69,6 @@ impl Shape {
     }
 }
 
-/// A ring that is read.
 struct Ring {
     name: Arc<str>,
     path: String,
@@ -92,7 +91,6 @@ struct Waiting {
     told: String,
 }
 
-/// All rings of a directory.
 pub(super) struct Rings {
     pub(super) merge: perfring_set::Merge,
     follower: Follower,
