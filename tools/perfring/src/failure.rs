@@ -22,7 +22,6 @@ pub(crate) enum Failure {
     Loss(String),
     /// This machine does not allow it, or not to this user.
     Forbidden(String),
-    /// `--timeout` is over.
     Timeout(String),
     /// SIGINT or SIGTERM: its number.
     Signal(i32),

@@ -62,7 +62,6 @@ pub(crate) fn time(time: Duration) -> String {
     }
 }
 
-/// A number of things.
 pub(crate) fn count(number: u64, thing: &str) -> String {
     let s = if number == 1 { "" } else { "s" };
     format!("{number} {thing}{s}")

@@ -217,7 +217,6 @@ impl Source {
 /// The records that were shown of an item, one or none; `None` if there is no item.
 type Shown = Result<Option<u64>, Corrupt>;
 
-/// Writes an item, if there is one.
 fn show(
     output: &mut Output<'_>,
     item: Result<Option<Item<'_>>, Corrupt>,

@@ -158,8 +158,7 @@ impl Recorder<'_> {
             self.live.release();
             self.show();
             match (turn, until.take()) {
-                (Turn::Done, None) => return Ok(()),
-                (Turn::Done, Some((_, Failure::Told(_)))) => return Ok(()),
+                (Turn::Done, None | Some((_, Failure::Told(_)))) => return Ok(()),
                 (Turn::Done, Some((_, why))) => return Err(why),
                 (turn, asked) => {
                     until = asked;

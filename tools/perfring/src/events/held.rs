@@ -41,7 +41,6 @@ impl Held {
         };
     }
 
-    /// The record, if it is one.
     pub(super) fn record(&self) -> Option<Record<'_>> {
         match self.what {
             Given::Record { pos, kind, time, .. } => {

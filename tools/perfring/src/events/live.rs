@@ -10,7 +10,6 @@ use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How rings are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     /// As an observer, from there on.
@@ -73,9 +72,7 @@ impl Live {
 
     /// Follows a ring until it is removed.
     pub(crate) fn add(&mut self, home: &Home) -> Result<(), Failure> {
-        let name = Name::of(home);
-        self.attach(home, Some(name), None)?;
-        Ok(())
+        Ok(self.attach(home, Some(Name::of(home)), None)?)
     }
 
     /// Follows all rings of a directory, which need not be there yet.
@@ -181,7 +178,6 @@ impl Live {
         self.followers.is_empty() && self.rings.is_empty() && self.begun.is_empty()
     }
 
-    /// How many rings are read now.
     pub(crate) fn rings(&self) -> usize {
         self.rings.len()
     }
@@ -240,7 +236,6 @@ impl Live {
         }
     }
 
-    /// Waits until there may be something.
     pub(crate) fn wait(&mut self, timeout: Duration) {
         self.merge.wait(timeout);
     }

@@ -16,7 +16,6 @@ pub(crate) struct Still {
     rings: Vec<Ring>,
     /// What is next: its stamp, and of which ring.
     heap: BinaryHeap<Reverse<(u64, usize)>>,
-    /// How many have begun.
     begun: usize,
     /// Whose item was given out last.
     current: Option<usize>,

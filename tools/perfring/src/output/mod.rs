@@ -93,7 +93,6 @@ impl<'a> Output<'a> {
         Self::of_many(args, vec![shapes], since)
     }
 
-    /// Of several rings.
     pub(crate) fn of_many(args: &'a FormatArgs, shapes: Vec<Shapes>, since: Option<Bound>) -> Self {
         let damage = shapes.iter().flat_map(Shapes::damage);
         damage.for_each(|damage| note(&damage.to_string()));

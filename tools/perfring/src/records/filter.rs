@@ -23,7 +23,6 @@ impl<'a> Filter<'a> {
         Filter { select, since, undated: 0, left_out: 0 }
     }
 
-    /// Whether it is wanted.
     pub(crate) fn takes(&mut self, event: &Event<'_>) -> bool {
         let What::Record(record) = &event.what else { return true };
         if !self.select.is_any() {

@@ -132,12 +132,7 @@ pub(super) fn row(columns: &[Column], cells: &[String], width: usize) -> String 
             Align::Rest => line += cell,
         }
     }
-    cut(line.trim_end(), width)
-}
-
-/// The first `room` characters.
-fn cut(text: &str, room: usize) -> String {
-    text.chars().take(room).collect()
+    line.trim_end().chars().take(width).collect()
 }
 
 /// Breaks a text between words. Where a line has columns, what follows hangs under its last one.

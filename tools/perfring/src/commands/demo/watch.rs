@@ -1,6 +1,6 @@
 //! The demo's own output of its sidecar: it counts, checks and times every record.
 
-use super::records::{Sample, Stamp};
+use super::records::Sample;
 use super::says::Says;
 use super::screen::Nanos;
 use super::stations::{STATIONS, Topic, now_ns};
@@ -94,8 +94,7 @@ impl Seen {
         }
         match Sample::decode(record.kind, record.bytes) {
             Some(sample) => {
-                let Stamp { seq, .. } = sample.stamp();
-                self.number(seq);
+                self.number(sample.seq());
                 self.says.take(&sample);
             }
             None => self.wrong += 1,

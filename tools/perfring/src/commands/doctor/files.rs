@@ -19,7 +19,6 @@ use std::time::Duration;
 /// A draft that is older was left by a creation that was killed: making a ring takes less.
 const DRAFT_MAX_AGE: Duration = Duration::from_secs(60);
 
-/// The file system of a path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileSystem {
     kind: FsType,
@@ -92,7 +91,6 @@ fn is_ring(path: &Path) -> bool {
     !matches!(page, Err(_) | Ok(Err(BadRing::Foreign { .. } | BadRing::Short { .. })))
 }
 
-/// The version of a ring's layout.
 pub(super) fn layout_version(path: &Path) -> Option<u32> {
     let (bytes, _) = header(path).ok()?;
     let field = FIELDS.iter().find(|field| field.name == "abi_version")?;

@@ -9,18 +9,6 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 /// Where named segments live, and where rings are best.
 pub(super) const SHM: &str = "/dev/shm";
 
-/// How bad something is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Level {
-    Ok,
-    /// Worth knowing; nothing is to be done.
-    Note,
-    /// Somebody should do something.
-    Warn,
-    /// It does not work.
-    Fail,
-}
-
 /// Lines on their way to stdout, and the sum of them.
 #[derive(Debug)]
 pub(super) struct Report {
@@ -58,13 +46,15 @@ impl Report {
     }
 
     pub(super) fn ok(&mut self, check: &str, says: impl Into<String>) -> Result<(), Failure> {
-        self.line(Level::Ok, check, &says.into(), None)
+        self.line("ok", check, &says.into(), None)
     }
 
+    /// Worth knowing; nothing is to be done.
     pub(super) fn note(&mut self, check: &str, says: impl Into<String>) -> Result<(), Failure> {
-        self.line(Level::Note, check, &says.into(), None)
+        self.line("note", check, &says.into(), None)
     }
 
+    /// Somebody should do something.
     pub(super) fn warn(
         &mut self,
         check: &str,
@@ -72,9 +62,10 @@ impl Report {
         todo: impl Into<String>,
     ) -> Result<(), Failure> {
         self.warnings += 1;
-        self.line(Level::Warn, check, &says.into(), Some(&todo.into()))
+        self.line("warn", check, &says.into(), Some(&todo.into()))
     }
 
+    /// It does not work.
     pub(super) fn fail(
         &mut self,
         check: &str,
@@ -82,7 +73,7 @@ impl Report {
         todo: impl Into<String>,
     ) -> Result<(), Failure> {
         self.failures += 1;
-        self.line(Level::Fail, check, &says.into(), Some(&todo.into()))
+        self.line("FAIL", check, &says.into(), Some(&todo.into()))
     }
 
     /// A ring that another command would end for, with this failure.
@@ -100,22 +91,16 @@ impl Report {
             other => return Err(other),
         };
         self.failures += 1;
-        self.line(Level::Fail, check, &says, None)
+        self.line("FAIL", check, &says, None)
     }
 
     fn line(
         &mut self,
-        level: Level,
+        word: &str,
         check: &str,
         says: &str,
         todo: Option<&str>,
     ) -> Result<(), Failure> {
-        let word = match level {
-            Level::Ok => "ok",
-            Level::Note => "note",
-            Level::Warn => "warn",
-            Level::Fail => "FAIL",
-        };
         let written = if self.json {
             let (subject, level) = (&self.subject, word.to_ascii_lowercase());
             let line = json!({

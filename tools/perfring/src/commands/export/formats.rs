@@ -48,7 +48,6 @@ impl Format {
         matches!(self, Format::Json | Format::Recording)
     }
 
-    /// Whether it is a directory.
     fn is_dir(self) -> bool {
         matches!(self, Format::Ctf | Format::Parquet)
     }
@@ -120,7 +119,6 @@ impl Asked<'_> {
     }
 }
 
-/// Opens the output.
 pub(super) fn open(
     format: Format,
     path: Option<&Path>,

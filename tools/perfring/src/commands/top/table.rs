@@ -4,7 +4,6 @@ use super::watch::Row;
 use ratatui::crossterm::event::KeyCode as Key;
 use std::cmp::Ordering;
 
-/// What the rows are sorted by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sort {
     #[default]
@@ -74,7 +73,6 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// The rows of a new look.
     pub(super) fn set(&mut self, rows: Vec<Row>) {
         self.all = rows;
         self.arrange();
@@ -105,7 +103,6 @@ impl Table {
         self.rows().position(is).unwrap_or_default()
     }
 
-    /// The selected row.
     pub(super) fn selected(&self) -> Option<&Row> {
         self.rows().nth(self.at())
     }

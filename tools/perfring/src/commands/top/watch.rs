@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 const STILL: Duration = Duration::from_secs(2);
 
 /// How a ring is, from what needs nobody to what needs somebody now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum State {
     /// It is written to, and read if it must be.
+    #[default]
     Ok,
     /// Nothing was written for this long.
     Quiet(Duration),
@@ -26,7 +27,6 @@ pub(super) enum State {
     NoConsumer,
     /// The consumer lives and has not moved for this long.
     Stalled(Duration),
-    /// Records are being lost.
     Losing,
     /// A reservation or the lock holds the ring up.
     HeldUp,
@@ -62,7 +62,7 @@ fn short(time: Duration) -> String {
 }
 
 /// A ring at the last look.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) home: String,
@@ -118,7 +118,6 @@ impl Watch {
         Watch { places, ..Watch::default() }
     }
 
-    /// A look at all rings that are there now.
     pub(super) fn look(&mut self, now: Instant) -> Vec<Row> {
         let mut there = HashMap::new();
         for place in &self.places {
@@ -173,13 +172,7 @@ impl Watched {
             state: State::Damaged,
             trouble: Some(trouble),
             size: self.observer.layout().data_size,
-            used: 0,
-            rate: None,
-            lag: None,
-            lost: 0,
-            lost_rate: 0.0,
-            producer: String::new(),
-            details: Vec::new(),
+            ..Row::default()
         };
         let stat = match self.observer.stat() {
             Ok(stat) => stat,
