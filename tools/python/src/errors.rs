@@ -104,7 +104,6 @@ pub(crate) fn bad_type(py: Python<'_>, what: impl PyErrArguments + Send + Sync +
     named(py, "BadType", what)
 }
 
-/// Damage in the stream.
 pub(crate) fn corrupt(py: Python<'_>, error: Corrupt) -> PyErr {
     named(py, "Corrupt", (error.to_string(), error.pos))
 }

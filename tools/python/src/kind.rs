@@ -133,7 +133,6 @@ pub(crate) fn program(py: Python<'_>) -> PyResult<String> {
     })
 }
 
-/// Ids, in hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

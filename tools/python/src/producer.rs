@@ -8,7 +8,7 @@ use crate::sender::Shared;
 use crate::sender::many::Records;
 use crate::types;
 use crate::wait::Timeout;
-use perfring_producer::{Count, Options, Producers, RecordType, Refused};
+use perfring_producer::{Options, Producers, RecordType};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::ffi::OsString;
@@ -249,18 +249,12 @@ impl Producer {
     /// Records that were refused, by cause, since the ring was made.
     #[getter]
     fn refused<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (_, Refused { full, too_large, contended, pending }) =
-            self.shared.spaces.figures(py)?;
+        let (_, refused) = self.shared.spaces.figures(py)?;
         let dict = PyDict::new(py);
-        let causes: [(&str, Count); 4] = [
-            ("full", full),
-            ("too_large", too_large),
-            ("contended", contended),
-            ("pending", pending),
-        ];
-        for (cause, count) in causes {
-            dict.set_item(cause, count.records)?;
-        }
+        dict.set_item("full", refused.full.records)?;
+        dict.set_item("too_large", refused.too_large.records)?;
+        dict.set_item("contended", refused.contended.records)?;
+        dict.set_item("pending", refused.pending.records)?;
         Ok(dict)
     }
 
