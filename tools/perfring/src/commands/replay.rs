@@ -54,7 +54,6 @@ pub(crate) struct Args {
     select: SelectArgs,
 }
 
-/// How fast.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Rate {
     Times(f64),

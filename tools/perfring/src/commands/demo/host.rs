@@ -93,7 +93,6 @@ pub(super) struct ProcessTable {
 }
 
 impl ProcessTable {
-    /// How many are named.
     const NAMED: usize = 8;
 
     pub(super) fn new() -> Self {

@@ -7,7 +7,6 @@ use indicatif::HumanCount;
 use perfring_consumer::{Item, Snapshot, Stat};
 use std::path::Path;
 
-/// How many of the last records are shown.
 const LAST: usize = 6;
 
 const COLUMNS: [Column; 5] = [

@@ -251,7 +251,6 @@ impl Family {
         }
     }
 
-    /// Ends whoever is left.
     fn end(&mut self) {
         let sidecar = self.sidecar.take();
         for mut child in self.producers.drain(..).map(|(_, child)| child).chain(sidecar) {

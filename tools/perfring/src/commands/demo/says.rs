@@ -49,7 +49,6 @@ impl Says {
         }
     }
 
-    /// What a log record says.
     pub(super) fn log(&mut self, body: &str) {
         body.clone_into(&mut self.line);
     }

@@ -179,7 +179,6 @@ impl fmt::Display for Nanos {
     }
 }
 
-/// Bytes with a unit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bytes(pub(super) u64);
 

@@ -32,7 +32,8 @@ impl<W: Write> Page<'_, W> {
         writeln!(self.out, "{home}")?;
         self.line("policy", &policy(layout))?;
         self.line("kind", &kind(stat))?;
-        self.line("size", &size(layout, stat.totals.as_ref()))?;
+        let ends = stat.totals.map(|totals| (totals.tail, totals.head));
+        self.line("size", &full(layout.data_size, ends))?;
         if layout.aux_size != 0 {
             self.line("aux area", &aux(layout, stat.totals.as_ref()))?;
         }
@@ -106,10 +107,6 @@ fn policy(layout: &Layout) -> String {
         (Policy::Overwrite, Evict::Exact) => format!("overwrite, {tell}"),
         (Policy::Overwrite, Evict::Half) => format!("overwrite (half at a time), {tell}"),
     }
-}
-
-fn size(layout: &Layout, totals: Option<&Totals>) -> String {
-    full(layout.data_size, totals.map(|totals| (totals.tail, totals.head)))
 }
 
 /// The AUX area, and how much of it large payloads take.

@@ -54,11 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut terminal = ratatui::try_init().map_err(failed)?;
     let ended = watch(&mut terminal, Watch::new(places), &names.join(" "), args.interval, &stop);
     ratatui::restore();
-    match ended {
-        // Whoever looked has seen enough, however it was said.
-        Ok(()) => Ok(()),
-        Err(error) => Err(failed(error)),
-    }
+    ended.map_err(failed)
 }
 
 fn watch(
