@@ -29,7 +29,6 @@ where
     })
 }
 
-/// Reads where to begin.
 pub(crate) fn start() -> impl TypedValueParser<Value = Start> {
     one_of([("oldest", Start::Oldest), ("latest", Start::Latest)])
 }
@@ -81,7 +80,6 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads mode bits in octal.
 pub(crate) fn mode(text: &str) -> Result<u32, String> {
     u32::from_str_radix(text.strip_prefix("0o").unwrap_or(text), 8)
         .map_err(|_| "write octal mode bits, like 0600 or 0640".to_owned())

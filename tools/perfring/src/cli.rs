@@ -59,7 +59,6 @@ enum Command {
 }
 
 impl Cli {
-    /// Does what the command says.
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.command {
             Command::Demo(args) => demo::run(&args),

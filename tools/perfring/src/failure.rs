@@ -22,7 +22,6 @@ pub(crate) enum Failure {
     Loss(String),
     /// This machine does not allow it, or not to this user.
     Forbidden(String),
-    /// `--timeout` is over.
     Timeout(String),
     /// SIGINT or SIGTERM: its number.
     Signal(i32),
@@ -33,8 +32,13 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// An error that says all there is to say.
+    pub(crate) fn general(error: impl ToString) -> Self {
+        Failure::General(error.to_string())
+    }
+
     /// The error of writing to stdout.
-    pub(crate) fn output(error: &io::Error) -> Self {
+    pub(crate) fn output(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Failure::ClosedPipe,
             _ => Failure::General(format!("cannot write to stdout: {error}")),
@@ -50,23 +54,9 @@ impl Failure {
         Failure::Damaged(format!("{home}: {error}; {hint}"))
     }
 
-    /// What there is to say.
-    pub(crate) fn sentence(self) -> String {
+    /// The exit code, and what there is to say.
+    fn parts(self) -> (u8, String) {
         match self {
-            Failure::General(text)
-            | Failure::Usage(text)
-            | Failure::NotFound(text)
-            | Failure::Damaged(text)
-            | Failure::Loss(text)
-            | Failure::Forbidden(text)
-            | Failure::Timeout(text) => text,
-            Failure::Signal(_) | Failure::Told(_) | Failure::ClosedPipe => String::new(),
-        }
-    }
-
-    /// Says what there is to say, and gives the exit code.
-    pub(crate) fn report(self) -> ExitCode {
-        let (code, sentence) = match self {
             Failure::General(text) => (1, text),
             Failure::Usage(text) => (2, text),
             Failure::NotFound(text) => (3, text),
@@ -74,11 +64,23 @@ impl Failure {
             Failure::Loss(text) => (5, text),
             Failure::Forbidden(text) => (6, text),
             Failure::Timeout(text) => (124, text),
-            Failure::Signal(number) => return ExitCode::from(128 + (number & 0x7f) as u8),
-            Failure::Told(code) => return ExitCode::from(code),
-            Failure::ClosedPipe => return ExitCode::SUCCESS,
-        };
-        note(&sentence);
+            Failure::Signal(number) => (128 + (number & 0x7f) as u8, String::new()),
+            Failure::Told(code) => (code, String::new()),
+            Failure::ClosedPipe => (0, String::new()),
+        }
+    }
+
+    /// What there is to say.
+    pub(crate) fn sentence(self) -> String {
+        self.parts().1
+    }
+
+    /// Says what there is to say, and gives the exit code.
+    pub(crate) fn report(self) -> ExitCode {
+        let (code, sentence) = self.parts();
+        if !sentence.is_empty() {
+            note(&sentence);
+        }
         ExitCode::from(code)
     }
 }
@@ -90,7 +92,7 @@ pub(crate) fn note(sentence: &str) {
 
 impl From<OutputError> for Failure {
     fn from(error: OutputError) -> Self {
-        if error.closed_pipe { Failure::ClosedPipe } else { Failure::General(error.to_string()) }
+        if error.closed_pipe { Failure::ClosedPipe } else { Failure::general(error) }
     }
 }
 
@@ -111,7 +113,7 @@ impl From<AttachError> for Failure {
             AttachError::Busy { .. } => {
                 Failure::General(format!("{error}; end it first, or watch with `perfring tail`"))
             }
-            _ => Failure::General(error.to_string()),
+            _ => Failure::general(error),
         }
     }
 }
@@ -125,7 +127,7 @@ impl From<CreateError> for Failure {
             | CreateError::Types { .. }
             | CreateError::Aux { .. }
             | CreateError::Name { .. } => Failure::Usage(error.to_string()),
-            _ => Failure::General(error.to_string()),
+            _ => Failure::general(error),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The producers of a shared ring in words: who they are, and which of them holds the others up.
 
-use perfring_consumer::{HeldUp, Home, Member, Stat, Who};
+use perfring_consumer::{HeldUp, Holding, Home, Member, Stat, Who};
 use std::time::Duration;
 
 /// The name that somebody signed with, harmless to a terminal.
@@ -14,6 +14,16 @@ pub(crate) fn name(who: &Who) -> String {
 /// A text of somebody else's, harmless to a terminal.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// Who has a place, or had it last.
+pub(crate) fn holding(holding: &Holding) -> String {
+    let who = &holding.who;
+    match (holding.alive, who.epoch) {
+        (true, _) => format!("{}, pid {}, alive", name(who), who.pid),
+        (false, 0) => "none so far".to_owned(),
+        (false, _) => format!("{}, pid {}, gone", name(who), who.pid),
+    }
 }
 
 /// The producer that has a slot, or had it last.
@@ -52,7 +62,6 @@ pub(crate) fn time(time: Duration) -> String {
     }
 }
 
-/// A number of things.
 pub(crate) fn count(number: u64, thing: &str) -> String {
     let s = if number == 1 { "" } else { "s" };
     format!("{number} {thing}{s}")

@@ -43,7 +43,6 @@ impl Stop {
         Failure::General(format!("cannot handle signals: {error}"))
     }
 
-    /// The signal that asked.
     pub(crate) fn signal(&self) -> Option<i32> {
         // Relaxed: nothing else is handed over with it.
         match self.0.load(Ordering::Relaxed) {

@@ -3,7 +3,7 @@
 
 mod command;
 
-use command::{Done, Live, Place, close_and_wait, json_lines, perfring, publish, run, until};
+use command::{Live, Place, close_and_wait, json_lines, perfring, publish, run, until};
 use nix::sys::signal::Signal;
 use perfring_consumer::{Consumer, Stat};
 use perfring_producer::{Producer, RecordType};
@@ -460,7 +460,8 @@ fn bench_says_what_it_needs() {
     run(&["bench", "--frob"], b"").refuses(2, "--frob");
     // What needs the source says so where there is none.
     let compare = perfring(&["bench", "--compare"]).current_dir("/").output().unwrap();
-    Done(compare).refuses(2, "cargo run --release --manifest-path benches/compare/Cargo.toml");
+    command::Done(compare)
+        .refuses(2, "cargo run --release --manifest-path benches/compare/Cargo.toml");
 }
 
 #[cfg(not(feature = "bench"))]

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 #[pyclass(frozen, module = "perfring")]
 pub(crate) struct Batch {
     origin: Arc<dyn Origin>,
-    data: Arc<Data>,
+    pub(crate) data: Arc<Data>,
 }
 
 impl Batch {
@@ -44,8 +44,9 @@ impl Batch {
     fn item(&self, nth: usize) -> Option<Record> {
         let place = self.data.place(nth)?;
         let body = Body::Part(Arc::clone(&self.data), place.range);
-        let time = self.data.times().and_then(|times| times.get(nth).copied());
-        Some(Record::new(Arc::clone(&self.origin), place.pos, place.kind, time, body))
+        let time = self.data.times.as_ref().and_then(|times| times.get(nth).copied());
+        let origin = Arc::clone(&self.origin);
+        Some(Record { origin, pos: place.pos, kind: place.kind, time, body })
     }
 }
 
@@ -80,7 +81,7 @@ impl Batch {
     /// The losses, in their order.
     #[getter]
     fn lost(&self) -> Vec<Lost> {
-        self.data.lost().iter().map(|(_, lost)| *lost).collect()
+        self.data.lost.iter().map(|(_, lost)| *lost).collect()
     }
 
     /// `(type, length, first, count, offset, stride)` of each run: what arrays are made of.
@@ -105,12 +106,12 @@ impl Batch {
     /// Whether its records are stamped.
     #[getter]
     fn timed(&self) -> bool {
-        self.data.times().is_some()
+        self.data.times.is_some()
     }
 
     /// Native 64-bit words: stamps.
     fn _times(&self) -> Vec<u8> {
-        words(self.data.times().unwrap_or_default().iter().copied())
+        words(self.data.times.as_deref().unwrap_or_default().iter().copied())
     }
 
     /// Native 64-bit words: positions.
@@ -139,7 +140,7 @@ impl Batch {
     /// All types that the ring has.
     #[getter]
     fn _table(&self, py: Python<'_>) -> PyResult<TypeTable> {
-        Ok(TypeTable::new(self.origin.table(py, Id::BYTES)?))
+        Ok(TypeTable { table: self.origin.table(py, Id::BYTES)? })
     }
 
     /// A structured array of the records of one type, read-only.
@@ -191,7 +192,7 @@ impl Batch {
     }
 
     fn __repr__(&self) -> String {
-        let lost: u64 = self.data.lost().iter().map(|(_, lost)| lost.records()).sum();
+        let lost: u64 = self.data.lost.iter().map(|(_, lost)| lost.records).sum();
         let pinned = if self.pinned() { ", pinned" } else { "" };
         format!("<perfring.Batch {} records, {lost} lost{pinned}>", self.data.len())
     }
@@ -207,13 +208,7 @@ fn arrays(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 /// All bytes of a batch, whatever is between the payloads.
 #[pyclass(frozen, module = "perfring._native")]
 pub(crate) struct Span {
-    batch: Py<Batch>,
-}
-
-impl Span {
-    pub(crate) fn bytes(&self) -> &[u8] {
-        self.batch.get().data.bytes()
-    }
+    pub(crate) batch: Py<Batch>,
 }
 
 fn words(values: impl Iterator<Item = u64>) -> Vec<u8> {
@@ -238,7 +233,7 @@ impl Items {
         let batch = self.batch.get();
         let mut next = lock(&self.next);
         let (record, lost) = *next;
-        if let Some((before, what)) = batch.data.lost().get(lost)
+        if let Some((before, what)) = batch.data.lost.get(lost)
             && *before <= record
         {
             next.1 += 1;

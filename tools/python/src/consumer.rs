@@ -2,7 +2,7 @@
 
 use crate::batch::Batch;
 use crate::errors;
-use crate::kind::{At, hex, program, shown};
+use crate::kind::{At, choice, hex, program, shown};
 use crate::reader::Reader;
 use crate::snapshot::Snapshot;
 use crate::source::Source;
@@ -95,55 +95,55 @@ macro_rules! reading {
             /// The position of the next record.
             #[getter]
             fn position(&self, py: Python<'_>) -> PyResult<u64> {
-                self.reader.pins().with(py, |source| source.position())
+                self.reader.pins.with(py, |source| source.position())
             }
 
             /// Bytes that were published and not read yet, headers included.
             #[getter]
             fn unread(&self, py: Python<'_>) -> PyResult<u64> {
-                self.reader.pins().with(py, |source| source.fill().unread)
+                self.reader.pins.with(py, |source| source.fill().unread)
             }
 
             /// Records, and bytes, that were overwritten before they were read.
             #[getter]
             fn lapped(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
-                self.reader.lapped(py).map(pair)
+                self.reader.pins.with(py, Source::lapped).map(pair)
             }
 
             /// The ring's own types, as it has them now.
             #[getter]
             fn types(&self, py: Python<'_>) -> PyResult<TypeTable> {
-                self.reader.types(py).map(TypeTable::new)
+                self.reader.types(py).map(|table| TypeTable { table })
             }
 
             /// Where the ring is.
             #[getter]
             fn path(&self) -> OsString {
-                shown(self.reader.pins().home())
+                shown(&self.reader.pins.home)
             }
 
             /// ``"drop"`` or ``"overwrite"``.
             #[getter]
             fn policy(&self) -> &'static str {
-                self.reader.layout().policy.name()
+                self.reader.layout.policy.name()
             }
 
             /// Whether records are stamped.
             #[getter]
             fn timed(&self) -> bool {
-                self.reader.layout().time
+                self.reader.layout.time
             }
 
             /// The ring's own id, as 32 hexadecimal digits.
             #[getter]
             fn uuid(&self) -> String {
-                hex(&self.reader.layout().uuid)
+                hex(&self.reader.layout.uuid)
             }
 
             /// Whether `close` was called.
             #[getter]
             fn closed(&self) -> bool {
-                self.reader.pins().is_closed()
+                self.reader.pins.is_closed()
             }
 
             /// Let go of the ring. A second time does nothing.
@@ -155,7 +155,7 @@ macro_rules! reading {
             }
 
             fn __enter__(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<Self>> {
-                slf.get().reader.pins().with(py, |_| ())?;
+                slf.get().reader.pins.with(py, |_| ())?;
                 Ok(slf)
             }
 
@@ -168,7 +168,7 @@ macro_rules! reading {
                 let closed = if self.closed() { ", closed" } else { "" };
                 format!(
                     concat!("<perfring.", $name, " {} ({}{})>"),
-                    self.reader.pins().home(),
+                    self.reader.pins.home,
                     self.policy(),
                     closed
                 )
@@ -196,9 +196,7 @@ fn pace(pace: &str) -> PyResult<Pace> {
         "adaptive" => Ok(Pace::Adaptive),
         "latency" => Ok(Pace::Latency),
         "throughput" => Ok(Pace::Throughput),
-        other => Err(PyValueError::new_err(format!(
-            "pace {other:?} is none: it is \"adaptive\", \"latency\" or \"throughput\""
-        ))),
+        other => Err(choice("pace", other, "\"adaptive\", \"latency\" or \"throughput\"")),
     }
 }
 
@@ -248,7 +246,7 @@ impl Consumer {
     /// Records, and bytes, read since the ring was made, by this consumer and those before it.
     #[getter]
     fn read_count(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
-        self.reader.pins().with(py, |source| match source {
+        self.reader.pins.with(py, |source| match source {
             Source::Consumer(consumer) => pair(consumer.read_count()),
             Source::Observer(_) => (0, 0),
         })
@@ -291,7 +289,7 @@ impl Observer {
 
     #[getter]
     fn _saved(&self, py: Python<'_>) -> PyResult<(u64, u64, u64)> {
-        self.reader.pins().with(py, |source| match source {
+        self.reader.pins.with(py, |source| match source {
             Source::Observer(observer) => {
                 let Saved { pos, before } = observer.saved();
                 (pos, before.records, before.bytes)
@@ -302,13 +300,13 @@ impl Observer {
 
     /// A copy of everything intact, while producers run at full speed.
     fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
-        let pins = self.reader.pins();
+        let pins = &self.reader.pins;
         let taken = pins.with_source(py, |source| match source {
             Source::Observer(observer) => observer.snapshot().map(Some),
             Source::Consumer(_) => Ok(None),
         })?;
         match taken {
-            Some(taken) => Ok(Snapshot::of(taken, pins.home().clone())),
+            Some(taken) => Ok(Snapshot::of(taken, pins.home.clone())),
             None => Err(errors::named(py, "PerfringError", "a consumer takes no snapshots")),
         }
     }

@@ -5,6 +5,7 @@ use crate::kind::shown;
 use perfring_consumer::{AttachError, Corrupt};
 use perfring_producer::{CreateError, Home, ReserveError};
 use perfring_set::SetError;
+use pyo3::PyErrArguments;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -19,40 +20,15 @@ fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     module.bind(py).getattr(name)
 }
 
-/// An exception of a class of `perfring._errors`.
-pub(crate) fn named(py: Python<'_>, name: &str, args: impl IntoArgs) -> PyErr {
-    let made = class(py, name)
-        .and_then(|class| class.cast_into::<PyType>().map_err(PyErr::from))
-        .and_then(|class| args.call(&class));
-    match made {
-        Ok(error) => PyErr::from_value(error),
+/// An exception of a class of `perfring._errors`, made when it is raised.
+pub(crate) fn named(
+    py: Python<'_>,
+    name: &str,
+    args: impl PyErrArguments + Send + Sync + 'static,
+) -> PyErr {
+    match class(py, name).and_then(|class| Ok(class.cast_into::<PyType>()?)) {
+        Ok(class) => PyErr::from_type(class, args),
         Err(error) => error,
-    }
-}
-
-/// What an exception is made of.
-pub(crate) trait IntoArgs {
-    fn call<'py>(self, class: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>>;
-}
-
-impl IntoArgs for String {
-    fn call<'py>(self, class: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
-        class.call1((self,))
-    }
-}
-
-impl IntoArgs for &str {
-    fn call<'py>(self, class: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
-        class.call1((self,))
-    }
-}
-
-impl<A> IntoArgs for (String, A)
-where
-    A: for<'py> IntoPyObject<'py>,
-{
-    fn call<'py>(self, class: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
-        class.call1(self)
     }
 }
 
@@ -124,11 +100,10 @@ pub(crate) fn set(py: Python<'_>, error: &SetError) -> PyErr {
 }
 
 /// A record or a type is not what it should be.
-pub(crate) fn bad_type(py: Python<'_>, what: impl IntoArgs) -> PyErr {
+pub(crate) fn bad_type(py: Python<'_>, what: impl PyErrArguments + Send + Sync + 'static) -> PyErr {
     named(py, "BadType", what)
 }
 
-/// Damage in the stream.
 pub(crate) fn corrupt(py: Python<'_>, error: Corrupt) -> PyErr {
     named(py, "Corrupt", (error.to_string(), error.pos))
 }

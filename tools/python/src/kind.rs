@@ -116,7 +116,8 @@ pub(crate) fn evict_of(given: &str) -> PyResult<Evict> {
     }
 }
 
-fn choice(name: &str, given: &str, choices: &str) -> PyErr {
+/// One of a few words was meant.
+pub(crate) fn choice(name: &str, given: &str, choices: &str) -> PyErr {
     PyValueError::new_err(format!("{name} {given:?} is none: it is {choices}"))
 }
 
@@ -132,7 +133,6 @@ pub(crate) fn program(py: Python<'_>) -> PyResult<String> {
     })
 }
 
-/// Ids, in hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -15,7 +15,7 @@ pub(crate) struct Lost {
     pos: u64,
     /// How many records.
     #[pyo3(get)]
-    records: u64,
+    pub(crate) records: u64,
     /// How many bytes of the ring they took or would have taken, headers included.
     #[pyo3(get)]
     bytes: u64,
@@ -28,10 +28,6 @@ impl Lost {
     pub(crate) fn new(lost: &perfring_consumer::Lost) -> Self {
         let perfring_consumer::Lost { pos, records, bytes, cause } = *lost;
         Lost { pos, records, bytes, cause: cause.name() }
-    }
-
-    pub(crate) fn records(&self) -> u64 {
-        self.records
     }
 }
 

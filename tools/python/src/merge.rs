@@ -4,7 +4,7 @@ mod rings;
 
 use crate::errors;
 use crate::fork::Process;
-use crate::kind::{hex, program};
+use crate::kind::{choice, hex, program};
 use crate::locks::lock;
 use crate::lost::Lost;
 use crate::record::{Body, Record};
@@ -149,6 +149,15 @@ impl Merge {
         got.map(|got| give(py, got)).transpose()
     }
 
+    fn end(&self, py: Python<'_>, last: impl FnOnce(&mut Rings)) {
+        // A forked child has nothing to let go.
+        if let Ok(mut rings) = self.lock(py)
+            && let Some(mut rings) = rings.take()
+        {
+            last(&mut rings);
+        }
+    }
+
     /// Waits for what `attempt` finds.
     fn wait_for<T: Send>(
         &self,
@@ -195,10 +204,7 @@ impl Merge {
                     "a consumer reads all that nobody has read: to start at the latest, observe",
                 ));
             }
-            (other, _) => {
-                let text = format!("start {other:?} is none: it is \"oldest\" or \"latest\"");
-                return Err(PyValueError::new_err(text));
-            }
+            (other, _) => return Err(choice("start", other, "\"oldest\" or \"latest\"")),
         };
         let name = name.map_or_else(|| program(py), |name| Ok(name.to_owned()))?;
         let dir = std::path::absolute(&dir)?;
@@ -268,7 +274,7 @@ impl Merge {
     /// place, ``looks`` at rings, and how often it ``hurried``, as a ring was half full.
     #[getter]
     fn figures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, pyo3::types::PyDict>> {
-        let figures = self.with(py, |rings| rings.figures())?;
+        let figures = self.with(py, |rings| rings.merge.figures())?;
         let dict = pyo3::types::PyDict::new(py);
         dict.set_item("late", figures.late)?;
         dict.set_item("late_most_ns", figures.late_most)?;
@@ -326,17 +332,6 @@ impl Merge {
     }
 }
 
-impl Merge {
-    fn end(&self, py: Python<'_>, last: impl FnOnce(&mut Rings)) {
-        // A forked child has nothing to let go.
-        if let Ok(mut rings) = self.lock(py)
-            && let Some(mut rings) = rings.take()
-        {
-            last(&mut rings);
-        }
-    }
-}
-
 /// Items as they come.
 #[pyclass(frozen, module = "perfring._native")]
 pub(crate) struct MergeItems {
@@ -364,7 +359,8 @@ fn give<'py>(py: Python<'py>, got: Got) -> PyResult<Bound<'py, Merged>> {
     let item = match what {
         What::Record { origin, pos, kind, stamp, bytes } => {
             let bytes = PyBytes::new(py, &bytes).unbind();
-            Bound::new(py, Record::new(origin, pos, kind, stamp, Body::Own(bytes)))?.into_any()
+            let body = Body::Own(bytes);
+            Bound::new(py, Record { origin, pos, kind, time: stamp, body })?.into_any()
         }
         What::Lost(lost) => Bound::new(py, Lost::new(&lost))?.into_any(),
         What::Event(Event::Gone { path, uuid }) => {

@@ -31,9 +31,10 @@ pub(crate) struct Pins {
     unsettled: Leftover,
     closing: AtomicBool,
     /// Whether records are pinned.
-    pins: bool,
-    process: Process,
-    home: Home,
+    pub(crate) pinning: bool,
+    /// In a forked child the ring's memory is zeros.
+    pub(crate) process: Process,
+    pub(crate) home: Home,
     /// What the ring said last, once the source is gone.
     last: Mutex<Option<(Types, Anchors)>>,
 }
@@ -64,39 +65,25 @@ impl Drop for Turn<'_> {
 impl Pins {
     pub(crate) fn new(mut source: Source) -> Arc<Self> {
         let home = source.home().clone();
-        let mut pins = false;
+        let mut pinning = false;
         if let Source::Consumer(consumer) = &mut source
             && consumer.layout().policy == Policy::Drop
             // Else what it lends is a copy of its own, until the next.
             && consumer.guard() == Guard::Never
         {
             consumer.hold();
-            pins = true;
+            pinning = true;
         }
         Arc::new(Pins {
             source: Mutex::new(Some(source)),
             entries: Mutex::default(),
             unsettled: Leftover::default(),
             closing: AtomicBool::new(false),
-            pins,
+            pinning,
             process: Process::this(),
             home,
             last: Mutex::default(),
         })
-    }
-
-    /// Refuses in a forked child, where the ring's memory is zeros.
-    pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
-        self.process.check(py)
-    }
-
-    pub(crate) fn home(&self) -> &Home {
-        &self.home
-    }
-
-    /// Whether records are pinned.
-    pub(crate) fn is_pinning(&self) -> bool {
-        self.pins
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -219,7 +206,7 @@ impl Pins {
     /// When there is nothing to read: what was passed goes back to the producer, which may wait for the
     /// space while this waits for it. Holes do, and records that nobody has a view of.
     pub(crate) fn make_room(&self, source: &mut Source) {
-        if self.pins {
+        if self.pinning {
             self.pass(source, Weak::new());
             if self.leave_copies() {
                 self.unsettled.leave(); // at the end of this turn
@@ -229,7 +216,8 @@ impl Pins {
 
     /// Keeps the record that was just read in its place. For a source that pins.
     pub(crate) fn pin(self: &Arc<Self>, bytes: &[u8]) -> Arc<Cell> {
-        Arc::new(Cell::new(Arc::clone(self), pinned(bytes)))
+        let bytes = CellBytes::Pinned { bytes: pinned(bytes), exported: false };
+        Arc::new(Cell { of: Arc::clone(self), bytes: Mutex::new(bytes) })
     }
 
     /// Keeps all that was read since `start` in its place. For a source that pins.
@@ -239,7 +227,8 @@ impl Pins {
         start: u64,
     ) -> (Pinned, Arc<Cell>) {
         let bytes = pinned_span(source, start);
-        let cell = Arc::new(Cell::of_batch(Arc::clone(self)));
+        let cell = Cell { of: Arc::clone(self), bytes: Mutex::new(CellBytes::Batch) };
+        let cell = Arc::new(cell);
         self.pass(source, Arc::downgrade(&cell));
         (bytes, cell)
     }
@@ -251,17 +240,10 @@ impl Pins {
         now: impl FnOnce(&Source) -> T,
         then: impl FnOnce(&(Types, Anchors)) -> T,
     ) -> PyResult<T> {
-        let mut done = None;
-        {
-            let turn = self.take_turn(py)?;
-            if let Some(source) = turn.source.as_ref().and_then(|source| source.as_ref()) {
-                done = Some(now(source));
-            }
-        }
-        if done.is_none() {
-            let last = lock(&self.last);
-            done = last.as_ref().map(then);
-        }
+        let turn = self.take_turn(py)?;
+        let done = turn.source.as_ref().and_then(|source| source.as_ref()).map(now);
+        drop(turn);
+        let done = done.or_else(|| lock(&self.last).as_ref().map(then));
         done.ok_or_else(|| self.closed(py))
     }
 }
@@ -282,15 +264,6 @@ enum CellBytes {
 }
 
 impl Cell {
-    fn new(of: Arc<Pins>, bytes: Pinned) -> Self {
-        Cell { of, bytes: Mutex::new(CellBytes::Pinned { bytes, exported: false }) }
-    }
-
-    /// For all records of a batch.
-    fn of_batch(of: Arc<Pins>) -> Self {
-        Cell { of, bytes: Mutex::new(CellBytes::Batch) }
-    }
-
     pub(crate) fn with<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
         match &*lock(&self.bytes) {
             CellBytes::Pinned { bytes, .. } => f(bytes.bytes()),
@@ -301,7 +274,7 @@ impl Cell {
 
     /// Refuses in a forked child.
     pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
-        self.of.check(py)
+        self.of.process.check(py)
     }
 
     /// From now on the bytes stand where they are, as long as this is there.

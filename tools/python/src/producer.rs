@@ -8,7 +8,7 @@ use crate::sender::Shared;
 use crate::sender::many::Records;
 use crate::types;
 use crate::wait::Timeout;
-use perfring_producer::{Count, Options, Producers, RecordType, Refused};
+use perfring_producer::{Options, Producers, RecordType};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::ffi::OsString;
@@ -242,62 +242,56 @@ impl Producer {
     /// By this producer and those before it; in a shared ring, by those who had its slot.
     #[getter]
     fn written(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
-        let (written, _) = self.shared.spaces().figures(py)?;
+        let (written, _) = self.shared.spaces.figures(py)?;
         Ok((written.records, written.bytes))
     }
 
     /// Records that were refused, by cause, since the ring was made.
     #[getter]
     fn refused<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (_, Refused { full, too_large, contended, pending }) =
-            self.shared.spaces().figures(py)?;
+        let (_, refused) = self.shared.spaces.figures(py)?;
         let dict = PyDict::new(py);
-        let causes: [(&str, Count); 4] = [
-            ("full", full),
-            ("too_large", too_large),
-            ("contended", contended),
-            ("pending", pending),
-        ];
-        for (cause, count) in causes {
-            dict.set_item(cause, count.records)?;
-        }
+        dict.set_item("full", refused.full.records)?;
+        dict.set_item("too_large", refused.too_large.records)?;
+        dict.set_item("contended", refused.contended.records)?;
+        dict.set_item("pending", refused.pending.records)?;
         Ok(dict)
     }
 
     /// The longest payload that this ring takes, in bytes.
     #[getter]
     fn max_len(&self) -> usize {
-        self.shared.layout().max_len()
+        self.shared.layout.max_len()
     }
 
     /// Where the ring is.
     #[getter]
     fn path(&self) -> OsString {
-        shown(self.shared.spaces().home())
+        shown(&self.shared.spaces.home)
     }
 
     /// ``"drop"`` or ``"overwrite"``.
     #[getter]
     fn policy(&self) -> &'static str {
-        self.shared.layout().policy.name()
+        self.shared.layout.policy.name()
     }
 
     /// Whether the ring is for many producers at a time.
     #[getter(shared)]
     fn is_shared(&self) -> bool {
-        self.shared.layout().producers == Producers::Many
+        self.shared.layout.producers == Producers::Many
     }
 
     /// Whether records are stamped.
     #[getter]
     fn timed(&self) -> bool {
-        self.shared.layout().time
+        self.shared.layout.time
     }
 
     /// Whether `close` was called.
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
-        self.shared.spaces().is_closed(py)
+        self.shared.spaces.is_closed(py)
     }
 
     /// Free the place for the next producer.
@@ -305,12 +299,12 @@ impl Producer {
     /// What is open is discarded; if something still has a view of that, once this is gone. A second
     /// time does nothing.
     fn close(&self, py: Python<'_>) {
-        self.shared.spaces().close(py);
+        self.shared.spaces.close(py);
     }
 
     fn __enter__(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<Self>> {
         if slf.get().closed(py) {
-            return Err(slf.get().shared.spaces().closed(py));
+            return Err(slf.get().shared.spaces.closed(py));
         }
         Ok(slf)
     }
@@ -322,8 +316,8 @@ impl Producer {
 
     fn __repr__(&self, py: Python<'_>) -> String {
         let closed = if self.closed(py) { ", closed" } else { "" };
-        let kind = self.shared.layout().producers.name();
-        let home = self.shared.spaces().home();
+        let kind = self.shared.layout.producers.name();
+        let home = &self.shared.spaces.home;
         format!("<perfring.Producer {home} ({}, {kind}{closed})>", self.policy())
     }
 }

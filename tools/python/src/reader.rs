@@ -10,7 +10,7 @@ use crate::runs::Builder;
 use crate::source::Source;
 use crate::wait::{Timeout, Until};
 use collect::{before_large, collect, good};
-use perfring_consumer::{Anchors, Count, Item, Layout, Types};
+use perfring_consumer::{Anchors, Item, Layout, Types};
 use perfring_producer::RecordType;
 use perfring_types::read::TypeTable;
 use pyo3::prelude::*;
@@ -26,9 +26,10 @@ const GUESS: u64 = 1 << 20;
 
 /// A consumer or an observer, for all objects that come from it.
 pub(crate) struct Reader {
-    pins: Arc<Pins>,
+    /// What it reads from.
+    pub(crate) pins: Arc<Pins>,
     waiting: Waiting,
-    layout: Layout,
+    pub(crate) layout: Layout,
     /// What the ring's table said last.
     table: Mutex<(Arc<Types>, Arc<TypeTable>)>,
 }
@@ -38,15 +39,6 @@ impl Reader {
         let layout = *source.layout();
         let (waiting, table) = (Waiting::default(), Mutex::default());
         Arc::new(Reader { pins: Pins::new(source), waiting, layout, table })
-    }
-
-    /// What it reads from.
-    pub(crate) fn pins(&self) -> &Pins {
-        &self.pins
-    }
-
-    pub(crate) fn layout(&self) -> &Layout {
-        &self.layout
     }
 
     fn origin(self: &Arc<Self>) -> Arc<dyn Origin> {
@@ -77,14 +69,14 @@ impl Reader {
                     None
                 }
                 Some(Item::Lost(lost)) => {
-                    if self.pins.is_pinning() {
+                    if self.pins.pinning {
                         self.pins.pass(source, Weak::new());
                     }
                     Some(Err(Lost::new(&lost)))
                 }
                 Some(Item::Record(record)) => {
                     let (pos, kind, time) = (record.pos, record.kind, record.time);
-                    let body = if self.pins.is_pinning() {
+                    let body = if self.pins.pinning {
                         let cell = self.pins.pin(record.bytes);
                         self.pins.pass(source, Arc::downgrade(&cell));
                         Body::Cell(cell)
@@ -98,9 +90,9 @@ impl Reader {
         Ok(match next {
             None => None,
             Some(Err(lost)) => Some(Bound::new(py, lost)?.into_any()),
-            Some(Ok((pos, kind, time, body))) => {
-                Some(Bound::new(py, Record::new(self.origin(), pos, kind, time, body))?.into_any())
-            }
+            Some(Ok((pos, kind, time, body))) => Some(
+                Bound::new(py, Record { origin: self.origin(), pos, kind, time, body })?.into_any(),
+            ),
         })
     }
 
@@ -158,7 +150,7 @@ impl Reader {
         max: Option<usize>,
         timeout: Timeout,
     ) -> PyResult<Batch> {
-        if !self.pins.is_pinning() {
+        if !self.pins.pinning {
             return Err(errors::named(
                 py,
                 "PerfringError",
@@ -205,7 +197,7 @@ impl Reader {
     fn passed(&self, source: &mut Source, batch: &Builder) {
         match batch.is_empty() {
             true => self.pins.make_room(source),
-            false if self.pins.is_pinning() => self.pins.pass(source, Weak::new()),
+            false if self.pins.pinning => self.pins.pass(source, Weak::new()),
             false => {}
         }
     }
@@ -215,15 +207,11 @@ impl Reader {
         let types = self.pins.ask(py, Source::types, |(types, _)| types.clone())?;
         Ok(Arc::new(TypeTable::from_words(types.words())))
     }
-
-    pub(crate) fn lapped(&self, py: Python<'_>) -> PyResult<Count> {
-        self.pins.with(py, Source::lapped)
-    }
 }
 
 impl Origin for Reader {
     fn table(&self, py: Python<'_>, kind: RecordType) -> PyResult<Arc<TypeTable>> {
-        self.pins.check(py)?;
+        self.pins.process.check(py)?;
         // Nobody has this lock and waits for something.
         let lock = || lock(&self.table);
         let (types, table) = lock().clone();

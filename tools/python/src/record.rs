@@ -39,27 +39,17 @@ pub(crate) struct Record {
     pub(crate) origin: Arc<dyn Origin>,
     /// Where its header stands in the stream.
     #[pyo3(get)]
-    pos: u64,
+    pub(crate) pos: u64,
     /// Its type's number.
     #[pyo3(get, name = "type")]
-    kind: u32,
+    pub(crate) kind: u32,
     /// When it was reserved, in ns of ``CLOCK_BOOTTIME``; ``None`` if the ring has no time.
     #[pyo3(get)]
-    time: Option<u64>,
-    body: Body,
+    pub(crate) time: Option<u64>,
+    pub(crate) body: Body,
 }
 
 impl Record {
-    pub(crate) fn new(
-        origin: Arc<dyn Origin>,
-        pos: u64,
-        kind: u32,
-        time: Option<u64>,
-        body: Body,
-    ) -> Self {
-        Record { origin, pos, kind, time, body }
-    }
-
     /// `f` is not to run Python code.
     pub(crate) fn with<R>(&self, py: Python<'_>, f: impl FnOnce(&[u8]) -> R) -> PyResult<R> {
         Ok(match &self.body {

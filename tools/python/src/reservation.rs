@@ -61,7 +61,7 @@ impl Reservation {
         if !is_only_reference(&space, py) {
             return Ok(false);
         }
-        self.owner.spaces().end(py, self.id, commit)?;
+        self.owner.spaces.end(py, self.id, commit)?;
         Ok(true)
     }
 }
@@ -202,7 +202,7 @@ impl ProducerBatch {
         types::check_array(&data, &kind)?;
         with_buffer(&data, |bytes, _| {
             let kind = self.owner.kind(py, kind, bytes.len())?;
-            let max = self.owner.layout().max_len();
+            let max = self.owner.layout.max_len();
             if bytes.len() > max {
                 let error = perfring_producer::ReserveError::TooLarge { len: bytes.len(), max };
                 return Err(errors::reserve(py, error));

@@ -34,10 +34,10 @@ enum Store {
 pub(crate) struct Data {
     store: Store,
     runs: Vec<Run>,
-    /// Stamps, if the ring has time.
-    times: Option<Vec<u64>>,
+    /// A stamp for each record, if the ring has time.
+    pub(crate) times: Option<Vec<u64>>,
     /// Each with the number of the record that it stands before.
-    lost: Vec<(usize, Lost)>,
+    pub(crate) lost: Vec<(usize, Lost)>,
 }
 
 /// Where a record is.
@@ -49,7 +49,6 @@ pub(crate) struct Place {
 }
 
 impl Data {
-    /// Records.
     pub(crate) fn len(&self) -> usize {
         self.runs.last().map_or(0, |run| run.first + run.count)
     }
@@ -80,24 +79,12 @@ impl Data {
         self.bytes().get(range.clone()).unwrap_or_default()
     }
 
-    /// A stamp for each record, if the ring has time.
-    pub(crate) fn times(&self) -> Option<&[u64]> {
-        self.times.as_deref()
-    }
-
-    /// The losses, each with the number of the record that it stands before.
-    pub(crate) fn lost(&self) -> &[(usize, Lost)] {
-        &self.lost
-    }
-
-    /// A record's place.
     pub(crate) fn place(&self, nth: usize) -> Option<Place> {
         let run = self.runs.partition_point(|run| run.first + run.count <= nth);
         let run = self.runs.get(run)?;
         Some(self.place_in(run, nth - run.first))
     }
 
-    /// All records' places.
     pub(crate) fn places(&self) -> impl Iterator<Item = Place> {
         self.runs.iter().flat_map(move |run| (0..run.count).map(move |nth| self.place_in(run, nth)))
     }
@@ -123,7 +110,6 @@ impl Data {
     }
 }
 
-/// Makes a batch.
 pub(crate) struct Builder {
     place: Payloads,
     runs: Vec<Run>,
@@ -236,7 +222,6 @@ impl Builder {
         self.lost.push((before, lost));
     }
 
-    /// Records so far.
     pub(crate) fn len(&self) -> usize {
         self.last.map_or(0, |run| run.first + run.count)
     }

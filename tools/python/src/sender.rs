@@ -19,8 +19,8 @@ pub(crate) mod many;
 
 /// A producer, and the types that it publishes under.
 pub(crate) struct Shared {
-    spaces: Arc<Spaces>,
-    layout: Layout,
+    pub(crate) spaces: Arc<Spaces>,
+    pub(crate) layout: Layout,
     /// Types that this producer has put into the ring's table.
     known: Mutex<Vec<Known>>,
 }
@@ -38,7 +38,7 @@ impl Known {
     /// Whether it is what this means: a class, or a `RecordType`.
     fn is(&self, of: &Bound<'_, PyAny>) -> bool {
         match of.cast::<types::RecordType>() {
-            Ok(of) => (self.id, self.layout) == (of.get().number(), of.get().layout_hash()),
+            Ok(of) => (self.id, self.layout) == (of.get().id, of.get().layout()),
             Err(_) => self.class.as_ref().is_some_and(|class| class.is(of)),
         }
     }
@@ -54,10 +54,6 @@ const NAP: Duration = Duration::from_millis(1);
 const TURN: Duration = Duration::from_millis(20);
 
 impl Shared {
-    fn new(held: Held, home: Home, layout: Layout) -> Arc<Self> {
-        Arc::new(Shared { spaces: Spaces::new(held, home), layout, known: Mutex::default() })
-    }
-
     pub(crate) fn attach(py: Python<'_>, home: Home, name: Option<&str>) -> PyResult<Arc<Self>> {
         let failed = |error| errors::attach(py, &error);
         let name = name.map_or_else(|| program(py), |name| Ok(name.to_owned()))?;
@@ -66,29 +62,22 @@ impl Shared {
             Ok(observer) => observer.layout().producers,
             Err(_) => Producers::One, // attaching says what is wrong
         };
-        Ok(match producers {
+        let (held, layout) = match producers {
             Producers::One => {
                 let producer =
                     perfring_producer::Producer::attach_as(&home, &name).map_err(failed)?;
                 let layout = *producer.layout();
-                Shared::new(Held::one(producer), home, layout)
+                (Held::one(producer), layout)
             }
             Producers::Many => {
                 let producer =
                     perfring_producer::SharedProducer::attach_as(&home, &name).map_err(failed)?;
                 let layout = *producer.layout();
-                Shared::new(Held::many(producer), home, layout)
+                (Held::many(producer), layout)
             }
-        })
-    }
-
-    /// What holds the producer.
-    pub(crate) fn spaces(&self) -> &Spaces {
-        &self.spaces
-    }
-
-    pub(crate) fn layout(&self) -> &Layout {
-        &self.layout
+        };
+        let spaces = Spaces::new(held, home);
+        Ok(Arc::new(Shared { spaces, layout, known: Mutex::default() }))
     }
 
     /// The type of a record of `len` bytes, which the ring's table has from now on, if it is more
@@ -128,7 +117,7 @@ impl Shared {
             })?;
             done.map_err(|error| errors::reserve(py, error))?;
         }
-        let (id, layout, size) = (kind.number(), kind.layout_hash(), kind.fixed_size());
+        let (id, layout, size) = (kind.id, kind.layout(), kind.fixed_size());
         let class = class.map(Bound::unbind);
         let mut all = lock(&self.known);
         if class.is_some() || !all.iter().any(|of| (of.id, of.layout) == (id, layout)) {
@@ -217,7 +206,7 @@ impl Shared {
         until: Until,
         mut attempt: impl FnMut(&mut Held, Duration) -> Tried<T> + Send,
     ) -> PyResult<Option<T>> {
-        self.spaces.check(py)?;
+        self.spaces.process.check(py)?;
         let tried = wait::slices(py, until, |slice| {
             let tried = {
                 let mut turn = self.spaces.lock();
@@ -274,7 +263,7 @@ impl Shared {
                     let id = id?;
                     let window = held.window(id)?;
                     // Whoever drops it gives the space back.
-                    Some((id, Space::new(Arc::clone(&self.spaces), id, window)))
+                    Some((id, Space { of: Arc::clone(&self.spaces), id, window }))
                 })
             })
         });

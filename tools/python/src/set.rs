@@ -1,7 +1,7 @@
 //! A directory of rings: what `perfring.RingSet` is made on.
 
 use crate::errors;
-use crate::kind::{Size, evict_of, hex, policy_of};
+use crate::kind::{Size, choice, evict_of, hex, policy_of};
 use perfring_consumer::Layout;
 use perfring_producer::{Options, Producers};
 use perfring_set::{Fate, PruneRule, Pruner, SetError, SetOptions, Trust, Verdict, list};
@@ -47,10 +47,7 @@ impl RingSet {
         let trust = match trust {
             "mine" => Trust::Mine,
             "anybody" => Trust::Anybody,
-            other => {
-                let text = format!("trust {other:?} is none: it is \"mine\" or \"anybody\"");
-                return Err(PyValueError::new_err(text));
-            }
+            other => return Err(choice("trust", other, "\"mine\" or \"anybody\"")),
         };
         let options = SetOptions { mode, trust, ..SetOptions::default() };
         let set = match dir {

@@ -70,18 +70,14 @@ impl Snapshot {
     }
 
     fn __iter__(&self) -> Items {
-        let mut items = VecDeque::new();
-        let mut damage = None;
-        for item in &self.taken.snapshot {
-            match item {
-                Ok(Item::Record(record)) => {
-                    items.push_back(Ok((record.pos, record.kind, record.time, record.bytes.into())))
-                }
-                Ok(Item::Lost(lost)) => items.push_back(Err(Lost::new(&lost))),
-                Err(error) => damage = Some(error),
+        let items = self.taken.snapshot.iter().map(|item| match item {
+            Ok(Item::Record(record)) => {
+                Kept::Record(record.pos, record.kind, record.time, record.bytes.into())
             }
-        }
-        Items { origin: self.origin(), state: Mutex::new((items, damage)) }
+            Ok(Item::Lost(lost)) => Kept::Lost(Lost::new(&lost)),
+            Err(error) => Kept::Damage(error),
+        });
+        Items { origin: self.origin(), items: Mutex::new(items.collect()) }
     }
 
     /// All of it as a `Batch`.
@@ -102,7 +98,7 @@ impl Snapshot {
     /// The ring's own types.
     #[getter]
     fn types(&self) -> Types {
-        Types::new(Arc::clone(&self.taken.table))
+        Types { table: Arc::clone(&self.taken.table) }
     }
 
     /// Where the ring is.
@@ -125,13 +121,17 @@ impl Snapshot {
     }
 }
 
-type Kept = Result<(u64, u32, Option<u64>, Box<[u8]>), Lost>;
+enum Kept {
+    Record(u64, u32, Option<u64>, Box<[u8]>),
+    Lost(Lost),
+    Damage(perfring_consumer::Corrupt),
+}
 
 /// A snapshot's items.
 #[pyclass(frozen, module = "perfring._native")]
 pub(crate) struct Items {
     origin: Arc<dyn Origin>,
-    state: Mutex<(VecDeque<Kept>, Option<perfring_consumer::Corrupt>)>,
+    items: Mutex<VecDeque<Kept>>,
 }
 
 #[pymethods]
@@ -142,24 +142,16 @@ impl Items {
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         // Exceptions are made when nothing is locked: that runs Python code.
-        let (next, damage) = {
-            let mut state = lock(&self.state);
-            let next = state.0.pop_front();
-            let damage = if next.is_none() { state.1.take() } else { None };
-            (next, damage)
-        };
-        match next {
-            Some(Ok((pos, kind, time, bytes))) => {
-                let bytes = pyo3::types::PyBytes::new(py, &bytes).unbind();
+        let next = lock(&self.items).pop_front();
+        Ok(match next {
+            Some(Kept::Record(pos, kind, time, bytes)) => {
+                let body = Body::Own(pyo3::types::PyBytes::new(py, &bytes).unbind());
                 let origin = Arc::clone(&self.origin);
-                let record = Record::new(origin, pos, kind, time, Body::Own(bytes));
-                Ok(Some(Bound::new(py, record)?.into_any()))
+                Some(Bound::new(py, Record { origin, pos, kind, time, body })?.into_any())
             }
-            Some(Err(lost)) => Ok(Some(Bound::new(py, lost)?.into_any())),
-            None => match damage {
-                Some(error) => Err(errors::corrupt(py, error)),
-                None => Ok(None),
-            },
-        }
+            Some(Kept::Lost(lost)) => Some(Bound::new(py, lost)?.into_any()),
+            Some(Kept::Damage(error)) => return Err(errors::corrupt(py, error)),
+            None => None,
+        })
     }
 }

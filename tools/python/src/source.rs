@@ -10,41 +10,36 @@ pub(crate) enum Source {
     Observer(Observer),
 }
 
+/// The same of either.
+macro_rules! of {
+    ($source:expr, $it:ident => $said:expr) => {
+        match $source {
+            Source::Consumer($it) => $said,
+            Source::Observer($it) => $said,
+        }
+    };
+}
+
 impl Source {
     pub(crate) fn home(&self) -> &Home {
-        match self {
-            Source::Consumer(consumer) => consumer.home(),
-            Source::Observer(observer) => observer.home(),
-        }
+        of!(self, it => it.home())
     }
 
     pub(crate) fn layout(&self) -> &Layout {
-        match self {
-            Source::Consumer(consumer) => consumer.layout(),
-            Source::Observer(observer) => observer.layout(),
-        }
+        of!(self, it => it.layout())
     }
 
     pub(crate) fn lapped(&mut self) -> Count {
-        match self {
-            Source::Consumer(consumer) => consumer.lapped(),
-            Source::Observer(observer) => observer.lapped(),
-        }
+        of!(self, it => it.lapped())
     }
 
     #[inline(always)]
     pub(crate) fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
-        match self {
-            Source::Consumer(consumer) => consumer.read(),
-            Source::Observer(observer) => observer.read(),
-        }
+        of!(self, it => it.read())
     }
 
     pub(crate) fn fill(&self) -> Fill {
-        match self {
-            Source::Consumer(consumer) => consumer.fill(),
-            Source::Observer(observer) => observer.fill(),
-        }
+        of!(self, it => it.fill())
     }
 
     pub(crate) fn position(&self) -> u64 {
@@ -55,30 +50,18 @@ impl Source {
     }
 
     pub(crate) fn mark(&self) -> Mark {
-        match self {
-            Source::Consumer(consumer) => consumer.mark(),
-            Source::Observer(observer) => observer.mark(),
-        }
+        of!(self, it => it.mark())
     }
 
     pub(crate) fn types(&self) -> Types {
-        match self {
-            Source::Consumer(consumer) => consumer.types(),
-            Source::Observer(observer) => observer.types(),
-        }
+        of!(self, it => it.types())
     }
 
     pub(crate) fn has_more_types(&self, than: &Types) -> bool {
-        match self {
-            Source::Consumer(consumer) => consumer.has_more_types(than),
-            Source::Observer(observer) => observer.has_more_types(than),
-        }
+        of!(self, it => it.has_more_types(than))
     }
 
     pub(crate) fn anchors(&self) -> Anchors {
-        match self {
-            Source::Consumer(consumer) => consumer.anchors(),
-            Source::Observer(observer) => observer.anchors(),
-        }
+        of!(self, it => it.anchors())
     }
 }

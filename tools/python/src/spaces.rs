@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A producer, for itself and for what is open of it.
 pub(crate) struct Spaces {
     state: Mutex<State>,
-    process: Process,
-    home: Home,
+    pub(crate) process: Process,
+    pub(crate) home: Home,
     /// Reservations whose space has gone, and that are still to end.
     gone: Mutex<Vec<u64>>,
     /// There are some.
@@ -58,15 +58,6 @@ impl Spaces {
         })
     }
 
-    /// Refuses in a forked child.
-    pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
-        self.process.check(py)
-    }
-
-    pub(crate) fn home(&self) -> &Home {
-        &self.home
-    }
-
     /// For a thread without the interpreter's lock.
     pub(crate) fn lock(&self) -> Turn<'_> {
         let state = lock(&self.state);
@@ -75,7 +66,7 @@ impl Spaces {
 
     /// For a thread with the interpreter's lock.
     pub(crate) fn take(&self, py: Python<'_>) -> PyResult<Turn<'_>> {
-        self.check(py)?;
+        self.process.check(py)?;
         let state = self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
         Ok(Turn { of: self, state: Some(state) })
     }
@@ -167,21 +158,10 @@ pub(crate) fn still_open(py: Python<'_>) -> PyErr {
 /// any view of it is there.
 #[pyclass(frozen, module = "perfring._native")]
 pub(crate) struct Space {
-    of: Arc<Spaces>,
-    id: u64,
-    window: Window,
-}
-
-impl Space {
-    /// Of the reservation `id`, which has these bytes and stays open until this is dropped or found
-    /// to be without views.
-    pub(crate) fn new(of: Arc<Spaces>, id: u64, window: Window) -> Self {
-        Space { of, id, window }
-    }
-
-    pub(crate) fn export(&self) -> (*mut u8, usize) {
-        self.window.export()
-    }
+    pub(crate) of: Arc<Spaces>,
+    /// The reservation, and its bytes.
+    pub(crate) id: u64,
+    pub(crate) window: Window,
 }
 
 impl Drop for Space {

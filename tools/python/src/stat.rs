@@ -2,7 +2,7 @@
 
 use crate::errors;
 use crate::kind::{At, hex, shown};
-use perfring_consumer::{Count, Evict, Holding, Producers, Refused, Stat, Tell, Totals, Who};
+use perfring_consumer::{Count, Evict, Producers, Refused, Stat, Tell, Totals, Who};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -58,7 +58,10 @@ pub(crate) fn stat<'py>(py: Python<'py>, path: At) -> PyResult<Bound<'py, PyDict
     dict.set_item("boot_id", hex(&layout.boot_id))?;
     dict.set_item("epoch", stat.epoch())?;
     let exclusive = layout.producers == Producers::One;
-    dict.set_item("producer", exclusive.then(|| holding(py, &stat.producer)).transpose()?)?;
+    dict.set_item(
+        "producer",
+        exclusive.then(|| place(py, stat.producer.alive, &stat.producer.who)).transpose()?,
+    )?;
     let slots = PyList::empty(py);
     for member in &stat.producers {
         let slot = place(py, member.alive, &member.figures.who)?;
@@ -84,7 +87,7 @@ pub(crate) fn stat<'py>(py: Python<'py>, path: At) -> PyResult<Bound<'py, PyDict
         }
     };
     dict.set_item("held_up", held_up)?;
-    dict.set_item("consumer", holding(py, &stat.consumer)?)?;
+    dict.set_item("consumer", place(py, stat.consumer.alive, &stat.consumer.who)?)?;
     dict.set_item("damaged", stat.totals.is_none())?;
     if let Some(totals) = &stat.totals {
         put_totals(&dict, totals)?;
@@ -124,10 +127,6 @@ fn put_refused(dict: &Bound<'_, PyDict>, prefix: &str, refused: &Refused) -> PyR
     put(dict, &format!("{prefix}too_large"), refused.too_large)?;
     put(dict, &format!("{prefix}contended"), refused.contended)?;
     put(dict, &format!("{prefix}pending"), refused.pending)
-}
-
-fn holding<'py>(py: Python<'py>, holding: &Holding) -> PyResult<Bound<'py, PyDict>> {
-    place(py, holding.alive, &holding.who)
 }
 
 fn place<'py>(py: Python<'py>, alive: bool, who: &Who) -> PyResult<Bound<'py, PyDict>> {

@@ -22,7 +22,7 @@ mod schema;
 #[pyclass(frozen, module = "perfring")]
 pub(crate) struct RecordType {
     table: Arc<Table>,
-    id: Id,
+    pub(crate) id: Id,
     dtype: PyOnceLock<Py<PyAny>>,
 }
 
@@ -52,16 +52,6 @@ impl RecordType {
     pub(crate) fn fixed_size(&self) -> Option<u32> {
         let kind = self.table.get(self.id)?;
         (kind.encoding.known() == Some(Encoding::Pod)).then_some(kind.size)
-    }
-
-    /// What tells it from another of its number.
-    pub(crate) fn layout_hash(&self) -> u64 {
-        self.written().0
-    }
-
-    /// Its number.
-    pub(crate) fn number(&self) -> Id {
-        self.id
     }
 
     fn kind(&self) -> PyResult<&Type> {
@@ -123,7 +113,7 @@ impl RecordType {
 
     /// The same number for types with the same payloads: a hash of all but units and help.
     #[getter]
-    fn layout(&self) -> u64 {
+    pub(crate) fn layout(&self) -> u64 {
         self.written().0
     }
 
@@ -209,14 +199,10 @@ impl RecordType {
 /// registered last. Iteration gives all, in the order in which they were registered.
 #[pyclass(frozen, module = "perfring")]
 pub(crate) struct TypeTable {
-    table: Arc<Table>,
+    pub(crate) table: Arc<Table>,
 }
 
 impl TypeTable {
-    pub(crate) fn new(table: Arc<Table>) -> Self {
-        TypeTable { table }
-    }
-
     /// By number, or by name: of several with one name the one that was registered last.
     fn find(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<RecordType>> {
         let id = if let Ok(name) = key.cast::<PyString>() {

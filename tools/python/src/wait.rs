@@ -12,12 +12,9 @@ const SLICE: Duration = Duration::from_millis(100);
 pub(crate) struct Timeout(Option<Duration>);
 
 impl Timeout {
-    /// Not at all.
     pub(crate) const NOW: Timeout = Timeout(Some(Duration::ZERO));
-    /// For ever.
     pub(crate) const NEVER: Timeout = Timeout(None);
 
-    /// From now on.
     pub(crate) fn begin(self) -> Until {
         // What cannot be counted is for ever.
         Until(self.0.and_then(|timeout| Instant::now().checked_add(timeout)))

@@ -47,7 +47,7 @@ const MANIFEST: &str = "benches/compare/Cargo.toml";
 
 /// Has cargo build and run the comparison, if this is a source checkout or within one.
 fn compare(options: &[String]) -> Result<(), Failure> {
-    let here = std::env::current_dir().map_err(|error| Failure::General(error.to_string()))?;
+    let here = std::env::current_dir().map_err(Failure::general)?;
     let manifest = here.ancestors().map(|dir| dir.join(MANIFEST)).find(|path| path.is_file());
     let Some(manifest) = manifest else {
         return Err(Failure::Usage(format!(
@@ -84,7 +84,7 @@ pub(crate) fn child(args: &ChildArgs) -> Result<(), Failure> {
 
 fn failure(error: BenchError) -> Failure {
     match error {
-        BenchError::Io(error) => Failure::output(&error),
+        BenchError::Io(error) => Failure::output(error),
         // The sentence alone; it goes on with all the options.
         BenchError::Usage(why) => {
             let why = why.lines().next().unwrap_or_default();

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     output.flush()?;
     let ended = output.end(Some(&args.ring));
     counters(snapshot.totals(), &output.sum());
-    damage.map_or(ended, |error| Err(damaged(&args.ring, error, output.seen())))
+    damage.map_or(ended, |error| Err(damaged(&args.ring, error, output.seen)))
 }
 
 /// Shows what can be read of a ring whose books make no sense: a snapshot would be of what nobody
@@ -72,7 +72,7 @@ fn salvage(args: &Args, stop: &Stop) -> Result<(), Failure> {
     // The worse damage is the one to tell.
     let _ = output.end(Some(&args.ring));
     output.flush()?;
-    Err(damaged(&args.ring, ended, output.seen()))
+    Err(damaged(&args.ring, ended, output.seen))
 }
 
 /// The stamp of the last record that can be read.

@@ -92,7 +92,7 @@ pub(crate) fn run(
                 Ok(()) | Err(Failure::Damaged(_)) => {}
                 Err(failure) => return Err(failure),
             }
-            let lost = output.lost().saturating_add(untold(ring));
+            let lost = output.lost.saturating_add(untold(ring));
             if lost > 0 {
                 return Err(Failure::Loss(format!(
                     "{lost} records of {ring} were lost: see `perfring stat {ring}`"
@@ -217,7 +217,6 @@ impl Source {
 /// The records that were shown of an item, one or none; `None` if there is no item.
 type Shown = Result<Option<u64>, Corrupt>;
 
-/// Writes an item, if there is one.
 fn show(
     output: &mut Output<'_>,
     item: Result<Option<Item<'_>>, Corrupt>,

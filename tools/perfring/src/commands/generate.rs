@@ -40,7 +40,7 @@ pub(crate) fn completions(args: &CompletionsArgs, all: &Command) -> Result<(), F
     // Into memory first: the generator gives up on a closed pipe by a panic.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "perfring", &mut script);
-    std::io::stdout().write_all(&script).map_err(|error| Failure::output(&error))
+    std::io::stdout().write_all(&script).map_err(Failure::output)
 }
 
 pub(crate) fn man(args: &ManArgs, all: Command) -> Result<(), Failure> {

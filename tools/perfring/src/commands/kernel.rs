@@ -87,10 +87,10 @@ pub(crate) fn tail(
     ring: Option<(&Home, Observer)>,
     stop: &Stop,
 ) -> Result<(), Failure> {
-    let merge = Merge::new(DELAY).map_err(|error| Failure::General(error.to_string()))?;
+    let merge = Merge::new(DELAY).map_err(Failure::general)?;
     let mut timeline = Timeline { merge, places: Vec::new(), ring: None, kernel: Vec::new() };
     let mut shapes = Vec::new();
-    let mut since = follow.format.since_by_stamps();
+    let mut since = follow.format.select.since;
     if let Some((home, observer)) = ring {
         since = follow.format.since(home, observer.layout())?;
         shapes.push(Shapes::follow(home, observer.layout())?);
@@ -122,7 +122,7 @@ pub(crate) fn tail(
         Err(Failure::ClosedPipe) => Ok(()),
         _ => output.end(timeline.ring),
     };
-    let lost = output.lost();
+    let lost = output.lost;
     if follow.fail_on_loss
         && lost > 0
         && matches!(ended, Ok(_) | Err(Failure::Timeout(_) | Failure::Signal(_)))

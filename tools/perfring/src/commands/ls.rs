@@ -9,7 +9,7 @@ use crate::output::json::line;
 use crate::owner::{count, printable};
 use perfring_consumer::{Home, Policy, Producers, Stat};
 use perfring_set::{Listing, NoRing, RingEntry, RingSet, SetError};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Format::Text => write_table(&mut out, &rows),
         Format::Json => rows.iter().try_for_each(|row| write_json(&mut out, row)),
     };
-    written.and_then(|()| out.flush()).map_err(|error| Failure::output(&error))?;
+    written.and_then(|()| out.flush()).map_err(Failure::output)?;
     if rows.is_empty() {
         note(&format!("{} has no rings", dir.display()));
     }
@@ -84,7 +84,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// What a directory holds.
 pub(crate) fn list(dir: &Path) -> Result<Listing, Failure> {
     perfring_set::list(dir).map_err(|error| match &error {
         SetError::Dir { source, .. } if source.kind() == io::ErrorKind::NotFound => {
@@ -94,7 +93,7 @@ pub(crate) fn list(dir: &Path) -> Result<Listing, Failure> {
                 dir.display()
             ))
         }
-        _ => Failure::General(error.to_string()),
+        _ => Failure::general(error),
     })
 }
 
@@ -225,11 +224,9 @@ pub(crate) fn age(time: Duration) -> String {
 
 fn write_json(out: &mut impl Write, (ring, stat, newest): &Row) -> io::Result<()> {
     let mut object = object(&Home::from(&ring.path), stat, None);
-    if let Value::Object(object) = &mut object {
-        object.insert("name".to_owned(), json!(ring.name));
-        object.insert("newest_ns".to_owned(), json!(newest));
-        object.insert("file_size".to_owned(), json!(stat.layout.file_size()));
-    }
+    object["name"] = json!(ring.name);
+    object["newest_ns"] = json!(newest);
+    object["file_size"] = json!(stat.layout.file_size());
     line(out, &object)
 }
 
@@ -239,7 +236,7 @@ impl From<SetError> for Failure {
             SetError::Attach(error) => error.into(),
             SetError::Create(error) => error.into(),
             SetError::Name { .. } => Failure::Usage(error.to_string()),
-            _ => Failure::General(error.to_string()),
+            _ => Failure::general(error),
         }
     }
 }

@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Format::Text => writeln!(out, "{}", sentence(verdict, args.dry_run)),
         Format::Json => line(&mut out, &object(verdict, args.dry_run)),
     });
-    written.and_then(|()| out.flush()).map_err(|error| Failure::output(&error))?;
+    written.and_then(|()| out.flush()).map_err(Failure::output)?;
     let failed = verdicts.iter().filter(|it| matches!(it.fate, Fate::Failed(_))).count();
     match failed {
         0 => Ok(()),

@@ -82,7 +82,7 @@ fn publish_now(
         } else {
             lines.take(bytes, |line| door.publish(kind, line))?;
         }
-        input.consume(taken);
+        input.0.consume(taken);
     }
     lines.end(|line| door.publish(kind, line))
 }
@@ -105,7 +105,7 @@ fn publish_waiting(
     while let Some(bytes) = input.fill(stop)? {
         let taken = bytes.len();
         lines.take(bytes, &mut publish)?;
-        input.consume(taken);
+        input.0.consume(taken);
     }
     lines.end(publish)
 }
@@ -137,10 +137,6 @@ impl Input {
         }
         let bytes = self.0.fill_buf().map_err(|error| Self::failed(&error))?;
         Ok((!bytes.is_empty()).then_some(bytes))
-    }
-
-    fn consume(&mut self, len: usize) {
-        self.0.consume(len);
     }
 }
 

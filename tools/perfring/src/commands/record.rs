@@ -86,7 +86,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             }
         }
     }
-    let since = args.select.since().map(Since::before_now).transpose()?;
+    let since = args.select.since.map(Since::before_now).transpose()?;
     let recording = open(args)?;
     let mut recorder = Recorder {
         args,
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         recording,
         filter: Filter::new(&args.select, since),
         progress: Progress::spinner(),
-        clock: MachineClock::find().map_err(|error| Failure::General(error.to_string()))?,
+        clock: MachineClock::find().map_err(Failure::general)?,
         delay,
     };
     let ended = recorder.run(&stop);
@@ -158,8 +158,7 @@ impl Recorder<'_> {
             self.live.release();
             self.show();
             match (turn, until.take()) {
-                (Turn::Done, None) => return Ok(()),
-                (Turn::Done, Some((_, Failure::Told(_)))) => return Ok(()),
+                (Turn::Done, None | Some((_, Failure::Told(_)))) => return Ok(()),
                 (Turn::Done, Some((_, why))) => return Err(why),
                 (turn, asked) => {
                     until = asked;
@@ -169,7 +168,7 @@ impl Recorder<'_> {
                 }
             }
             if self.live.is_over() && last.is_none() {
-                if self.live.damaged() == 0 {
+                if self.live.damaged == 0 {
                     note("all rings were removed: the end");
                 }
                 return Ok(());
@@ -234,7 +233,7 @@ impl Recorder<'_> {
         let totals = self.recording.totals();
         let untold = self.live.untold();
         if asked && closed.is_ok() {
-            let rings = count(u64::from(self.live.seen()), "ring");
+            let rings = count(u64::from(self.live.ids), "ring");
             let file = HumanBytes(self.recording.figures().bytes);
             let mut said =
                 format!("recorded {totals}, of {rings} in {:.1} s: {file}", took.as_secs_f64());
@@ -253,8 +252,8 @@ impl Recorder<'_> {
             if self.args.fail_on_loss && lost > 0 {
                 return Err(Failure::Loss(format!("{lost} records were lost")));
             }
-            if self.live.damaged() > 0 {
-                let rings = count(self.live.damaged(), "ring");
+            if self.live.damaged > 0 {
+                let rings = count(self.live.damaged, "ring");
                 return Err(Failure::Damaged(format!(
                     "{rings} turned out to be damaged: what stood before that is recorded"
                 )));

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         AttachError::Permission { .. } => Failure::General(format!(
             "no permission to write to {home}, as who recovers it must: run this as its owner"
         )),
-        AttachError::HeldUp { .. } => Failure::General(error.to_string()),
+        AttachError::HeldUp { .. } => Failure::general(error),
         _ => error.into(),
     })?;
     let after = Stat::read(home)?;
@@ -76,7 +76,7 @@ fn sentences(before: &Stat, recovered: &Recovered) -> Vec<String> {
 fn say(lines: &[String]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     for line in lines {
-        writeln!(out, "{line}").map_err(|error| Failure::output(&error))?;
+        writeln!(out, "{line}").map_err(Failure::output)?;
     }
     Ok(())
 }

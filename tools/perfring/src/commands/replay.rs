@@ -54,7 +54,6 @@ pub(crate) struct Args {
     select: SelectArgs,
 }
 
-/// How fast.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Rate {
     Times(f64),
@@ -77,12 +76,12 @@ fn rate(text: &str) -> Result<Rate, String> {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stop = Stop::install()?;
-    let first = First::look(args, &stop)?;
-    let since = match args.select.since() {
-        Some(_) if first.newest.is_none() => return Err(untimed_recording(&args.file)),
-        since => since.map(|since: Since| since.before(first.newest.unwrap_or(0))),
+    let newest = newest(args, &stop)?;
+    let since = match args.select.since {
+        Some(_) if newest.is_none() => return Err(untimed_recording(&args.file)),
+        since => since.map(|since: Since| since.before(newest.unwrap_or(0))),
     };
-    let mut door = open(args, first.timed)?;
+    let mut door = open(args, newest.is_some())?;
     let before = door.counts();
     let watch = args.wait.map(|_| Watch::start(&stop));
     let mut replay = Replay {
@@ -129,33 +128,25 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// What must be known before the first record is published.
-struct First {
-    timed: bool,
-    newest: Option<u64>,
-}
-
-impl First {
-    /// Reads the beginning; or all of it, if `--since` counts back from the newest record.
-    fn look(args: &Args, stop: &Stop) -> Result<Self, Failure> {
-        let mut events = Recorded::open(&args.file)?;
-        let mut first = First { timed: false, newest: None };
-        let mut nth = 0u64;
-        // Damage is told when it is replayed.
-        while let Ok(Some(event)) = events.next() {
-            nth += 1;
-            if nth.is_multiple_of(1024) {
-                stop.check()?;
-            }
-            let What::Record(record) = &event.what else { continue };
-            first.timed |= record.time.is_some();
-            first.newest = first.newest.max(record.time);
-            if args.select.since().is_none() {
-                break;
-            }
+/// The newest stamp that is found before the first record is published, if there is any: at the
+/// beginning; or in all of it, if `--since` counts back from the newest record.
+fn newest(args: &Args, stop: &Stop) -> Result<Option<u64>, Failure> {
+    let mut events = Recorded::open(&args.file)?;
+    let mut newest = None;
+    let mut nth = 0u64;
+    // Damage is told when it is replayed.
+    while let Ok(Some(event)) = events.next() {
+        nth += 1;
+        if nth.is_multiple_of(1024) {
+            stop.check()?;
         }
-        Ok(first)
+        let What::Record(record) = &event.what else { continue };
+        newest = newest.max(record.time);
+        if args.select.since.is_none() {
+            break;
+        }
     }
+    Ok(newest)
 }
 
 /// The ring, made if it is not there.
@@ -260,7 +251,7 @@ impl Replay<'_> {
                         break;
                     }
                 }
-                Err(error) => return Err(Failure::General(error.to_string())),
+                Err(error) => return Err(Failure::general(error)),
             }
         }
         Ok(())

@@ -64,9 +64,8 @@ impl Args {
             Some(path) => Config::load(path)?,
             None => Config::default(),
         };
-        let default = config.inputs.is_empty() && self.dirs.is_empty();
         let mut dirs = self.dirs.clone();
-        if default {
+        if config.inputs.is_empty() && dirs.is_empty() {
             dirs.push(perfring_set::RingSet::default_dir());
         }
         for dir in dirs {
@@ -107,7 +106,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         End::Drained => Ok(()),
         End::Signal(signal) => Err(Failure::Signal(signal)),
         End::ClosedPipe => Err(Failure::ClosedPipe),
-        End::Failed(error) => Err(Failure::General(error.to_string())),
+        End::Failed(error) => Err(Failure::general(error)),
         other => Err(Failure::General(format!("ended: {other:?}"))),
     }
 }

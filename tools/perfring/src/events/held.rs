@@ -5,12 +5,12 @@ use perfring_export::{Event, Loss, LossCause, Origin, Rec, What};
 
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    what: Given,
+    pub(super) what: Given,
     bytes: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum Given {
+pub(super) enum Given {
     #[default]
     Began,
     Record {
@@ -28,14 +28,6 @@ enum Given {
 }
 
 impl Held {
-    pub(super) fn began(&mut self) {
-        self.what = Given::Began;
-    }
-
-    pub(super) fn ended(&mut self) {
-        self.what = Given::Ended;
-    }
-
     /// An item, and the stamp of the record before it, which it becomes.
     pub(super) fn item(&mut self, item: &Item<'_>, late: u64, last: &mut Option<u64>) {
         self.what = match *item {
@@ -49,7 +41,6 @@ impl Held {
         };
     }
 
-    /// The record, if it is one.
     pub(super) fn record(&self) -> Option<Record<'_>> {
         match self.what {
             Given::Record { pos, kind, time, .. } => {

@@ -50,7 +50,7 @@ pub(crate) fn open(homes: &[Home]) -> Result<Box<dyn Events>, Failure> {
 /// The rings of a directory that are there now, in the order of their names.
 fn rings_in(dir: &Path) -> Result<Vec<Home>, Failure> {
     let listed = perfring_set::list(dir);
-    let (rings, others) = listed.map_err(|error| Failure::General(error.to_string()))?;
+    let (rings, others) = listed.map_err(Failure::general)?;
     for other in others {
         note(&format!("{} is left out: {}", other.path.display(), other.why));
     }

@@ -1,6 +1,6 @@
 //! Rings that are followed: merged by time while they come and go.
 
-use super::held::Held;
+use super::held::{Given, Held};
 use crate::failure::{Failure, note};
 use crate::ring_name::Name;
 use perfring_consumer::{AttachError, Consumer, Guard, Home, Layout, Observer, Start, Stat};
@@ -10,7 +10,6 @@ use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How rings are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     /// As an observer, from there on.
@@ -33,8 +32,10 @@ pub(crate) struct Live {
     touched: Vec<SourceId>,
     held: Held,
     seq: u64,
-    ids: u32,
-    damaged: u64,
+    /// How many were read so far.
+    pub(crate) ids: u32,
+    /// How many turned out to be damaged.
+    pub(crate) damaged: u64,
 }
 
 struct Ring {
@@ -52,7 +53,7 @@ struct Ring {
 
 impl Live {
     pub(crate) fn new(how: How, delay: Duration) -> Result<Self, Failure> {
-        let merge = Merge::new(delay).map_err(|error| Failure::General(error.to_string()))?;
+        let merge = Merge::new(delay).map_err(Failure::general)?;
         Ok(Live {
             how,
             merge,
@@ -71,15 +72,13 @@ impl Live {
 
     /// Follows a ring until it is removed.
     pub(crate) fn add(&mut self, home: &Home) -> Result<(), Failure> {
-        let name = Name::of(home);
-        self.attach(home, Some(name), None)?;
-        Ok(())
+        Ok(self.attach(home, Some(Name::of(home)), None)?)
     }
 
     /// Follows all rings of a directory, which need not be there yet.
     pub(crate) fn follow(&mut self, dir: PathBuf) -> Result<(), Failure> {
         let follower = Follower::new(dir);
-        self.followers.push(follower.map_err(|error| Failure::General(error.to_string()))?);
+        self.followers.push(follower.map_err(Failure::general)?);
         self.look_around();
         Ok(())
     }
@@ -179,14 +178,8 @@ impl Live {
         self.followers.is_empty() && self.rings.is_empty() && self.begun.is_empty()
     }
 
-    /// How many rings are read now.
     pub(crate) fn rings(&self) -> usize {
         self.rings.len()
-    }
-
-    /// How many were read so far.
-    pub(crate) fn seen(&self) -> u32 {
-        self.ids
     }
 
     /// The next event, or `None` if there is none now.
@@ -208,12 +201,12 @@ impl Live {
     fn choose(&mut self) -> Option<SourceId> {
         loop {
             if let Some(id) = self.begun.pop_front() {
-                self.held.began();
+                self.held.what = Given::Began;
                 return Some(id);
             }
             // All of its items were given out.
             if let Some(id) = self.ended.pop_front() {
-                self.held.ended();
+                self.held.what = Given::Ended;
                 self.gone = Some(id);
                 return Some(id);
             }
@@ -243,7 +236,6 @@ impl Live {
         }
     }
 
-    /// Waits until there may be something.
     pub(crate) fn wait(&mut self, timeout: Duration) {
         self.merge.wait(timeout);
     }
@@ -266,10 +258,5 @@ impl Live {
             stat.and_then(|stat| stat.totals).map_or(0, |totals| totals.untold().records)
         };
         self.rings.values().map(of).fold(0, u64::saturating_add)
-    }
-
-    /// How many rings turned out to be damaged.
-    pub(crate) fn damaged(&self) -> u64 {
-        self.damaged
     }
 }

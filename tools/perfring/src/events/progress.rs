@@ -42,7 +42,6 @@ impl Progress {
         !self.bar.is_hidden() && Instant::now() >= self.next
     }
 
-    /// Writes it anew.
     pub(crate) fn show(&mut self, totals: &Totals, read: Option<(u64, u64)>, note: &str) {
         let now = Instant::now();
         self.next = now + EVERY;

@@ -1,6 +1,6 @@
 //! Rings as they are now, dead or alive: everything that they hold, merged by its stamps.
 
-use super::held::Held;
+use super::held::{Given, Held};
 use super::recorded::Events;
 use crate::failure::{Failure, note};
 use perfring_consumer::{AttachError, Corrupt, Front, Home, Observer, Start};
@@ -16,7 +16,6 @@ pub(crate) struct Still {
     rings: Vec<Ring>,
     /// What is next: its stamp, and of which ring.
     heap: BinaryHeap<Reverse<(u64, usize)>>,
-    /// How many have begun.
     begun: usize,
     /// Whose item was given out last.
     current: Option<usize>,
@@ -119,13 +118,13 @@ impl Still {
     /// Puts into `held` what is next; of which ring, unless all is over.
     fn choose(&mut self) -> Option<usize> {
         if self.begun < self.rings.len() {
-            self.held.began();
+            self.held.what = Given::Began;
             self.begun += 1;
             return Some(self.begun - 1);
         }
         loop {
             let Some(Reverse((_, at))) = self.heap.pop() else {
-                self.held.ended();
+                self.held.what = Given::Ended;
                 return self.over.pop_front();
             };
             let ring = &mut self.rings[at];

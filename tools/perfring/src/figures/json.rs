@@ -2,9 +2,7 @@
 
 use crate::figures::books::Balance;
 use crate::figures::types::TypesUse;
-use perfring_consumer::{
-    Count, Evict, HeldUp, Holding, Home, Member, Producers, Refused, Stat, Tell, Who,
-};
+use perfring_consumer::{Count, Evict, HeldUp, Home, Member, Producers, Refused, Stat, Tell, Who};
 use serde_json::{Map, Value, json};
 
 /// The object; without what the type table takes, if that was not looked at.
@@ -32,10 +30,10 @@ pub(crate) fn object(home: &Home, stat: &Stat, types: Option<&TypesUse>) -> Valu
         "uuid": uuid::Uuid::from_bytes(layout.uuid).simple().to_string(),
         "boot_id": uuid::Uuid::from_bytes(layout.boot_id).simple().to_string(),
         "epoch": stat.epoch(),
-        "producer": exclusive.then(|| holding(&stat.producer)),
+        "producer": exclusive.then(|| place(stat.producer.alive, &stat.producer.who)),
         "slots": stat.producers.iter().map(slot).collect::<Vec<_>>(),
         "held_up": stat.held_up.as_ref().map(held_up),
-        "consumer": holding(&stat.consumer),
+        "consumer": place(stat.consumer.alive, &stat.consumer.who),
         "damaged": stat.totals.is_none(),
     });
     if let Some(types) = types {
@@ -89,10 +87,6 @@ fn refused(prefix: &str, refused: &Refused) -> Vec<(String, Count)> {
         ("pending", refused.pending),
     ];
     causes.map(|(cause, count)| (format!("{prefix}{cause}"), count)).into()
-}
-
-fn holding(holding: &Holding) -> Value {
-    place(holding.alive, &holding.who).into()
 }
 
 fn place(alive: bool, who: &Who) -> Map<String, Value> {

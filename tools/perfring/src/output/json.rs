@@ -81,7 +81,6 @@ pub(super) fn lost(out: &mut impl Write, lost: &Lost) -> io::Result<()> {
     line(out, &LostLine { lost })
 }
 
-/// Writes a line.
 pub(crate) fn line(mut out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut out, value)?;
     out.write_all(b"\n")

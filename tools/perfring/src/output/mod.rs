@@ -7,6 +7,7 @@ mod text;
 
 use crate::failure::{Failure, note};
 use crate::owner::count;
+use crate::records::filter::Filter;
 use crate::records::select::SelectArgs;
 use crate::records::shapes::Shapes;
 use crate::records::time::{self, Bound, Since};
@@ -42,7 +43,7 @@ pub(crate) struct FormatArgs {
     #[arg(long)]
     untyped: bool,
     #[command(flatten)]
-    select: SelectArgs,
+    pub(crate) select: SelectArgs,
 }
 
 /// Stdout, buffered, with what went by.
@@ -52,11 +53,11 @@ pub(crate) struct Output<'a> {
     args: &'a FormatArgs,
     /// Of each ring.
     shapes: Vec<Shapes>,
-    since: Option<Bound>,
-    /// Records of which nobody can tell whether they are since then.
-    undated: u64,
-    lost: u64,
-    seen: u64,
+    filter: Filter<'a>,
+    /// Records that were told as lost so far.
+    pub(crate) lost: u64,
+    /// Records that came by.
+    pub(crate) seen: u64,
     shown: u64,
     bad: u64,
 }
@@ -64,15 +65,10 @@ pub(crate) struct Output<'a> {
 impl FormatArgs {
     /// What `--since` says of a ring, if anything.
     pub(crate) fn since(&self, home: &Home, layout: &Layout) -> Result<Option<Since>, Failure> {
-        match self.select.since() {
+        match self.select.since {
             Some(_) if !layout.time => Err(time::untimed(home)),
             since => Ok(since),
         }
-    }
-
-    /// What `--since` says of rings with stamps, if anything.
-    pub(crate) fn since_by_stamps(&self) -> Option<Since> {
-        self.select.since()
     }
 
     /// Whether all of this can be done.
@@ -97,12 +93,12 @@ impl<'a> Output<'a> {
         Self::of_many(args, vec![shapes], since)
     }
 
-    /// Of several rings.
     pub(crate) fn of_many(args: &'a FormatArgs, shapes: Vec<Shapes>, since: Option<Bound>) -> Self {
         let damage = shapes.iter().flat_map(Shapes::damage);
         damage.for_each(|damage| note(&damage.to_string()));
         let out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
-        Output { out, args, shapes, since, undated: 0, lost: 0, seen: 0, shown: 0, bad: 0 }
+        let filter = Filter::new(&args.select, since);
+        Output { out, args, shapes, filter, lost: 0, seen: 0, shown: 0, bad: 0 }
     }
 
     /// Writes a record to stdout, if it is wanted. A loss goes to stderr, in JSON to stdout as well
@@ -125,7 +121,7 @@ impl<'a> Output<'a> {
                 }
             }
         };
-        written.map_err(|error| Failure::output(&error))?;
+        written.map_err(Failure::output)?;
         Ok(self.shown - before)
     }
 
@@ -141,21 +137,7 @@ impl<'a> Output<'a> {
         let shown = args.format != Format::Raw && !args.untyped;
         self.seen += 1;
         let Some(shapes) = self.shapes.get_mut(ring) else { return Ok(()) };
-        let mut seen = shapes.see(record);
-        if !args.select.takes_type(&seen) {
-            return Ok(());
-        }
-        let recent = self.since.map_or(Some(true), |since| since.takes(seen.when));
-        self.undated += u64::from(recent.is_none());
-        if recent != Some(true) {
-            return Ok(());
-        }
-        if shown || args.select.needs_values() {
-            seen = seen.read();
-        }
-        if !args.select.takes_values(&seen) {
-            return Ok(());
-        }
+        let Some(mut seen) = self.filter.choose(shapes.see(record), shown) else { return Ok(()) };
         self.shown += 1;
         if !shown {
             seen.value = None;
@@ -176,11 +158,7 @@ impl<'a> Output<'a> {
                 (count(self.bad, "record"), if self.bad == 1 { "is" } else { "are" });
             note(&format!("{records} {are} not as the type table says, and shown as bytes"));
         }
-        if self.undated > 0 {
-            let (records, have) =
-                (count(self.undated, "record"), if self.undated == 1 { "has" } else { "have" });
-            note(&format!("{records} {have} no wall-clock time any more, and were left out"));
-        }
+        self.filter.tell_undated("no wall-clock time any more");
         self.args.select.tell_unknown(home, &self.shapes);
         let Some(home) = home else { return Ok(()) };
         if self.shapes.iter().all(|shapes| shapes.damage().is_empty()) {
@@ -200,16 +178,11 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Records that came by.
-    pub(crate) fn seen(&self) -> u64 {
-        self.seen
-    }
-
     /// A loss on stderr, where it stands between the records when both are the same terminal.
     fn tell(&mut self, ring: usize, lost: &Lost) -> io::Result<()> {
         self.out.flush()?;
         let (records, pos, cause) = (lost.records, lost.pos, lost.cause.name());
-        note(&match self.shapes.get(ring).and_then(Shapes::name) {
+        note(&match self.shapes.get(ring).and_then(|shapes| shapes.name.as_deref()) {
             // The kernel does not say how many bytes.
             Some(name) if lost.bytes == 0 => {
                 format!("LOST {records} records of {name} before position {pos}: {cause}")
@@ -223,11 +196,6 @@ impl<'a> Output<'a> {
     }
 
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
-        self.out.flush().map_err(|error| Failure::output(&error))
-    }
-
-    /// Records that were told as lost so far.
-    pub(crate) fn lost(&self) -> u64 {
-        self.lost
+        self.out.flush().map_err(Failure::output)
     }
 }

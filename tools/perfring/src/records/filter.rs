@@ -9,6 +9,7 @@ use perfring_consumer::Record;
 use perfring_export::{Event, Rec, What};
 
 /// Which events are wanted, by `--type`, `--where` and `--since`. Losses are, always.
+#[derive(Debug)]
 pub(crate) struct Filter<'a> {
     select: &'a SelectArgs,
     since: Option<Bound>,
@@ -22,40 +23,47 @@ impl<'a> Filter<'a> {
         Filter { select, since, undated: 0, left_out: 0 }
     }
 
-    /// Whether it is wanted.
     pub(crate) fn takes(&mut self, event: &Event<'_>) -> bool {
         let What::Record(record) = &event.what else { return true };
         if !self.select.is_any() {
             return true;
         }
-        let takes = self.takes_record(record);
+        let &Rec { pos, kind, bytes, time, wall, .. } = record;
+        let when = time.map(|stamp| When { stamp, wall });
+        let (kind_of, of) = (record.kind_of(), Record { pos, kind, bytes, time });
+        let seen = Seen { record: of, when, kind: kind_of, value: None };
+        let takes = self.choose(seen, false).is_some();
         self.left_out += u64::from(!takes);
         takes
     }
 
-    fn takes_record(&mut self, rec: &Rec<'_>) -> bool {
-        let record = Record { pos: rec.pos, kind: rec.kind, bytes: rec.bytes, time: rec.time };
-        let when = rec.time.map(|stamp| When { stamp, wall: rec.wall });
-        let seen = Seen { record, when, kind: rec.kind_of(), value: None };
+    /// The record if it is wanted, read by its type if `read` or a condition asks for that.
+    pub(crate) fn choose<'s>(&mut self, seen: Seen<'s>, read: bool) -> Option<Seen<'s>> {
         if !self.select.takes_type(&seen) {
-            return false;
+            return None;
         }
         let recent = self.since.map_or(Some(true), |since| since.takes(seen.when));
         self.undated += u64::from(recent.is_none());
         if recent != Some(true) {
-            return false;
+            return None;
         }
-        !self.select.needs_values() || self.select.takes_values(&seen.read())
+        let seen = if read || self.select.needs_values() { seen.read() } else { seen };
+        self.select.takes_values(&seen).then_some(seen)
+    }
+
+    /// Says what was left out for want of a date.
+    pub(crate) fn tell_undated(&self, what: &str) {
+        if self.undated > 0 {
+            let (records, have) =
+                (count(self.undated, "record"), if self.undated == 1 { "has" } else { "have" });
+            note(&format!("{records} {have} {what}, and were left out"));
+        }
     }
 
     /// Says at the end what was left out for want of a date; and how many records were left out in
     /// all, for a summary.
     pub(crate) fn end(&self) -> u64 {
-        if self.undated > 0 {
-            let (records, have) =
-                (count(self.undated, "record"), if self.undated == 1 { "has" } else { "have" });
-            note(&format!("{records} {have} no time that can be told, and were left out"));
-        }
+        self.tell_undated("no time that can be told");
         self.left_out
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct SelectArgs {
     /// record by dump, and from now by tail and consume, whenever the wall clock was set; or a UTC
     /// time, like 2026-07-01T12:00:00Z
     #[arg(long, value_name = "TIME", value_parser = time::since)]
-    since: Option<Since>,
+    pub(crate) since: Option<Since>,
 }
 
 /// What `--type` says.
@@ -52,10 +52,6 @@ impl SelectArgs {
     /// Whether anything is left out at all.
     pub(crate) fn is_any(&self) -> bool {
         !self.types.is_empty() || self.needs_values() || self.since.is_some()
-    }
-
-    pub(crate) fn since(&self) -> Option<Since> {
-        self.since
     }
 
     /// Whether records must be read by their types to be chosen.

@@ -11,7 +11,7 @@ use perfring_types::read::{TableDamage, TypeTable};
 pub(crate) struct Shapes {
     inner: perfring_export::Shapes,
     /// Whose records they are, where there are several.
-    name: Option<String>,
+    pub(crate) name: Option<String>,
 }
 
 impl Shapes {
@@ -24,10 +24,6 @@ impl Shapes {
     /// The same, of the ring that has this name.
     pub(crate) fn named(self, name: impl Into<String>) -> Self {
         Shapes { name: Some(name.into()), ..self }
-    }
-
-    pub(crate) fn name(&self) -> Option<&str> {
-        self.name.as_deref()
     }
 
     /// From now on the time is told so.

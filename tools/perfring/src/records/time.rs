@@ -92,7 +92,7 @@ impl Since {
 
     /// Counted from now: for what still comes.
     pub(crate) fn before_now(self) -> Result<Bound, Failure> {
-        let clock = MachineClock::find().map_err(|error| Failure::General(error.to_string()))?;
+        let clock = MachineClock::find().map_err(Failure::general)?;
         Ok(self.before(clock.now_ns()))
     }
 

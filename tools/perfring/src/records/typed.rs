@@ -21,7 +21,6 @@ impl<'a> Seen<'a> {
         Seen { record, when: When::of(&record, anchors), kind, value: None }
     }
 
-    /// Reads the payload by its type.
     pub(crate) fn read(mut self) -> Self {
         self.value = self.kind.map(|kind| kind.decode(self.record.bytes));
         self

@@ -18,7 +18,7 @@ impl Space {
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
-        let (start, len) = slf.get().export();
+        let (start, len) = slf.get().window.export();
         // SAFETY: the caller's promise for `view`; the reservation stays open while the space is
         // there, and nobody else writes it.
         unsafe { fill(&slf, view, start, len, Access::Write, flags) }
@@ -58,7 +58,7 @@ impl Span {
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
-        let bytes = slf.get().bytes();
+        let bytes = slf.get().batch.get().data.bytes();
         // SAFETY: the caller's promise for `view`; the batch stays as long as this.
         unsafe { fill(&slf, view, bytes.as_ptr().cast_mut(), bytes.len(), Access::Read, flags) }
     }

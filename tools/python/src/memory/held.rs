@@ -167,7 +167,6 @@ impl Held {
         }
     }
 
-    /// Whether anything is open.
     pub(crate) fn is_open(&self) -> bool {
         !self.open.is_empty()
     }

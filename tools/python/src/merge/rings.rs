@@ -6,7 +6,7 @@ use perfring_consumer::{
     Anchors, AttachError, Consumer, Guard, Item, Lost, Observer, Start, Types,
 };
 use perfring_producer::RecordType;
-use perfring_set::{Change, Follower, MergeFigures, NoRing, RingEntry, Source, SourceId};
+use perfring_set::{Change, Follower, NoRing, RingEntry, Source, SourceId};
 use perfring_types::read::TypeTable;
 use pyo3::prelude::*;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -69,7 +69,6 @@ impl Shape {
     }
 }
 
-/// A ring that is read.
 struct Ring {
     name: Arc<str>,
     path: String,
@@ -92,9 +91,8 @@ struct Waiting {
     told: String,
 }
 
-/// All rings of a directory.
 pub(super) struct Rings {
-    merge: perfring_set::Merge,
+    pub(super) merge: perfring_set::Merge,
     follower: Follower,
     /// `None`: they are consumed.
     start: Option<Start>,
@@ -383,9 +381,5 @@ impl Rings {
         let mut names: Vec<_> = stay.map(|ring| ring.name.to_string()).collect();
         names.sort();
         names
-    }
-
-    pub(super) fn figures(&self) -> MergeFigures {
-        self.merge.figures()
     }
 }

@@ -34,7 +34,7 @@ impl Waiting {
 
     /// Waits until there may be something to read.
     pub(super) fn wait(&self, pins: &Pins, py: Python<'_>, until: Until) -> PyResult<bool> {
-        pins.check(py)?;
+        pins.process.check(py)?;
         let mut pause = SPIN;
         let there = wait::slices(py, until, |slice| {
             let (ticket, sleeper) = {

@@ -1,9 +1,9 @@
 //! The final account of a ring: its own books, the producer's count, and what the sidecar saw,
 //! which must all agree.
 
-use super::screen::Amount;
 use super::stations::Station;
 use super::watch::Seen;
+use indicatif::HumanCount;
 use perfring_consumer::{Count, Policy, Stat};
 
 /// What a producer says that it offered, and that was refused.
@@ -34,31 +34,26 @@ pub(super) struct Account {
 
 impl Account {
     pub(super) fn new(station: &Station, stat: &Stat, seen: &Seen, own: Option<Own>) -> Self {
+        let totals = stat.totals.unwrap_or_default();
+        let producer = &totals.producer;
+        let present = totals.present.records;
         let mut account = Account {
             name: station.name,
             policy: station.policy,
-            written: 0,
-            refused: 0,
+            written: producer.written.records,
+            refused: producer.refused.total().records,
             read: seen.records,
             lapped: seen.lapped.records,
-            unread: 0,
-            overwritten: 0,
-            present: 0,
+            // The observer of an overwrite ring frees nothing, and has read to the end.
+            unread: if station.policy == Policy::Drop { present } else { 0 },
+            overwritten: totals.overwritten.records,
+            present,
             own,
             faults: Vec::new(),
         };
-        let Some(totals) = &stat.totals else {
+        if stat.totals.is_none() {
             account.faults.push("the ring's books are damaged".to_owned());
             return account;
-        };
-        let producer = &totals.producer;
-        account.written = producer.written.records;
-        account.refused = producer.refused.total().records;
-        account.overwritten = totals.overwritten.records;
-        account.present = totals.present.records;
-        // The observer of an overwrite ring frees nothing, and has read to the end.
-        if station.policy == Policy::Drop {
-            account.unread = totals.present.records;
         }
         account.check("wrong records", 0, seen.wrong);
         account.check(
@@ -112,22 +107,23 @@ impl Account {
     /// The account, as equations.
     pub(super) fn lines(&self) -> String {
         let mut lines = Vec::new();
-        let (written, read) = (Amount(self.written), Amount(self.read));
+        let (written, read) = (HumanCount(self.written), HumanCount(self.read));
         if let Some(own) = self.own
             && self.refused > 0
         {
-            let (offered, refused) = (Amount(own.offered), Amount(self.refused));
+            let (offered, refused) = (HumanCount(own.offered), HumanCount(self.refused));
             lines.push(format!("offered {offered} = written {written} + refused {refused}"));
         }
         match self.policy {
             Policy::Drop => {
-                let unread = Amount(self.unread);
+                let unread = HumanCount(self.unread);
                 lines.push(format!("written {written} = read {read} + still there {unread}"));
             }
             Policy::Overwrite => {
-                let lapped = Amount(self.lapped);
+                let lapped = HumanCount(self.lapped);
                 lines.push(format!("written {written} = read {read} + lapped {lapped}"));
-                let (overwritten, present) = (Amount(self.overwritten), Amount(self.present));
+                let (overwritten, present) =
+                    (HumanCount(self.overwritten), HumanCount(self.present));
                 lines.push(format!(
                     "written {written} = overwritten {overwritten} + still there {present}"
                 ));
@@ -143,7 +139,7 @@ pub(super) fn causes(seen: &Seen) -> String {
     let told: Vec<String> = causes
         .iter()
         .filter(|(_, count)| *count != Count::default())
-        .map(|(cause, count)| format!("{cause} {}", Amount(count.records)))
+        .map(|(cause, count)| format!("{cause} {}", HumanCount(count.records)))
         .collect();
     if told.is_empty() { "-".to_owned() } else { told.join(", ") }
 }

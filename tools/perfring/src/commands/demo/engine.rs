@@ -22,7 +22,6 @@ pub(super) struct Engine {
     thread: JoinHandle<Result<Done, Failure>>,
 }
 
-/// What the sidecar did.
 #[derive(Debug)]
 pub(super) struct Done {
     /// What each output says that it delivered, in records.

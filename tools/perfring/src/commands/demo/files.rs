@@ -21,7 +21,7 @@ impl Files {
     }
 
     /// Where they are, and what to do with them.
-    pub(super) fn show(&self, screen: &mut Screen) -> io::Result<()> {
+    pub(super) fn show(&self, screen: &mut Screen) -> Result<(), Failure> {
         screen
             .say(Style::Bold, "\nThe sidecar left two files, with each of these records, and each loss that was told:")?;
         let lines = shell(&self.lines);
@@ -60,7 +60,7 @@ fn shell(path: &Path) -> String {
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) dir: PathBuf,
-    fresh: Option<TempDir>,
+    pub(super) fresh: Option<TempDir>,
 }
 
 impl Place {
@@ -84,10 +84,6 @@ impl Place {
             }
             None => Ok(Place { dir, fresh: None }),
         }
-    }
-
-    pub(super) fn is_fresh(&self) -> bool {
-        self.fresh.is_some()
     }
 
     /// From now on it stays.

@@ -10,9 +10,7 @@ const MOST: usize = 32;
 
 /// One sample of each processor and one of all together.
 pub(super) fn cpus() -> Vec<Cpu> {
-    let Ok(stats) = procfs::KernelStats::current() else {
-        return Vec::new();
-    };
+    let Ok(stats) = procfs::KernelStats::current() else { return Vec::new() };
     let of = |cpu, time: &procfs::CpuTime| Cpu {
         stamp: Stamp::default(),
         cpu,
@@ -42,9 +40,7 @@ pub(super) struct Memory {
 }
 
 pub(super) fn memory() -> Memory {
-    let Ok(info) = procfs::Meminfo::current() else {
-        return Memory::default();
-    };
+    let Ok(info) = procfs::Meminfo::current() else { return Memory::default() };
     Memory {
         total: info.mem_total,
         available: info.mem_available.unwrap_or(info.mem_free),
@@ -97,7 +93,6 @@ pub(super) struct ProcessTable {
 }
 
 impl ProcessTable {
-    /// How many are named.
     const NAMED: usize = 8;
 
     pub(super) fn new() -> Self {
@@ -112,9 +107,7 @@ impl ProcessTable {
         let mut all = Vec::new();
         // Processes that end while we look are no error.
         for stat in procfs::process::all_processes().into_iter().flatten().flatten() {
-            let Ok(stat) = stat.stat() else {
-                continue;
-            };
+            let Ok(stat) = stat.stat() else { continue };
             let used = stat.utime + stat.stime;
             let before = self.ticks.get(&stat.pid).copied().unwrap_or(used);
             let seconds = used.saturating_sub(before) as f64 / procfs::ticks_per_second() as f64;

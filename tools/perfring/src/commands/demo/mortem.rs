@@ -1,13 +1,12 @@
 //! The post-mortem: what the file of a killed producer says, with nobody left to ask.
 
 use super::records::Sample;
-use super::screen::{Align, Amount, Column, Nanos, Screen, Style, row};
+use super::screen::{Align, Column, Nanos, Screen, Style, row};
 use crate::failure::Failure;
+use indicatif::HumanCount;
 use perfring_consumer::{Item, Snapshot, Stat};
-use std::io;
 use std::path::Path;
 
-/// How many of the last records are shown.
 const LAST: usize = 6;
 
 const COLUMNS: [Column; 5] = [
@@ -43,35 +42,32 @@ pub(super) fn show(
             }
         }
     }
-    let out = |error: io::Error| Failure::output(&error);
     let gone = if stat.producer.alive { "alive (!)" } else { "gone" };
-    screen
-        .say(
-            Style::Bold,
-            &format!("\nkill -9 hit the producer of {name} (pid {pid}) in mid-stream."),
-        )
-        .map_err(out)?;
+    screen.say(
+        Style::Bold,
+        &format!("\nkill -9 hit the producer of {name} (pid {pid}) in mid-stream."),
+    )?;
     let text = format!(
         "Its file alone says: producer {gone}; {} records intact, the last {} of it; and at the \
          very end:",
-        Amount(records),
+        HumanCount(records),
         Nanos(killed_ns - oldest_ns)
     );
-    screen.say(Style::Plain, &text).map_err(out)?;
+    screen.say(Style::Plain, &text)?;
     let width = screen.width();
     let titles = COLUMNS.map(|column| column.title.to_owned());
-    screen.say(Style::Bold, &row(&COLUMNS, &titles, width)).map_err(out)?;
+    screen.say(Style::Bold, &row(&COLUMNS, &titles, width))?;
     for (pos, pulse) in &last[last.len().saturating_sub(LAST)..] {
         let cells = [
             before(pulse.stamp.time_ns, killed_ns),
-            Amount(pulse.stamp.seq).to_string(),
-            Amount(*pos).to_string(),
+            HumanCount(pulse.stamp.seq).to_string(),
+            HumanCount(*pos).to_string(),
             Nanos(pulse.gap_ns).to_string(),
             Nanos(pulse.late_ns).to_string(),
         ];
-        screen.say(Style::Plain, &row(&COLUMNS, &cells, width)).map_err(out)?;
+        screen.say(Style::Plain, &row(&COLUMNS, &cells, width))?;
     }
-    screen.say(Style::Plain, "").map_err(out)
+    screen.say(Style::Plain, "")
 }
 
 /// A record's time before the kill, or after the call while the signal was on its way.

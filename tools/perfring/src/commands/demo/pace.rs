@@ -16,7 +16,6 @@ pub(super) struct Pace {
     pub(super) late: Duration,
     stop: Stop,
     end: Arc<AtomicBool>,
-    /// Says when to begin.
     go: Receiver<()>,
 }
 

@@ -80,7 +80,7 @@ fn introduce(dir: &Path, seconds: u64) -> Result<(), Failure> {
         STATIONS.len(),
         dir.display(),
     );
-    Screen::new().say(Style::Plain, &text).map_err(|error| Failure::output(&error))
+    Screen::new().say(Style::Plain, &text)
 }
 
 /// The child processes. None outlives this.
@@ -104,7 +104,7 @@ impl Family {
         }
         let out = self.out.dir.clone();
         let mut args: Vec<&OsStr> = vec!["--out".as_ref(), out.as_ref()];
-        args.extend(self.out.is_fresh().then_some::<&OsStr>("--fresh".as_ref()));
+        args.extend(self.out.fresh.is_some().then_some::<&OsStr>("--fresh".as_ref()));
         self.sidecar = Some(self.spawn("sidecar", &args, Stdio::inherit())?);
         if self.until(PATIENCE, Self::consumers_are_there)?.is_none() {
             return Err(Failure::General("demo: the sidecar does not attach".to_owned()));
@@ -251,7 +251,6 @@ impl Family {
         }
     }
 
-    /// Ends whoever is left.
     fn end(&mut self) {
         let sidecar = self.sidecar.take();
         for mut child in self.producers.drain(..).map(|(_, child)| child).chain(sidecar) {

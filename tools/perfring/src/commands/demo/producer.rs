@@ -36,7 +36,7 @@ pub(super) fn run(station: &Station, dir: &Path) -> Result<(), Failure> {
 
 /// The producer's own count, for the parent to compare with the ring's.
 fn tell(offered: u64, refused: u64) -> Result<(), Failure> {
-    writeln!(io::stdout(), "{offered} {refused}").map_err(|error| Failure::output(&error))
+    writeln!(io::stdout(), "{offered} {refused}").map_err(Failure::output)
 }
 
 fn cpu(feed: &mut Feed, pace: &mut Pace) -> Result<(), Failure> {

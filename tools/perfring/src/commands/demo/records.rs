@@ -157,14 +157,12 @@ impl<'a> Sample<'a> {
         }
     }
 
-    pub(super) fn stamp(&self) -> Stamp {
+    pub(super) fn seq(&self) -> u64 {
         match self {
-            Sample::Cpu(sample) => sample.stamp,
-            Sample::Pulse(sample) => sample.stamp,
-            Sample::Io(io) => Stamp { seq: io.seq.to_native(), time_ns: io.time_ns.to_native() },
-            Sample::Processes(all) => {
-                Stamp { seq: all.seq.to_native(), time_ns: all.time_ns.to_native() }
-            }
+            Sample::Cpu(sample) => sample.stamp.seq,
+            Sample::Pulse(sample) => sample.stamp.seq,
+            Sample::Io(io) => io.seq.to_native(),
+            Sample::Processes(all) => all.seq.to_native(),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What the records say, in words: for the live table.
 
 use super::records::{Cpu, Sample};
-use super::screen::{Amount, Bytes, Nanos};
+use super::screen::{Bytes, Nanos};
+use indicatif::HumanCount;
 
 /// The records in words.
 #[derive(Debug, Default)]
@@ -48,7 +49,6 @@ impl Says {
         }
     }
 
-    /// What a log record says.
     pub(super) fn log(&mut self, body: &str) {
         body.clone_into(&mut self.line);
     }
@@ -65,7 +65,7 @@ impl Says {
                 let time = now.stamp.time_ns.saturating_sub(before.stamp.time_ns).max(1);
                 self.line = match before.stamp.time_ns {
                     0 => format!("{percent}% busy since boot"),
-                    _ => format!("{percent}% busy, {} cs/s", Amount(switches / time)),
+                    _ => format!("{percent}% busy, {} cs/s", HumanCount(switches / time)),
                 };
             }
         }

@@ -1,13 +1,15 @@
 //! What the sidecar shows: a table that is drawn again in place on a terminal, plain lines
 //! elsewhere, as wide as there is room.
 
+use crate::failure::Failure;
 use std::fmt;
 use std::io::{self, IsTerminal, StdoutLock, Write};
 
 /// Stdout, as the screen that it may be.
 pub(super) struct Screen {
     out: StdoutLock<'static>,
-    terminal: bool,
+    /// Whether a table can be drawn over.
+    pub(super) terminal: bool,
     colour: bool,
     /// Lines of the table that stand above the cursor, to be drawn over.
     drawn: usize,
@@ -35,11 +37,6 @@ impl Screen {
         }
     }
 
-    /// Whether a table can be drawn over.
-    pub(super) fn is_live(&self) -> bool {
-        self.terminal
-    }
-
     /// Columns.
     pub(super) fn width(&self) -> usize {
         if !self.terminal {
@@ -50,7 +47,7 @@ impl Screen {
     }
 
     /// Draws the table over the one before.
-    pub(super) fn table(&mut self, lines: &[(Style, String)]) -> io::Result<()> {
+    pub(super) fn table(&mut self, lines: &[(Style, String)]) -> Result<(), Failure> {
         let mut frame = String::new();
         if self.drawn > 0 {
             frame += &format!("\x1b[{}A\r\x1b[J", self.drawn);
@@ -59,26 +56,28 @@ impl Screen {
             self.push(&mut frame, *style, line);
         }
         self.drawn = if self.terminal { lines.len() } else { 0 };
-        self.out.write_all(frame.as_bytes())?;
-        self.out.flush()
+        self.write(&frame)
     }
 
     /// Leaves the table where it is and writes below it, broken into lines that fit.
-    pub(super) fn say(&mut self, style: Style, text: &str) -> io::Result<()> {
+    pub(super) fn say(&mut self, style: Style, text: &str) -> Result<(), Failure> {
         self.drawn = 0;
         let mut lines = String::new();
         for line in wrap(text, self.width()) {
             self.push(&mut lines, style, &line);
         }
-        self.out.write_all(lines.as_bytes())?;
-        self.out.flush()
+        self.write(&lines)
     }
 
     /// Writes a line that stays whole, to be copied as it is.
-    pub(super) fn line(&mut self, text: &str) -> io::Result<()> {
+    pub(super) fn line(&mut self, text: &str) -> Result<(), Failure> {
         self.drawn = 0;
-        self.out.write_all(format!("{text}\n").as_bytes())?;
-        self.out.flush()
+        self.write(&format!("{text}\n"))
+    }
+
+    fn write(&mut self, text: &str) -> Result<(), Failure> {
+        let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
+        written.map_err(Failure::output)
     }
 
     fn push(&self, to: &mut String, style: Style, line: &str) {
@@ -133,12 +132,7 @@ pub(super) fn row(columns: &[Column], cells: &[String], width: usize) -> String 
             Align::Rest => line += cell,
         }
     }
-    cut(line.trim_end(), width)
-}
-
-/// The first `room` characters.
-fn cut(text: &str, room: usize) -> String {
-    text.chars().take(room).collect()
+    line.trim_end().chars().take(width).collect()
 }
 
 /// Breaks a text between words. Where a line has columns, what follows hangs under its last one.
@@ -165,24 +159,6 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A number with its thousands apart.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Amount(pub(super) u64);
-
-impl fmt::Display for Amount {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digits = self.0.to_string();
-        let mut text = String::new();
-        for (at, digit) in digits.chars().enumerate() {
-            if at > 0 && (digits.len() - at).is_multiple_of(3) {
-                text.push(',');
-            }
-            text.push(digit);
-        }
-        f.pad(&text)
-    }
-}
-
 /// A time with its unit, in three or four digits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Nanos(pub(super) u64);
@@ -203,7 +179,6 @@ impl fmt::Display for Nanos {
     }
 }
 
-/// Bytes with a unit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bytes(pub(super) u64);
 
@@ -225,8 +200,6 @@ mod tests {
 
     #[test]
     fn figures_read_well() {
-        assert_eq!(Amount(1_234_567).to_string(), "1,234,567");
-        assert_eq!(Amount(999).to_string(), "999");
         assert_eq!(Nanos(850).to_string(), "850 ns");
         assert_eq!(Nanos(12_345).to_string(), "12 µs");
         assert_eq!(Nanos(1_250_000).to_string(), "1.2 ms");

@@ -4,11 +4,12 @@ use super::books::{Account, Own, causes};
 use super::engine::{DELAY_MS, Done, Engine};
 use super::files::Files;
 use super::mortem;
-use super::screen::{Align, Amount, Column, Nanos, Screen, Style, row};
+use super::screen::{Align, Column, Nanos, Screen, Style, row};
 use super::stations::{STATIONS, now_ns};
 use super::watch::{Seen, Watch};
 use crate::failure::Failure;
 use crate::stop::Stop;
+use indicatif::HumanCount;
 use perfring_consumer::Stat;
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -62,9 +63,9 @@ pub(super) fn run(dir: &Path, files: &Files) -> Result<Ended, Failure> {
     let engine = Engine::start(dir, files, &watch);
     let orders = orders();
     let mut screen = Screen::new();
-    let mut show = Show::new();
+    let mut show = Show::default();
     let began = Instant::now();
-    let frame = if screen.is_live() { FRAME } else { LINE };
+    let frame = if screen.terminal { FRAME } else { LINE };
     let mut next = began + frame;
     let mut owns = HashMap::new();
     loop {
@@ -97,11 +98,11 @@ pub(super) fn run(dir: &Path, files: &Files) -> Result<Ended, Failure> {
     let time = began.elapsed();
     read_all(dir, &watch)?;
     let done = engine.finish()?;
-    if screen.is_live() {
+    if screen.terminal {
         show.frame(&mut screen, &watch, began)?;
     }
     let balance = report(&mut screen, dir, &watch, &done, &owns, time)?;
-    files.show(&mut screen).map_err(|error| Failure::output(&error))?;
+    files.show(&mut screen)?;
     balance.map(|()| Ended::Told)
 }
 
@@ -132,6 +133,7 @@ fn orders() -> Receiver<String> {
 }
 
 /// The state of the live table.
+#[derive(Default)]
 struct Show {
     /// When, and how many records each ring had then: the newest last.
     past: VecDeque<(Instant, Vec<u64>)>,
@@ -139,10 +141,6 @@ struct Show {
 }
 
 impl Show {
-    fn new() -> Self {
-        Show { past: VecDeque::new(), killed: None }
-    }
-
     fn frame(&mut self, screen: &mut Screen, watch: &Watch, began: Instant) -> Result<(), Failure> {
         let now = Instant::now();
         let mut counts = Vec::new();
@@ -165,10 +163,10 @@ impl Show {
             rows.push((style, cells(seen, rate, station.name, says)));
         }
         self.past.push_back((now, counts));
-        let frames = if screen.is_live() { RATE_FRAMES } else { 1 };
+        let frames = if screen.terminal { RATE_FRAMES } else { 1 };
         self.past.drain(..self.past.len().saturating_sub(frames));
         let time = now.duration_since(began).as_secs_f64();
-        let written = if screen.is_live() {
+        if screen.terminal {
             let width = screen.width();
             let titles = TABLE.map(|column| column.title.to_owned());
             let mut lines = vec![(Style::Bold, row(&TABLE, &titles, width))];
@@ -186,17 +184,16 @@ impl Show {
                 }
             }
             screen.say(Style::Plain, &text)
-        };
-        written.map_err(|error| Failure::output(&error))
+        }
     }
 }
 
 fn cells(seen: &Seen, rate: u64, name: &str, says: String) -> [String; 7] {
     [
         name.to_owned(),
-        Amount(seen.records).to_string(),
-        Amount(rate).to_string(),
-        Amount(seen.lost()).to_string(),
+        HumanCount(seen.records).to_string(),
+        HumanCount(rate).to_string(),
+        HumanCount(seen.lost()).to_string(),
         seen.quantile(0.5).to_string(),
         seen.quantile(0.99).to_string(),
         says,
@@ -212,63 +209,62 @@ fn report(
     owns: &HashMap<String, Own>,
     time: Duration,
 ) -> Result<Result<(), Failure>, Failure> {
-    let out = |error: io::Error| Failure::output(&error);
     let width = screen.width();
     let seconds = time.as_secs_f64();
     let title = format!(
         "\nReport after {seconds:.1} s. Latency is from a record's stamp to its reading; up to \
          {DELAY_MS} ms of it is the wait for earlier records of other rings."
     );
-    screen.say(Style::Bold, &title).map_err(out)?;
+    screen.say(Style::Bold, &title)?;
     let titles = REPORT.map(|column| column.title.to_owned());
-    screen.say(Style::Bold, &row(&REPORT, &titles, width)).map_err(out)?;
+    screen.say(Style::Bold, &row(&REPORT, &titles, width))?;
     let mut accounts = Vec::new();
     let mut all = 0;
     for (station, seen) in STATIONS.iter().zip(watch.look().iter()) {
         let stat = Stat::read(dir.join(station.name))?;
         let cells = [
             station.name.to_owned(),
-            Amount(seen.records).to_string(),
-            Amount(seen.rate()).to_string(),
+            HumanCount(seen.records).to_string(),
+            HumanCount(seen.rate()).to_string(),
             seen.quantile(0.5).to_string(),
             seen.quantile(0.99).to_string(),
             causes(seen),
         ];
-        screen.say(Style::Plain, &row(&REPORT, &cells, width)).map_err(out)?;
+        screen.say(Style::Plain, &row(&REPORT, &cells, width))?;
         all += seen.records;
         accounts.push(Account::new(station, &stat, seen, owns.get(station.name).copied()));
     }
-    screen
-        .say(Style::Bold, "\nThe books, in records: written = read + lost + still there")
-        .map_err(out)?;
+    screen.say(Style::Bold, "\nThe books, in records: written = read + lost + still there")?;
     let mut faults = 0;
     for account in &accounts {
-        screen.say(Style::Plain, &account.lines()).map_err(out)?;
+        screen.say(Style::Plain, &account.lines())?;
         for fault in &account.faults {
             faults += 1;
-            screen.say(Style::Bad, &format!("    DOES NOT BALANCE: {fault}")).map_err(out)?;
+            screen.say(Style::Bad, &format!("    DOES NOT BALANCE: {fault}"))?;
         }
     }
     for (output, delivered) in done.delivered.iter().filter(|(_, delivered)| *delivered != all) {
         faults += 1;
         let fault = format!("    DOES NOT BALANCE: {output}: {delivered} and {all} records");
-        screen.say(Style::Bad, &fault).map_err(out)?;
+        screen.say(Style::Bad, &fault)?;
     }
     if faults > 0 {
         let why = "the books do not balance, see the report: please tell perfring's authors";
         return Ok(Err(Failure::General(format!("demo: {why}"))));
     }
-    let end =
-        format!("All books balance: {} records, each checked by its sequence number.", Amount(all));
-    screen.say(Style::Good, &end).map_err(out)?;
+    let end = format!(
+        "All books balance: {} records, each checked by its sequence number.",
+        HumanCount(all)
+    );
+    screen.say(Style::Good, &end)?;
     let order = match done.merge.late {
         0 => "All were handed on in the order of time.".to_owned(),
         late => format!(
             "{} of them came too late for their place in the order of time, by up to {}.",
-            Amount(late),
+            HumanCount(late),
             Nanos(done.merge.late_most)
         ),
     };
-    screen.say(Style::Plain, &order).map_err(out)?;
+    screen.say(Style::Plain, &order)?;
     Ok(Ok(()))
 }

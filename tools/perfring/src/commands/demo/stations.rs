@@ -13,7 +13,6 @@ pub(super) struct Station {
     pub(super) size: u64,
 }
 
-/// What a station publishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Topic {
     /// OpenTelemetry's signals: gauges, spans, log records.

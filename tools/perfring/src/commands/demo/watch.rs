@@ -1,6 +1,6 @@
 //! The demo's own output of its sidecar: it counts, checks and times every record.
 
-use super::records::{Sample, Stamp};
+use super::records::Sample;
 use super::says::Says;
 use super::screen::Nanos;
 use super::stations::{STATIONS, Topic, now_ns};
@@ -17,15 +17,12 @@ use std::time::Instant;
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) records: u64,
-    pub(super) bytes: u64,
     /// Of the records, those in which a telemetry sink says by itself what the process is.
     pub(super) resources: u64,
     /// Told in the stream, by cause.
     pub(super) full: Count,
     pub(super) too_large: Count,
     pub(super) lapped: Count,
-    /// Lines of losses.
-    pub(super) losses: u64,
     /// Sequence numbers that did not come.
     pub(super) missing: u64,
     /// The sequence number that comes next.
@@ -47,12 +44,10 @@ impl Seen {
             .map_err(|error| Failure::General(format!("demo: {error}")))?;
         Ok(Seen {
             records: 0,
-            bytes: 0,
             resources: 0,
             full: Count::default(),
             too_large: Count::default(),
             lapped: Count::default(),
-            losses: 0,
             missing: 0,
             next_seq: 0,
             wrong: 0,
@@ -92,7 +87,6 @@ impl Seen {
         }
         self.last_ns = time_ns;
         self.records += 1;
-        self.bytes += record.bytes.len() as u64;
         self.latency.saturating_record(now_ns().saturating_sub(time_ns));
         if topic == Topic::Metrics {
             self.signal(record);
@@ -100,8 +94,7 @@ impl Seen {
         }
         match Sample::decode(record.kind, record.bytes) {
             Some(sample) => {
-                let Stamp { seq, .. } = sample.stamp();
-                self.number(seq);
+                self.number(sample.seq());
                 self.says.take(&sample);
             }
             None => self.wrong += 1,
@@ -140,7 +133,6 @@ impl Seen {
     }
 
     fn lost_some(&mut self, loss: &Loss) {
-        self.losses += 1;
         let count = match loss.cause {
             LossCause::Ring(Cause::Lapped) => &mut self.lapped,
             LossCause::Ring(Cause::TooLarge) => &mut self.too_large,

@@ -11,7 +11,7 @@ use nix::sys::statfs::{
 };
 use perfring_abi::{BadRing, FIELDS, HeaderPage, Layout};
 use std::fs::{self, DirEntry, File};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,7 +19,6 @@ use std::time::Duration;
 /// A draft that is older was left by a creation that was killed: making a ring takes less.
 const DRAFT_MAX_AGE: Duration = Duration::from_secs(60);
 
-/// The file system of a path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileSystem {
     kind: FsType,
@@ -92,7 +91,6 @@ fn is_ring(path: &Path) -> bool {
     !matches!(page, Err(_) | Ok(Err(BadRing::Foreign { .. } | BadRing::Short { .. })))
 }
 
-/// The version of a ring's layout.
 pub(super) fn layout_version(path: &Path) -> Option<u32> {
     let (bytes, _) = header(path).ok()?;
     let field = FIELDS.iter().find(|field| field.name == "abi_version")?;
@@ -115,7 +113,7 @@ fn is_draft(entry: &DirEntry) -> bool {
 }
 
 /// Rings that were never finished: whoever made them was killed.
-pub(super) fn check_drafts<W: Write>(report: &mut Report<W>, folder: &Path) -> Result<(), Failure> {
+pub(super) fn check_drafts(report: &mut Report, folder: &Path) -> Result<(), Failure> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries.flatten(),
         Err(error) => {

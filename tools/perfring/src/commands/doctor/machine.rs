@@ -7,7 +7,6 @@ use crate::failure::Failure;
 use nix::unistd::{AccessFlags, Uid, eaccess};
 use perfring_consumer::MachineClock;
 use rustix::thread::{MembarrierCommand, membarrier_query};
-use std::io::Write;
 use std::path::Path;
 
 /// What Docker gives a container, unless it is told otherwise.
@@ -15,7 +14,7 @@ const DOCKER_SHM: u64 = 64 << 20;
 /// A ring of the default size, with its pages.
 const ONE_RING: u64 = (1 << 20) + (128 << 10);
 
-pub(super) fn check<W: Write>(report: &mut Report<W>) -> Result<(), Failure> {
+pub(super) fn check(report: &mut Report) -> Result<(), Failure> {
     let (version, layout) = (env!("CARGO_PKG_VERSION"), perfring_abi::ABI_VERSION);
     report.ok("version", format!("perfring {version}, layout version {layout}"))?;
     shm(report)?;
@@ -23,7 +22,7 @@ pub(super) fn check<W: Write>(report: &mut Report<W>) -> Result<(), Failure> {
     report.ok("pages", format!("{page} bytes"))?;
     clock(report)?;
     if membarrier_query().contains_command(MembarrierCommand::GlobalExpedited) {
-        report.ok("membarrier", "to be had: a sleeping consumer costs its producer no fence".into())
+        report.ok("membarrier", "to be had: a sleeping consumer costs its producer no fence")
     } else {
         report.note(
             "membarrier",
@@ -35,10 +34,10 @@ pub(super) fn check<W: Write>(report: &mut Report<W>) -> Result<(), Failure> {
 }
 
 /// What rings with time are stamped by.
-fn clock<W: Write>(report: &mut Report<W>) -> Result<(), Failure> {
+fn clock(report: &mut Report) -> Result<(), Failure> {
     match MachineClock::find() {
         Ok(clock) if clock.has_counter() => {
-            report.ok("clock", "stamps by the processor's counter, which the kernel trusts".into())
+            report.ok("clock", "stamps by the processor's counter, which the kernel trusts")
         }
         Ok(_) => report.note(
             "clock",
@@ -49,12 +48,12 @@ fn clock<W: Write>(report: &mut Report<W>) -> Result<(), Failure> {
         Err(error) => report.warn(
             "clock",
             error.to_string(),
-            "attach to rings with time from a process that has entered its time namespace".into(),
+            "attach to rings with time from a process that has entered its time namespace",
         ),
     }
 }
 
-fn shm<W: Write>(report: &mut Report<W>) -> Result<(), Failure> {
+fn shm(report: &mut Report) -> Result<(), Failure> {
     let path = Path::new(SHM);
     let fs = match FileSystem::of(path) {
         Ok(fs) => fs,
@@ -98,7 +97,7 @@ fn shm<W: Write>(report: &mut Report<W>) -> Result<(), Failure> {
     } else {
         let todo = "remove files that nobody needs, or make the file system larger: mount -o \
                     remount,size=...";
-        report.warn("space", format!("{free}: no room for another ring"), todo.to_owned())?;
+        report.warn("space", format!("{free}: no room for another ring"), todo)?;
     }
     files::check_drafts(report, path)
 }

@@ -11,7 +11,6 @@ use crate::columns;
 use crate::failure::Failure;
 use perfring_consumer::Home;
 use report::{Report, SHM};
-use std::io::{self, BufWriter};
 use std::path::Path;
 
 /// Check this machine and its rings, and say what to do
@@ -34,8 +33,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let out = BufWriter::new(io::stdout().lock());
-    let mut report = Report::new(out, args.json, columns::width());
+    let mut report = Report::new(args.json, columns::width());
     report.subject("this machine")?;
     machine::check(&mut report)?;
     let rings = if args.rings.is_empty() {

@@ -2,25 +2,14 @@
 
 use super::report::Report;
 use crate::failure::Failure;
-use crate::owner::{count, held_up, member, name, owner};
+use crate::owner::{count, held_up, holding, member, owner};
 use perfring_consumer::{HeldUp, Home, Member, Producers, Stat};
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 
-pub(super) fn check<W: Write>(
-    report: &mut Report<W>,
-    home: &Home,
-    stat: &Stat,
-) -> Result<(), Failure> {
+pub(super) fn check(report: &mut Report, home: &Home, stat: &Stat) -> Result<(), Failure> {
     if stat.layout.producers == Producers::One {
-        let who = &stat.producer.who;
-        let state = match (stat.producer.alive, who.epoch) {
-            (true, _) => format!("{}, pid {}, alive", name(who), who.pid),
-            (false, 0) => "none so far".to_owned(),
-            (false, _) => format!("{}, pid {}, gone", name(who), who.pid),
-        };
-        return report.ok("producer", state);
+        return report.ok("producer", holding(&stat.producer));
     }
     let alive = stat.producers.iter().filter(|member| member.alive).count() as u64;
     let slots = u64::from(stat.layout.slots);
@@ -28,23 +17,23 @@ pub(super) fn check<W: Write>(
     if alive < slots {
         report.ok("producers", used)?;
     } else {
-        let todo = "end one before another can attach, or make the ring with more slots".to_owned();
+        let todo = "end one before another can attach, or make the ring with more slots";
         report.warn("producers", used, todo)?;
     }
     leftovers(report, home, stat)?;
     match &stat.held_up {
-        None => report.ok("held up", "by nobody".to_owned()),
+        None => report.ok("held up", "by nobody"),
         Some(held) if held.alive => held_up_alive(report, home, stat, held),
         Some(held) => {
             let how = held_up(home, stat, held);
             let (says, todo) = how.split_once(": ").unwrap_or((&how, ""));
-            report.warn("held up", says.to_owned(), todo.to_owned())
+            report.warn("held up", says, todo)
         }
     }
 }
 
 /// What dead producers left open.
-fn leftovers<W: Write>(report: &mut Report<W>, home: &Home, stat: &Stat) -> Result<(), Failure> {
+fn leftovers(report: &mut Report, home: &Home, stat: &Stat) -> Result<(), Failure> {
     let left = |member: &&Member| !member.alive && member.figures.open.records > 0;
     let mut found = false;
     for member in stat.producers.iter().filter(left) {
@@ -65,11 +54,11 @@ fn leftovers<W: Write>(report: &mut Report<W>, home: &Home, stat: &Stat) -> Resu
     if found {
         return Ok(());
     }
-    report.ok("leftovers", "no dead producer left anything open".to_owned())
+    report.ok("leftovers", "no dead producer left anything open")
 }
 
-fn held_up_alive<W: Write>(
-    report: &mut Report<W>,
+fn held_up_alive(
+    report: &mut Report,
     home: &Home,
     stat: &Stat,
     held: &HeldUp,

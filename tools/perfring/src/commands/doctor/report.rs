@@ -4,27 +4,15 @@ use crate::columns::paragraph;
 use crate::failure::Failure;
 use crate::owner::count;
 use serde_json::json;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, StdoutLock, Write};
 
 /// Where named segments live, and where rings are best.
 pub(super) const SHM: &str = "/dev/shm";
 
-/// How bad something is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Level {
-    Ok,
-    /// Worth knowing; nothing is to be done.
-    Note,
-    /// Somebody should do something.
-    Warn,
-    /// It does not work.
-    Fail,
-}
-
 /// Lines on their way to stdout, and the sum of them.
 #[derive(Debug)]
-pub(super) struct Report<W> {
-    out: W,
+pub(super) struct Report {
+    out: BufWriter<StdoutLock<'static>>,
     json: bool,
     width: Option<usize>,
     subject: String,
@@ -34,10 +22,10 @@ pub(super) struct Report<W> {
     damaged: bool,
 }
 
-impl<W: Write> Report<W> {
-    pub(super) fn new(out: W, json: bool, width: Option<usize>) -> Self {
+impl Report {
+    pub(super) fn new(json: bool, width: Option<usize>) -> Self {
         Report {
-            out,
+            out: BufWriter::new(io::stdout().lock()),
             json,
             width,
             subject: String::new(),
@@ -54,25 +42,38 @@ impl<W: Write> Report<W> {
         if self.json {
             return Ok(());
         }
-        writeln!(self.out, "{subject}").map_err(|error| Failure::output(&error))
+        writeln!(self.out, "{subject}").map_err(Failure::output)
     }
 
-    pub(super) fn ok(&mut self, check: &str, says: String) -> Result<(), Failure> {
-        self.line(Level::Ok, check, &says, None)
+    pub(super) fn ok(&mut self, check: &str, says: impl Into<String>) -> Result<(), Failure> {
+        self.line("ok", check, &says.into(), None)
     }
 
-    pub(super) fn note(&mut self, check: &str, says: String) -> Result<(), Failure> {
-        self.line(Level::Note, check, &says, None)
+    /// Worth knowing; nothing is to be done.
+    pub(super) fn note(&mut self, check: &str, says: impl Into<String>) -> Result<(), Failure> {
+        self.line("note", check, &says.into(), None)
     }
 
-    pub(super) fn warn(&mut self, check: &str, says: String, todo: String) -> Result<(), Failure> {
+    /// Somebody should do something.
+    pub(super) fn warn(
+        &mut self,
+        check: &str,
+        says: impl Into<String>,
+        todo: impl Into<String>,
+    ) -> Result<(), Failure> {
         self.warnings += 1;
-        self.line(Level::Warn, check, &says, Some(&todo))
+        self.line("warn", check, &says.into(), Some(&todo.into()))
     }
 
-    pub(super) fn fail(&mut self, check: &str, says: String, todo: String) -> Result<(), Failure> {
+    /// It does not work.
+    pub(super) fn fail(
+        &mut self,
+        check: &str,
+        says: impl Into<String>,
+        todo: impl Into<String>,
+    ) -> Result<(), Failure> {
         self.failures += 1;
-        self.line(Level::Fail, check, &says, Some(&todo))
+        self.line("FAIL", check, &says.into(), Some(&todo.into()))
     }
 
     /// A ring that another command would end for, with this failure.
@@ -90,22 +91,16 @@ impl<W: Write> Report<W> {
             other => return Err(other),
         };
         self.failures += 1;
-        self.line(Level::Fail, check, &says, None)
+        self.line("FAIL", check, &says, None)
     }
 
     fn line(
         &mut self,
-        level: Level,
+        word: &str,
         check: &str,
         says: &str,
         todo: Option<&str>,
     ) -> Result<(), Failure> {
-        let word = match level {
-            Level::Ok => "ok",
-            Level::Note => "note",
-            Level::Warn => "warn",
-            Level::Fail => "FAIL",
-        };
         let written = if self.json {
             let (subject, level) = (&self.subject, word.to_ascii_lowercase());
             let line = json!({
@@ -117,12 +112,12 @@ impl<W: Write> Report<W> {
             let title = format!("  {word:<4}  {check:<11}  ");
             writeln!(self.out, "{}", paragraph(&title, &format!("{says}{todo}"), self.width))
         };
-        written.map_err(|error: io::Error| Failure::output(&error))
+        written.map_err(Failure::output)
     }
 
     /// What it comes to.
     pub(super) fn end(mut self) -> Result<(), Failure> {
-        self.out.flush().map_err(|error| Failure::output(&error))?;
+        self.out.flush().map_err(Failure::output)?;
         if self.warnings + self.failures == 0 {
             return Ok(());
         }

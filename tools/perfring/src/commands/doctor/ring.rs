@@ -8,14 +8,13 @@ use crate::args::show_size;
 use crate::failure::Failure;
 use crate::figures::books::{self, Balance, is_fed};
 use crate::figures::types::TypesUse;
-use crate::owner::{count, name};
+use crate::owner::{count, holding};
 use nix::unistd::{AccessFlags, Uid, eaccess};
 use perfring_consumer::{Home, Layout, Policy, Producers, Refused, Stat, Totals};
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 
-pub(super) fn check<W: Write>(report: &mut Report<W>, home: &Home) -> Result<(), Failure> {
+pub(super) fn check(report: &mut Report, home: &Home) -> Result<(), Failure> {
     let stat = match books::read(home) {
         Ok(stat) => stat,
         Err(failure) => return report.refused("layout", failure),
@@ -39,7 +38,7 @@ pub(super) fn check<W: Write>(report: &mut Report<W>, home: &Home) -> Result<(),
     }
 }
 
-fn layout<W: Write>(report: &mut Report<W>, home: &Home, layout: &Layout) -> Result<(), Failure> {
+fn layout(report: &mut Report, home: &Home, layout: &Layout) -> Result<(), Failure> {
     let kind = match layout.producers {
         Producers::One => "one producer at a time".to_owned(),
         Producers::Many => format!("up to {}", count(layout.slots.into(), "producer")),
@@ -60,18 +59,18 @@ fn layout<W: Write>(report: &mut Report<W>, home: &Home, layout: &Layout) -> Res
 }
 
 /// Where it is, who may use it, and whether locks work there.
-fn file<W: Write>(report: &mut Report<W>, home: &Home, layout: &Layout) -> Result<(), Failure> {
+fn file(report: &mut Report, home: &Home, layout: &Layout) -> Result<(), Failure> {
     let path = home.path();
     let (Ok(meta), Ok(fs)) = (fs::metadata(&path), FileSystem::of(&path)) else {
-        return report.note("file", "it was removed a moment ago".to_owned());
+        return report.note("file", "it was removed a moment ago");
     };
     let place = format!("on {}, {} free", fs.name(), about(fs.free));
     let missing = layout.file_size().saturating_sub(meta.blocks() * 512);
     if fs.is_remote() {
-        let todo = "make rings in /dev/shm, and forward what has to travel".to_owned();
+        let todo = "make rings in /dev/shm, and forward what has to travel";
         report.warn("file system", format!("{place}: it is not this machine's memory"), todo)?;
     } else if fs.is_tmpfs() && missing > fs.free {
-        let todo = "free some, or a process that writes there is killed by SIGBUS".to_owned();
+        let todo = "free some, or a process that writes there is killed by SIGBUS";
         report.warn("file system", format!("{place}: {missing} bytes of it have no page"), todo)?;
     } else if fs.is_memory() {
         report.ok("file system", place)?;
@@ -92,17 +91,17 @@ fn file<W: Write>(report: &mut Report<W>, home: &Home, layout: &Layout) -> Resul
         report.ok("access", format!("{whose}: uid {me} may do everything"))?;
     }
     match files::locks_work(&path) {
-        Ok(true) => report.ok("locks", "open-file-description locks work here".to_owned()),
+        Ok(true) => report.ok("locks", "open-file-description locks work here"),
         Ok(false) => report.fail(
             "locks",
-            "open-file-description locks do not work here: nobody can tell who is alive".to_owned(),
-            "make rings on a tmpfs".to_owned(),
+            "open-file-description locks do not work here: nobody can tell who is alive",
+            "make rings on a tmpfs",
         ),
         Err(error) => report.note("locks", format!("cannot be tried: {error}")),
     }
 }
 
-fn pages<W: Write>(report: &mut Report<W>, layout: &Layout) -> Result<(), Failure> {
+fn pages(report: &mut Report, layout: &Layout) -> Result<(), Failure> {
     let (ring, here) = (u64::from(layout.page_size), rustix::param::page_size() as u64);
     if ring.is_multiple_of(here) {
         return report.ok("pages", format!("{ring} bytes; {here} on this machine"));
@@ -116,41 +115,41 @@ fn pages<W: Write>(report: &mut Report<W>, layout: &Layout) -> Result<(), Failur
     )
 }
 
-fn boot<W: Write>(report: &mut Report<W>, layout: &Layout) -> Result<(), Failure> {
+fn boot(report: &mut Report, layout: &Layout) -> Result<(), Failure> {
     let here = fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .ok()
         .and_then(|text| uuid::Uuid::try_parse(text.trim()).ok());
     let ring = uuid::Uuid::from_bytes(layout.boot_id);
     match here {
-        Some(here) if here == ring => report.ok("boot", "made since this machine started".into()),
+        Some(here) if here == ring => report.ok("boot", "made since this machine started"),
         Some(_) if !ring.is_nil() => report.note(
             "boot",
             "made before this machine started, or on another: the pids in it mean nothing here"
                 .to_owned(),
         ),
-        _ => report.note("boot", "the kernel does not tell in which boot it was made".to_owned()),
+        _ => report.note("boot", "the kernel does not tell in which boot it was made"),
     }
 }
 
-fn types<W: Write>(report: &mut Report<W>, home: &Home) -> Result<(), Failure> {
+fn types(report: &mut Report, home: &Home) -> Result<(), Failure> {
     let types = match TypesUse::read(home) {
         Ok(types) => types,
         Err(failure) => return report.refused("types", failure),
     };
     if types.size == 0 {
-        report.ok("types", "no table, by the wish of its maker: records are bytes".to_owned())
+        report.ok("types", "no table, by the wish of its maker: records are bytes")
     } else if !types.damage.is_empty() {
         let says = types.damage.join("; ");
         report.refused("types", Failure::Damaged(format!("{says}; {}", types.used())))
     } else if types.is_nearly_full() {
-        let todo = "make the next ring with more (`perfring create --types-size`)".to_owned();
+        let todo = "make the next ring with more (`perfring create --types-size`)";
         report.warn("types", format!("the table is nearly full: {}", types.used()), todo)
     } else {
         report.ok("types", types.used())
     }
 }
 
-fn books<W: Write>(report: &mut Report<W>, stat: &Stat, totals: &Totals) -> Result<(), Failure> {
+fn books(report: &mut Report, stat: &Stat, totals: &Totals) -> Result<(), Failure> {
     let balance = Balance::of(stat.layout.policy, totals);
     let (written, how, gone) = (balance.written.records, balance.how, balance.gone.records);
     let sum = format!("{how} {gone} + still there {}", balance.present.records);
@@ -163,27 +162,15 @@ fn books<W: Write>(report: &mut Report<W>, stat: &Stat, totals: &Totals) -> Resu
         report.fail(
             "books",
             format!("written {written} is NOT {sum}"),
-            "somebody else wrote to the file; save it (cp) and make a new ring".to_owned(),
+            "somebody else wrote to the file; save it (cp) and make a new ring",
         )
     }
 }
 
-fn consumer<W: Write>(
-    report: &mut Report<W>,
-    home: &Home,
-    stat: &Stat,
-    totals: &Totals,
-) -> Result<(), Failure> {
-    let who = &stat.consumer.who;
-    if stat.consumer.alive {
-        return report.ok("consumer", format!("{}, pid {}, alive", name(who), who.pid));
-    }
-    let last = match who.epoch {
-        0 => "none so far".to_owned(),
-        _ => format!("{}, pid {}, gone", name(who), who.pid),
-    };
+fn consumer(report: &mut Report, home: &Home, stat: &Stat, totals: &Totals) -> Result<(), Failure> {
+    let last = holding(&stat.consumer);
     let waiting = totals.present.records;
-    if stat.layout.policy == Policy::Overwrite || waiting == 0 {
+    if stat.consumer.alive || stat.layout.policy == Policy::Overwrite || waiting == 0 {
         return report.ok("consumer", last);
     }
     let wait = if waiting == 1 { "waits" } else { "wait" };
@@ -197,10 +184,10 @@ fn consumer<W: Write>(
     }
 }
 
-fn losses<W: Write>(report: &mut Report<W>, totals: &Totals) -> Result<(), Failure> {
+fn losses(report: &mut Report, totals: &Totals) -> Result<(), Failure> {
     let refused = &totals.producer.refused;
     if *refused == Refused::default() {
-        return report.ok("losses", "no record was refused since the ring was made".to_owned());
+        return report.ok("losses", "no record was refused since the ring was made");
     }
     let causes = [
         ("full", refused.full, "a larger ring or a faster consumer helps"),

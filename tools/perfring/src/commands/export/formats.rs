@@ -48,7 +48,6 @@ impl Format {
         matches!(self, Format::Json | Format::Recording)
     }
 
-    /// Whether it is a directory.
     fn is_dir(self) -> bool {
         matches!(self, Format::Ctf | Format::Parquet)
     }
@@ -84,6 +83,34 @@ impl Asked<'_> {
         self.options.insert(name.to_owned(), value.into());
     }
 
+    /// Sets the name of what is written, once it may be. Returns whether that is stdout.
+    fn file(&mut self, name: &str, path: Option<&Path>, force: bool) -> Result<bool, Failure> {
+        let format = self.format;
+        let path = match path {
+            None if format.is_stream() => Path::new("-"),
+            None => return Err(Failure::Usage(format!("--to {name} needs a file: add -o OUT"))),
+            Some(path) => path,
+        };
+        let to_stdout = path.as_os_str() == "-";
+        if to_stdout && !format.is_stream() {
+            let why = "is no stream: name a file with -o OUT";
+            return Err(Failure::Usage(format!("the format {name} {why}")));
+        }
+        let Some(text) = path.to_str() else {
+            return Err(Failure::Usage("the name of the output must be UTF-8".to_owned()));
+        };
+        if !to_stdout {
+            make_room(format, path, force)?;
+        }
+        self.set("path", text);
+        match format {
+            Format::Json => {}
+            Format::Recording => self.set("existing", if force { "replace" } else { "refuse" }),
+            _ => self.set("overwrite", force),
+        }
+        Ok(to_stdout)
+    }
+
     fn read<T: DeserializeOwned>(mut self) -> Result<T, Failure> {
         self.options.extend(self.own.iter().cloned());
         serde_json::from_value(Value::Object(self.options)).map_err(|error| {
@@ -92,7 +119,6 @@ impl Asked<'_> {
     }
 }
 
-/// Opens the output.
 pub(super) fn open(
     format: Format,
     path: Option<&Path>,
@@ -101,32 +127,12 @@ pub(super) fn open(
 ) -> Result<Box<dyn Output>, Failure> {
     let name = format.name();
     let mut asked = Asked { format, options: Map::new(), own };
-    match format {
-        Format::Otlp => return otlp(&name, path, asked),
-        Format::Nats => return nats(&name, path, asked),
-        _ => {}
-    }
-    let path = match path {
-        None if format.is_stream() => Path::new("-"),
-        None => return Err(Failure::Usage(format!("--to {name} needs a file: add -o OUT"))),
-        Some(path) => path,
-    };
-    let to_stdout = path.as_os_str() == "-";
-    if to_stdout && !format.is_stream() {
-        let why = "is no stream: name a file with -o OUT";
-        return Err(Failure::Usage(format!("the format {name} {why}")));
-    }
-    let Some(text) = path.to_str() else {
-        return Err(Failure::Usage("the name of the output must be UTF-8".to_owned()));
-    };
-    if !to_stdout {
-        make_room(format, path, force)?;
-    }
-    asked.set("path", text);
-    match format {
-        Format::Json => {}
-        Format::Recording => asked.set("existing", if force { "replace" } else { "refuse" }),
-        _ => asked.set("overwrite", force),
+    let mut to_stdout = false;
+    match (format, path.and_then(Path::to_str)) {
+        (Format::Otlp, Some(endpoint)) => asked.set("endpoint", endpoint),
+        (Format::Nats, Some(server)) => asked.set("servers", vec![server]),
+        (Format::Otlp | Format::Nats, None) => {}
+        _ => to_stdout = asked.file(&name, path, force)?,
     }
     match format {
         Format::Json => boxed(json::JsonLines::open(&name, &asked.read()?)),
@@ -141,8 +147,17 @@ pub(super) fn open(
         Format::Perfetto => boxed(Perfetto::open(&name, &asked.read()?)),
         Format::PerfData => boxed(PerfData::open(&name, &asked.read()?)),
         Format::Ctf => boxed(Ctf::open(&name, &asked.read()?)),
-        Format::Parquet => parquet(&name, asked),
-        Format::Otlp | Format::Nats => Err(Failure::Usage(format!("{name} has no file"))),
+        #[cfg(feature = "parquet")]
+        Format::Parquet => boxed(perfring_export::Parquet::open(&name, &asked.read()?)),
+        #[cfg(feature = "otlp")]
+        Format::Otlp => boxed(perfring_export::otlp::Otlp::open(&name, &asked.read()?)),
+        #[cfg(feature = "nats")]
+        Format::Nats => boxed(perfring_export::nats::Nats::open(&name, &asked.read()?)),
+        #[cfg(not(all(feature = "nats", feature = "otlp", feature = "parquet")))]
+        _ => Err(Failure::Usage(format!(
+            "this perfring was built without the format {name}: build it with `cargo build \
+             --release -p perfring --features {name}`"
+        ))),
     }
 }
 
@@ -181,49 +196,4 @@ fn make_room(format: Format, path: &Path, force: bool) -> Result<(), Failure> {
             .map_err(|error| Failure::General(format!("{shown} cannot be removed: {error}")))?;
     }
     Ok(())
-}
-
-#[cfg(feature = "otlp")]
-fn otlp(name: &str, path: Option<&Path>, mut asked: Asked<'_>) -> Result<Box<dyn Output>, Failure> {
-    if let Some(endpoint) = path.and_then(Path::to_str) {
-        asked.set("endpoint", endpoint);
-    }
-    boxed(perfring_export::otlp::Otlp::open(name, &asked.read()?))
-}
-
-#[cfg(feature = "nats")]
-fn nats(name: &str, path: Option<&Path>, mut asked: Asked<'_>) -> Result<Box<dyn Output>, Failure> {
-    if let Some(server) = path.and_then(Path::to_str) {
-        asked.set("servers", vec![server]);
-    }
-    boxed(perfring_export::nats::Nats::open(name, &asked.read()?))
-}
-
-#[cfg(feature = "parquet")]
-fn parquet(name: &str, asked: Asked<'_>) -> Result<Box<dyn Output>, Failure> {
-    boxed(perfring_export::Parquet::open(name, &asked.read()?))
-}
-
-#[cfg(not(feature = "otlp"))]
-fn otlp(name: &str, _: Option<&Path>, _: Asked<'_>) -> Result<Box<dyn Output>, Failure> {
-    Err(left_out(name))
-}
-
-#[cfg(not(feature = "nats"))]
-fn nats(name: &str, _: Option<&Path>, _: Asked<'_>) -> Result<Box<dyn Output>, Failure> {
-    Err(left_out(name))
-}
-
-#[cfg(not(feature = "parquet"))]
-fn parquet(name: &str, _: Asked<'_>) -> Result<Box<dyn Output>, Failure> {
-    Err(left_out(name))
-}
-
-/// A format that this program was built without.
-#[cfg(not(all(feature = "nats", feature = "otlp", feature = "parquet")))]
-fn left_out(name: &str) -> Failure {
-    Failure::Usage(format!(
-        "this perfring was built without the format {name}: build it with `cargo build --release \
-         -p perfring --features {name}`"
-    ))
 }

@@ -58,7 +58,7 @@ const TURN: u64 = 1024;
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stop = Stop::install()?;
-    let since = match args.select.since() {
+    let since = match args.select.since {
         Some(since @ Since::Ago(_)) => Some(since.before(newest(&args.inputs, &stop)?)),
         Some(since @ Since::At(_)) => Some(since.before(0)),
         None => None,

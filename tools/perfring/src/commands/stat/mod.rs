@@ -45,9 +45,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let written = if args.json {
             line(&mut out, &json::object(&args.ring, &stat, Some(&types)))
         } else {
-            text::Page::new(&mut out, width).write(&args.ring, &stat, &types, since)
+            text::Page { out: &mut out, width }.write(&args.ring, &stat, &types, since)
         };
-        written.and_then(|()| out.flush()).map_err(|error| Failure::output(&error))?;
+        written.and_then(|()| out.flush()).map_err(Failure::output)?;
         if stat.totals.is_none() {
             return Err(Failure::Damaged(format!(
                 "{}: the ring's books are damaged: no producer leaves such figures; `perfring \
@@ -55,9 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 args.ring
             )));
         }
-        let Some(interval) = args.interval else {
-            return Ok(());
-        };
+        let Some(interval) = args.interval else { return Ok(()) };
         before = Some((now, stat));
         while now.elapsed() < interval {
             stop.check()?;

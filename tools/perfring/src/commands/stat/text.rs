@@ -12,15 +12,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The figures on their way to stdout.
 pub(super) struct Page<'a, W> {
-    out: &'a mut W,
-    width: Option<usize>,
+    pub(super) out: &'a mut W,
+    pub(super) width: Option<usize>,
 }
 
-impl<'a, W: Write> Page<'a, W> {
-    pub(super) fn new(out: &'a mut W, width: Option<usize>) -> Self {
-        Page { out, width }
-    }
-
+impl<W: Write> Page<'_, W> {
     /// Writes the figures; with those of a while ago, also the rates.
     pub(super) fn write(
         &mut self,
@@ -36,7 +32,8 @@ impl<'a, W: Write> Page<'a, W> {
         writeln!(self.out, "{home}")?;
         self.line("policy", &policy(layout))?;
         self.line("kind", &kind(stat))?;
-        self.line("size", &size(layout, stat.totals.as_ref()))?;
+        let ends = stat.totals.map(|totals| (totals.tail, totals.head));
+        self.line("size", &full(layout.data_size, ends))?;
         if layout.aux_size != 0 {
             self.line("aux area", &aux(layout, stat.totals.as_ref()))?;
         }
@@ -110,10 +107,6 @@ fn policy(layout: &Layout) -> String {
         (Policy::Overwrite, Evict::Exact) => format!("overwrite, {tell}"),
         (Policy::Overwrite, Evict::Half) => format!("overwrite (half at a time), {tell}"),
     }
-}
-
-fn size(layout: &Layout, totals: Option<&Totals>) -> String {
-    full(layout.data_size, totals.map(|totals| (totals.tail, totals.head)))
 }
 
 /// The AUX area, and how much of it large payloads take.

@@ -11,7 +11,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use table::{Key, Table};
+use table::Table;
 use watch::Watch;
 
 /// How long a key or a signal may have to wait.
@@ -54,11 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut terminal = ratatui::try_init().map_err(failed)?;
     let ended = watch(&mut terminal, Watch::new(places), &names.join(" "), args.interval, &stop);
     ratatui::restore();
-    match ended {
-        // Whoever looked has seen enough, however it was said.
-        Ok(()) => Ok(()),
-        Err(error) => Err(failed(error)),
-    }
+    ended.map_err(failed)
 }
 
 fn watch(
@@ -79,7 +75,7 @@ fn watch(
             changed = true;
         }
         if changed {
-            let others = match watch.others() {
+            let others = match watch.others.len() {
                 0 => about.to_owned(),
                 1 => format!("{about} (and a file that is no ring)"),
                 others => format!("{about} (and {others} files that are no rings)"),
@@ -106,18 +102,11 @@ fn press(table: &mut Table, key: KeyEvent) {
         table.quit |= key.code == KeyCode::Char('c');
         return;
     }
-    let key = match key.code {
-        KeyCode::Char(c) => Key::Char(c),
-        KeyCode::Up => Key::Up,
-        KeyCode::Down => Key::Down,
-        KeyCode::PageUp => Key::PageUp,
-        KeyCode::PageDown => Key::PageDown,
-        KeyCode::Home => Key::Home,
-        KeyCode::End => Key::End,
-        KeyCode::Enter => Key::Enter,
-        KeyCode::Esc => Key::Escape,
-        KeyCode::Backspace => Key::Backspace,
+    match key.code {
+        KeyCode::Char(_) | KeyCode::Enter | KeyCode::Esc | KeyCode::Backspace => {}
+        KeyCode::Up | KeyCode::Down | KeyCode::PageUp | KeyCode::PageDown => {}
+        KeyCode::Home | KeyCode::End => {}
         _ => return,
-    };
-    table.key(key);
+    }
+    table.key(key.code);
 }

@@ -1,9 +1,9 @@
 //! The table as its user has arranged it.
 
 use super::watch::Row;
+use ratatui::crossterm::event::KeyCode as Key;
 use std::cmp::Ordering;
 
-/// What the rows are sorted by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sort {
     #[default]
@@ -50,25 +50,11 @@ impl Sort {
     }
 }
 
-/// What a key means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Key {
-    Char(char),
-    Up,
-    Down,
-    PageUp,
-    PageDown,
-    Home,
-    End,
-    Enter,
-    Escape,
-    Backspace,
-}
-
 /// The rows, and how they are shown.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    all: Vec<Row>,
+    /// Whatever the filter says.
+    pub(super) all: Vec<Row>,
     /// Those that the filter takes, sorted.
     shown: Vec<usize>,
     pub(super) sort: Sort,
@@ -87,7 +73,6 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// The rows of a new look.
     pub(super) fn set(&mut self, rows: Vec<Row>) {
         self.all = rows;
         self.arrange();
@@ -112,18 +97,12 @@ impl Table {
         self.shown.iter().map(|at| &self.all[*at])
     }
 
-    /// All rows, whatever the filter says.
-    pub(super) fn all(&self) -> &[Row] {
-        &self.all
-    }
-
     /// The place of the selected row; the first one, if it has gone.
     pub(super) fn at(&self) -> usize {
         let is = |row: &Row| Some(&row.home) == self.selected.as_ref();
         self.rows().position(is).unwrap_or_default()
     }
 
-    /// The selected row.
     pub(super) fn selected(&self) -> Option<&Row> {
         self.rows().nth(self.at())
     }
@@ -139,7 +118,7 @@ impl Table {
             match key {
                 Key::Char(c) => self.filter.push(c),
                 Key::Backspace => drop(self.filter.pop()),
-                Key::Escape => {
+                Key::Esc => {
                     self.filter.clear();
                     self.editing = false;
                 }
@@ -157,8 +136,8 @@ impl Table {
                 Key::Char('/') => self.editing = true,
                 Key::Char('?' | 'h') => self.help = true,
                 Key::Enter => self.details = !self.details,
-                Key::Escape if self.details => self.details = false,
-                Key::Escape => self.filter.clear(),
+                Key::Esc if self.details => self.details = false,
+                Key::Esc => self.filter.clear(),
                 _ => self.step(key),
             }
         }

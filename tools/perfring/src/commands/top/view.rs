@@ -46,7 +46,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, table: &mut Table, about: &str) {
 }
 
 fn head(frame: &mut Frame<'_>, area: Rect, table: &Table, about: &str) {
-    let all = table.all();
+    let all = &table.all;
     let sum = |of: fn(&Row) -> f64| all.iter().map(of).sum::<f64>();
     let rate = sum(|row| row.rate.map_or(0.0, |(records, _)| records));
     let bytes = sum(|row| row.rate.map_or(0.0, |(_, bytes)| bytes));
@@ -223,9 +223,9 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::top::table::Key;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
+    use ratatui::crossterm::event::KeyCode as Key;
     use std::time::Duration;
 
     fn row(name: &str, state: State, rate: f64, used: u64, lost: u64) -> Row {
@@ -292,7 +292,7 @@ mod tests {
         }
         assert!(!table.quit, "q is a letter of the filter");
         insta::assert_snapshot!("filter", drawn(80, 24, &mut table));
-        for key in [Key::Escape, Key::Char('?')] {
+        for key in [Key::Esc, Key::Char('?')] {
             table.key(key);
         }
         insta::assert_snapshot!("help", drawn(80, 24, &mut table));
@@ -331,7 +331,7 @@ mod tests {
             table.key(key);
         }
         assert_eq!(names(&table), ["ord"]);
-        table.key(Key::Escape);
+        table.key(Key::Esc);
         assert_eq!(table.rows().len(), 4);
         table.key(Key::Char('q'));
         assert!(table.quit);

@@ -3,7 +3,7 @@
 use crate::figures::books::{counts, is_fed};
 use crate::owner;
 use perfring_consumer::{Count, Home, Observer, Policy, Start, Stat};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 const STILL: Duration = Duration::from_secs(2);
 
 /// How a ring is, from what needs nobody to what needs somebody now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum State {
     /// It is written to, and read if it must be.
+    #[default]
     Ok,
     /// Nothing was written for this long.
     Quiet(Duration),
@@ -26,7 +27,6 @@ pub(super) enum State {
     NoConsumer,
     /// The consumer lives and has not moved for this long.
     Stalled(Duration),
-    /// Records are being lost.
     Losing,
     /// A reservation or the lock holds the ring up.
     HeldUp,
@@ -62,7 +62,7 @@ fn short(time: Duration) -> String {
 }
 
 /// A ring at the last look.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) home: String,
@@ -110,7 +110,7 @@ pub(super) struct Watch {
     places: Vec<PathBuf>,
     rings: HashMap<(u64, u64), Watched>,
     /// Files that are no rings: not opened again.
-    others: HashMap<(u64, u64), ()>,
+    pub(super) others: HashSet<(u64, u64)>,
 }
 
 impl Watch {
@@ -118,16 +118,15 @@ impl Watch {
         Watch { places, ..Watch::default() }
     }
 
-    /// A look at all rings that are there now.
     pub(super) fn look(&mut self, now: Instant) -> Vec<Row> {
         let mut there = HashMap::new();
         for place in &self.places {
             find(place, &mut there);
         }
         self.rings.retain(|id, _| there.contains_key(id));
-        self.others.retain(|id, ()| there.contains_key(id));
+        self.others.retain(|id| there.contains_key(id));
         for (id, path) in there {
-            if self.rings.contains_key(&id) || self.others.contains_key(&id) {
+            if self.rings.contains_key(&id) || self.others.contains(&id) {
                 continue;
             }
             let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
@@ -136,15 +135,10 @@ impl Watch {
                     self.rings.insert(id, Watched { name, observer, before: None });
                 }
                 // One that becomes a ring later gets another inode: rings are renamed into place.
-                Err(_) => drop(self.others.insert(id, ())),
+                Err(_) => drop(self.others.insert(id)),
             }
         }
         self.rings.values_mut().map(|ring| ring.look(now)).collect()
-    }
-
-    /// Files that were found and are no rings.
-    pub(super) fn others(&self) -> usize {
-        self.others.len()
     }
 }
 
@@ -178,13 +172,7 @@ impl Watched {
             state: State::Damaged,
             trouble: Some(trouble),
             size: self.observer.layout().data_size,
-            used: 0,
-            rate: None,
-            lag: None,
-            lost: 0,
-            lost_rate: 0.0,
-            producer: String::new(),
-            details: Vec::new(),
+            ..Row::default()
         };
         let stat = match self.observer.stat() {
             Ok(stat) => stat,
@@ -327,7 +315,7 @@ mod tests {
         let mut watch = Watch::new(vec![dir.path().to_owned()]);
         let start = Instant::now();
         assert_eq!(watch.look(start).len(), 2);
-        assert_eq!(watch.others(), 1);
+        assert_eq!(watch.others.len(), 1);
         for _ in 0..10 {
             one.publish(RecordType::BYTES, &[0; 56]).expect("room");
         }

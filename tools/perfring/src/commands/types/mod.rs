@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let observer = Observer::open(&args.ring, Start::Oldest)?;
     let shapes = Shapes::of(observer.types(), observer.anchors());
     let mut out = BufWriter::new(io::stdout().lock());
-    write(&mut out, args, &shapes).map_err(|error| Failure::output(&error))?;
+    write(&mut out, args, &shapes).map_err(Failure::output)?;
     if observer.layout().types_size == 0 {
         let how = "`perfring create --types-size` makes one with it";
         note(&format!("{} was made without a type table; {how}", args.ring));

@@ -57,7 +57,6 @@ fn encoding(kind: &Type) -> String {
     }
 }
 
-/// A field on its way to a line.
 struct Row<'a> {
     depth: usize,
     at: String,
