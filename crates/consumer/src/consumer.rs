@@ -197,7 +197,12 @@ impl Consumer {
                     end = Some(self.cursor.mapping().head());
                 }
             }
-            match read_copied(&mut self.cursor, self.pace, &mut self.distance)? {
+            let item = match &mut self.cursor {
+                Cursor::InPlace(window) => read_in_place(window),
+                Cursor::Guarded(guarded) => guarded.read(),
+                Cursor::Saving(saving) => saving.read(),
+            };
+            match item? {
                 Some(item) => visit(item),
                 None => return Ok(count),
             }
