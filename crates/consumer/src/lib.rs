@@ -38,6 +38,7 @@
 //! Emptiness is `None` and loss is an [`Item`]; the only error of reading is [`Corrupt`].
 #![forbid(unsafe_code)]
 
+mod both_readers;
 mod consumer;
 mod cursor;
 mod guarded;
@@ -48,7 +49,6 @@ mod pace;
 mod pinned;
 #[cfg(feature = "poll")]
 mod poll;
-mod ring;
 mod run;
 mod saving;
 mod snapshot;

@@ -18,18 +18,21 @@ pub struct Run<'a> {
 impl<'a> Run<'a> {
     /// The position of the first one's header in the stream.
     #[must_use]
+    #[inline]
     pub fn pos(&self) -> u64 {
         self.first.pos
     }
 
     /// The type of all of them.
     #[must_use]
+    #[inline]
     pub fn kind(&self) -> u32 {
         self.first.kind
     }
 
     /// How many there are: at least one.
     #[must_use]
+    #[inline]
     #[expect(clippy::len_without_is_empty, reason = "it never is")]
     pub fn len(&self) -> u64 {
         self.count
@@ -37,30 +40,35 @@ impl<'a> Run<'a> {
 
     /// The length of each one's payload, in bytes.
     #[must_use]
+    #[inline]
     pub fn payload_len(&self) -> usize {
         self.first.len
     }
 
     /// How far it is from one to the next, in bytes.
     #[must_use]
+    #[inline]
     pub fn size(&self) -> u64 {
         self.first.size
     }
 
     /// How much of each comes before its payload, in bytes: its header, and its stamp.
     #[must_use]
+    #[inline]
     pub fn header_len(&self) -> usize {
         (self.first.payload_pos() - self.first.pos) as usize
     }
 
     /// Whether they are stamped.
     #[must_use]
+    #[inline]
     pub fn is_timed(&self) -> bool {
         self.first.time.is_some()
     }
 
     /// All of their bytes, from the first one's header on.
     #[must_use]
+    #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }

@@ -85,11 +85,11 @@
 #[cfg(feature = "rkyv")]
 mod archive;
 mod batch;
+mod both_producers;
 mod each;
 mod errors;
 mod exclusive_producer;
 mod known_types;
-mod pod;
 mod shared_producer;
 mod space;
 mod stamp;
@@ -97,6 +97,7 @@ mod stamp;
 #[cfg(feature = "rkyv")]
 pub use archive::PublishError;
 pub use batch::Batch;
+pub use both_producers::{PodReservation, SharedPodReservation};
 pub use each::Each;
 pub use errors::{OpenError, ReserveError, TypeError};
 pub use exclusive_producer::Producer;
@@ -109,5 +110,4 @@ pub use perfring_shm::{
     RingOptions as Options, SharedBatch, SharedReservation, create, install_guard, remove,
 };
 pub use perfring_types as types;
-pub use pod::{PodReservation, SharedPodReservation};
 pub use shared_producer::SharedProducer;
