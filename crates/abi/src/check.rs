@@ -7,7 +7,7 @@ use crate::numbers::{
 };
 use crate::page::HeaderPage;
 use crate::policy::{Evict, Policy, Producers, Tell};
-use crate::record::{HEADER_LEN, RECORD_ALIGN, SIZE_MAX, record_size};
+use crate::record_word::{HEADER_LEN, RECORD_ALIGN, SIZE_MAX, record_size};
 use bytemuck::Zeroable;
 use core::fmt;
 

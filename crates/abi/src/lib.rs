@@ -26,7 +26,7 @@ mod live;
 mod numbers;
 mod page;
 mod policy;
-mod record;
+mod record_word;
 mod words;
 
 pub use check::{BadRing, Layout};
@@ -42,7 +42,7 @@ pub use numbers::{
 };
 pub use page::{FIELDS, Field, HeaderPage};
 pub use policy::{Cause, Evict, Policy, Producers, Tell};
-pub use record::{
+pub use record_word::{
     AUX_SIZE, HEADER_LEN, Hole, LOST_SIZE, MISC_PAD, RECORD_ALIGN, RecordType, RecordWord,
     SIZE_MAX, aux_record, range_size, record_size,
 };

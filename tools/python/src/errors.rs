@@ -21,7 +21,7 @@ fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
 }
 
 /// An exception of a class of `perfring._errors`, made when it is raised.
-pub(crate) fn named(py: Python<'_>, name: &str, args: impl PyErrArguments) -> PyErr {
+pub(crate) fn named(py: Python<'_>, name: &str, args: impl PyErrArguments + 'static) -> PyErr {
     match class(py, name).and_then(|class| Ok(class.cast_into::<PyType>()?)) {
         Ok(class) => PyErr::from_type(class, args),
         Err(error) => error,
@@ -96,7 +96,7 @@ pub(crate) fn set(py: Python<'_>, error: &SetError) -> PyErr {
 }
 
 /// A record or a type is not what it should be.
-pub(crate) fn bad_type(py: Python<'_>, what: impl PyErrArguments) -> PyErr {
+pub(crate) fn bad_type(py: Python<'_>, what: impl PyErrArguments + 'static) -> PyErr {
     named(py, "BadType", what)
 }
 
