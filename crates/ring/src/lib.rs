@@ -4,22 +4,27 @@
 //! and property tests run on a heap ring (`heap` feature) the very code that runs on a mapping.
 //! Nothing here makes a system call, and nothing on the way of a record allocates.
 //!
-//! Modules, from below: [`Ring`] (`view`) is what all of them work on; `record` has the one walk over
-//! records; `latch` and `counters` are the books, `recount` brings them up to a position, `oldest`
-//! finds the oldest record and what was overwritten before it; `wait` puts to sleep and wakes. On these stand `producer` (the exclusive one), `shared` (one of many), `consumer` (of a drop
-//! ring) and `observer`; `aux_area` is what is too long for the data area, `kernel` reads the kernel's
-//! rings, `types` is the type table, `time` tells wall-clock times of stamps.
+//! Modules, from below: [`Ring`] (`view`) is what all of them work on; `record` has the one test of what
+//! a record is and the walk over records (the quick paths of `consumer::borrow` and `producer::tail` step
+//! by themselves, with that test); `latch` and `counters` are how the books are kept, `books` is all of
+//! them together; `recount` brings them up to a position, `oldest` finds the oldest record and what was
+//! overwritten before it; `reserve` is a reservation, and why one is refused; `holder` is who has a place;
+//! `wait` puts to sleep and wakes. On these stand `producer` (the exclusive one), `shared` (one of many),
+//! `consumer` (of a drop ring) and `observer`; `aux_area` is what is too long for the data area, `kernel`
+//! reads the kernel's rings, `types` is the type table, `time` tells wall-clock times of stamps, `heap` is
+//! a ring for tests. Room is made, and the oldest records evicted, in `producer/room.rs` and `tail.rs`, and
+//! in `shared/locked_room.rs` and `evict.rs`.
 //!
 //! # Orderings
 //!
-//! The only crate with an `Ordering`. Each site carries its letter; `proto/ABI.md` and
+//! The only crate that orders accesses to a ring's shared words. Each site carries its letter; `proto/ABI.md` and
 //! `proto/perfring.h` repeat this table.
 //!
 //! | letter | site | pairs with | so that |
 //! |---|---|---|---|
-//! | A | a producer stores `data_head` (release), [`Writer::publish`] | B | a reader that sees the head sees every record before it |
+//! | A | a producer stores `data_head` (release): `producer/room.rs`, `shared/publish.rs`, `shared/sweep.rs` | B | a reader that sees the head sees every record before it |
 //! | B | a reader loads `data_head` (acquire; on read-only pages relaxed, then an acquire fence) | A | |
-//! | C | the consumer of a drop ring stores `aux_tail` (release), and `data_tail` (release), [`Reader::release`] | D | what the consumer has read is not overwritten before it has read it, and what it hands back is not stored over what is new |
+//! | C | the consumer of a drop ring stores `aux_tail` (release), and `data_tail` (release): `consumer/release.rs` | D | what the consumer has read is not overwritten before it has read it, and what it hands back is not stored over what is new |
 //! | D | the producer loads `data_tail`, or `aux_tail` (acquire) | C | |
 //! | E | a producer stores `data_tail`, or `aux_tail` (overwrite; a drop ring's has loaded it, D), and its book, then a release fence, then writes over the oldest records, or ranges | F | a reader that copied any new byte sees the tail past its record, or range |
 //! | F | a reader has copied a record, or a range; an acquire fence, then it loads `data_tail`, the book, or `aux_tail`, again | E | |

@@ -30,9 +30,10 @@ pub enum Refusal {
         /// The producer's slot.
         slot: u32,
     },
-    /// `data_tail` is where no consumer can have put it: somebody writes over the header.
+    /// A position, a book or a record is such as none of ours leaves: somebody damages the ring. Nothing is
+    /// changed.
     Corrupt {
-        /// What it says.
+        /// The tail, of the area that has the damage; or where the damaged record stands.
         tail: u64,
     },
 }

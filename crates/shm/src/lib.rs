@@ -1,6 +1,8 @@
 //! Files, named segments, mappings, locks and futexes for perfring: all of its unsafe code.
 //!
-//! The safe doors are the crates `perfring-producer` and `perfring-consumer`.
+//! The public APIs are the crates `perfring-producer` and `perfring-consumer`. Modules: `sys` is what is asked
+//! of the kernel, `file` a ring's file and who holds its places, `map` the mappings and the windows on them,
+//! `perf` the kernel's own rings, `poll` descriptors for event loops.
 //!
 //! # What is sound here, and why
 //!
@@ -20,6 +22,9 @@
 //!   once, under the ring's lock, and what is reserved and not published is less than a ring, so no
 //!   two of them overlap. Whoever turns a dead producer's reservation into a hole writes its header
 //!   word alone, and that the producer is dead is the kernel's word: no thread of it runs.
+//! * The AUX area is handed out in the same way, pinned by `aux_tail`; the kernel's rings are seen as a
+//!   ring's header and words are. The proofs stand at `Sight::pinned`, for reading, and at `deref_mut` of the two
+//!   reservations, for writing.
 //! * A forked child finds private memory in the place of its parent's mappings, see `sys/fork.rs`: a
 //!   slice that it inherited is its own.
 //! * A process that breaks the protocol (it can, if it may write the file) can change bytes under

@@ -1,7 +1,7 @@
 //! The consumer of a drop ring.
 
-pub(crate) mod borrow;
-pub(crate) mod hold;
-pub(crate) mod lines;
-pub(crate) mod passed;
-pub(crate) mod release;
+pub(crate) mod borrow; // the consumer
+pub(crate) mod hold; // reading ahead of what is released
+pub(crate) mod lines; // cache lines that go back to the producer
+pub(crate) mod passed; // ranges of the AUX area that were read
+pub(crate) mod release; // what was read, and its release

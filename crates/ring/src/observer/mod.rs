@@ -1,4 +1,4 @@
 //! Who reads without leaving a trace.
 
-pub(crate) mod copy;
-pub(crate) mod intact;
+pub(crate) mod copy; // the observer
+pub(crate) mod intact; // a snapshot

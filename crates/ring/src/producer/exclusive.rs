@@ -1,7 +1,7 @@
 //! The producer of an exclusive ring.
 //!
 //! Private copies decide; what the page says is taken for nothing but the tail of a drop ring,
-//! and that is checked. The fast path is one comparison, the payload copy, the header store and a
+//! and that is checked. The fast path is one comparison, the header store, the payload copy and a
 //! release store of `data_head`; everything else is in [`crate::producer::room`] behind one branch.
 
 use crate::aux_area;

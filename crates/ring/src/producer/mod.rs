@@ -1,8 +1,8 @@
 //! The exclusive producer: one at a time, plain stores.
 
-pub(crate) mod account;
-pub(crate) mod exclusive;
-pub(crate) mod loan;
-pub(crate) mod ranges;
-pub(crate) mod room;
-pub(crate) mod tail;
+pub(crate) mod account; // what it has written, for its book
+pub(crate) mod exclusive; // the producer
+pub(crate) mod loan; // its position, lent to a loop
+pub(crate) mod ranges; // its ranges of the AUX area
+pub(crate) mod room; // how far it may go, and what it does beyond
+pub(crate) mod tail; // the oldest records of an overwrite ring

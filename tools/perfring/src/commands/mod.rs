@@ -1,4 +1,5 @@
-//! The commands: `perfring tail` is `tail.rs`.
+//! The commands: `perfring tail` is `tail.rs`; `man` and `completions` are `generate.rs`. `follow.rs` and
+//! `kernel.rs` are what `tail` and `consume` share.
 
 #[cfg(feature = "bench")]
 pub(crate) mod bench;

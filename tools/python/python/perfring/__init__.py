@@ -42,7 +42,6 @@ import os as _os
 
 from . import _native
 from ._consumer import Consumer, Observer, Saved
-from ._dtypes import dtype_of
 from ._errors import (
     BadRing,
     BadType,
@@ -88,7 +87,7 @@ from ._native import (
 )
 from ._producer import Producer
 from ._set import Merge, Merged, Pruned, Ring, RingFailed, RingGone, RingSet
-from ._types import pack, record, record_type, type_of, unpack
+from ._types import dtype_of, pack, record, record_type, type_of, unpack
 
 __all__ = [
     "BYTES",

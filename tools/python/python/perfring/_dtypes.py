@@ -11,7 +11,7 @@ from ._optional import need
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["check", "dtype_of", "layout_of"]
+__all__ = ["check", "layout_of"]
 
 _CODES = {
     "u8": "u1",
@@ -31,39 +31,6 @@ _CODES = {
 }
 _KINDS = {code: kind for kind, code in _CODES.items() if kind[1:] != "128"}
 _UNITS = {"ns": "ns", "us": "us", "ms": "ms", "s": "s", "m": "min", "h": "h", "D": "d"}
-
-
-def dtype_of(what: Any) -> "np.dtype[Any]":
-    """Make the numpy dtype of a plain type: a `RecordType`, or a class made by ``@record``.
-
-    Every field stands where it stands in the payload. What numpy has no type for is this:
-
-    ===============  =====================================================================
-    text             ``S``, bytes without the zeros at their end
-    bytes, 128 bits  ``V``
-    char             ``U1``; a NUL reads as the empty text
-    an enumeration   its integer; ``dtype[name].metadata["labels"]`` has the names by value
-    constants        left out: they stand in no payload
-    ===============  =====================================================================
-
-    ``metadata`` also has ``unit`` and ``help``, where the type has them.
-
-    Raises:
-        BadType: It is a tagged record, an rkyv archive, JSON, text or bytes, whose parts stand at
-            other places in each record: ``record.value`` shows those.
-
-    >>> import perfring
-    >>> @perfring.record(name="demo.Reading")
-    ... class Reading:
-    ...     at: perfring.U64
-    ...     on: bool
-    >>> perfring.dtype_of(Reading)["on"]
-    dtype('bool')
-    """
-    from ._types import type_of
-
-    dtype: np.dtype[Any] = type_of(what).dtype
-    return dtype
 
 
 def _dtype(kind: RecordType) -> "np.dtype[Any]":

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import numpy as np
     from typing_extensions import Buffer
 
-__all__ = ["pack", "record", "record_type", "spec_of", "type_of", "unpack"]
+__all__ = ["dtype_of", "pack", "record", "record_type", "spec_of", "type_of", "unpack"]
 
 C = TypeVar("C", bound=type[Any])
 R = TypeVar("R")
@@ -345,6 +345,37 @@ def type_of(what: Any) -> RecordType:
     RecordType("demo.Tick", version=1, pod, 8 bytes, fields: at, id=0x...)
     """
     return what if isinstance(what, RecordType) else _record_of(what).type
+
+
+def dtype_of(what: Any) -> "np.dtype[Any]":
+    """Make the numpy dtype of a plain type: a `RecordType`, or a class made by ``@record``.
+
+    Every field stands where it stands in the payload. What numpy has no type for is this:
+
+    ===============  =====================================================================
+    text             ``S``, bytes without the zeros at their end
+    bytes, 128 bits  ``V``
+    char             ``U1``; a NUL reads as the empty text
+    an enumeration   its integer; ``dtype[name].metadata["labels"]`` has the names by value
+    constants        left out: they stand in no payload
+    ===============  =====================================================================
+
+    ``metadata`` also has ``unit`` and ``help``, where the type has them.
+
+    Raises:
+        BadType: It is a tagged record, an rkyv archive, JSON, text or bytes, whose parts stand at
+            other places in each record: ``record.value`` shows those.
+
+    >>> import perfring
+    >>> @perfring.record(name="demo.Reading")
+    ... class Reading:
+    ...     at: perfring.U64
+    ...     on: bool
+    >>> perfring.dtype_of(Reading)["on"]
+    dtype('bool')
+    """
+    dtype: np.dtype[Any] = type_of(what).dtype
+    return dtype
 
 
 def record_type(
