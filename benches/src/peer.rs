@@ -23,7 +23,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
 
-/// The first argument of a child process; what follows it is for [`child`].
+/// The first argument of a child process; what follows it is for `child`.
 pub const CHILD_ARG: &str = "__bench-child";
 
 /// Words of the shared page, each on lines of its own but for the last ones, which the child

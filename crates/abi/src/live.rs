@@ -120,7 +120,7 @@ pub struct Slot {
     /// What they gave back, left behind or were refused.
     pub losses: Latch<SLOT_LOSSES>,
     /// What both held when the present producer attached: written, then the words of `losses`
-    /// from [`slot_losses::DISCARDED_RECORDS`] on.
+    /// from [`slot_losses::DISCARDED_RECORDS`](crate::slot_losses::DISCARDED_RECORDS) on.
     pub base: [AtomicU64; SLOT_BASE],
     _rest: Gap<32>,
 }
@@ -134,7 +134,7 @@ pub struct TimeLine {
     /// How many anchors were ever written: the next goes to `anchors[written % ANCHORS]`.
     pub anchors_written: AtomicU64,
     _own_line: Gap<6>,
-    /// See [`anchor`].
+    /// See [`anchor`](crate::anchor).
     pub anchors: [[AtomicU64; ANCHOR]; ANCHORS],
 }
 

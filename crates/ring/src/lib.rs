@@ -1,6 +1,6 @@
 //! The perfring algorithm: reserve, commit, evict, read.
 //!
-//! Safe code over a [`Header`] of atomics and a slice of 64-bit atomic words, so that loom, Miri
+//! Safe code over a [`Header`](perfring_abi::Header) of atomics and a slice of 64-bit atomic words, so that loom, Miri
 //! and property tests run on a heap ring (`heap` feature) the very code that runs on a mapping.
 //! Nothing here makes a system call, and nothing on the way of a record allocates.
 //!
