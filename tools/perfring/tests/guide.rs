@@ -9,7 +9,8 @@ use std::process::Command;
 
 /// The blocks of shell in a page.
 fn blocks(page: &str) -> Vec<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/perfring/src/guide").join(page);
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/perfring/src/guide").join(page);
     let text = std::fs::read_to_string(path).unwrap();
     let parts = text.split("```sh\n").skip(1);
     parts.map(|part| part.split("```").next().unwrap().to_owned()).collect()
@@ -31,7 +32,7 @@ fn type_all(time: &[&str]) {
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let all = blocks("at_night.md");
     assert!(all.len() >= 3);
-    let mut told = String::new();
+    let mut reported = String::new();
     for block in all {
         let done = Command::new("bash")
             .args(["-euo", "pipefail", "-c", &block])
@@ -41,8 +42,8 @@ fn type_all(time: &[&str]) {
             .unwrap();
         let error = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "{block}\n{error}");
-        told.push_str(&String::from_utf8_lossy(&done.stdout));
+        reported.push_str(&String::from_utf8_lossy(&done.stdout));
     }
-    assert!(told.contains("last words") && told.contains("still there"), "{told}");
+    assert!(reported.contains("last words") && reported.contains("still there"), "{reported}");
     assert!(place.path("saved.pftrace").exists());
 }
