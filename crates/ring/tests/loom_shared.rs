@@ -292,13 +292,13 @@ fn balanced(world: &World, policy: Policy, attached_once: bool) -> RingTotals {
     recover(at, 9, &world.liveness).unwrap();
     assert_eq!(world.heap.ring().head(), world.end(), "nothing is open");
     let totals = RingTotals::of(at, policy, |_| true).unwrap();
-    let totals = totals.producer;
-    assert_eq!(totals.pos, totals.written.bytes + totals.discarded.bytes + totals.reclaimed.bytes);
+    let sums = totals.producer;
+    assert_eq!(sums.pos, sums.written.bytes + sums.discarded.bytes + sums.reclaimed.bytes);
     let gone = match policy {
         Policy::Drop => totals.consumer.read,
         Policy::Overwrite => totals.overwritten,
     };
-    assert_eq!(gone.plus(totals.present), totals.written);
+    assert_eq!(gone.plus(totals.present), sums.written);
     if !attached_once {
         return totals; // figures are since the last attach
     }
@@ -307,9 +307,9 @@ fn balanced(world: &World, policy: Policy, attached_once: bool) -> RingTotals {
     let sum = |of: fn(&SlotFigures) -> perfring_ring::Count| {
         figures.iter().fold(perfring_ring::Count::default(), |sum, figures| sum.plus(of(figures)))
     };
-    assert_eq!(sum(|of| of.written), totals.written);
-    assert_eq!(sum(|of| of.reclaimed), totals.reclaimed);
-    assert_eq!(sum(|of| of.discarded).records, totals.discarded.records);
+    assert_eq!(sum(|of| of.written), sums.written);
+    assert_eq!(sum(|of| of.reclaimed), sums.reclaimed);
+    assert_eq!(sum(|of| of.discarded).records, sums.discarded.records);
     assert_eq!(sum(|of| of.open).records, 0);
     totals
 }
