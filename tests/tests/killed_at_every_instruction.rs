@@ -47,7 +47,7 @@ fn prepare_typed(ring: &Path) {
 fn prepare_few(ring: &Path) {
     let mut producer = Producer::attach(ring).unwrap();
     for number in 0..10 {
-        producer.publish(NUMBERED, &numbered(number, 40)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(number, 40)).unwrap();
     }
 }
 
@@ -55,7 +55,7 @@ fn prepare_few(ring: &Path) {
 fn prepare_full(ring: &Path) {
     let mut producer = Producer::attach(ring).unwrap();
     let mut number = 0;
-    while producer.publish(NUMBERED, &numbered(number, 40)) != Err(ReserveError::Full) {
+    while producer.publish_as(NUMBERED, &numbered(number, 40)) != Err(ReserveError::Full) {
         number += 1;
     }
     std::mem::forget(producer);
@@ -74,7 +74,7 @@ fn prepare_lossy(ring: &Path) {
 fn prepare_lapped(ring: &Path) {
     let mut producer = Producer::attach(ring).unwrap();
     for number in 0..300 {
-        producer.publish(NUMBERED, &numbered(number, 8 + number as usize % 90)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(number, 8 + number as usize % 90)).unwrap();
     }
     producer.reserve(NUMBERED, 50).unwrap().discard();
 }
@@ -83,9 +83,9 @@ fn prepare_lapped(ring: &Path) {
 fn prepare_ranges(ring: &Path) {
     let mut producer = Producer::attach(ring).unwrap();
     for number in 0..12 {
-        producer.publish(NUMBERED, &numbered(number, 5000)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(number, 5000)).unwrap();
     }
-    assert!(producer.publish(NUMBERED, &numbered(12, 10_000)).is_err());
+    assert!(producer.publish_as(NUMBERED, &numbered(12, 10_000)).is_err());
     std::mem::forget(producer);
 }
 
@@ -104,7 +104,7 @@ fn prepare_shorter(ring: &Path) {
 fn prepare_two(ring: &Path) {
     let mut producer = Producer::attach(ring).unwrap();
     for (number, len) in [(0, 40), (1, 5000), (2, 40)] {
-        producer.publish(NUMBERED, &numbered(number, len)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(number, len)).unwrap();
     }
 }
 
@@ -113,7 +113,7 @@ fn prepare_rounds(ring: &Path) {
     let mut producer = Producer::attach(ring).unwrap();
     for number in 0..40 {
         let len = if number % 2 == 0 { 40 } else { 5000 };
-        producer.publish(NUMBERED, &numbered(number, len)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(number, len)).unwrap();
     }
 }
 
@@ -286,7 +286,7 @@ fn assert_ranges(ring: &Path, found: &[Option<u64>]) {
 /// Goes on with a ring whose producer and consumer are gone.
 fn go_on(ring: &Path, told: Told, start: Saved) {
     let mut producer = Producer::attach(ring).expect("a dead producer's place is free");
-    assert_eq!(producer.book().written.records, told.written);
+    assert_eq!(producer.totals().written.records, told.written);
     let policy = producer.layout().policy;
     for schema in [&OTHER_TYPE, &NUMBERED_TYPE, &OTHER_TYPE] {
         producer.register(schema).expect("a lock of the dead is free, and half an entry is none");
@@ -315,7 +315,7 @@ fn go_on(ring: &Path, told: Told, start: Saved) {
             nth if has_ranges && nth % 9 == 1 => 6000,
             _ => 60,
         };
-        producer.publish(NUMBERED, &numbered(number, len)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(number, len)).unwrap();
         if policy == Policy::Drop {
             drain(&mut consumer);
         }
@@ -326,7 +326,7 @@ fn go_on(ring: &Path, told: Told, start: Saved) {
     assert!(read.is_sorted_by(|a, b| a < b) && read.last() == Some(&(end - 1)));
     if policy == Policy::Drop {
         assert!(read.iter().copied().eq(already..end));
-        let book = producer.book();
+        let book = producer.totals();
         assert_eq!(book.told, book.refused, "every loss is told");
         assert!(lost <= book.refused.full.records);
     }

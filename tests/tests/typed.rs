@@ -2,9 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{Consumer, Item, NotThis, Observer, OtherType, Record as Read, Start};
-use perfring_producer::{
-    Options, Policy, Producer, PublishError, RecordType, ReserveError, SharedProducer,
-};
+use perfring_producer::{Options, Policy, Producer, PublishError, ReserveError, SharedProducer};
 use perfring_tests::shapes::{Line, Quote};
 use perfring_tests::{NUMBERED, numbered, ring_dir};
 use perfring_types::{Record, Schema};
@@ -132,9 +130,9 @@ fn what_is_of_another_type_is_refused_in_words() {
     let dir = ring_dir();
     let ring = dir.path().join("ring");
     let mut producer = Producer::create(&ring, &Options::default()).unwrap();
-    producer.publish(NUMBERED, &numbered(1, 64)).unwrap();
-    producer.publish(Quote::SCHEMA.id, &[0; 63]).unwrap();
-    producer.publish(Line::SCHEMA.id, &[0xff; 40]).unwrap();
+    producer.publish_as(NUMBERED, &numbered(1, 64)).unwrap();
+    producer.publish_as(Quote::SCHEMA.id, &[0; 63]).unwrap();
+    producer.publish_as(Line::SCHEMA.id, &[0xff; 40]).unwrap();
     let mut observer = Observer::open(&ring, Start::Oldest).unwrap();
     let mut next = || match observer.read().unwrap() {
         Some(Item::Record(record)) => (
@@ -180,7 +178,7 @@ fn a_ring_says_why_it_has_none_of_a_type() {
     assert!(matches!(types(&taken).check::<Quote>(), Err(OtherType::Taken { .. })));
     let refused = producer.publish_pod(&Quote::of(1)).unwrap_err();
     assert!(refused.to_string().contains("is taken in this ring"), "{refused}");
-    assert_eq!(producer.book().written.records, 0);
+    assert_eq!(producer.totals().written.records, 0);
 }
 
 fn lines() -> impl Strategy<Value = Line> {
@@ -237,7 +235,7 @@ proptest! {
         let ring = dir.path().join("ring");
         let mut producer = Producer::create(&ring, &Options::default()).unwrap();
         for bytes in [&bytes, &flipped] {
-            producer.publish(Line::SCHEMA.id, bytes).unwrap();
+            producer.publish_as(Line::SCHEMA.id, bytes).unwrap();
         }
         drop(producer);
         read_all(&ring, |record| {
@@ -292,7 +290,7 @@ fn a_short_archive_finds_the_room_there_is_after_long_ones() {
         }
         let full = PublishError::Reserve(ReserveError::Full);
         assert_eq!(producer.publish_rkyv(&line(40)), Err(full));
-        let refused = producer.book().refused.full;
+        let refused = producer.totals().refused.full;
         assert_eq!((refused.records, refused.bytes), (1, size));
     }
 }
@@ -343,7 +341,7 @@ fn a_value_that_cannot_be_archived_leaves_nothing_behind() {
     let value = Half { first: "written before the refusal".to_owned(), second: Refuses };
     let refused = producer.publish_rkyv(&value).unwrap_err();
     assert!(matches!(refused, PublishError::Archive(_)), "{refused:?}");
-    producer.publish(RecordType::BYTES, b"next").unwrap();
-    let book = producer.book();
+    producer.publish(b"next").unwrap();
+    let book = producer.totals();
     assert_eq!((book.written.records, book.discarded.records, book.pos), (1, 0, 16));
 }

@@ -56,7 +56,7 @@ fn a_sleeping_consumer_is_woken_for_every_record() {
             until_armed(&ring);
         }
         // A missed wake would cost it a minute each.
-        producer.publish(NUMBERED, &numbered(number, 24)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(number, 24)).unwrap();
         assert_eq!(line(), number.to_string());
     }
     assert_eq!(line(), "done");
@@ -163,9 +163,9 @@ fn a_waiting_producer_gets_the_space_and_a_timeout_is_one() {
         producer.publish_timeout(NUMBERED, &payload, Duration::MAX).unwrap();
     }
     let consumer = reader.join().unwrap();
-    assert_eq!(producer.book().refused.full.records, 0, "what waited is not lost");
+    assert_eq!(producer.totals().refused.full.records, 0, "what waited is not lost");
     // Nobody reads now: the wait ends, and only then is the record lost.
     while producer.publish_timeout(NUMBERED, &[0; 1000], Duration::from_millis(2)).is_ok() {}
-    assert_eq!(producer.book().refused.full.records, 1);
+    assert_eq!(producer.totals().refused.full.records, 1);
     assert_eq!(consumer.read_count().records, RECORDS);
 }

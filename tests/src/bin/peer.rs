@@ -72,7 +72,7 @@ fn write(policy: Policy, pod: bool, records: u64, ring: &str) -> Outcome {
             producer.publish_timeout(NUMBERED, &numbered(number, LEN), PATIENCE)?;
         }
     }
-    Ok(say(&format!("written {}", producer.book().written.records))?)
+    Ok(say(&format!("written {}", producer.totals().written.records))?)
 }
 
 fn read(pod: bool, records: u64, ring: &str) -> Outcome {

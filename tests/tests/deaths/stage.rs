@@ -299,7 +299,7 @@ impl Stage<'_> {
         }
         assert!(others.longest < BOUND, "{:?}", others.longest);
         // Counted by cause.
-        let refused = sum(producers.iter().map(SharedProducer::refused));
+        let refused = sum(producers.iter().map(|producer| producer.totals().refused));
         let counted = |cause: &str| others.refused.get(cause).copied().unwrap_or_default();
         assert_eq!(refused.full.records, counted("Full"));
         assert_eq!(refused.pending.records, counted("Pending"));
@@ -360,7 +360,7 @@ impl Stage<'_> {
         // One more, and what it finds.
         SharedProducer::attach(ring).map_or_else(
             |error| assert!(scene.heir && matches!(error, AttachError::Slots { .. }), "{error}"),
-            |more| more.publish(NUMBERED, &said(4, 0, 40)).unwrap(),
+            |more| more.publish_as(NUMBERED, &said(4, 0, 40)).unwrap(),
         );
         told.drain(&mut consumer);
         for (who, seqs) in (1..).zip(seqs) {

@@ -21,7 +21,7 @@ use crate::sys::fork::NotForChildren;
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Layout, Producers, RecordType};
-use perfring_ring::{Count, Reading, Refusal, Refused, SharedWriter, Unattached, Wake, Who};
+use perfring_ring::{ProducerBook, Reading, Refusal, SharedWriter, Unattached, Wake, Who};
 use std::cell::RefCell;
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ const ATTACH_NAP: Duration = Duration::from_millis(1);
 
 /// A slot of a shared ring, and the mapping of its producer.
 ///
-/// A forked child is refused all space, as [`Refusal::Full`]: [`SharedWindow::forked`] tells that apart.
+/// A forked child is refused all space, with [`Refusal::Forked`].
 #[derive(Debug)]
 pub struct SharedWindow {
     // In the order in which they are to go.
@@ -134,16 +134,11 @@ impl SharedWindow {
         self.pair.map.guard.is_cut()
     }
 
-    /// What producers of this slot have committed since the ring was made.
+    /// What producers of this slot have done since the ring was made. The ring counts markers for all
+    /// slots together: `lost_markers` is 0.
     #[must_use]
-    pub fn written(&self) -> Count {
-        self.pair.writer.borrow().written()
-    }
-
-    /// What producers of this slot were refused since the ring was made.
-    #[must_use]
-    pub fn refused(&self) -> Refused {
-        self.pair.writer.borrow().refused()
+    pub fn totals(&self) -> ProducerBook {
+        self.pair.writer.borrow().totals(self.pair.at())
     }
 
     /// The slot.
@@ -226,7 +221,7 @@ impl SharedWindow {
         now: u64,
     ) -> Result<(), Refusal> {
         if self.pair.children.forked() {
-            return Err(Refusal::Full);
+            return Err(Refusal::Forked);
         }
         let (pair, len) = (&self.pair, payload.len());
         let mut writer = pair.writer.borrow_mut();
@@ -252,7 +247,7 @@ impl SharedWindow {
     ) -> Result<SharedReservation<'_>, Refusal> {
         let pair = &self.pair;
         if pair.children.forked() {
-            return Err(Refusal::Full);
+            return Err(Refusal::Forked);
         }
         let (at, now) = (pair.at(), now());
         let reserved = pair.writer.borrow_mut().try_reserve(at, &pair.peers, kind, len, now)?;
@@ -274,7 +269,7 @@ impl SharedWindow {
     ) -> Result<SharedBatch<'_>, Refusal> {
         let pair = &self.pair;
         if pair.children.forked() {
-            return Err(Refusal::Full);
+            return Err(Refusal::Forked);
         }
         let (at, now, bytes) = (pair.at(), now(), bytes as u64);
         let group = pair.writer.borrow_mut().try_reserve_group(at, &pair.peers, bytes, now)?;
