@@ -3,7 +3,7 @@
 use crate::errors::ReserveError;
 use perfring_abi::RecordType;
 use perfring_ring::{Refusal, Wake};
-use perfring_shm::SharedBatch;
+use perfring_shm::BatchReservation;
 
 /// Space for several records of a shared ring, which are published at once when it is dropped.
 ///
@@ -11,7 +11,7 @@ use perfring_shm::SharedBatch;
 /// nothing by it.
 #[derive(Debug)]
 #[must_use = "a batch is published when it is dropped"]
-pub struct ReservedBatch<'a>(pub(crate) SharedBatch<'a>);
+pub struct ReservedBatch<'a>(pub(crate) BatchReservation<'a>);
 
 impl ReservedBatch<'_> {
     /// Adds one record of bytes, of the type [`RecordType::BYTES`].

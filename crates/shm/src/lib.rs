@@ -59,7 +59,7 @@ pub use map::pin_window::PinWindow;
 pub use map::raw::{Raw, RawReader};
 pub use map::read_window::ReadWindow;
 pub use map::recover::recover;
-pub use map::shared_reservation::{SharedBatch, SharedReservation};
+pub use map::shared_reservation::{BatchReservation, SharedReservation};
 pub use map::shared_window::SharedWindow;
 pub use map::sleeper::{Sleeper, Ticket};
 pub use map::types_window::{LockedTypes, TypesWindow};

@@ -102,13 +102,13 @@ impl Drop for SharedReservation<'_> {
 /// Several records in one reservation, published at once when it is dropped.
 #[derive(Debug)]
 #[must_use = "a batch is published when it is dropped"]
-pub struct SharedBatch<'a> {
+pub struct BatchReservation<'a> {
     pub(super) pair: &'a SharedPair,
     pub(super) group: Group,
     pub(super) wake: Wake,
 }
 
-impl SharedBatch<'_> {
+impl BatchReservation<'_> {
     /// Adds one record.
     ///
     /// # Errors
@@ -126,7 +126,7 @@ impl SharedBatch<'_> {
     /// returns; its bytes are what the ring last held there.
     ///
     /// # Errors
-    /// As for [`SharedBatch::push`].
+    /// As for [`BatchReservation::push`].
     #[inline]
     pub fn push_in_place(&mut self, kind: RecordType, len: usize) -> Result<&mut [u8], Refusal> {
         let reserved = self.fill(kind, len)?;
@@ -172,7 +172,7 @@ impl SharedBatch<'_> {
     }
 }
 
-impl Drop for SharedBatch<'_> {
+impl Drop for BatchReservation<'_> {
     fn drop(&mut self) {
         let pair = self.pair;
         if pair.children.forked() {

@@ -13,7 +13,7 @@ use crate::map::address_range::DataAccess;
 use crate::map::mirror::Mirror;
 use crate::map::pages::{Pages, PagesError};
 use crate::map::shared_pair::SharedPair;
-use crate::map::shared_reservation::{SharedBatch, SharedReservation};
+use crate::map::shared_reservation::{BatchReservation, SharedReservation};
 use crate::map::types_window::TypesWindow;
 use crate::map::write_window::Forked;
 use crate::sys::clock::MachineClock;
@@ -266,14 +266,14 @@ impl SharedWindow {
         &self,
         bytes: usize,
         now: impl FnOnce() -> u64,
-    ) -> Result<SharedBatch<'_>, Refusal> {
+    ) -> Result<BatchReservation<'_>, Refusal> {
         let pair = &self.pair;
         if pair.children.forked() {
             return Err(Refusal::Forked);
         }
         let (at, now, bytes) = (pair.at(), now(), bytes as u64);
         let group = pair.writer.borrow_mut().try_reserve_group(at, &pair.peers, bytes, now)?;
-        Ok(SharedBatch { pair, group, wake: Wake::Auto })
+        Ok(BatchReservation { pair, group, wake: Wake::Auto })
     }
 
     /// Counts a refusal, to be told in the stream before the next record of this producer that fits. Not
