@@ -1,7 +1,7 @@
 //! Plain structs and archives, through every kind of ring.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use perfring_consumer::{Consumer, Item, NotThis, Observer, OtherType, Record as Read, Start};
+use perfring_consumer::{Consumer, Item, Observer, OtherType, Record as Read, Start, TypeMismatch};
 use perfring_producer::{Options, Policy, Producer, PublishError, ReserveError, SharedProducer};
 use perfring_tests::shapes::{Line, Quote};
 use perfring_tests::{NUMBERED, numbered, ring_dir};
@@ -143,12 +143,12 @@ fn what_is_of_another_type_is_refused_in_words() {
         other => panic!("{other:?}"),
     };
     let (quote, line) = (Quote::SCHEMA.id.get(), Line::SCHEMA.id.get());
-    let kind = |kind, wanted| NotThis::Kind { kind, wanted };
+    let kind = |kind, wanted| TypeMismatch::Kind { kind, wanted };
     let of = NUMBERED.get();
     assert_eq!(next(), (kind(of, quote), kind(of, line), kind(of, line)));
-    let length = NotThis::Length { len: 63, needed: 64 };
+    let length = TypeMismatch::Length { len: 63, needed: 64 };
     assert_eq!(next(), (length, kind(quote, line), kind(quote, line)));
-    let archive = NotThis::Archive(perfring_types::ArchiveError::Invalid);
+    let archive = TypeMismatch::Archive(perfring_types::ArchiveError::Invalid);
     assert_eq!(next(), (kind(line, quote), archive, archive));
 }
 
@@ -214,9 +214,9 @@ proptest! {
             });
             prop_assert!(count >= lines.len());
             // No holes: what was reserved and not needed was given back.
-            let book = perfring_consumer::Stat::read(&ring).unwrap().totals.unwrap().producer;
-            prop_assert_eq!(book.discarded.bytes, 0);
-            prop_assert_eq!(book.written.records, lines.len() as u64);
+            let totals = perfring_consumer::Stat::read(&ring).unwrap().totals.unwrap().producer;
+            prop_assert_eq!(totals.discarded.bytes, 0);
+            prop_assert_eq!(totals.written.records, lines.len() as u64);
         }
     }
 
@@ -264,8 +264,12 @@ fn an_archive_that_is_too_long_is_a_counted_loss() {
         let empty = rkyv::to_bytes::<rkyv::rancor::Error>(&line(0)).unwrap().len();
         producer.archive(&line(max - empty - 32)).unwrap();
         drop(producer);
-        let book = perfring_consumer::Stat::read(&ring).unwrap().totals.unwrap().producer;
-        assert_eq!((book.refused.too_large.records, book.written.records), (1, 1), "{options:?}");
+        let totals = perfring_consumer::Stat::read(&ring).unwrap().totals.unwrap().producer;
+        assert_eq!(
+            (totals.refused.too_large.records, totals.written.records),
+            (1, 1),
+            "{options:?}"
+        );
     }
 }
 
@@ -342,6 +346,6 @@ fn a_value_that_cannot_be_archived_leaves_nothing_behind() {
     let refused = producer.publish_rkyv(&value).unwrap_err();
     assert!(matches!(refused, PublishError::Archive(_)), "{refused:?}");
     producer.publish(b"next").unwrap();
-    let book = producer.totals();
-    assert_eq!((book.written.records, book.discarded.records, book.pos), (1, 0, 16));
+    let totals = producer.totals();
+    assert_eq!((totals.written.records, totals.discarded.records, totals.pos), (1, 0, 16));
 }

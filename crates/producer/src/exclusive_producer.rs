@@ -5,12 +5,12 @@ use crate::each::Each;
 use crate::errors::ReserveError;
 use crate::known_types::Known;
 use crate::space::{offer_timeout, put, reserve, reserve_slowly, reserve_timeout};
-use crate::stamp::Clock;
+use crate::timestamp::Clock;
 use perfring_abi::{Producers, RecordType};
-use perfring_ring::{Count, ProducerBook, Wake};
+use perfring_ring::{Count, ProducerTotals, Wake};
 use perfring_shm::{
-    AttachError, End, Home, MachineClock, OpenError, Reservation, RingOptions, WriteWindow, create,
-    open_or_create, program_name,
+    AttachError, End, Location, MachineClock, OpenError, Reservation, RingOptions, WriteWindow,
+    create, open_or_create, program_name,
 };
 use std::time::Duration;
 
@@ -35,10 +35,10 @@ impl Producer {
     /// # Errors
     /// [`OpenError::Create`] with [`CreateError::Exists`](crate::CreateError::Exists) if there is one
     /// already: see [`Producer::open_or_create`] and [`Producer::attach`].
-    pub fn create(home: impl Into<Home>, options: &RingOptions) -> Result<Self, OpenError> {
-        let home = home.into();
-        create(&home, &RingOptions { producers: Producers::One, ..*options })?;
-        Ok(Self::attach(home)?)
+    pub fn create(location: impl Into<Location>, options: &RingOptions) -> Result<Self, OpenError> {
+        let location = location.into();
+        create(&location, &RingOptions { producers: Producers::One, ..*options })?;
+        Ok(Self::attach(location)?)
     }
 
     /// Attaches to a ring, which is made if there is none. Processes that call this at once get one ring, and
@@ -65,9 +65,12 @@ impl Producer {
     /// [`OpenError::Differs`] if the ring is there and was made with other options: says which. Its mode may
     /// be another, and `options.producers` does not count. [`OpenError::Attach`] with [`AttachError::Busy`] if
     /// it has a producer, or with [`AttachError::Kind`] if it is a [`SharedProducer`](crate::SharedProducer)'s.
-    pub fn open_or_create(home: impl Into<Home>, options: &RingOptions) -> Result<Self, OpenError> {
+    pub fn open_or_create(
+        location: impl Into<Location>,
+        options: &RingOptions,
+    ) -> Result<Self, OpenError> {
         let options = RingOptions { producers: Producers::One, ..*options };
-        open_or_create(home, &options, |home| Self::attach(home), Self::layout)
+        open_or_create(location, &options, |location| Self::attach(location), Self::layout)
     }
 
     /// Attaches to a ring, under the name of this program. Goes on where the last producer stopped,
@@ -75,16 +78,16 @@ impl Producer {
     ///
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Busy`] names the producer that has the ring.
-    pub fn attach(home: impl Into<Home>) -> Result<Self, AttachError> {
-        Self::attach_as(home, &program_name())
+    pub fn attach(location: impl Into<Location>) -> Result<Self, AttachError> {
+        Self::attach_as(location, &program_name())
     }
 
     /// As [`Producer::attach`], under a name of up to 64 bytes that `perfring stat` shows.
     ///
     /// # Errors
     /// See [`AttachError`].
-    pub fn attach_as(home: impl Into<Home>, name: &str) -> Result<Self, AttachError> {
-        let mut window = WriteWindow::attach(home)?;
+    pub fn attach_as(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
+        let mut window = WriteWindow::attach(location)?;
         let mut clock = Clock::of(window.clock(), window.file().layout());
         if window.file().layout().time {
             window.begin_time(&clock.read());
@@ -285,8 +288,8 @@ impl Producer {
     /// Returns what was written, discarded and refused since the ring was made, by this producer and those
     /// before it.
     #[must_use]
-    pub fn totals(&self) -> ProducerBook {
-        self.window.book()
+    pub fn totals(&self) -> ProducerTotals {
+        self.window.totals()
     }
 
     /// What an overwrite ring has overwritten since it was made.

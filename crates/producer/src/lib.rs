@@ -94,7 +94,7 @@ mod known_types;
 mod reserved_batch;
 mod shared_producer;
 mod space;
-mod stamp;
+mod timestamp;
 
 #[cfg(feature = "rkyv")]
 pub use archive::PublishError;
@@ -104,12 +104,12 @@ pub use each::Each;
 pub use errors::{ReserveError, TypeError};
 pub use exclusive_producer::Producer;
 pub use perfring_abi::{
-    Evict, Layout, Policy, Producers, RecordType, SLOTS_DEFAULT, Tell, record_size,
+    Evict, Layout, Policy, Producers, RecordType, Report, SLOTS_DEFAULT, record_size,
 };
-pub use perfring_ring::{Count, ProducerBook, Refused, Wake};
+pub use perfring_ring::{Count, ProducerTotals, Refused, Wake};
 pub use perfring_shm::{
-    AttachError, ClockError, CreateError, Home, OpenError, Pages, PagesError, Removal, Reservation,
-    RingOptions as Options, SharedReservation, create, install_guard, remove,
+    AttachError, ClockError, CreateError, Location, OpenError, Pages, PagesError, Removal,
+    Reservation, RingOptions as Options, SharedReservation, create, install_sigbus_handler, remove,
 };
 pub use perfring_types as types;
 pub use reserved_batch::ReservedBatch;

@@ -4,11 +4,11 @@ use crate::errors::ReserveError;
 use crate::known_types::Known;
 use crate::reserved_batch::ReservedBatch;
 use crate::space::{SPINS, spin};
-use crate::stamp::Clock;
+use crate::timestamp::Clock;
 use perfring_abi::{HEADER_LEN, Producers, RecordType};
-use perfring_ring::{ProducerBook, Refusal, Wake};
+use perfring_ring::{ProducerTotals, Refusal, Wake};
 use perfring_shm::{
-    AttachError, Home, MachineClock, OpenError, RingOptions, SharedReservation, SharedWindow,
+    AttachError, Location, MachineClock, OpenError, RingOptions, SharedReservation, SharedWindow,
     create, open_or_create, program_name,
 };
 use std::cell::RefCell;
@@ -61,10 +61,10 @@ impl SharedProducer {
     ///
     /// # Errors
     /// See [`OpenError`].
-    pub fn create(home: impl Into<Home>, options: &RingOptions) -> Result<Self, OpenError> {
-        let home = home.into();
-        create(&home, &RingOptions { producers: Producers::Many, ..*options })?;
-        Ok(Self::attach(home)?)
+    pub fn create(location: impl Into<Location>, options: &RingOptions) -> Result<Self, OpenError> {
+        let location = location.into();
+        create(&location, &RingOptions { producers: Producers::Many, ..*options })?;
+        Ok(Self::attach(location)?)
     }
 
     /// Attaches to a shared ring, which is made if there is none. Processes that call this at once get one
@@ -85,9 +85,12 @@ impl SharedProducer {
     /// be another, and `options.producers` does not count. [`OpenError::Attach`] with [`AttachError::Slots`]
     /// if it has as many producers as slots, or with [`AttachError::Kind`] if it is a
     /// [`Producer`](crate::Producer)'s.
-    pub fn open_or_create(home: impl Into<Home>, options: &RingOptions) -> Result<Self, OpenError> {
+    pub fn open_or_create(
+        location: impl Into<Location>,
+        options: &RingOptions,
+    ) -> Result<Self, OpenError> {
         let options = RingOptions { producers: Producers::Many, ..*options };
-        open_or_create(home, &options, |home| Self::attach(home), Self::layout)
+        open_or_create(location, &options, |location| Self::attach(location), Self::layout)
     }
 
     /// Attaches as one more producer, under the name of this program. What the last holder of the
@@ -95,16 +98,16 @@ impl SharedProducer {
     ///
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Slots`] if there are as many producers as slots.
-    pub fn attach(home: impl Into<Home>) -> Result<Self, AttachError> {
-        Self::attach_as(home, &program_name())
+    pub fn attach(location: impl Into<Location>) -> Result<Self, AttachError> {
+        Self::attach_as(location, &program_name())
     }
 
     /// As [`SharedProducer::attach`], under a name of up to 64 bytes that `perfring stat` shows.
     ///
     /// # Errors
     /// See [`AttachError`].
-    pub fn attach_as(home: impl Into<Home>, name: &str) -> Result<Self, AttachError> {
-        let window = SharedWindow::attach(home, name)?;
+    pub fn attach_as(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
+        let window = SharedWindow::attach(location, name)?;
         let mut clock = Clock::of(window.clock(), window.layout());
         if window.layout().time {
             window.begin_time(|| clock.read())?;
@@ -272,7 +275,7 @@ impl SharedProducer {
     /// Returns what was written, discarded and refused since the ring was made, by this producer and those
     /// that had its slot before it. `lost_markers` is 0: the ring counts them for all slots together.
     #[must_use]
-    pub fn totals(&self) -> ProducerBook {
+    pub fn totals(&self) -> ProducerTotals {
         self.window.totals()
     }
 
@@ -359,7 +362,7 @@ impl SharedProducer {
 
     /// The payload of one record that takes so much, stamp and all.
     fn len_of_group(&self, bytes: usize) -> usize {
-        bytes.saturating_sub(HEADER_LEN as usize + self.layout().stamp_len())
+        bytes.saturating_sub(HEADER_LEN as usize + self.layout().timestamp_len())
     }
 
     /// The stamps' clock, before the lock is taken: a producer that waits for it stamps as of the time

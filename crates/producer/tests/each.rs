@@ -49,7 +49,7 @@ fn fill(number: u64, bytes: &mut [u8]) {
 }
 
 /// What a reader sees, and what the books say.
-fn told(item: Item<'_>) -> String {
+fn reported(item: Item<'_>) -> String {
     match item {
         Item::Record(record) => format!("{} {} {:?}", record.pos, record.kind, record.bytes),
         Item::Lost(lost) => format!("{lost:?}"),
@@ -97,7 +97,7 @@ impl Side {
                 for _ in 0..count {
                     let Some(consumer) = &mut self.consumer else { break };
                     match consumer.read().unwrap() {
-                        Some(item) => self.seen.push(told(item)),
+                        Some(item) => self.seen.push(reported(item)),
                         None => break,
                     }
                 }
@@ -114,15 +114,15 @@ impl Side {
 
     fn end(mut self, path: &Path) -> (Vec<String>, String) {
         let producer = self.producer.as_ref().unwrap();
-        let books = format!("{:?} {:?}", producer.totals(), producer.overwritten());
+        let sums = format!("{:?} {:?}", producer.totals(), producer.overwritten());
         drop(self.producer.take());
         drop(self.consumer.take());
         let mut observer = Observer::open(path, Start::Oldest).unwrap();
         while let Some(item) = observer.read().unwrap() {
-            self.seen.push(told(item));
+            self.seen.push(reported(item));
         }
         let totals = observer.stat().unwrap().totals.unwrap();
-        (self.seen, format!("{books} {:?} {:?}", totals.overwritten, totals.present))
+        (self.seen, format!("{sums} {:?} {:?}", totals.overwritten, totals.present))
     }
 }
 

@@ -213,10 +213,10 @@ fn produce(count: u64, len: usize, ring: &str) -> Outcome {
             Err(error) => return Err(error.into()),
         }
     }
-    let book = producer.totals();
+    let totals = producer.totals();
     println!(
         "written {} refused {refused} full {}",
-        book.written.records, book.refused.full.records
+        totals.written.records, totals.refused.full.records
     );
     Ok(())
 }

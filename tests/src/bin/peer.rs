@@ -90,9 +90,9 @@ fn read(pod: bool, records: u64, ring: &str) -> Outcome {
                 read += 1;
                 sum += number;
             }
-            Some(Item::Lost(told)) => {
-                next += told.records;
-                lost += told.records;
+            Some(Item::Lost(reported)) => {
+                next += reported.records;
+                lost += reported.records;
             }
             None => {
                 if !consumer.wait(PATIENCE) {

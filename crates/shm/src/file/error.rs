@@ -1,9 +1,9 @@
 //! Why a ring cannot be made, or attached to.
 
-use crate::file::home::Home;
+use crate::file::location::Location;
 use crate::sys::clock::ClockError;
 use perfring_abi::{BadRing, Producers};
-use perfring_ring::{Corrupt, Who};
+use perfring_ring::{Corrupt, OwnerInfo};
 use std::io;
 use thiserror::Error;
 
@@ -12,10 +12,10 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum CreateError {
     /// Something has this name already.
-    #[error("{home} exists already: remove it first, or attach to it")]
+    #[error("{location} exists already: remove it first, or attach to it")]
     Exists {
         /// Where the ring was to be.
-        home: Home,
+        location: Location,
     },
     /// The data area's size cannot be used.
     #[error(
@@ -30,12 +30,12 @@ pub enum CreateError {
     },
     /// Not enough room where the ring was to be.
     #[error(
-        "no room for {home}: it needs {needed} bytes; free some (for /dev/shm in a container: \
+        "no room for {location}: it needs {needed} bytes; free some (for /dev/shm in a container: \
          raise its size), or make a smaller ring"
     )]
     NoSpace {
         /// Where the ring was to be.
-        home: Home,
+        location: Location,
         /// Bytes of its file.
         needed: u64,
     },
@@ -69,10 +69,10 @@ pub enum CreateError {
         min: u64,
     },
     /// The ring is to have time, and the clock cannot be told from here.
-    #[error("{home} cannot stamp its records: {source}")]
+    #[error("{location} cannot stamp its records: {source}")]
     Clock {
         /// Where the ring lives.
-        home: Home,
+        location: Location,
         /// What is wrong with the clock.
         source: ClockError,
     },
@@ -83,10 +83,10 @@ pub enum CreateError {
         mode: u32,
     },
     /// The system refused.
-    #[error("cannot make {home}: {step}: {source}")]
+    #[error("cannot make {location}: {step}: {source}")]
     Io {
         /// Where the ring lives.
-        home: Home,
+        location: Location,
         /// What was being done, as "opening it".
         step: &'static str,
         /// What the system said.
@@ -122,77 +122,77 @@ pub(crate) const COPIED_AUX_MAX: u64 = 256 << 20;
 #[non_exhaustive]
 pub enum AttachError {
     /// There is nothing with this name.
-    #[error("{home} does not exist")]
+    #[error("{location} does not exist")]
     NotFound {
         /// Where the ring was looked for.
-        home: Home,
+        location: Location,
     },
     /// The file's mode forbids it.
     #[error(
-        "no permission to open {home} for {wanted}: an observer needs read permission, a producer \
+        "no permission to open {location} for {wanted}: an observer needs read permission, a producer \
          or consumer read and write; the ring's mode is set when it is made"
     )]
     Permission {
         /// Where the ring lives.
-        home: Home,
+        location: Location,
         /// What it was to be opened for, as "reading".
         wanted: &'static str,
     },
     /// The file is not a ring that this code can use.
-    #[error("{home}: {source}")]
+    #[error("{location}: {source}")]
     Bad {
         /// Where the file is.
-        home: Home,
+        location: Location,
         /// What is wrong with its header or its length.
         source: BadRing,
     },
     /// Positions or records are such as no producer leaves.
-    #[error("{home}: {source}; `perfring dump` shows what can still be read")]
+    #[error("{location}: {source}; `perfring dump` shows what can still be read")]
     Corrupt {
         /// Where the ring lives.
-        home: Home,
+        location: Location,
         /// Where the damage is.
         source: Corrupt,
     },
-    /// The file was cut short while it was looked at, see [`install_guard`](crate::install_guard).
-    #[error("{home} was cut short while it was looked at: it is no ring any more, remove it")]
-    Cut {
+    /// The file was cut short while it was looked at, see [`install_sigbus_handler`](crate::install_sigbus_handler).
+    #[error("{location} was cut short while it was looked at: it is no ring any more, remove it")]
+    Truncated {
         /// Where the ring lives.
-        home: Home,
+        location: Location,
     },
     /// The name led to another ring, or to none, by the time the place was taken.
-    #[error("{home} was removed while it was being attached to: attach again, or make it anew")]
+    #[error("{location} was removed while it was being attached to: attach again, or make it anew")]
     Removed {
         /// Where the ring was.
-        home: Home,
+        location: Location,
     },
     /// Somebody else holds the place.
     #[error(
-        "{home} has a {role} already: {}, pid {} (in its own pid namespace), uid {}",
+        "{location} has a {role} already: {}, pid {} (in its own pid namespace), uid {}",
         if .holder.name.is_empty() { "unnamed" } else { &.holder.name }, .holder.pid, .holder.uid
     )]
     Busy {
         /// Where the ring lives.
-        home: Home,
+        location: Location,
         /// Which of its places is taken.
         role: Role,
         /// The process that has it.
-        holder: Who,
+        holder: OwnerInfo,
     },
     /// A shared ring has as many producers as slots.
     #[error(
-        "{home} has {slots} producers already, and room for no more: wait until one ends, or make \
+        "{location} has {slots} producers already, and room for no more: wait until one ends, or make \
          the ring with more slots"
     )]
     Slots {
         /// Where the ring lives.
-        home: Home,
+        location: Location,
         /// How many it has.
         slots: u32,
     },
     /// The ring is for the other kind of producers.
     #[error(
-        "{home} is made for {} at a time: attach to it as such",
+        "{location} is made for {} at a time: attach to it as such",
         match .producers {
             Producers::One => "one producer",
             Producers::Many => "many producers",
@@ -200,62 +200,62 @@ pub enum AttachError {
     )]
     Kind {
         /// Where the ring lives.
-        home: Home,
+        location: Location,
         /// The kind that it is for.
         producers: Producers,
     },
     /// The lock of a shared ring is held by a producer that lives and does not go on.
     #[error(
-        "{home} is held up by its producer in slot {slot}, which is alive and does not go on: {}, \
+        "{location} is held up by its producer in slot {slot}, which is alive and does not go on: {}, \
          pid {} (in its own pid namespace), uid {}; continue it or end it",
         if .holder.name.is_empty() { "unnamed" } else { &.holder.name }, .holder.pid, .holder.uid
     )]
     HeldUp {
         /// Where the ring lives.
-        home: Home,
+        location: Location,
         /// The slot of the producer that has the lock.
         slot: u32,
         /// That producer.
-        holder: Who,
+        holder: OwnerInfo,
     },
     /// A guarded reader copies payloads, and this ring's may be longer than it has memory for.
     #[error(
-        "{home} has an AUX area of {size} bytes, and a reader that guards itself copies from no more than \
+        "{location} has an AUX area of {size} bytes, and a reader that guards itself copies from no more than \
          {}: read it without a guard if all who may write the file are trusted",
         COPIED_AUX_MAX
     )]
     Unguarded {
         /// Where the ring lives.
-        home: Home,
+        location: Location,
         /// Bytes of its AUX area.
         size: u64,
     },
     /// The ring stamps its records, and the clock cannot be told from here.
-    #[error("{home} stamps its records, and this process cannot: {source}")]
+    #[error("{location} stamps its records, and this process cannot: {source}")]
     Clock {
         /// Where the ring lives.
-        home: Home,
+        location: Location,
         /// What is wrong with the clock.
         source: ClockError,
     },
     /// The ring's pages are smaller than this machine's.
     #[error(
-        "{home} was made with pages of {ring} bytes and this machine has pages of {host}: it can \
+        "{location} was made with pages of {ring} bytes and this machine has pages of {host}: it can \
          be observed and dumped here, not produced to or consumed from"
     )]
     PageSize {
         /// Where the ring lives.
-        home: Home,
+        location: Location,
         /// The page size that the ring was made for.
         ring: u32,
         /// This machine's page size.
         host: u64,
     },
     /// The system refused.
-    #[error("cannot attach to {home}: {step}: {source}")]
+    #[error("cannot attach to {location}: {step}: {source}")]
     Io {
         /// Where the ring lives.
-        home: Home,
+        location: Location,
         /// What was being done, as "opening it".
         step: &'static str,
         /// What the system said.

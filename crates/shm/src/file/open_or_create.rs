@@ -2,7 +2,7 @@
 
 use crate::file::create::{RingOptions, create};
 use crate::file::error::{AttachError, CreateError};
-use crate::file::home::Home;
+use crate::file::location::Location;
 use crate::file::open::{Access, RingFile};
 use perfring_abi::{Layout, Policy, Producers};
 use thiserror::Error;
@@ -23,12 +23,12 @@ pub enum OpenError {
     Attach(#[from] AttachError),
     /// The ring is there, and is not as the options ask for.
     #[error(
-        "{home} exists and has {option} {found}, where {option} {wanted} is asked for: ask for what it has, \
+        "{location} exists and has {option} {found}, where {option} {wanted} is asked for: ask for what it has, \
          or remove it first"
     )]
     Differs {
         /// Where the ring lives.
-        home: Home,
+        location: Location,
         /// The field of [`RingOptions`] that differs, the first of them.
         option: &'static str,
         /// What was asked for, sizes as they are rounded.
@@ -47,23 +47,23 @@ perfring_abi::debug_by_display!(OpenError);
 /// [`OpenError::Differs`] if the ring is there with other options; [`OpenError::Attach`] as `attach` returns
 /// it; [`OpenError::Create`].
 pub fn open_or_create<T>(
-    home: impl Into<Home>,
+    location: impl Into<Location>,
     options: &RingOptions,
-    mut attach: impl FnMut(&Home) -> Result<T, AttachError>,
+    mut attach: impl FnMut(&Location) -> Result<T, AttachError>,
     layout_of: impl FnOnce(&T) -> &Layout,
 ) -> Result<T, OpenError> {
-    let home = home.into();
+    let location = location.into();
     options.check()?;
     let mut tries = TRIES;
     let attached = loop {
-        let found = RingFile::open(home.clone(), Access::Read)
+        let found = RingFile::open(location.clone(), Access::Read)
             .map_err(OpenError::Attach)
             // Before anything is changed in a ring that is not what was asked for.
-            .and_then(|ring| options.agree_with(&home, &ring.layout))
-            .and_then(|()| attach(&home).map_err(OpenError::Attach));
+            .and_then(|ring| options.agree_with(&location, &ring.layout))
+            .and_then(|()| attach(&location).map_err(OpenError::Attach));
         let gone = match found {
             Ok(attached) => break attached,
-            Err(OpenError::Attach(AttachError::NotFound { .. })) => create(&home, options),
+            Err(OpenError::Attach(AttachError::NotFound { .. })) => create(&location, options),
             Err(OpenError::Attach(AttachError::Removed { .. })) => Ok(()),
             Err(error) => return Err(error),
         };
@@ -72,21 +72,21 @@ pub fn open_or_create<T>(
             Ok(()) if tries > 0 => {}
             // Another process was quicker.
             Err(CreateError::Exists { .. }) if tries > 0 => {}
-            Ok(()) => return Err(AttachError::Removed { home }.into()),
+            Ok(()) => return Err(AttachError::Removed { location }.into()),
             Err(error) => return Err(error.into()),
         }
     };
     // It may be another one, made in between.
-    options.agree_with(&home, layout_of(&attached))?;
+    options.agree_with(&location, layout_of(&attached))?;
     Ok(attached)
 }
 
 impl RingOptions {
     /// Refuses a ring that differs from these options. Its mode may.
-    fn agree_with(&self, home: &Home, layout: &Layout) -> Result<(), OpenError> {
+    fn agree_with(&self, location: &Location, layout: &Layout) -> Result<(), OpenError> {
         if layout.producers != self.producers {
-            let (home, producers) = (home.clone(), layout.producers);
-            return Err(AttachError::Kind { home, producers }.into());
+            let (location, producers) = (location.clone(), layout.producers);
+            return Err(AttachError::Kind { location, producers }.into());
         }
         let types_size = self.types_size.next_multiple_of(layout.page_size.into());
         let slots = match self.producers {
@@ -106,7 +106,7 @@ impl RingOptions {
             size: self.size, layout.data_size;
             policy: self.policy, layout.policy;
             evict: evict, layout.evict;
-            tell: self.tell, layout.tell;
+            report: self.report, layout.report;
             slots: slots, layout.slots;
             types_size: types_size, layout.types_size;
             time: self.time, layout.time;
@@ -115,7 +115,7 @@ impl RingOptions {
         match compared.into_iter().find(|(_, wanted, found)| wanted != found) {
             None => Ok(()),
             Some((option, wanted, found)) => {
-                Err(OpenError::Differs { home: home.clone(), option, wanted, found })
+                Err(OpenError::Differs { location: location.clone(), option, wanted, found })
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::map::shared_pair::SharedPair;
 use perfring_abi::RecordType;
-use perfring_ring::{Group, Refusal, Reserved, Wake};
+use perfring_ring::{BatchSpan, Refusal, Reserved, Wake};
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
@@ -62,7 +62,7 @@ impl SharedReservation<'_> {
             unsafe { pair.map.zero_padding(&reserved, len) };
         }
         let at = pair.at();
-        let wake = pair.writer.borrow_mut().commit(at, &pair.peers, reserved, len, wake);
+        let wake = pair.writer.borrow_mut().commit(at, &pair.liveness, reserved, len, wake);
         pair.owed(wake);
     }
 }
@@ -94,7 +94,7 @@ impl Drop for SharedReservation<'_> {
             return;
         }
         let at = pair.at();
-        let wake = pair.writer.borrow_mut().discard(at, &pair.peers, self.reserved);
+        let wake = pair.writer.borrow_mut().discard(at, &pair.liveness, self.reserved);
         pair.owed(wake);
     }
 }
@@ -104,7 +104,7 @@ impl Drop for SharedReservation<'_> {
 #[must_use = "a batch is published when it is dropped"]
 pub struct BatchReservation<'a> {
     pub(super) pair: &'a SharedPair,
-    pub(super) group: Group,
+    pub(super) span: BatchSpan,
     pub(super) wake: Wake,
 }
 
@@ -139,7 +139,7 @@ impl BatchReservation<'_> {
     #[inline]
     fn fill(&mut self, kind: RecordType, len: usize) -> Result<Reserved, Refusal> {
         let at = self.pair.at();
-        let next = self.pair.writer.borrow().next_in_group(at, &mut self.group, kind, len);
+        let next = self.pair.writer.borrow().next_in_span(at, &mut self.span, kind, len);
         let Some(reserved) = next else { return Err(self.no_room()) };
         // SAFETY: a part of this producer's open reservation.
         unsafe { self.pair.map.zero_last_word(&reserved) };
@@ -154,13 +154,13 @@ impl BatchReservation<'_> {
     /// Records in the batch.
     #[must_use]
     pub fn records(&self) -> u64 {
-        self.group.records()
+        self.span.records()
     }
 
     /// Bytes that are left, headers and padding included.
     #[must_use]
     pub fn left(&self) -> usize {
-        self.group.left() as usize
+        self.span.left() as usize
     }
 
     /// Publishes the batch.
@@ -178,9 +178,9 @@ impl Drop for BatchReservation<'_> {
         if pair.children.forked() {
             return;
         }
-        let group = std::mem::take(&mut self.group);
+        let span = std::mem::take(&mut self.span);
         let at = pair.at();
-        let wake = pair.writer.borrow_mut().commit_group(at, &pair.peers, group, self.wake);
+        let wake = pair.writer.borrow_mut().commit_span(at, &pair.liveness, span, self.wake);
         pair.owed(wake);
     }
 }

@@ -12,60 +12,60 @@ use std::sync::Arc;
 /// segment, any other is a path. A `Path` is always a path.
 ///
 /// ```
-/// use perfring_shm::Home;
-/// assert_eq!(Home::from("shm:ticks"), Home::Segment("ticks".into()));
+/// use perfring_shm::Location;
+/// assert_eq!(Location::from("shm:ticks"), Location::Segment("ticks".into()));
 /// let path = String::from("/run/ticks");
-/// assert_eq!(Home::from(&path), Home::File("/run/ticks".into()));
+/// assert_eq!(Location::from(&path), Location::File("/run/ticks".into()));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Home {
+pub enum Location {
     /// A file, best on a tmpfs.
     File(PathBuf),
     /// A segment as of `shm_open`, by its name without the slash. Linux keeps it in `/dev/shm`.
     Segment(String),
 }
 
-impl Home {
+impl Location {
     /// Where the file system shows it.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         match self {
-            Home::File(path) => path.clone(),
-            Home::Segment(name) => Path::new("/dev/shm").join(name),
+            Location::File(path) => path.clone(),
+            Location::Segment(name) => Path::new("/dev/shm").join(name),
         }
     }
 }
 
-impl fmt::Display for Home {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Home::File(path) => path.display().fmt(f),
-            Home::Segment(name) => write!(f, "shm:{name}"),
+            Location::File(path) => path.display().fmt(f),
+            Location::Segment(name) => write!(f, "shm:{name}"),
         }
     }
 }
 
 /// A string: `shm:` and a name, or a path.
-fn of_str(text: &str) -> Home {
+fn of_str(text: &str) -> Location {
     match text.strip_prefix("shm:") {
-        Some(name) => Home::Segment(name.to_owned()),
-        None => Home::File(text.into()),
+        Some(name) => Location::Segment(name.to_owned()),
+        None => Location::File(text.into()),
     }
 }
 
 /// A string of the system's: as any string. One that is not UTF-8 is a path.
-fn of_os_str(text: &OsStr) -> Home {
-    text.to_str().map_or_else(|| Home::File(text.into()), of_str)
+fn of_os_str(text: &OsStr) -> Location {
+    text.to_str().map_or_else(|| Location::File(text.into()), of_str)
 }
 
 /// A path, whatever it begins with.
-fn of_path(path: &Path) -> Home {
-    Home::File(path.to_owned())
+fn of_path(path: &Path) -> Location {
+    Location::File(path.to_owned())
 }
 
 macro_rules! from {
     ($of:ident: $($from:ty),+) => {$(
-        impl From<$from> for Home {
+        impl From<$from> for Location {
             fn from(from: $from) -> Self {
                 $of(from.as_ref())
             }
@@ -79,27 +79,27 @@ from!(of_os_str: &OsStr, &&OsStr, OsString, &OsString, Cow<'_, OsStr>, &Cow<'_, 
 from!(of_path: &Path, &PathBuf, Cow<'_, Path>, &Cow<'_, Path>);
 from!(of_path: &&Path, &&PathBuf, Box<Path>, &Box<Path>, Arc<Path>, &Arc<Path>);
 
-impl From<PathBuf> for Home {
+impl From<PathBuf> for Location {
     fn from(path: PathBuf) -> Self {
-        Home::File(path)
+        Location::File(path)
     }
 }
 
-impl From<&Home> for Home {
-    fn from(home: &Home) -> Self {
-        home.clone()
+impl From<&Location> for Location {
+    fn from(location: &Location) -> Self {
+        location.clone()
     }
 }
 
-impl From<&&Home> for Home {
-    fn from(home: &&Home) -> Self {
-        (*home).clone()
+impl From<&&Location> for Location {
+    fn from(location: &&Location) -> Self {
+        (*location).clone()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Home;
+    use super::Location;
     use std::borrow::Cow;
     use std::ffi::{OsStr, OsString};
     use std::path::{Path, PathBuf};
@@ -107,14 +107,14 @@ mod tests {
 
     #[test]
     fn every_kind_of_string_is_a_path_or_names_a_segment() {
-        for (text, home) in [
-            ("/run/ticks", Home::File("/run/ticks".into())),
-            ("ticks", Home::File("ticks".into())),
-            ("shm:ticks", Home::Segment("ticks".into())),
-            ("shm:", Home::Segment(String::new())),
+        for (text, location) in [
+            ("/run/ticks", Location::File("/run/ticks".into())),
+            ("ticks", Location::File("ticks".into())),
+            ("shm:ticks", Location::Segment("ticks".into())),
+            ("shm:", Location::Segment(String::new())),
         ] {
             let (string, os) = (text.to_owned(), OsString::from(text));
-            let of_this: Vec<Home> = vec![
+            let of_this: Vec<Location> = vec![
                 text.into(),
                 (&text).into(),
                 string.clone().into(),
@@ -133,11 +133,11 @@ mod tests {
                 Cow::Borrowed(OsStr::new(text)).into(),
                 (&Cow::<OsStr>::Owned(os.clone())).into(),
                 Box::<OsStr>::from(OsStr::new(text)).into(),
-                (&home).into(),
-                (&&home).into(),
-                home.clone().into(),
+                (&location).into(),
+                (&&location).into(),
+                location.clone().into(),
             ];
-            assert!(of_this.iter().all(|one| *one == home), "{of_this:?}");
+            assert!(of_this.iter().all(|one| *one == location), "{of_this:?}");
         }
     }
 
@@ -145,7 +145,7 @@ mod tests {
     fn every_kind_of_path_is_a_path_even_if_it_begins_as_a_segment() {
         for text in ["/run/ticks", "shm:ticks"] {
             let (path, buf) = (Path::new(text), PathBuf::from(text));
-            let of_this: Vec<Home> = vec![
+            let of_this: Vec<Location> = vec![
                 path.into(),
                 (&path).into(),
                 buf.clone().into(),
@@ -158,7 +158,7 @@ mod tests {
                 Arc::<Path>::from(path).into(),
                 (&Arc::<Path>::from(path)).into(),
             ];
-            assert!(of_this.iter().all(|one| *one == Home::File(text.into())), "{of_this:?}");
+            assert!(of_this.iter().all(|one| *one == Location::File(text.into())), "{of_this:?}");
         }
     }
 }
