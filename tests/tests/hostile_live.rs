@@ -6,8 +6,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{
-    AttachError, Consumer, Corrupt, Guard, Item, Observer, Policy, Producers, Snapshot, Start,
-    Stat, install_guard, recover,
+    AttachError, Consumer, ConsumerOptions, Item, Observer, Policy, Producers, ReadError, Snapshot,
+    Start, Stat, Trust, install_guard, recover,
 };
 use perfring_producer::{Options, Producer, SharedProducer};
 use perfring_testkit::size::{cases, from_env};
@@ -79,14 +79,14 @@ impl Figures {
         if cut { &self.cut } else { &self.refused }.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn corrupt(&self, error: Corrupt) {
+    fn corrupt(&self, error: ReadError) {
         sentence(&error);
-        let cut = error == Corrupt::CUT;
+        let cut = error == ReadError::Truncated;
         if cut { &self.cut } else { &self.corrupt }.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Reads until there is an error, nothing, or enough.
-    fn read(&self, mut next: impl FnMut() -> Result<bool, Corrupt>) {
+    fn read(&self, mut next: impl FnMut() -> Result<bool, ReadError>) {
         for _ in 0..ITEMS {
             match next() {
                 Ok(true) => self.items.fetch_add(1, Ordering::Relaxed),
@@ -125,8 +125,11 @@ fn keep(item: Item<'_>) {
 
 type Turn = fn(&Path, &Figures);
 
-fn consumer(path: &Path, figures: &Figures, guard: Guard, see: fn(Item<'_>)) {
-    let mut consumer = match Consumer::attach_guarded(path, Some("storm"), guard) {
+fn consumer(path: &Path, figures: &Figures, guard: Trust, see: fn(Item<'_>)) {
+    let mut consumer = match Consumer::attach_with(
+        path,
+        &ConsumerOptions { trust: guard, ..ConsumerOptions::named("storm") },
+    ) {
         Ok(consumer) => consumer,
         Err(error) => return figures.refuse(&error),
     };
@@ -136,11 +139,11 @@ fn consumer(path: &Path, figures: &Figures, guard: Guard, see: fn(Item<'_>)) {
             Ok(consumer.read()?.map(see).is_some())
         }),
         1 => {
-            consumer.hold();
+            consumer.advanced().hold();
             figures.read(|| {
-                consumer.look()?;
-                let some = consumer.take()?.map(|(item, _)| see(item)).is_some();
-                consumer.release_to(&consumer.mark());
+                consumer.advanced().peek()?;
+                let some = consumer.advanced().take()?.map(|(item, _)| see(item)).is_some();
+                consumer.acknowledge();
                 Ok(some)
             });
         }
@@ -162,65 +165,56 @@ fn consumer(path: &Path, figures: &Figures, guard: Guard, see: fn(Item<'_>)) {
     }
     let types = consumer.types();
     let _ = std::hint::black_box(types.entries().filter(Result::is_ok).count());
-    let _ = (consumer.fill(), consumer.tend(), consumer.has_producer(), consumer.anchors());
+    let _ =
+        (consumer.fill(), consumer.advanced().tend(), consumer.has_producer(), consumer.anchors());
     consumer.release();
 }
 
-const READERS: [(&str, Turn); 7] = [
-    ("a guarded consumer", |path, figures| consumer(path, figures, Guard::Always, keep)),
-    ("a consumer", |path, figures| consumer(path, figures, Guard::Never, touch)),
-    ("an observer", |path, figures| {
-        let start = if figures.turns.load(Ordering::Relaxed) % 2 == 0 {
-            Start::Oldest
-        } else {
-            Start::Latest
-        };
-        match Observer::open(path, start) {
-            Ok(mut observer) => {
-                figures.read(|| Ok(observer.read()?.map(keep).is_some()));
-                observer.wait(Duration::from_micros(50));
-                let types = observer.types();
-                let _ = std::hint::black_box(types.entries().filter(Result::is_ok).count());
+const READERS: [(&str, Turn); 7] =
+    [
+        ("a guarded consumer", |path, figures| consumer(path, figures, Trust::Nobody, keep)),
+        ("a consumer", |path, figures| consumer(path, figures, Trust::Peers, touch)),
+        ("an observer", |path, figures| {
+            let start = if figures.turns.load(Ordering::Relaxed) % 2 == 0 {
+                Start::Oldest
+            } else {
+                Start::Latest
+            };
+            match Observer::open(path, start) {
+                Ok(mut observer) => {
+                    figures.read(|| Ok(observer.read()?.map(keep).is_some()));
+                    observer.wait(Duration::from_micros(50));
+                    let types = observer.types();
+                    let _ = std::hint::black_box(types.entries().filter(Result::is_ok).count());
+                }
+                Err(error) => figures.refuse(&error),
+            }
+        }),
+        ("a snapshot", |path, figures| match Snapshot::take(path) {
+            Ok(snapshot) => {
+                let mut items = snapshot.iter();
+                figures.read(|| items.next().transpose().map(|item| item.map(keep).is_some()));
             }
             Err(error) => figures.refuse(&error),
-        }
-    }),
-    ("a snapshot", |path, figures| match Snapshot::take(path) {
-        Ok(snapshot) => {
-            let mut items = snapshot.iter();
-            figures.read(|| items.next().transpose().map(|item| item.map(keep).is_some()));
-        }
-        Err(error) => figures.refuse(&error),
-    }),
-    ("a look at the figures", |path, figures| {
-        if let Err(error) = Stat::read(path) {
-            figures.refuse(&error);
-        }
-    }),
-    ("a producer", |path, figures| {
-        let stopped = |result: Result<(), _>| match result {
-            Ok(()) => Ok(true),
-            Err(perfring_producer::ReserveError::Corrupt { tail }) => Err(Corrupt { pos: tail }),
-            Err(error) => {
-                sentence(&error);
-                Ok(false)
+        }),
+        ("a look at the figures", |path, figures| {
+            if let Err(error) = Stat::read(path) {
+                figures.refuse(&error);
             }
-        };
-        match Producer::attach(path) {
-            Ok(mut producer) => {
-                let mut number = 0;
-                figures.read(|| {
-                    number += 1;
-                    stopped(
-                        producer.publish(
-                            NUMBERED,
-                            &numbered(number, len_of(number, producer.max_len())),
-                        ),
-                    )
-                });
-            }
-            Err(AttachError::Kind { .. }) => match SharedProducer::attach(path) {
-                Ok(producer) => {
+        }),
+        ("a producer", |path, figures| {
+            let stopped = |result: Result<(), _>| match result {
+                Ok(()) => Ok(true),
+                Err(perfring_producer::ReserveError::Corrupt { tail }) => {
+                    Err(ReadError::Corrupt { pos: tail })
+                }
+                Err(error) => {
+                    sentence(&error);
+                    Ok(false)
+                }
+            };
+            match Producer::attach(path) {
+                Ok(mut producer) => {
                     let mut number = 0;
                     figures.read(|| {
                         number += 1;
@@ -230,18 +224,29 @@ const READERS: [(&str, Turn); 7] = [
                         ))
                     });
                 }
+                Err(AttachError::Kind { .. }) => match SharedProducer::attach(path) {
+                    Ok(producer) => {
+                        let mut number = 0;
+                        figures.read(|| {
+                            number += 1;
+                            stopped(producer.publish(
+                                NUMBERED,
+                                &numbered(number, len_of(number, producer.max_len())),
+                            ))
+                        });
+                    }
+                    Err(error) => figures.refuse(&error),
+                },
                 Err(error) => figures.refuse(&error),
-            },
-            Err(error) => figures.refuse(&error),
-        }
-    }),
-    ("a recovery", |path, figures| {
-        if let Err(error) = recover(path) {
-            figures.refuse(&error);
-        }
-        std::thread::sleep(Duration::from_micros(200)); // it holds locks that others want
-    }),
-];
+            }
+        }),
+        ("a recovery", |path, figures| {
+            if let Err(error) = recover(path) {
+                figures.refuse(&error);
+            }
+            std::thread::sleep(Duration::from_micros(200)); // it holds locks that others want
+        }),
+    ];
 
 /// Short ones, and now and then one for an AUX area.
 fn len_of(number: u64, max: usize) -> usize {

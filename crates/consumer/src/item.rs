@@ -125,7 +125,7 @@ impl<'a> Record<'a> {
 }
 
 /// Why a record cannot be read as a type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NotThis {
     /// It has another type's number.
@@ -149,4 +149,11 @@ pub enum NotThis {
     #[cfg(feature = "rkyv")]
     #[error(transparent)]
     Archive(perfring_types::ArchiveError),
+}
+
+/// Shows the sentence, which is what `main() -> Result` prints.
+impl std::fmt::Debug for NotThis {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }

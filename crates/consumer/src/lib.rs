@@ -20,7 +20,7 @@
 //! while let Some(item) = consumer.read()? {
 //!     match item {
 //!         Item::Record(record) => assert_eq!(record.bytes, b"hello"), // borrowed from the ring
-//!         Item::Lost(lost) => eprintln!("{} records lost: {}", lost.records, lost.cause.name()),
+//!         Item::Lost(lost) => eprintln!("{lost}"),
 //!     }
 //! }
 //!
@@ -30,25 +30,29 @@
 //! ```
 //!
 //! A record of a type that this program knows is read with [`Record::as_pod`], and with the feature
-//! `rkyv` as `Record::archived`; `perfring_types::read` shows the others by the ring's [`Types`]. A
-//! reader of many rings reads ahead with [`Consumer::take`] and releases up to a [`Mark`] later.
+//! `rkyv` as `Record::archived`; `perfring_types::read` shows the others by the ring's [`Types`]. What few
+//! readers need, as reading ahead and releasing later, is in [`advanced`].
 //! With the feature `poll` a consumer has a descriptor for an event loop, `Consumer::pollable`, which
 //! the crate `perfring-tokio` wraps.
 //!
-//! Emptiness is `None` and loss is an [`Item`]; the only error of reading is [`Corrupt`].
+//! Emptiness is `None` and loss is an [`Item`]; an error of reading is a [`ReadError`]. With
+//! [`Acknowledge::Explicit`] a record counts as read when it is acknowledged, and not before.
 #![forbid(unsafe_code)]
 
+pub mod advanced;
 mod both_readers;
 mod consumer;
 mod cursor;
+mod fill;
 mod guarded;
-mod holding;
 mod item;
 mod observer;
+mod options;
 mod pace;
 mod pinned;
 #[cfg(feature = "poll")]
 mod poll;
+mod removal;
 mod run;
 mod saving;
 mod snapshot;
@@ -57,18 +61,19 @@ mod table;
 mod waiting;
 
 pub use consumer::Consumer;
-pub use holding::Fill;
+pub use fill::Fill;
 pub use item::{Item, NotThis, Record};
 pub use observer::Observer;
+pub use options::{Acknowledge, ConsumerOptions, ObserverOptions};
 pub use pace::Pace;
 pub use perfring_abi::{Cause, Evict, Layout, Policy, Producers, RecordType, Tell};
 pub use perfring_ring::{
-    Anchor, Anchors, ConsumerBook, Corrupt, Count, Front, Lost, Mark, ProducerBook, Recovered,
-    Refused, Saved, SlotFigures, Start, Totals, WakeAt, Who,
+    Anchor, Anchors, ConsumerBook, Count, Lost, ProducerBook, ReadError, Recovered, Refused, Saved,
+    SlotFigures, Start, Totals, WakeAt, Who,
 };
 pub use perfring_shm::{
-    AttachError, ClockError, Guard, Home, Identity, Idle, Lines, MachineClock, Pages, Place, Raw,
-    RawReader, RingFile, Role, Sleeper, Ticket, install_guard, recover,
+    AttachError, ClockError, Home, Identity, Idle, Lines, MachineClock, Pages, Place, RingFile,
+    Role, Trust, install_guard, recover,
 };
 #[cfg(feature = "poll")]
 pub use perfring_shm::{PollBy, PollError, Pollable};
@@ -77,4 +82,4 @@ pub use pinned::Pinned;
 pub use run::Run;
 pub use snapshot::{Items, Snapshot};
 pub use stat::{HeldUp, Holding, Member, Stat};
-pub use table::{OtherType, Types};
+pub use table::{SchemaMismatch, Types};

@@ -50,7 +50,7 @@ fn runs_and_records_are_the_same_whatever_stands_between_them() {
         let mut consumer = Consumer::attach(&path).unwrap();
         let mut observer = Observer::open(&path, Start::Oldest).unwrap();
         if nth % 4 < 2 {
-            consumer.hold();
+            consumer.advanced().hold();
         }
         let mut rng = Rng::new(nth as u64 + 1);
         let mut number = |below| rng.below(below);
@@ -72,8 +72,8 @@ fn runs_and_records_are_the_same_whatever_stands_between_them() {
             in_rows += rows;
             read += by_runs.iter().filter(|(_, kind, ..)| *kind != 2).count() as u64;
             lost += by_runs.iter().filter(|(_, kind, ..)| *kind == 2).count();
-            let mark = consumer.mark();
-            consumer.release_to(&mark);
+            let mark = consumer.resume_point();
+            consumer.advanced().release_to(&mark);
             consumer.release();
             assert_eq!(consumer.read_count().records, read);
         }

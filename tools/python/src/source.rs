@@ -1,7 +1,8 @@
 //! What Python reads from.
 
+use perfring_consumer::advanced::Mark;
 use perfring_consumer::{
-    Anchors, Consumer, Corrupt, Count, Fill, Home, Item, Layout, Mark, Observer, Types,
+    Anchors, Consumer, Count, Fill, Home, Item, Layout, Observer, ReadError, Types,
 };
 
 /// What is read from.
@@ -34,7 +35,7 @@ impl Source {
     }
 
     #[inline(always)]
-    pub(crate) fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
+    pub(crate) fn read(&mut self) -> Result<Option<Item<'_>>, ReadError> {
         of!(self, it => it.read())
     }
 
@@ -45,12 +46,12 @@ impl Source {
     pub(crate) fn position(&self) -> u64 {
         match self {
             Source::Consumer(consumer) => consumer.position(),
-            Source::Observer(observer) => observer.mark().pos,
+            Source::Observer(observer) => observer.resume_point().pos,
         }
     }
 
     pub(crate) fn mark(&self) -> Mark {
-        of!(self, it => it.mark())
+        of!(self, it => it.resume_point())
     }
 
     pub(crate) fn types(&self) -> Types {

@@ -3,7 +3,7 @@
 use crate::file::home::Home;
 use crate::sys::clock::ClockError;
 use perfring_abi::{BadRing, Producers};
-use perfring_ring::{Corrupt, Who};
+use perfring_ring::{ReadError, Who};
 use std::io;
 use thiserror::Error;
 
@@ -71,7 +71,7 @@ impl std::fmt::Display for Role {
     }
 }
 
-/// The largest AUX area of which a guarded reader copies payloads: 256 MiB.
+/// The largest AUX area of which a reader copies payloads: 256 MiB.
 pub(crate) const COPIED_AUX_MAX: u64 = 256 << 20;
 
 /// Why a ring could not be attached to.
@@ -93,9 +93,9 @@ pub enum AttachError {
     Bad { home: Home, source: BadRing },
     /// Positions or records are such as no producer leaves.
     #[error("{home}: {source}; `perfring dump` shows what can still be read")]
-    Corrupt { home: Home, source: Corrupt },
-    /// The file was cut short while it was looked at, see [`install_guard`](crate::install_guard).
-    #[error("{home} was cut short while it was looked at: it is no ring any more, remove it")]
+    Corrupt { home: Home, source: ReadError },
+    /// The file was truncated while it was looked at, see [`install_guard`](crate::install_guard).
+    #[error("{home} was truncated while it was looked at: it is no ring any more, remove it")]
     Cut { home: Home },
     /// The name led to another ring, or to none, by the time the place was taken.
     #[error("{home} was removed while it was being attached to: attach again, or make it anew")]
@@ -128,13 +128,14 @@ pub enum AttachError {
         if .holder.name.is_empty() { "unnamed" } else { &.holder.name }, .holder.pid, .holder.uid
     )]
     HeldUp { home: Home, slot: u32, holder: Who },
-    /// A guarded reader copies payloads, and this ring's may be longer than it has memory for.
+    /// A reader with [`Trust::Nobody`](crate::Trust::Nobody) copies payloads, and this ring's may be
+    /// longer than it has memory for.
     #[error(
-        "{home} has an AUX area of {size} bytes, and a reader that guards itself copies from no more than \
-         {}: read it without a guard if all who may write the file are trusted",
+        "{home} has an AUX area of {size} bytes, and a reader that trusts nobody copies from no more than \
+         {}: use Trust::Peers if all who may write the file are trusted",
         COPIED_AUX_MAX
     )]
-    Unguarded { home: Home, size: u64 },
+    TooLargeToCopy { home: Home, size: u64 },
     /// The ring stamps its records, and the clock cannot be told from here.
     #[error("{home} stamps its records, and this process cannot: {source}")]
     Clock { home: Home, source: ClockError },

@@ -1,9 +1,11 @@
 //! The ring's file: made, opened, checked, locked and removed.
 
+pub(crate) mod appear;
 pub(crate) mod create;
 pub(crate) mod error;
-pub(crate) mod guard;
 pub(crate) mod home;
 pub(crate) mod open;
 pub(crate) mod peers;
+pub(crate) mod presence;
 pub(crate) mod remove;
+pub(crate) mod trust;

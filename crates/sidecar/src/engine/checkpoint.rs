@@ -1,6 +1,6 @@
 //! What may leave its ring once outputs have delivered it.
 
-use perfring_consumer::Mark;
+use perfring_consumer::advanced::Mark;
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 

@@ -1,8 +1,10 @@
 //! A ring that is read, and what is known of it.
 
 use crate::config::{From, Input, Mode};
+use perfring_consumer::advanced::Mark;
 use perfring_consumer::{
-    AttachError, Cause, Consumer, Count, Guard, Home, Lost, Mark, Observer, Policy, Saved, Start,
+    Acknowledge, AttachError, Cause, Consumer, ConsumerOptions, Count, Home, Lost, Observer,
+    ObserverOptions, Policy, Saved, Start, Trust,
 };
 use perfring_export::{Origin, Shapes};
 use perfring_set::{Source, SourceId};
@@ -73,7 +75,7 @@ pub struct RingStatus<'a> {
     /// It is looked at only.
     pub observed: bool,
     /// Its records are copied before anything looks at them.
-    pub guarded: bool,
+    pub copied: bool,
     /// Its file is gone, and it is read to its end.
     pub vanished: bool,
     /// Bytes between what is delivered and what is published.
@@ -141,7 +143,7 @@ pub(crate) struct Ring {
     /// It is looked at only: its place is to be saved by who reads.
     pub(crate) observed: bool,
     /// Its records are copied before anything looks at them.
-    pub(crate) guarded: bool,
+    pub(crate) copied: bool,
     /// Where reading began.
     pub(crate) first: Mark,
     /// The place up to which all is delivered.
@@ -176,21 +178,27 @@ impl Ring {
             Mode::Consume => false,
             Mode::Observe => true,
         };
-        let mut guarded = observed;
+        let mut copied = observed;
         let (source, layout): (Box<dyn Source>, _) = if observed {
             let start = match (saved(&shapes.origin().uuid), input.from) {
                 (Some(saved), _) => Start::At(saved),
                 (None, From::Oldest) => Start::Oldest,
                 (None, From::Latest) => Start::Latest,
             };
-            let observer = Observer::open_guarded(home.clone(), start, input.guard)?;
+            let options =
+                ObserverOptions { start, trust: input.trust, ..ObserverOptions::default() };
+            let observer = Observer::open_with(home.clone(), &options)?;
             let layout = *observer.layout();
             (Box::new(observer), layout)
         } else {
-            let (name, guard) = (Some("perfring sidecar"), input.guard);
-            let mut consumer = Consumer::attach_guarded(home.clone(), name, guard)?;
-            consumer.hold();
-            guarded = consumer.guard() == Guard::Always;
+            let options = ConsumerOptions {
+                name: Some("perfring sidecar".to_owned()),
+                trust: input.trust,
+                acknowledge: Acknowledge::Explicit,
+                ..ConsumerOptions::default()
+            };
+            let consumer = Consumer::attach_with(home.clone(), &options)?;
+            copied = consumer.trust() == Trust::Nobody;
             let layout = *consumer.layout();
             (Box::new(consumer), layout)
         };
@@ -198,7 +206,7 @@ impl Ring {
             return Err(AttachFailure::Replaced { home: home.clone() });
         }
         let ring = Ring::new(shapes, Some(home.clone()), input.clone(), observed);
-        Ok((Ring { guarded, ..ring }, source))
+        Ok((Ring { copied, ..ring }, source))
     }
 
     pub(crate) fn new(shapes: Shapes, home: Option<Home>, input: Input, observed: bool) -> Self {
@@ -208,7 +216,7 @@ impl Ring {
             home,
             input,
             observed,
-            guarded: false,
+            copied: false,
             first: Mark::default(),
             released: None,
             began: 0,
@@ -250,7 +258,7 @@ impl Ring {
             origin: self.shapes.origin(),
             figures: &self.figures,
             observed: self.observed,
-            guarded: self.guarded,
+            copied: self.copied,
             vanished: self.vanished,
             lag: self.shapes.head().saturating_sub(self.delivered().pos),
         }

@@ -240,7 +240,7 @@ impl Look<'_> {
                 error @ (AttachError::Bad { .. }
                 | AttachError::Corrupt { .. }
                 | AttachError::Cut { .. }
-                | AttachError::Unguarded { .. }),
+                | AttachError::TooLargeToCopy { .. }),
             )) => {
                 self.damaged.never(uuid, is_damage(&error), self.engine);
                 Tried::Never(format!("{error}; it is set aside"))

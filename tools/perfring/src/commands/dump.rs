@@ -5,7 +5,7 @@ use crate::failure::{Failure, note};
 use crate::output::{FormatArgs, Output};
 use crate::records::shapes::Shapes;
 use crate::stop::Stop;
-use perfring_consumer::{AttachError, Corrupt, Home, Item, Observer, Snapshot, Start, Totals};
+use perfring_consumer::{AttachError, Home, Item, Observer, ReadError, Snapshot, Start, Totals};
 
 /// Show everything that a ring holds, after a crash or in full flight
 ///
@@ -65,7 +65,7 @@ fn salvage(args: &Args, stop: &Stop) -> Result<(), Failure> {
         stop.check()?;
         match observer.read() {
             Ok(Some(item)) => drop(output.item(item)?),
-            Ok(None) => break Corrupt { pos: observer.saved().pos },
+            Ok(None) => break ReadError::Corrupt { pos: observer.saved().pos },
             Err(error) => break error,
         }
     };
@@ -88,7 +88,7 @@ fn newest(args: &Args, stop: &Stop) -> Result<u64, Failure> {
     Ok(newest.unwrap_or(0))
 }
 
-fn damaged(home: &Home, error: Corrupt, records: u64) -> Failure {
+fn damaged(home: &Home, error: ReadError, records: u64) -> Failure {
     let what = "records before it are whole, what follows cannot be read";
     Failure::Damaged(format!("{home}: {error}; the {records} {what}"))
 }

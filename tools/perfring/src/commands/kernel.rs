@@ -216,7 +216,7 @@ impl Timeline<'_> {
 
     fn failed(&self, source: SourceId, error: SourceError) -> Failure {
         match (self.ring, error) {
-            (Some(home), SourceError::Corrupt(error)) if self.places.first() == Some(&source) => {
+            (Some(home), SourceError::Read(error)) if self.places.first() == Some(&source) => {
                 Failure::corrupt(home, error)
             }
             (_, error) => Failure::Damaged(format!("a ring of the kernel's: {error}")),
