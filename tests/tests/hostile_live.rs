@@ -7,7 +7,7 @@
 
 use perfring_consumer::{
     AttachError, Consumer, ConsumerOptions, Item, Observer, Policy, Producers, ReadError, Snapshot,
-    Start, Stat, Trust, install_guard, recover,
+    Start, Stat, Trust, install_sigbus_handler, recover,
 };
 use perfring_producer::{Options, Producer, SharedProducer};
 use perfring_testkit::size::{cases, from_env};
@@ -75,7 +75,7 @@ struct Figures {
 impl Figures {
     fn refuse(&self, error: &AttachError) {
         sentence(error);
-        let cut = matches!(error, AttachError::Cut { .. });
+        let cut = matches!(error, AttachError::Truncated { .. });
         if cut { &self.cut } else { &self.refused }.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -265,7 +265,7 @@ fn most_memory() -> u64 {
 fn whatever_a_live_peer_does_readers_get_records_or_errors() {
     let seconds = from_env("PERFRING_STORM_SECONDS", cases(4, 60));
     let seed = from_env("PERFRING_STORM_SEED", 1);
-    install_guard().unwrap();
+    install_sigbus_handler().unwrap();
     let dir = ring_dir();
     let figures: BTreeMap<&str, Figures> =
         READERS.iter().map(|(name, _)| (*name, Figures::default())).collect();

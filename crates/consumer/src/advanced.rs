@@ -14,7 +14,7 @@ use crate::observer::Observer;
 use perfring_ring::ReadError;
 use perfring_shm::{AttachError, ReadWindow};
 
-pub use perfring_ring::{Front, Mark};
+pub use perfring_ring::{Front, ResumePoint};
 pub use perfring_shm::{Raw, RawReader, Sleeper, Ticket};
 
 /// The rarely used half of a [`Consumer`]: see [`Consumer::advanced`].
@@ -39,8 +39,8 @@ impl Consumer {
     /// Returns the place after everything that was read: for [`AdvancedConsumer::release_to`].
     #[must_use]
     #[inline]
-    pub fn resume_point(&self) -> Mark {
-        self.cursor.mark()
+    pub fn resume_point(&self) -> ResumePoint {
+        self.cursor.resume_point()
     }
 
     pub(crate) fn hold(&mut self) {
@@ -50,12 +50,12 @@ impl Consumer {
         }
     }
 
-    pub(crate) fn release_to(&mut self, mark: &Mark) {
+    pub(crate) fn release_to(&mut self, resume_point: &ResumePoint) {
         match &mut self.cursor {
             Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => {
-                window.release_to(mark)
+                window.release_to(resume_point)
             }
-            Cursor::Saving(saving) => saving.save_mark(mark),
+            Cursor::Saving(saving) => saving.save_resume_point(resume_point),
         }
     }
 }
@@ -67,12 +67,12 @@ impl Observer {
         AdvancedObserver { observer: self }
     }
 
-    /// Returns the place after everything that was read: its [`Mark::saved`] is for
+    /// Returns the place after everything that was read: its [`ResumePoint::saved`] is for
     /// [`Start::At`](crate::Start::At).
     #[must_use]
     #[inline]
-    pub fn resume_point(&self) -> Mark {
-        self.window.observer().mark()
+    pub fn resume_point(&self) -> ResumePoint {
+        self.window.observer().resume_point()
     }
 }
 
@@ -109,8 +109,8 @@ impl<'a> AdvancedConsumer<'a> {
     /// Hands back everything before a place that this consumer returned: the producer gets the space.
     /// Of an overwrite ring, the place is saved in the page. A place that is not after the last one
     /// does nothing.
-    pub fn release_to(self, mark: &Mark) {
-        self.consumer.release_to(mark);
+    pub fn release_to(self, resume_point: &ResumePoint) {
+        self.consumer.release_to(resume_point);
     }
 
     /// Looks how far the producer is, and returns what is next, without taking it.
@@ -120,8 +120,8 @@ impl<'a> AdvancedConsumer<'a> {
     #[inline]
     pub fn peek(self) -> Result<Front, ReadError> {
         match &mut self.consumer.cursor {
-            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => window.look(),
-            Cursor::Saving(saving) => saving.window.look(),
+            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => window.peek(),
+            Cursor::Saving(saving) => saving.window.peek(),
         }
     }
 
@@ -138,10 +138,10 @@ impl<'a> AdvancedConsumer<'a> {
     /// # for n in 0..2 { producer.publish(RecordType::BYTES, &[n])?; }
     /// let mut consumer = Consumer::attach(&path)?;
     /// consumer.advanced().hold();
-    /// let Front::Stamped(first) = consumer.advanced().peek()? else { panic!() };
+    /// let Front::Timestamped(first) = consumer.advanced().peek()? else { panic!() };
     /// let Some((Item::Record(record), next)) = consumer.advanced().take()? else { panic!() };
     /// assert_eq!(record.time, Some(first)); // borrowed from the ring
-    /// assert!(matches!(next, Front::Stamped(second) if second >= first));
+    /// assert!(matches!(next, Front::Timestamped(second) if second >= first));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -259,7 +259,7 @@ impl<'a> AdvancedObserver<'a> {
     /// See [`ReadError`].
     #[inline]
     pub fn peek(self) -> Result<Front, ReadError> {
-        self.observer.window.look()
+        self.observer.window.peek()
     }
 
     /// Takes the next item, as [`AdvancedConsumer::take`] does.

@@ -3,13 +3,13 @@
 use crate::cursor::Cursor;
 use crate::item::{Item, Record};
 use crate::options::{Acknowledge, ConsumerOptions};
-use crate::pace::{Distance, Pace};
 use crate::pinned::Pinned;
 use crate::removal::Removal;
 use crate::run::Run;
+use crate::wait_strategy::{Distance, WaitStrategy};
 use perfring_ring::{Count, ReadError, WakeAt};
 use perfring_shm::{
-    AttachError, Home, Pages, PagesError, ReadWindow, Trust, program_name, when_there,
+    AttachError, Location, Pages, PagesError, ReadWindow, Trust, program_name, when_there,
 };
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Consumer {
     pub(crate) cursor: Cursor,
-    pub(crate) pace: Pace,
+    pub(crate) wait_strategy: WaitStrategy,
     pub(crate) wake_at: WakeAt,
     pub(crate) distance: Distance,
     /// Where it last went to sleep before something that was not published.
@@ -34,8 +34,8 @@ impl Consumer {
     ///
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Busy`] names the consumer that has the ring.
-    pub fn attach(home: impl Into<Home>) -> Result<Self, AttachError> {
-        Self::attach_with(home, &ConsumerOptions::default())
+    pub fn attach(location: impl Into<Location>) -> Result<Self, AttachError> {
+        Self::attach_with(location, &ConsumerOptions::default())
     }
 
     /// Attaches as the consumer.
@@ -66,15 +66,15 @@ impl Consumer {
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Busy`] names the consumer that has the ring.
     pub fn attach_with(
-        home: impl Into<Home>,
+        location: impl Into<Location>,
         options: &ConsumerOptions,
     ) -> Result<Self, AttachError> {
         let name = options.name.clone().unwrap_or_else(program_name);
-        let cursor = Cursor::attach(home.into(), &name, options.lines, options.trust)?;
+        let cursor = Cursor::attach(location.into(), &name, options.lines, options.trust)?;
         let distance = Distance::of_consumer(cursor.mapping().file().layout().data_size);
         let mut consumer = Consumer {
             cursor,
-            pace: options.wait,
+            wait_strategy: options.wait,
             wake_at: options.wake_at,
             distance,
             lagged_at: None,
@@ -107,16 +107,16 @@ impl Consumer {
     /// # Errors
     /// [`AttachError::NotFound`] if it is not there by then. Every other [`AttachError`] at once.
     pub fn attach_when_there(
-        home: impl Into<Home>,
+        location: impl Into<Location>,
         options: &ConsumerOptions,
         timeout: Duration,
     ) -> Result<Self, AttachError> {
-        when_there(home, timeout, |home| Self::attach_with(home, options))
+        when_there(location, timeout, |location| Self::attach_with(location, options))
     }
 
-    /// How this consumer waits. Default [`Pace::Adaptive`].
-    pub fn set_pace(&mut self, pace: Pace) {
-        self.pace = pace;
+    /// How this consumer waits. Default [`WaitStrategy::Adaptive`].
+    pub fn set_wait_strategy(&mut self, wait_strategy: WaitStrategy) {
+        self.wait_strategy = wait_strategy;
     }
 
     /// What this consumer is woken for once it sleeps. Default [`WakeAt::Record`]; the others spare
@@ -126,7 +126,7 @@ impl Consumer {
     }
 
     /// The next item, or `None` if there is none now. Does not wait, but for the moment that its
-    /// [`Pace`] puts between two looks at a busy ring.
+    /// [`WaitStrategy`] puts between two looks at a busy ring.
     ///
     /// An item counts as read at the next call. Its space goes back to the producer soon after: in
     /// eighths of the ring while there is more, and all of it once some dozens of calls in a row
@@ -137,15 +137,15 @@ impl Consumer {
     /// ring's file removed or replaced.
     #[inline(always)]
     pub fn read(&mut self) -> Result<Option<Item<'_>>, ReadError> {
-        let (pace, distance) = (self.pace, &mut self.distance);
+        let (wait_strategy, distance) = (self.wait_strategy, &mut self.distance);
         match &mut self.cursor {
             Cursor::InPlace(window) => {
-                match window.next_fast(|cursor| distance.keep(pace, cursor)) {
+                match window.next_fast(|cursor| distance.keep(wait_strategy, cursor)) {
                     Ok((frame, bytes)) => Ok(Some(Item::Record(Record::new(&frame, bytes)))),
                     Err(window) => read_in_place(window),
                 }
             }
-            copied => read_copied(copied, pace, distance),
+            copied => read_copied(copied, wait_strategy, distance),
         }
     }
 
@@ -179,9 +179,9 @@ impl Consumer {
     /// [`ReadError`]; what was visited before is read.
     #[inline(always)]
     pub fn drain(&mut self, visit: impl FnMut(Item<'_>)) -> Result<u64, ReadError> {
-        let (pace, distance) = (self.pace, &mut self.distance);
+        let (wait_strategy, distance) = (self.wait_strategy, &mut self.distance);
         if let Cursor::InPlace(window) = &mut self.cursor {
-            return drain_in_place(window, |cursor| distance.keep(pace, cursor), visit);
+            return drain_in_place(window, |cursor| distance.keep(wait_strategy, cursor), visit);
         }
         self.drain_copied(visit)
     }
@@ -190,13 +190,13 @@ impl Consumer {
         // Where the one look found the head.
         let (mut count, mut end) = (0, None);
         loop {
-            if self.cursor.must_look() {
+            if self.cursor.must_poll() {
                 let cursor = self.position();
                 if end.is_some_and(|end| cursor >= end) {
                     return Ok(count);
                 }
                 if end.is_none() {
-                    self.distance.keep(self.pace, cursor);
+                    self.distance.keep(self.wait_strategy, cursor);
                     end = Some(self.cursor.mapping().head());
                 }
             }
@@ -290,8 +290,8 @@ impl Consumer {
     /// acknowledged: give records a number where that matters. To acknowledge up to an earlier place,
     /// see [`advanced`](crate::advanced).
     pub fn acknowledge(&mut self) {
-        let mark = self.cursor.mark();
-        self.release_to(&mark);
+        let resume_point = self.cursor.resume_point();
+        self.release_to(&resume_point);
     }
 
     /// Hands back everything that [`Consumer::read`] returned so far, the last item included. Does
@@ -343,13 +343,13 @@ impl Consumer {
     /// The position of the next record.
     #[must_use]
     pub fn position(&self) -> u64 {
-        self.cursor.mark().pos
+        self.cursor.resume_point().pos
     }
 
     /// Records read since the ring was made, by this consumer and those before it.
     #[must_use]
     pub fn read_count(&self) -> Count {
-        self.cursor.mark().before.since(self.lapped())
+        self.cursor.resume_point().before.since(self.lapped())
     }
 
     /// Records of an overwrite ring that were gone before this consumer, or one before it, came to
@@ -384,20 +384,20 @@ impl Drop for Consumer {
 #[inline(always)]
 fn drain_in_place(
     window: &mut ReadWindow,
-    before_look: impl FnOnce(u64),
+    before_poll: impl FnOnce(u64),
     mut visit: impl FnMut(Item<'_>),
 ) -> Result<u64, ReadError> {
     // Where the one look found the head.
     let (mut count, mut end) = (0, 0);
-    let mut before_look = Some(before_look);
+    let mut before_poll = Some(before_poll);
     loop {
-        if before_look.is_none() && window.reader().cursor() >= end {
+        if before_poll.is_none() && window.reader().cursor() >= end {
             return Ok(count);
         }
         if window.reader().known() == 0
-            && let Some(before_look) = before_look.take()
+            && let Some(before_poll) = before_poll.take()
         {
-            end = window.look_ahead(before_look);
+            end = window.poll_ahead(before_poll);
         }
         let visited = window.visit_known(|frame, bytes| {
             visit(Item::Record(Record::new(frame, bytes)));
@@ -420,14 +420,14 @@ fn drain_in_place(
 #[inline(never)]
 fn read_copied<'a>(
     cursor: &'a mut Cursor,
-    pace: Pace,
+    wait_strategy: WaitStrategy,
     distance: &mut Distance,
 ) -> Result<Option<Item<'a>>, ReadError> {
     match cursor {
         Cursor::InPlace(window) => read_in_place(window),
         Cursor::Guarded(guarded) => {
             if guarded.window.reader().known() == 0 {
-                distance.keep(pace, guarded.window.reader().cursor());
+                distance.keep(wait_strategy, guarded.window.reader().cursor());
             }
             guarded.read()
         }

@@ -5,7 +5,7 @@ use crate::cursor::Cursor;
 use crate::guarded::Guarded;
 use crate::observer::Observer;
 use perfring_abi::Producers;
-use perfring_shm::{AttachError, Place, RingFile};
+use perfring_shm::{AttachError, RingFile, Seat};
 
 /// How full a ring is, for a reader of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl Observer {
     pub fn fill(&self) -> Fill {
         let (head, size) = (self.window.mapping().head(), self.layout().data_size);
         Fill {
-            unread: head.saturating_sub(self.window.observer().mark().pos).min(size),
+            unread: head.saturating_sub(self.window.observer().resume_point().pos).min(size),
             held: 0,
             size,
         }
@@ -72,7 +72,7 @@ fn has_producer(ring: &RingFile) -> Result<bool, AttachError> {
         Producers::Many => ring.layout().slots,
     };
     for slot in 0..slots {
-        if ring.is_held(Place::Producer(slot))? {
+        if ring.is_held(Seat::Producer(slot))? {
             return Ok(true);
         }
     }

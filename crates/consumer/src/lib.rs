@@ -48,7 +48,6 @@ mod guarded;
 mod item;
 mod observer;
 mod options;
-mod pace;
 mod pinned;
 #[cfg(feature = "poll")]
 mod poll;
@@ -58,22 +57,22 @@ mod saving;
 mod snapshot;
 mod stat;
 mod table;
+mod wait_strategy;
 mod waiting;
 
 pub use consumer::Consumer;
 pub use fill::Fill;
-pub use item::{Item, NotThis, Record};
+pub use item::{Item, Record, TypeMismatch};
 pub use observer::Observer;
 pub use options::{Acknowledge, ConsumerOptions, ObserverOptions};
-pub use pace::Pace;
-pub use perfring_abi::{Cause, Evict, Layout, Policy, Producers, RecordType, Tell};
+pub use perfring_abi::{Cause, Evict, Layout, Policy, Producers, RecordType, Report};
 pub use perfring_ring::{
-    Anchor, Anchors, ConsumerBook, Count, Lost, ProducerBook, ReadError, Recovered, Refused, Saved,
-    SlotFigures, Start, Totals, WakeAt, Who,
+    Anchor, Anchors, ConsumerTotals, Count, Lost, OwnerInfo, ProducerTotals, ReadError, Recovered,
+    Refused, RingTotals, Saved, SlotFigures, Start, WakeAt,
 };
 pub use perfring_shm::{
-    AttachError, ClockError, Home, Identity, Idle, Lines, MachineClock, Pages, Place, RingFile,
-    Role, Trust, install_guard, recover,
+    AttachError, ClockError, Identity, Idle, Lines, Location, MachineClock, Pages, RingFile, Role,
+    Seat, Trust, install_sigbus_handler, recover,
 };
 #[cfg(feature = "poll")]
 pub use perfring_shm::{PollBy, PollError, Pollable};
@@ -83,3 +82,4 @@ pub use run::Run;
 pub use snapshot::{Items, Snapshot};
 pub use stat::{HeldUp, Holding, Member, Stat};
 pub use table::{SchemaMismatch, Types};
+pub use wait_strategy::WaitStrategy;

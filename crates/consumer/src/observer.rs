@@ -2,12 +2,12 @@
 
 use crate::item::Item;
 use crate::options::ObserverOptions;
-use crate::pace::{Distance, Pace, SPIN, left};
 use crate::removal::Removal;
 use crate::snapshot::Snapshot;
 use crate::stat::Stat;
+use crate::wait_strategy::{Distance, SPIN, WaitStrategy, left};
 use perfring_ring::{Count, ReadError, Saved, Start};
-use perfring_shm::{AttachError, CopyWindow, Home, ObserverMapping};
+use perfring_shm::{AttachError, CopyWindow, Location, ObserverMapping};
 use std::time::{Duration, Instant};
 
 /// The longest pause between two looks of a waiting observer.
@@ -25,7 +25,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub struct Observer {
     pub(crate) window: CopyWindow<ObserverMapping>,
-    pace: Pace,
+    wait_strategy: WaitStrategy,
     distance: Distance,
     removal: Removal,
 }
@@ -36,8 +36,8 @@ impl Observer {
     ///
     /// # Errors
     /// See [`AttachError`].
-    pub fn open(home: impl Into<Home>, start: Start) -> Result<Self, AttachError> {
-        Self::open_with(home, &ObserverOptions { start, ..ObserverOptions::default() })
+    pub fn open(location: impl Into<Location>, start: Start) -> Result<Self, AttachError> {
+        Self::open_with(location, &ObserverOptions { start, ..ObserverOptions::default() })
     }
 
     /// Opens a ring, dead or alive.
@@ -58,30 +58,30 @@ impl Observer {
     /// See [`AttachError`]; with [`Trust::Nobody`](crate::Trust::Nobody) also
     /// [`AttachError::TooLargeToCopy`].
     pub fn open_with(
-        home: impl Into<Home>,
+        location: impl Into<Location>,
         options: &ObserverOptions,
     ) -> Result<Self, AttachError> {
         let &ObserverOptions { start, trust, wait } = options;
-        let window = CopyWindow::watch(ObserverMapping::open(home, trust)?, start)?;
+        let window = CopyWindow::watch(ObserverMapping::open(location, trust)?, start)?;
         let distance = Distance::of_observer(window.mapping().file().layout().data_size);
-        Ok(Observer { window, pace: wait, distance, removal: Removal::default() })
+        Ok(Observer { window, wait_strategy: wait, distance, removal: Removal::default() })
     }
 
-    /// How this observer waits. Default [`Pace::Adaptive`].
-    pub fn set_pace(&mut self, pace: Pace) {
-        self.pace = pace;
+    /// How this observer waits. Default [`WaitStrategy::Adaptive`].
+    pub fn set_wait_strategy(&mut self, wait_strategy: WaitStrategy) {
+        self.wait_strategy = wait_strategy;
     }
 
     /// The next item, or `None` if there is none now. Does not wait, but for the moment that its
-    /// [`Pace`] puts between two looks at a busy ring.
+    /// [`WaitStrategy`] puts between two looks at a busy ring.
     ///
     /// # Errors
     /// [`ReadError`]; [`ReadError::Removed`] only in the place of `None`, once a wait has found the
     /// ring's file removed or replaced.
     #[inline]
     pub fn read(&mut self) -> Result<Option<Item<'_>>, ReadError> {
-        if self.window.observer().must_look() {
-            self.distance.keep(self.pace, self.window.observer().saved().pos);
+        if self.window.observer().must_poll() {
+            self.distance.keep(self.wait_strategy, self.window.observer().saved().pos);
         }
         Ok(self.window.read()?.map(Item::new))
     }
@@ -94,7 +94,7 @@ impl Observer {
         let deadline = Instant::now().checked_add(timeout);
         let window = &self.window;
         let is_behind = || window.mapping().head() != window.observer().saved().pos;
-        if self.distance.spin(self.pace, timeout.min(SPIN), |_| is_behind()) {
+        if self.distance.spin(self.wait_strategy, timeout.min(SPIN), |_| is_behind()) {
             return true;
         }
         let mut pause = SPIN;

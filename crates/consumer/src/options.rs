@@ -1,6 +1,6 @@
 //! What a reader is attached with.
 
-use crate::pace::Pace;
+use crate::wait_strategy::WaitStrategy;
 use perfring_ring::{Start, WakeAt};
 use perfring_shm::{Lines, Trust};
 
@@ -45,8 +45,8 @@ pub struct ConsumerOptions {
     /// Whether records are borrowed in place, or copied because producers are not trusted. Default
     /// [`Trust::Peers`].
     pub trust: Trust,
-    /// How the consumer polls and waits. Default [`Pace::Adaptive`].
-    pub wait: Pace,
+    /// How the consumer polls and waits. Default [`WaitStrategy::Adaptive`].
+    pub wait: WaitStrategy,
     /// What a sleeping consumer is woken for. Default [`WakeAt::Record`]; the others spare the
     /// producer wakes.
     pub wake_at: WakeAt,
@@ -70,6 +70,6 @@ pub struct ObserverOptions {
     /// An observer always copies. With [`Trust::Nobody`] it also takes no more memory than
     /// [`Trust::MAX_AUX`] for a payload, and survives a file that is truncated.
     pub trust: Trust,
-    /// How the observer polls. Default [`Pace::Adaptive`].
-    pub wait: Pace,
+    /// How the observer polls. Default [`WaitStrategy::Adaptive`].
+    pub wait: WaitStrategy,
 }

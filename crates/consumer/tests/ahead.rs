@@ -2,8 +2,8 @@
 //! consumer gets the rest again, the books stay exact; and raw access is checked.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use perfring_consumer::advanced::{Front, Mark};
-use perfring_consumer::{Cause, Consumer, Item, Observer, Policy, Start, Stat};
+use perfring_consumer::advanced::{Front, ResumePoint};
+use perfring_consumer::{Cause, Consumer, Item, Observer, Policy, ReadError, Start, Stat};
 use perfring_producer::{Options, Producer, RecordType, ReserveError, SharedProducer};
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ fn what_is_held_leaves_its_ring_by_its_mark_alone() {
     let mut consumer = Consumer::attach(place.ring()).unwrap();
     consumer.advanced().hold();
     let (mut written, mut read, mut released) = (0u64, 0, 0);
-    let mut marks: VecDeque<Mark> = VecDeque::new();
+    let mut resume_points: VecDeque<ResumePoint> = VecDeque::new();
     // Many marks are open at a time; of every seven records, payloads of other lengths.
     for round in 0..500u64 {
         loop {
@@ -83,7 +83,7 @@ fn what_is_held_leaves_its_ring_by_its_mark_alone() {
                 None => break,
             }
             read += 1;
-            marks.push_back(consumer.resume_point());
+            resume_points.push_back(consumer.resume_point());
         }
         assert_eq!(read, written, "all was read, though the ring was full");
         consumer.release(); // does nothing: it is on hold
@@ -92,17 +92,17 @@ fn what_is_held_leaves_its_ring_by_its_mark_alone() {
         assert_eq!(consumer.fill().held + consumer.fill().unread, used(&place));
         // Some of the marks, in order.
         for _ in 0..1 + round % 20 {
-            let Some(mark) = marks.pop_front() else { break };
-            consumer.advanced().release_to(&mark);
+            let Some(resume_point) = resume_points.pop_front() else { break };
+            consumer.advanced().release_to(&resume_point);
             released += 1;
             balance(&place, written, released);
         }
     }
     // Marks that are old, or of nowhere, do nothing.
-    let last = *marks.back().unwrap();
-    consumer.advanced().release_to(&Mark { pos: last.pos + 8, ..last });
-    consumer.advanced().release_to(&Mark { pos: 8, ..last });
-    consumer.advanced().release_to(&Mark { pos: last.pos - 4, ..last });
+    let last = *resume_points.back().unwrap();
+    consumer.advanced().release_to(&ResumePoint { pos: last.pos + 8, ..last });
+    consumer.advanced().release_to(&ResumePoint { pos: 8, ..last });
+    consumer.advanced().release_to(&ResumePoint { pos: last.pos - 4, ..last });
     balance(&place, written, released);
 
     // Whoever comes next gets what was read and not released.
@@ -163,7 +163,7 @@ fn the_front_is_what_comes_next() {
                     let (item, next) = consumer.advanced().take().unwrap().unwrap();
                     let Item::Record(record) = item else { panic!() };
                     assert_eq!(number(&item), seen);
-                    assert_eq!(expect, record.time.map_or(Front::Plain, Front::Stamped));
+                    assert_eq!(expect, record.time.map_or(Front::Plain, Front::Timestamped));
                     let (copy, next_copy) = observer.advanced().take().unwrap().unwrap();
                     assert_eq!(copy, item);
                     // Of a copy it is not known that there is nothing.
@@ -195,15 +195,15 @@ fn a_loss_that_was_found_and_not_taken_is_told_by_the_next_observer() {
     // Laps it: what was copied is read first.
     (10..1000).for_each(&mut publish);
     for n in 5..10 {
-        assert!(matches!(observer.advanced().peek().unwrap(), Front::Stamped(_)));
+        assert!(matches!(observer.advanced().peek().unwrap(), Front::Timestamped(_)));
         assert_eq!(number(&observer.advanced().take().unwrap().unwrap().0), n);
     }
     assert_eq!(observer.advanced().peek().unwrap(), Front::Lost);
     assert_eq!(observer.advanced().peek().unwrap(), Front::Lost, "again");
-    let mark = observer.resume_point();
-    assert_eq!(mark.before.records, 10);
-    assert_eq!(mark.saved(), observer.saved());
-    let mut next = Observer::open(place.ring(), Start::At(mark.saved())).unwrap();
+    let resume_point = observer.resume_point();
+    assert_eq!(resume_point.before.records, 10);
+    assert_eq!(resume_point.saved(), observer.saved());
+    let mut next = Observer::open(place.ring(), Start::At(resume_point.saved())).unwrap();
     for (name, observer) in [("took", &mut observer), ("next", &mut next)] {
         let lost = match observer.read().unwrap() {
             Some(Item::Lost(lost)) => lost,
@@ -227,13 +227,13 @@ fn on_an_overwrite_ring_a_mark_is_the_place_that_is_saved() {
     let mut producer = Producer::create(place.ring(), &options).unwrap();
     let mut consumer = Consumer::attach(place.ring()).unwrap();
     consumer.advanced().hold();
-    let mut marks = Vec::new();
+    let mut resume_points = Vec::new();
     for n in 0..1000u64 {
         producer.publish(BYTES, bytes_of(&[n])).unwrap();
         assert_eq!(number(&consumer.read().unwrap().unwrap()), n);
-        marks.push(consumer.resume_point());
+        resume_points.push(consumer.resume_point());
     }
-    consumer.advanced().release_to(&marks[989]);
+    consumer.advanced().release_to(&resume_points[989]);
     drop(consumer);
     let mut next = Consumer::attach(place.ring()).unwrap();
     assert_eq!(next.read_count().records, 990);
@@ -252,8 +252,8 @@ fn a_shared_ring_is_held_as_well() {
     }
     assert!(consumer.has_producer().unwrap());
     balance(&place, 20, 0);
-    let mark = consumer.resume_point();
-    consumer.advanced().release_to(&mark);
+    let resume_point = consumer.resume_point();
+    consumer.advanced().release_to(&resume_point);
     balance(&place, 20, 20);
     drop(producer);
     assert!(!consumer.has_producer().unwrap());
@@ -285,7 +285,7 @@ fn the_tail_moves_to_the_end_of_a_published_record_and_nowhere_else() {
         assert_eq!(pos, head);
         for to in [start.wrapping_sub(8), head + 8, u64::MAX, u64::MAX - 7, 0] {
             if !ends.contains(&to) {
-                assert_eq!(raw.advance(to).unwrap_err().pos, to);
+                assert_eq!(raw.advance(to), Err(ReadError::Corrupt { pos: to }));
             }
         }
         for to in start..head {
@@ -339,8 +339,8 @@ fn holes_at_the_end_go_back_though_nobody_takes_them() {
             assert!(consumer.advanced().take().unwrap().is_some());
             assert_eq!(consumer.advanced().peek().unwrap(), Front::Empty);
             balance(&place, 1, 0);
-            let mark = consumer.resume_point();
-            consumer.advanced().release_to(&mark);
+            let resume_point = consumer.resume_point();
+            consumer.advanced().release_to(&resume_point);
         }
         let totals = Stat::read(place.ring()).unwrap().totals.unwrap();
         assert_eq!((totals.tail, consumer.position()), (totals.head, totals.head));

@@ -4,7 +4,9 @@ use crate::error::Error;
 use crate::owned::{OwnedItem, found};
 use futures_core::Stream;
 use perfring_consumer::advanced::Front;
-use perfring_consumer::{AttachError, ConsumerOptions, Home, Item, PollBy, Pollable, ReadError};
+use perfring_consumer::{
+    AttachError, ConsumerOptions, Item, Location, PollBy, Pollable, ReadError,
+};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -15,7 +17,7 @@ use tokio::runtime::Handle;
 use tokio::task::coop::poll_proceed;
 
 /// Looks that may find holes alone before other tasks have their turn.
-const LOOKS: u32 = 64;
+const POLLS: u32 = 64;
 
 /// The one consumer of a ring, for a task.
 ///
@@ -27,7 +29,7 @@ pub struct Consumer {
     /// A wake was asked for, and has not been seen since.
     armed: bool,
     /// How often it looks whether there is still a producer.
-    look_every: Option<Duration>,
+    poll_every: Option<Duration>,
     ended: bool,
 }
 
@@ -39,8 +41,8 @@ impl Consumer {
     ///
     /// # Panics
     /// In a runtime that was made without I/O, as all that tokio waits for.
-    pub fn attach(home: impl Into<Home>) -> Result<Self, Error> {
-        Self::attach_with(home, &ConsumerOptions::default())
+    pub fn attach(location: impl Into<Location>) -> Result<Self, Error> {
+        Self::attach_with(location, &ConsumerOptions::default())
     }
 
     /// Attaches as the consumer.
@@ -50,8 +52,11 @@ impl Consumer {
     ///
     /// # Panics
     /// In a runtime that was made without I/O, as all that tokio waits for.
-    pub fn attach_with(home: impl Into<Home>, options: &ConsumerOptions) -> Result<Self, Error> {
-        Self::new(perfring_consumer::Consumer::attach_with(home, options)?, PollBy::Any)
+    pub fn attach_with(
+        location: impl Into<Location>,
+        options: &ConsumerOptions,
+    ) -> Result<Self, Error> {
+        Self::new(perfring_consumer::Consumer::attach_with(location, options)?, PollBy::Any)
     }
 
     /// Wraps a consumer that is attached already.
@@ -85,7 +90,7 @@ impl Consumer {
         #[allow(deprecated)]
         let pollable =
             AsyncFd::with_interest(pollable, Interest::READABLE).map_err(Error::Runtime)?;
-        Ok(Consumer { inner, pollable, armed: false, look_every: None, ended: false })
+        Ok(Consumer { inner, pollable, armed: false, poll_every: None, ended: false })
     }
 
     /// Ends once all is read and no producer is attached, for which it looks so often while there is
@@ -113,9 +118,9 @@ impl Consumer {
     /// # }
     /// ```
     #[must_use]
-    pub fn end_with_producer(self, look_every: Duration) -> Self {
+    pub fn end_with_producer(self, poll_every: Duration) -> Self {
         // What it may be armed for is a limit of before.
-        Consumer { look_every: Some(look_every), armed: false, ..self }
+        Consumer { poll_every: Some(poll_every), armed: false, ..self }
     }
 
     /// Returns the next item, in place. It counts as read at the next call, or with
@@ -196,18 +201,18 @@ impl Consumer {
     /// See [`Error`].
     pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Error>> {
         let budget = ready!(poll_proceed(cx));
-        for _ in 0..LOOKS {
+        for _ in 0..POLLS {
             match self.inner.advanced().peek()? {
                 Front::Empty => {}
                 // Of a producer that is faster than a look.
                 Front::More => continue,
-                Front::Plain | Front::Stamped(_) | Front::Lost => {
+                Front::Plain | Front::Timestamped(_) | Front::Lost => {
                     budget.made_progress();
                     return Poll::Ready(Ok(true));
                 }
             }
             if !self.armed {
-                if self.look_every.is_some() && !self.inner.has_producer()? {
+                if self.poll_every.is_some() && !self.inner.has_producer()? {
                     // What it published before it went is there by now.
                     if self.inner.advanced().peek()? != Front::Empty {
                         continue;
@@ -222,7 +227,7 @@ impl Consumer {
                     budget.made_progress();
                     return Poll::Ready(Err(ReadError::Removed.into()));
                 }
-                let limit = self.look_every.unwrap_or(Duration::MAX);
+                let limit = self.poll_every.unwrap_or(Duration::MAX);
                 self.armed = self.inner.arm(self.pollable.get_mut(), limit)?;
                 if !self.armed {
                     continue;

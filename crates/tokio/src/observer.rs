@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::owned::{OwnedItem, found};
 use futures_core::Stream;
 use perfring_consumer::advanced::Front;
-use perfring_consumer::{AttachError, Home, Item, ObserverOptions, ReadError, Start};
+use perfring_consumer::{AttachError, Item, Location, ObserverOptions, ReadError, Start};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -54,8 +54,8 @@ impl Observer {
     ///
     /// # Errors
     /// See [`AttachError`].
-    pub fn open(home: impl Into<Home>, start: Start) -> Result<Self, AttachError> {
-        perfring_consumer::Observer::open(home, start).map(Observer::new)
+    pub fn open(location: impl Into<Location>, start: Start) -> Result<Self, AttachError> {
+        perfring_consumer::Observer::open(location, start).map(Observer::new)
     }
 
     /// Opens a ring, as [`perfring_consumer::Observer::open_with`].
@@ -63,10 +63,10 @@ impl Observer {
     /// # Errors
     /// See [`AttachError`].
     pub fn open_with(
-        home: impl Into<Home>,
+        location: impl Into<Location>,
         options: &ObserverOptions,
     ) -> Result<Self, AttachError> {
-        perfring_consumer::Observer::open_with(home, options).map(Observer::new)
+        perfring_consumer::Observer::open_with(location, options).map(Observer::new)
     }
 
     /// Of an observer that is open already.
@@ -121,7 +121,7 @@ impl Observer {
             let alone = self.ends && !self.inner.has_producer()?;
             let removed = self.inner.advanced().check_removed();
             match self.inner.advanced().peek()? {
-                Front::Plain | Front::Stamped(_) | Front::Lost => {
+                Front::Plain | Front::Timestamped(_) | Front::Lost => {
                     budget.made_progress();
                     self.pause = None;
                     return Poll::Ready(Ok(true));

@@ -3,11 +3,11 @@
 
 use crate::file::{self, RingFile, place};
 use perfring_abi::{HeaderPage, Layout};
-use perfring_consumer::advanced::Mark;
+use perfring_consumer::advanced::ResumePoint;
 use perfring_consumer::types::read::TypeTable;
 use perfring_consumer::{
-    Consumer, ConsumerOptions, Item, Lines, Observer, Pace, Place, RingFile as Look, Saved,
-    Snapshot, Start, Stat, WakeAt, recover,
+    Consumer, ConsumerOptions, Item, Lines, Observer, RingFile as Look, Saved, Seat, Snapshot,
+    Start, Stat, WaitStrategy, WakeAt, recover,
 };
 use perfring_producer::{Each, Producer, RecordType, SharedProducer, Wake};
 use perfring_testkit::choices::{Choices, Input};
@@ -19,7 +19,7 @@ struct Sides {
     observer: Option<Observer>,
     producer: Option<Producer>,
     shared: Vec<SharedProducer>,
-    marks: Vec<Mark>,
+    resume_points: Vec<ResumePoint>,
 }
 
 pub(crate) fn run(data: &[u8]) {
@@ -103,18 +103,18 @@ impl Sides {
                     if input.u8().is_multiple_of(2) { Lines::Leave } else { Lines::default() };
                 let options = ConsumerOptions {
                     lines,
-                    wait: Pace::Latency,
+                    wait: WaitStrategy::Latency,
                     ..ConsumerOptions::named("fuzz")
                 };
                 self.consumer = sentence(Consumer::attach_with(path, &options));
-                self.marks.clear();
+                self.resume_points.clear();
             }
             1 => {
                 let saved = Saved { pos: input.number(0, 4096), ..Saved::default() };
                 let start = input.one(&[Start::Oldest, Start::Latest, Start::At(saved)]);
                 self.observer = sentence(Observer::open(path, start));
                 if let Some(observer) = &mut self.observer {
-                    observer.set_pace(Pace::Latency);
+                    observer.set_wait_strategy(WaitStrategy::Latency);
                 }
             }
             2 => {
@@ -135,17 +135,17 @@ impl Sides {
             }
             5 => {
                 if let Some(stat) = sentence(Stat::read(path)) {
-                    let _ = (stat.epoch(), stat.totals.map(|totals| totals.untold()));
+                    let _ = (stat.epoch(), stat.totals.map(|totals| totals.unreported()));
                 }
             }
             6 => {
                 let _ = sentence(recover(path));
             }
             _ => {
-                let Some(look) = sentence(Look::look(path)) else { return };
-                let _ = (sentence(look.is_in_use()), sentence(look.totals()), look.identity());
-                let _ = sentence(look.holder(Place::Consumer)).map(|who| who.name.len());
-                let _ = sentence(look.holder(Place::Producer(0)));
+                let Some(peek) = sentence(Look::inspect(path)) else { return };
+                let _ = (sentence(peek.is_in_use()), sentence(peek.totals()), peek.identity());
+                let _ = sentence(peek.holder(Seat::Consumer)).map(|who| who.name.len());
+                let _ = sentence(peek.holder(Seat::Producer(0)));
             }
         }
     }
@@ -191,10 +191,12 @@ impl Sides {
                 }
             }
             5 => consumer.advanced().hold(),
-            6 => self.marks.push(consumer.resume_point()),
+            6 => self.resume_points.push(consumer.resume_point()),
             7 => {
-                if let Some(mark) = self.marks.get(input.of(self.marks.len())) {
-                    consumer.advanced().release_to(mark);
+                if let Some(resume_point) =
+                    self.resume_points.get(input.of(self.resume_points.len()))
+                {
+                    consumer.advanced().release_to(resume_point);
                 }
             }
             8 => {
@@ -321,7 +323,7 @@ impl Sides {
             }
             6 => register(input, |entry| sentence(producer.register_entry(entry))),
             _ => {
-                let _ = (producer.book(), producer.overwritten());
+                let _ = (producer.totals(), producer.overwritten());
                 let _ = sentence(producer.wait_for_room(len, Duration::ZERO));
             }
         }
@@ -404,5 +406,5 @@ fn all_of(snapshot: &Snapshot) {
             Err(corrupt) => assert!(!corrupt.to_string().is_empty()),
         }
     }
-    let _ = (snapshot.totals().untold(), snapshot.types().entries().count());
+    let _ = (snapshot.totals().unreported(), snapshot.types().entries().count());
 }

@@ -8,7 +8,9 @@ use crate::snapshot::Snapshot;
 use crate::source::Source;
 use crate::types::TypeTable;
 use crate::wait::Timeout;
-use perfring_consumer::{ConsumerOptions, Count, ObserverOptions, Pace, Saved, Start, Trust};
+use perfring_consumer::{
+    ConsumerOptions, Count, ObserverOptions, Saved, Start, Trust, WaitStrategy,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -121,7 +123,7 @@ macro_rules! reading {
             /// Where the ring is.
             #[getter]
             fn path(&self) -> OsString {
-                shown(&self.reader.pins.home)
+                shown(&self.reader.pins.location)
             }
 
             /// ``"drop"`` or ``"overwrite"``.
@@ -170,7 +172,7 @@ macro_rules! reading {
                 let closed = if self.closed() { ", closed" } else { "" };
                 format!(
                     concat!("<perfring.", $name, " {} ({}{})>"),
-                    self.reader.pins.home,
+                    self.reader.pins.location,
                     self.policy(),
                     closed
                 )
@@ -193,11 +195,11 @@ fn pair(count: Count) -> (u64, u64) {
     (count.records, count.bytes)
 }
 
-fn pace(pace: &str) -> PyResult<Pace> {
-    match pace {
-        "adaptive" => Ok(Pace::Adaptive),
-        "latency" => Ok(Pace::Latency),
-        "throughput" => Ok(Pace::Throughput),
+fn wait_strategy(wait_strategy: &str) -> PyResult<WaitStrategy> {
+    match wait_strategy {
+        "adaptive" => Ok(WaitStrategy::Adaptive),
+        "latency" => Ok(WaitStrategy::Latency),
+        "throughput" => Ok(WaitStrategy::Throughput),
         other => Err(choice("pace", other, "\"adaptive\", \"latency\" or \"throughput\"")),
     }
 }
@@ -214,18 +216,19 @@ fn trust(trust: &str) -> PyResult<Trust> {
 #[pymethods]
 impl Consumer {
     #[new]
-    #[pyo3(signature = (path, *, name=None, pace="adaptive", trust="auto"))]
+    #[pyo3(signature = (path, *, name=None, wait_strategy="adaptive", trust="auto"))]
     fn new(
         py: Python<'_>,
         path: At,
         name: Option<&str>,
-        pace: &str,
+        wait_strategy: &str,
         trust: &str,
     ) -> PyResult<Self> {
-        let pace = self::pace(pace)?;
+        let wait_strategy = self::wait_strategy(wait_strategy)?;
         let trust = self::trust(trust)?;
         let name = name.map_or_else(|| program(py), |name| Ok(name.to_owned()))?;
-        let options = ConsumerOptions { trust, wait: pace, ..ConsumerOptions::named(name) };
+        let options =
+            ConsumerOptions { trust, wait: wait_strategy, ..ConsumerOptions::named(name) };
         let attached = perfring_consumer::Consumer::attach_with(path.0, &options);
         let consumer = attached.map_err(|error| errors::attach(py, &error))?;
         Ok(Consumer { reader: Reader::new(Source::Consumer(consumer)) })
@@ -284,11 +287,12 @@ impl<'py> FromPyObject<'_, 'py> for From {
 #[pymethods]
 impl Observer {
     #[new]
-    #[pyo3(signature = (path, start=From(Start::Oldest), *, pace="adaptive"))]
+    #[pyo3(signature = (path, start=From(Start::Oldest), *, wait_strategy="adaptive"))]
     #[pyo3(text_signature = "(path, start='oldest', *, pace='adaptive')")]
-    fn new(py: Python<'_>, path: At, start: From, pace: &str) -> PyResult<Self> {
-        let pace = self::pace(pace)?;
-        let options = ObserverOptions { start: start.0, wait: pace, ..ObserverOptions::default() };
+    fn new(py: Python<'_>, path: At, start: From, wait_strategy: &str) -> PyResult<Self> {
+        let wait_strategy = self::wait_strategy(wait_strategy)?;
+        let options =
+            ObserverOptions { start: start.0, wait: wait_strategy, ..ObserverOptions::default() };
         let observer = perfring_consumer::Observer::open_with(path.0, &options)
             .map_err(|error| errors::attach(py, &error))?;
         Ok(Observer { reader: Reader::new(Source::Observer(observer)) })
@@ -313,7 +317,7 @@ impl Observer {
             Source::Consumer(_) => Ok(None),
         })?;
         match taken {
-            Some(taken) => Ok(Snapshot::of(taken, pins.home.clone())),
+            Some(taken) => Ok(Snapshot::of(taken, pins.location.clone())),
             None => Err(errors::named(py, "PerfringError", "a consumer takes no snapshots")),
         }
     }

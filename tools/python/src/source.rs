@@ -1,8 +1,8 @@
 //! What Python reads from.
 
-use perfring_consumer::advanced::Mark;
+use perfring_consumer::advanced::ResumePoint;
 use perfring_consumer::{
-    Anchors, Consumer, Count, Fill, Home, Item, Layout, Observer, ReadError, Types,
+    Anchors, Consumer, Count, Fill, Item, Layout, Location, Observer, ReadError, Types,
 };
 
 /// What is read from.
@@ -22,8 +22,8 @@ macro_rules! of {
 }
 
 impl Source {
-    pub(crate) fn home(&self) -> &Home {
-        of!(self, it => it.home())
+    pub(crate) fn location(&self) -> &Location {
+        of!(self, it => it.location())
     }
 
     pub(crate) fn layout(&self) -> &Layout {
@@ -50,7 +50,7 @@ impl Source {
         }
     }
 
-    pub(crate) fn mark(&self) -> Mark {
+    pub(crate) fn resume_point(&self) -> ResumePoint {
         of!(self, it => it.resume_point())
     }
 

@@ -1,7 +1,7 @@
 //! Waiting for a ring that is not there yet.
 
 use crate::file::error::AttachError;
-use crate::file::home::Home;
+use crate::file::location::Location;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::path::{Path, PathBuf};
@@ -20,15 +20,15 @@ const OFTEN: Duration = Duration::from_millis(10);
 /// What `attach` returns, but for [`AttachError::NotFound`] and [`AttachError::Removed`] before the
 /// time is over.
 pub fn when_there<T>(
-    home: impl Into<Home>,
+    location: impl Into<Location>,
     timeout: Duration,
-    mut attach: impl FnMut(&Home) -> Result<T, AttachError>,
+    mut attach: impl FnMut(&Location) -> Result<T, AttachError>,
 ) -> Result<T, AttachError> {
-    let home = home.into();
+    let location = location.into();
     let deadline = Instant::now().checked_add(timeout);
     let mut watch = None;
     loop {
-        let error = match attach(&home) {
+        let error = match attach(&location) {
             Err(error @ (AttachError::NotFound { .. } | AttachError::Removed { .. })) => error,
             done => return done,
         };
@@ -39,7 +39,7 @@ pub fn when_there<T>(
         }
         match &mut watch {
             // A ring that is made between an attempt and the watch would be missed: once more.
-            None => watch = Some(Watch::new(&home)),
+            None => watch = Some(Watch::new(&location)),
             Some(watch) => {
                 watch.wait(left);
                 watch.begin();
@@ -56,9 +56,9 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(home: &Home) -> Self {
+    fn new(location: &Location) -> Self {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok();
-        let mut watch = Watch { path: home.path(), inotify, watches: false };
+        let mut watch = Watch { path: location.path(), inotify, watches: false };
         watch.begin();
         watch
     }
@@ -120,8 +120,8 @@ mod tests {
         // At the first two attempts there is no directory, at the third no ring.
         let path = dir.path().join("sub/ring");
         let attempts = Cell::new(0);
-        let found = when_there(&path, MINUTE, |home| {
-            let found = RingFile::look(home);
+        let found = when_there(&path, MINUTE, |location| {
+            let found = RingFile::inspect(location);
             attempts.set(attempts.get() + 1);
             match attempts.get() {
                 2 => std::fs::create_dir(dir.path().join("sub")).unwrap(),
@@ -130,7 +130,7 @@ mod tests {
             }
             found
         });
-        assert_eq!(found.unwrap().home(), &Home::from(&path));
+        assert_eq!(found.unwrap().location(), &Location::from(&path));
         assert_eq!(attempts.get(), 4, "an attempt for every event, and no more");
     }
 
@@ -138,7 +138,7 @@ mod tests {
     fn the_kernel_reports_the_ring_s_name_and_no_other() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ring");
-        let mut watch = Watch::new(&Home::from(&path));
+        let mut watch = Watch::new(&Location::from(&path));
         std::fs::write(dir.path().join("another"), "").unwrap();
         assert!(!watch.wait(Duration::ZERO), "another's name");
         create(&path, &RingOptions::default()).unwrap();
@@ -149,7 +149,8 @@ mod tests {
     fn a_ring_that_never_appears_is_not_found() {
         let dir = tempfile::tempdir().unwrap();
         let wait = Duration::from_millis(5);
-        let refused = when_there(dir.path().join("ring"), wait, |home| RingFile::look(home));
+        let refused =
+            when_there(dir.path().join("ring"), wait, |location| RingFile::inspect(location));
         assert!(matches!(refused, Err(AttachError::NotFound { .. })));
     }
 
@@ -158,7 +159,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ring");
         std::fs::write(&path, "none").unwrap();
-        let refused = when_there(&path, Duration::MAX, |home| RingFile::look(home));
+        let refused = when_there(&path, Duration::MAX, |location| RingFile::inspect(location));
         assert!(matches!(refused, Err(AttachError::Bad { .. })));
     }
 }

@@ -3,9 +3,9 @@
 pub(crate) mod appear;
 pub(crate) mod create;
 pub(crate) mod error;
-pub(crate) mod home;
+pub(crate) mod liveness;
+pub(crate) mod location;
 pub(crate) mod open;
-pub(crate) mod peers;
 pub(crate) mod presence;
 pub(crate) mod remove;
 pub(crate) mod trust;

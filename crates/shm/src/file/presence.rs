@@ -37,7 +37,7 @@ mod tests {
         let (path, other) = (dir.path().join("ring"), dir.path().join("other"));
         let make = || {
             create(&path, &RingOptions::default()).unwrap();
-            (RingFile::look(&path).unwrap(), Presence::default())
+            (RingFile::inspect(&path).unwrap(), Presence::default())
         };
         let (ring, presence) = make();
         assert!(!presence.check(&ring), "it is there");

@@ -2,7 +2,7 @@
 
 use crate::file::error::{AttachError, COPIED_AUX_MAX};
 use crate::file::open::RingFile;
-use crate::sys::sigbus::install_guard;
+use crate::sys::sigbus::install_sigbus_handler;
 
 /// Mode bits by which others than the owner may write.
 const OTHERS_WRITE: u32 = 0o022;
@@ -18,7 +18,7 @@ pub enum Trust {
     Peers,
     /// Nobody. Each record is copied before it is returned, so nobody can change it while it is read,
     /// and a file that is truncated is an error and not the end of this process
-    /// ([`install_guard`] is called). Rings with an AUX area of more than [`Trust::MAX_AUX`] are
+    /// ([`install_sigbus_handler`] is called). Rings with an AUX area of more than [`Trust::MAX_AUX`] are
     /// refused: a single payload could take that much memory.
     Nobody,
     /// [`Trust::Peers`] if the file belongs to this process's user and nobody else may write it, else
@@ -44,9 +44,10 @@ impl Trust {
         if trust == Trust::Nobody {
             let size = ring.layout.aux_size;
             if size > Trust::MAX_AUX {
-                return Err(AttachError::TooLargeToCopy { home: ring.home.clone(), size });
+                return Err(AttachError::TooLargeToCopy { location: ring.location.clone(), size });
             }
-            install_guard().map_err(|source| ring.io("installing the SIGBUS handler", source))?;
+            install_sigbus_handler()
+                .map_err(|source| ring.io("installing the SIGBUS handler", source))?;
         }
         Ok(trust)
     }

@@ -1,9 +1,9 @@
 //! A ring as its one consumer has it: mapped, with its place taken.
 
 use crate::file::error::AttachError;
-use crate::file::home::Home;
-use crate::file::open::{Access, Place, RingFile};
-use crate::file::peers::is_dead;
+use crate::file::liveness::is_dead;
+use crate::file::location::Location;
+use crate::file::open::{Access, RingFile, Seat};
 use crate::file::presence::Presence;
 use crate::file::trust::Trust;
 use crate::map::address_range::DataAccess;
@@ -28,7 +28,7 @@ pub enum Lines {
     /// bytes to 4 KiB, and fewer from 16 KiB on (`benches/RESULTS.md`). The data area is mapped
     /// writable.
     #[default]
-    HandBack,
+    WriteTouch,
     /// Leaves them alone: the data area is mapped read-only.
     Leave,
 }
@@ -40,7 +40,7 @@ pub struct ConsumerMapping {
     children: NotForChildren,
     pub(crate) map: Mirror,
     pub(crate) ring: RingFile,
-    /// [`Lines::HandBack`] only where the data area is mapped writable.
+    /// [`Lines::WriteTouch`] only where the data area is mapped writable.
     pub(crate) lines: Lines,
     presence: Presence,
     _lock: ByteLock,
@@ -50,24 +50,24 @@ impl ConsumerMapping {
     /// Maps a ring and takes the consumer's place. Returns what [`Trust::Auto`] comes to for
     /// it: [`Trust::Peers`] or [`Trust::Nobody`].
     ///
-    /// With [`Lines::HandBack`] the data area of a drop ring is mapped writable, but not with
+    /// With [`Lines::WriteTouch`] the data area of a drop ring is mapped writable, but not with
     /// [`Trust::Nobody`].
     pub fn attach(
-        home: impl Into<Home>,
+        location: impl Into<Location>,
         lines: Lines,
         trust: Trust,
     ) -> Result<(Self, Trust), AttachError> {
-        let ring = RingFile::open(home.into(), Access::Write)?;
+        let ring = RingFile::open(location.into(), Access::Write)?;
         let trust = trust.prepare(&ring)?;
         // Whoever copies has no business writing where others may.
         let in_place = ring.layout.policy == Policy::Drop && trust == Trust::Peers;
         let lines = if in_place { lines } else { Lines::Leave };
-        let hands_back = lines == Lines::HandBack;
+        let hands_back = lines == Lines::WriteTouch;
         let access = if hands_back { DataAccess::Write } else { DataAccess::Read };
         let map = Mirror::map(&ring, access)?;
         // Before the lock is taken: a child forked in between would keep it.
         let children = NotForChildren::new(map.ranges(), &ring.file);
-        let (lock, presence) = (ring.take(Place::Consumer)?, Presence::default());
+        let (lock, presence) = (ring.take(Seat::Consumer)?, Presence::default());
         Ok((ConsumerMapping { children, map, ring, lines, presence, _lock: lock }, trust))
     }
 
@@ -102,10 +102,10 @@ impl ConsumerMapping {
         Anchors::read(self.map.ring())
     }
 
-    /// Whether the file was found to be truncated: see [`install_guard`](crate::install_guard).
+    /// Whether the file was found to be truncated: see [`install_sigbus_handler`](crate::install_sigbus_handler).
     #[inline]
-    pub fn is_cut(&self) -> bool {
-        self.map.guard.is_cut()
+    pub fn is_truncated(&self) -> bool {
+        self.map.guard.is_truncated()
     }
 
     /// Returns whether [`ConsumerMapping::check_removed`] found the ring's file removed.

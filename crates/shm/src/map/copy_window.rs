@@ -5,14 +5,14 @@ use crate::map::consumer_mapping::ConsumerMapping;
 use crate::map::next::Next;
 use crate::map::observer_mapping::ObserverMapping;
 use perfring_abi::atomic::AtomicU64;
-use perfring_ring::{Front, Mark, Observer, ReadError, Ring, Start};
+use perfring_ring::{Front, Observer, ReadError, ResumePoint, Ring, Start};
 
 /// What is mapped for a reader that copies.
 pub trait Mapping {
     /// The ring as the algorithm sees it, and its AUX area. An observer's are not to be stored to.
     fn parts(&self) -> (Ring<'_>, &[AtomicU64]);
     /// What to say of what was found to be wrong.
-    fn tell(&self, error: impl Into<ReadError>) -> ReadError;
+    fn report(&self, error: impl Into<ReadError>) -> ReadError;
     /// Whether the ring's file was found removed.
     fn is_removed(&self) -> bool;
 }
@@ -23,8 +23,8 @@ impl Mapping for ConsumerMapping {
         (self.map.ring(), self.map.aux())
     }
 
-    fn tell(&self, error: impl Into<ReadError>) -> ReadError {
-        self.map.guard.tell(error)
+    fn report(&self, error: impl Into<ReadError>) -> ReadError {
+        self.map.guard.report(error)
     }
 
     fn is_removed(&self) -> bool {
@@ -38,8 +38,8 @@ impl Mapping for ObserverMapping {
         (self.map.ring(), self.map.aux())
     }
 
-    fn tell(&self, error: impl Into<ReadError>) -> ReadError {
-        self.map.guard.tell(error)
+    fn report(&self, error: impl Into<ReadError>) -> ReadError {
+        self.map.guard.report(error)
     }
 
     fn is_removed(&self) -> bool {
@@ -60,7 +60,7 @@ impl CopyWindow<ConsumerMapping> {
     pub fn resume(mapping: ConsumerMapping, name: &str) -> Result<Self, AttachError> {
         let layout = mapping.ring.layout();
         let observer = Observer::resume(mapping.map.ring())
-            .map_err(|source| mapping.ring.corrupt(mapping.map.guard.tell(source)))?
+            .map_err(|source| mapping.ring.corrupt(mapping.map.guard.report(source)))?
             .with_time(layout.time)
             .with_aux(layout.aux_size);
         mapping.sign(name);
@@ -73,8 +73,8 @@ impl CopyWindow<ConsumerMapping> {
     }
 
     /// Saves a place that was marked.
-    pub fn save_mark(&mut self, mark: &Mark) {
-        self.observer.save_mark(self.mapping.map.ring(), mark);
+    pub fn save_resume_point(&mut self, resume_point: &ResumePoint) {
+        self.observer.save_resume_point(self.mapping.map.ring(), resume_point);
     }
 }
 
@@ -83,7 +83,7 @@ impl CopyWindow<ObserverMapping> {
     pub fn watch(mapping: ObserverMapping, start: Start) -> Result<Self, AttachError> {
         let layout = mapping.ring.layout();
         let observer = Observer::new(mapping.map.ring(), layout.policy, start)
-            .map_err(|source| mapping.ring.corrupt(mapping.map.guard.tell(source)))?
+            .map_err(|source| mapping.ring.corrupt(mapping.map.guard.report(source)))?
             .with_time(layout.time)
             .with_aux(layout.aux_size);
         Ok(CopyWindow { mapping, observer })
@@ -110,7 +110,7 @@ impl<M: Mapping> CopyWindow<M> {
         match self.observer.next_in(ring, aux) {
             Ok(None) if self.mapping.is_removed() => Err(ReadError::Removed),
             Ok(seen) => Ok(seen.map(Next::from)),
-            Err(error) => Err(self.mapping.tell(error)),
+            Err(error) => Err(self.mapping.report(error)),
         }
     }
 
@@ -118,7 +118,7 @@ impl<M: Mapping> CopyWindow<M> {
     #[inline]
     pub fn take(&mut self) -> Result<Option<(Next<'_>, Front)>, ReadError> {
         let (ring, aux) = self.mapping.parts();
-        let taken = self.observer.take(ring, aux).map_err(|error| self.mapping.tell(error))?;
+        let taken = self.observer.take(ring, aux).map_err(|error| self.mapping.report(error))?;
         if taken.is_none() && self.mapping.is_removed() {
             return Err(ReadError::Removed);
         }
@@ -127,7 +127,7 @@ impl<M: Mapping> CopyWindow<M> {
 
     /// Looks how far the producer is, if what was copied is read. Returns what is next.
     #[inline]
-    pub fn look(&mut self) -> Result<Front, ReadError> {
-        self.observer.look(self.mapping.parts().0).map_err(|error| self.mapping.tell(error))
+    pub fn peek(&mut self) -> Result<Front, ReadError> {
+        self.observer.peek(self.mapping.parts().0).map_err(|error| self.mapping.report(error))
     }
 }

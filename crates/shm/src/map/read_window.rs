@@ -10,7 +10,7 @@ use crate::map::next::Next;
 use crate::map::pin_window::PinWindow;
 use crate::map::raw::RawReader;
 use crate::sys::futex;
-use perfring_ring::{Found, Frame, Front, Mark, Range, ReadError, Reader};
+use perfring_ring::{Found, Frame, Front, Range, ReadError, Reader, ResumePoint};
 
 /// How far before its turn a line is asked for.
 const AHEAD: u64 = 512;
@@ -27,10 +27,10 @@ impl ReadWindow {
     pub fn attach(mapping: ConsumerMapping, name: &str) -> Result<Self, AttachError> {
         let (map, layout) = (&mapping.map, mapping.ring.layout());
         let reader = Reader::attach(map.ring(), futex::fences())
-            .map_err(|source| mapping.ring.corrupt(map.guard.tell(source)))?
+            .map_err(|source| mapping.ring.corrupt(map.guard.report(source)))?
             .with_aux(map.ring(), layout.aux_size)
             .with_time(layout.time)
-            .with_hands(mapping.lines == Lines::HandBack);
+            .with_hands(mapping.lines == Lines::WriteTouch);
         mapping.sign(name);
         Ok(ReadWindow { mapping, reader })
     }
@@ -48,20 +48,20 @@ impl ReadWindow {
     }
 
     /// Returns what most calls come to: a record that is known of, or is known after one load of the
-    /// head, before which `before_look` is called with the cursor. Gives the window back for all else:
+    /// head, before which `before_poll` is called with the cursor. Gives the window back for all else:
     /// then call [`ReadWindow::next_any`].
     #[inline(always)]
     pub fn next_fast(
         &mut self,
-        before_look: impl FnOnce(u64),
+        before_poll: impl FnOnce(u64),
     ) -> Result<(Frame, &[u8]), &mut Self> {
         let ring = self.mapping.map.ring();
         // What the last call returned is read, and not released yet.
         self.reader.hand_lines(ring);
         let mut frame = self.reader.next_record(ring);
         if frame.is_none() && self.reader.known() == 0 {
-            before_look(self.reader.cursor());
-            if self.reader.look_ahead(ring) {
+            before_poll(self.reader.cursor());
+            if self.reader.poll_ahead(ring) {
                 frame = self.reader.next_record(ring);
             }
         }
@@ -111,11 +111,11 @@ impl ReadWindow {
     fn find(&mut self) -> Result<Option<Found>, ReadError> {
         let map = &self.mapping.map;
         let (found, owed) =
-            self.reader.next(map.ring()).map_err(|corrupt| map.guard.tell(corrupt))?;
+            self.reader.next(map.ring()).map_err(|corrupt| map.guard.report(corrupt))?;
         futex::wake_if(owed, map.ring().space_word());
         if found.is_none() {
             let holes = self.reader.release_holes(map.ring());
-            let owed = holes.map_err(|corrupt| map.guard.tell(corrupt))?;
+            let owed = holes.map_err(|corrupt| map.guard.report(corrupt))?;
             futex::wake_if(owed, map.ring().space_word());
             if self.mapping.is_removed() {
                 return Err(ReadError::Removed);
@@ -161,22 +161,22 @@ impl ReadWindow {
 
     /// Looks how far the producer is. Returns what is next.
     #[inline]
-    pub fn look(&mut self) -> Result<Front, ReadError> {
+    pub fn peek(&mut self) -> Result<Front, ReadError> {
         let map = &self.mapping.map;
-        let looked = self.reader.look_held(map.ring());
-        let (front, owed) = looked.map_err(|corrupt| map.guard.tell(corrupt))?;
+        let looked = self.reader.peek_held(map.ring());
+        let (front, owed) = looked.map_err(|corrupt| map.guard.report(corrupt))?;
         futex::wake_if(owed, map.ring().space_word());
         Ok(front)
     }
 
-    /// Looks at the head for [`ReadWindow::visit_known`], and has `before_look` called with the
+    /// Looks at the head for [`ReadWindow::visit_known`], and has `before_poll` called with the
     /// cursor. What earlier calls returned counts as read. Returns where the look found the head.
     #[inline(always)]
-    pub fn look_ahead(&mut self, before_look: impl FnOnce(u64)) -> u64 {
+    pub fn poll_ahead(&mut self, before_poll: impl FnOnce(u64)) -> u64 {
         let ring = self.mapping.map.ring();
         self.reader.hand_lines(ring);
-        before_look(self.reader.cursor());
-        self.reader.look_ahead(ring);
+        before_poll(self.reader.cursor());
+        self.reader.poll_ahead(ring);
         self.reader.cursor() + self.reader.known()
     }
 
@@ -218,7 +218,7 @@ impl ReadWindow {
     pub fn pin(&mut self) -> Result<PinWindow<'_>, ReadError> {
         self.release();
         let map = &self.mapping.map;
-        self.reader.refresh(map.ring()).map_err(|corrupt| map.guard.tell(corrupt))?;
+        self.reader.refresh(map.ring()).map_err(|corrupt| map.guard.report(corrupt))?;
         Ok(PinWindow::new(map, &mut self.reader))
     }
 
@@ -239,7 +239,7 @@ impl ReadWindow {
         }
         if !self.reader.is_plain() {
             let ring = self.mapping.map.ring();
-            let _ = self.reader.look_ahead(ring);
+            let _ = self.reader.poll_ahead(ring);
             if let Ok(Some((Found::Large(_, range), _))) =
                 self.reader.peek(ring, self.reader.cursor())
             {
@@ -269,9 +269,9 @@ impl ReadWindow {
     }
 
     /// Hands back everything before a mark.
-    pub fn release_to(&mut self, mark: &Mark) {
+    pub fn release_to(&mut self, resume_point: &ResumePoint) {
         let ring = self.mapping.map.ring();
-        futex::wake_if(self.reader.release_to(ring, mark), ring.space_word());
+        futex::wake_if(self.reader.release_to(ring, resume_point), ring.space_word());
     }
 
     /// From now on nothing is released but by [`ReadWindow::release_to`].

@@ -64,10 +64,10 @@ impl MappedKernel {
     /// # Errors
     /// [`ReadError::Corrupt`].
     #[inline]
-    pub fn look(&mut self) -> Result<u64, ReadError> {
+    pub fn poll(&mut self) -> Result<u64, ReadError> {
         match self.children.forked() {
             true => Ok(self.reader.head()),
-            false => Ok(self.reader.look(ring(&self.map, self.page))?),
+            false => Ok(self.reader.poll(ring(&self.map, self.page))?),
         }
     }
 

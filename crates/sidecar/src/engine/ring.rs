@@ -1,9 +1,9 @@
 //! A ring that is read, and what is known of it.
 
 use crate::config::{From, Input, Mode};
-use perfring_consumer::advanced::Mark;
+use perfring_consumer::advanced::ResumePoint;
 use perfring_consumer::{
-    Acknowledge, AttachError, Cause, Consumer, ConsumerOptions, Count, Home, Lost, Observer,
+    Acknowledge, AttachError, Cause, Consumer, ConsumerOptions, Count, Location, Lost, Observer,
     ObserverOptions, Policy, Saved, Start, Trust,
 };
 use perfring_export::{Origin, Shapes};
@@ -43,10 +43,10 @@ pub enum AttachFailure {
     #[error(transparent)]
     Attach(#[from] AttachError),
     /// Another ring took its name in between.
-    #[error("another ring took the name {home} while it was attached to: it is tried again")]
+    #[error("another ring took the name {location} while it was attached to: it is tried again")]
     Replaced {
         /// Its name.
-        home: Home,
+        location: Location,
     },
 }
 
@@ -91,7 +91,7 @@ pub enum Note {
         /// The ring.
         ring: String,
         /// Where it is, if it is one of perfring's.
-        home: Option<Home>,
+        location: Option<Location>,
         /// Its id.
         uuid: [u8; 16],
         /// What is wrong.
@@ -114,7 +114,7 @@ pub enum Note {
 
 /// A ring that may go.
 pub(crate) struct Idle {
-    pub(crate) home: Home,
+    pub(crate) location: Location,
     pub(crate) input: Input,
     pub(crate) uuid: [u8; 16],
 }
@@ -138,16 +138,16 @@ pub(crate) struct Ring {
     /// Once the merge has it no more.
     pub(crate) source: Option<Box<dyn Source>>,
     /// Where it was attached to; `None` if it is no ring of perfring's.
-    pub(crate) home: Option<Home>,
+    pub(crate) location: Option<Location>,
     pub(crate) input: Input,
     /// It is looked at only: its place is to be saved by who reads.
     pub(crate) observed: bool,
     /// Its records are copied before anything looks at them.
     pub(crate) copied: bool,
     /// Where reading began.
-    pub(crate) first: Mark,
+    pub(crate) first: ResumePoint,
     /// The place up to which all is delivered.
-    pub(crate) released: Option<Mark>,
+    pub(crate) released: Option<ResumePoint>,
     /// Which outputs know that it begins, a bit each.
     pub(crate) began: u64,
     /// The last turn in which something came of it.
@@ -165,13 +165,13 @@ pub(crate) struct Ring {
 impl Ring {
     /// Attaches to a ring as its input says, under the number `id`.
     pub(crate) fn attach(
-        home: &Home,
+        location: &Location,
         input: &Input,
         id: u32,
         uuid: Option<[u8; 16]>,
         saved: impl FnOnce(&[u8; 16]) -> Option<Saved>,
     ) -> Result<(Self, Box<dyn Source>), AttachFailure> {
-        let shapes = Shapes::open(home.clone(), id)?;
+        let shapes = Shapes::open(location.clone(), id)?;
         let drops = shapes.origin().policy == Some(Policy::Drop);
         let observed = match input.mode {
             Mode::Auto => !drops,
@@ -187,7 +187,7 @@ impl Ring {
             };
             let options =
                 ObserverOptions { start, trust: input.trust, ..ObserverOptions::default() };
-            let observer = Observer::open_with(home.clone(), &options)?;
+            let observer = Observer::open_with(location.clone(), &options)?;
             let layout = *observer.layout();
             (Box::new(observer), layout)
         } else {
@@ -197,27 +197,32 @@ impl Ring {
                 acknowledge: Acknowledge::Explicit,
                 ..ConsumerOptions::default()
             };
-            let consumer = Consumer::attach_with(home.clone(), &options)?;
+            let consumer = Consumer::attach_with(location.clone(), &options)?;
             copied = consumer.trust() == Trust::Nobody;
             let layout = *consumer.layout();
             (Box::new(consumer), layout)
         };
         if !shapes.is_of(&layout) || uuid.is_some_and(|uuid| uuid != layout.uuid) {
-            return Err(AttachFailure::Replaced { home: home.clone() });
+            return Err(AttachFailure::Replaced { location: location.clone() });
         }
-        let ring = Ring::new(shapes, Some(home.clone()), input.clone(), observed);
+        let ring = Ring::new(shapes, Some(location.clone()), input.clone(), observed);
         Ok((Ring { copied, ..ring }, source))
     }
 
-    pub(crate) fn new(shapes: Shapes, home: Option<Home>, input: Input, observed: bool) -> Self {
+    pub(crate) fn new(
+        shapes: Shapes,
+        location: Option<Location>,
+        input: Input,
+        observed: bool,
+    ) -> Self {
         Ring {
             shapes,
             source: None,
-            home,
+            location,
             input,
             observed,
             copied: false,
-            first: Mark::default(),
+            first: ResumePoint::default(),
             released: None,
             began: 0,
             turn: 0,
@@ -245,7 +250,7 @@ impl Ring {
     }
 
     /// The place up to which all is delivered: at first, where reading began.
-    pub(crate) fn delivered(&self) -> Mark {
+    pub(crate) fn delivered(&self) -> ResumePoint {
         self.released.unwrap_or(self.first)
     }
 
