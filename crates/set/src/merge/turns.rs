@@ -3,7 +3,7 @@
 use super::{FILLS, Merge, Place, SourceId};
 use crate::heap::Next;
 use crate::looks::{Looks, Seat};
-use perfring_consumer::Front;
+use perfring_consumer::advanced::Front;
 
 /// A source that is out of items is looked at again at once, unless that was so short a time ago:
 /// then by its turn. ns.
