@@ -137,10 +137,8 @@ fn any_number_of_rings_is_guarded_while_others_come_and_go() {
     install_sigbus_handler().unwrap();
     // More than a block of the table has.
     let rings: Vec<_> = (0..ENTRIES + 40).map(|_| ring()).collect();
-    let observers: Vec<_> = rings
-        .iter()
-        .map(|(_, path)| ObserverMapping::open(path, Trust::Peers).unwrap())
-        .collect();
+    let observers: Vec<_> =
+        rings.iter().map(|(_, path)| ObserverMapping::open(path, Trust::Peers).unwrap()).collect();
     let (stop, whole) = (AtomicBool::new(false), ring());
     std::thread::scope(|scope| {
         let come_and_go = || {

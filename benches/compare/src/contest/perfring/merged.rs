@@ -6,12 +6,8 @@ use super::rings::{FromSet, Set, consumers, make, ring, rings_can, waits};
 use crate::CompareError;
 use crate::contestant::{About, Can, Contestant, Setup, failed};
 use crate::workload::Workload;
-<<<<<<< h-B
-use perfring_consumer::advanced::Mark;
+use perfring_consumer::advanced::ResumePoint;
 use perfring_consumer::Item;
-=======
-use perfring_consumer::{Item, ResumePoint};
->>>>>>> main
 use perfring_producer::Producer;
 use perfring_set::{Merge, Merged, SourceId};
 use std::path::Path;

@@ -5,12 +5,8 @@ use super::ring::{about, can, error, options};
 use crate::CompareError;
 use crate::contestant::{About, Can, Cannot, Contestant, Receiver, Setup};
 use perfring_bench::WaitStrategy;
-<<<<<<< h-B
-use perfring_consumer::advanced::Mark;
+use perfring_consumer::advanced::ResumePoint;
 use perfring_consumer::{Consumer, Item};
-=======
-use perfring_consumer::{Consumer, Item, ResumePoint};
->>>>>>> main
 use perfring_producer::{Evict, Options, Producer, Producers};
 use perfring_set::{Fullest, Merged, SourceId};
 use std::hint::spin_loop;
