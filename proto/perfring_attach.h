@@ -64,7 +64,7 @@ struct perfring {
 	uint64_t *data;
 	uint64_t data_size;
 	struct perfring_header shape; /* as it was checked: what the maker wrote */
-	struct perfring *next;	      /* handles of this process, for perfring_cut_off */
+	struct perfring *next;	      /* handles of this process, for perfring_detach_child */
 	void *base;
 	size_t mapped;
 	struct perfring_slot *slots; /* for who signs as a producer */
@@ -106,7 +106,7 @@ static inline void perfring_in_parent(void)
 	pthread_mutex_unlock(&perfring_handles_lock);
 }
 
-static inline void perfring_cut_off(void)
+static inline void perfring_detach_child(void)
 {
 	struct perfring *ring;
 	int none = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -128,7 +128,7 @@ static inline void perfring_cut_off(void)
 
 static inline void perfring_install(void)
 {
-	pthread_atfork(perfring_before_fork, perfring_in_parent, perfring_cut_off);
+	pthread_atfork(perfring_before_fork, perfring_in_parent, perfring_detach_child);
 }
 
 static inline int perfring_is_forked(const struct perfring *ring)
@@ -136,7 +136,7 @@ static inline int perfring_is_forked(const struct perfring *ring)
 	return ring->generation != PERFRING_LOAD(&perfring_generation);
 }
 
-static inline void perfring_register(struct perfring *ring)
+static inline void perfring_register_handle(struct perfring *ring)
 {
 	pthread_once(&perfring_handler, perfring_install);
 	pthread_mutex_lock(&perfring_handles_lock);
@@ -179,7 +179,7 @@ static inline void perfring_close(struct perfring *ring)
 }
 
 /* Opens and checks; nothing is mapped. */
-static inline int perfring_look(struct perfring *ring, const char *path, int role)
+static inline int perfring_open_checked(struct perfring *ring, const char *path, int role)
 {
 	int write = role != PERFRING_OBSERVER;
 	struct stat meta;
@@ -287,11 +287,11 @@ static inline int perfring_is_held(const struct perfring *ring, uint64_t byte)
 }
 
 /* Takes a place, waiting for a removal to be over, and makes sure that the ring has survived it. */
-static inline int perfring_take(struct perfring *ring, const char *path, uint64_t byte)
+static inline int perfring_lock_seat(struct perfring *ring, const char *path, uint64_t byte)
 {
 	struct timespec pause = { 0, 1000000 };
 	struct stat open_file, named;
-	int looks = 1000, taken;
+	int checks = 1000, taken;
 
 	for (;;) {
 		taken = perfring_lock_byte(ring, byte);
@@ -299,16 +299,16 @@ static inline int perfring_take(struct perfring *ring, const char *path, uint64_
 			return taken;
 		if (taken)
 			break;
-		if (looks == 0) {
+		if (checks == 0) {
 			snprintf(ring->why, sizeof(ring->why), "%s", perfring_error(PERFRING_E_BUSY));
 			return PERFRING_E_BUSY;
 		}
 		/* Byte 0 is locked by whoever removes the ring, and nobody else. */
 		if (perfring_is_held(ring, 0)) {
-			looks--;
+			checks--;
 			nanosleep(&pause, NULL);
 		} else {
-			looks = 0; /* once more: it may be over since the lock was tried */
+			checks = 0; /* once more: it may be over since the lock was tried */
 		}
 	}
 	if (fstat(ring->fd, &open_file) < 0)
@@ -321,7 +321,7 @@ static inline int perfring_take(struct perfring *ring, const char *path, uint64_
 }
 
 /* Signs for a place that the caller has locked. Relaxed: hints, for people. */
-static inline void perfring_sign(struct perfring_holder *holder, const char *name)
+static inline void perfring_write_owner_info(struct perfring_holder *holder, const char *name)
 {
 	struct timespec now;
 	size_t at, len = strlen(name);

@@ -115,7 +115,7 @@ static inline int perfring_check(const struct perfring_header *page, uint64_t fi
 					 page->data_size >= page->page_size);
 	PERFRING_MUST(policy, page->policy <= PERFRING_POLICY_OVERWRITE);
 	PERFRING_MUST(evict, page->evict <= PERFRING_EVICT_HALF);
-	PERFRING_MUST(tell, page->tell <= PERFRING_TELL_COUNTERS_ONLY);
+	PERFRING_MUST(report, page->report <= PERFRING_REPORT_COUNTERS_ONLY);
 	PERFRING_MUST(producers, page->producers == PERFRING_PRODUCERS_ONE ||
 					 page->producers == PERFRING_PRODUCERS_MANY);
 	PERFRING_MUST(slot_count, page->slot_count >= 1 &&

@@ -17,7 +17,7 @@
 #ifndef PERFRING_OBSERVER_H
 #define PERFRING_OBSERVER_H
 
-#include "perfring_books.h"
+#include "perfring_totals.h"
 
 #include <stdlib.h>
 
@@ -56,19 +56,19 @@ struct perfring_observer {
 };
 
 /* The oldest record of an overwrite ring, and what was overwritten before it. 0: look again. */
-static inline int perfring_marked(const struct perfring *ring, uint64_t tail, uint64_t *pos,
+static inline int perfring_oldest_by_mark(const struct perfring *ring, uint64_t tail, uint64_t *pos,
 				  struct perfring_count *before)
 {
-	const uint64_t *latch = &ring->header->tail_mark.copies[0][0];
+	const uint64_t *seq_latch = &ring->header->tail_mark.copies[0][0];
 	uint64_t mark[PERFRING_TAIL_MARK_WORDS] = { 0 }, now;
-	struct perfring_to_mark way;
+	struct perfring_to_mark path;
 	struct perfring_count between;
 
-	if (perfring_latch_least(latch, PERFRING_TAIL_MARK_WORDS, tail, mark) < 0)
+	if (perfring_seq_latch_least(seq_latch, PERFRING_TAIL_MARK_WORDS, tail, mark) < 0)
 		return 0;
-	perfring_walk_to_mark(ring, tail, mark[0], &way);
+	perfring_walk_to_mark(ring, tail, mark[0], &path);
 	now = perfring_tail(ring); /* F */
-	if (perfring_count_from(&way, now, &between)) {
+	if (perfring_count_from(&path, now, &between)) {
 		*pos = now;
 		*before = perfring_since(perfring_count_at(mark, PERFRING_TAIL_MARK_RECORDS), between);
 		return 1;
@@ -76,7 +76,7 @@ static inline int perfring_marked(const struct perfring *ring, uint64_t tail, ui
 	if (now == tail) /* nobody moved it: the mark lies, or is being written */
 		return 0;
 	/* The producer is too fast for that: at its newest mark, then. */
-	if (perfring_latch_least(latch, PERFRING_TAIL_MARK_WORDS, now, mark) < 0 || mark[0] % 8)
+	if (perfring_seq_latch_least(seq_latch, PERFRING_TAIL_MARK_WORDS, now, mark) < 0 || mark[0] % 8)
 		return 0;
 	*pos = mark[0];
 	*before = perfring_count_at(mark, PERFRING_TAIL_MARK_RECORDS);
@@ -86,25 +86,25 @@ static inline int perfring_marked(const struct perfring *ring, uint64_t tail, ui
 /* What stands before a position that is a record boundary: 1, or 0 if it was passed meanwhile. */
 static inline int perfring_count_before(struct perfring *ring, uint64_t pos, struct perfring_count *before)
 {
-	uint64_t book[PERFRING_PRODUCER_BOOK_WORDS], walk[PERFRING_PRODUCER_BOOK_WORDS];
+	uint64_t totals[PERFRING_PRODUCER_TOTALS_WORDS], walk[PERFRING_PRODUCER_TOTALS_WORDS];
 	uint64_t from, to;
 	struct perfring_count between;
-	int came;
+	int complete;
 
-	if (perfring_producer_book(ring, book) < 0)
+	if (perfring_producer_totals(ring, totals) < 0)
 		return perfring_corrupt(ring, pos);
-	from = book[PERFRING_PRODUCER_BOOK_POS];
+	from = totals[PERFRING_PRODUCER_TOTALS_POS];
 	to = from > pos ? from : pos;
 	from = from > pos ? pos : from;
 	memset(walk, 0, sizeof(walk));
-	walk[PERFRING_PRODUCER_BOOK_POS] = from;
-	came = perfring_bring_up(ring, walk, to);
-	if (!perfring_stood(ring, from))
+	walk[PERFRING_PRODUCER_TOTALS_POS] = from;
+	complete = perfring_advance_totals(ring, walk, to);
+	if (!perfring_is_intact(ring, from))
 		return 0;
-	if (!came)
-		return perfring_corrupt(ring, walk[PERFRING_PRODUCER_BOOK_POS]);
-	between = perfring_count_at(walk, PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS);
-	*before = perfring_count_at(book, PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS);
+	if (!complete)
+		return perfring_corrupt(ring, walk[PERFRING_PRODUCER_TOTALS_POS]);
+	between = perfring_count_at(walk, PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS);
+	*before = perfring_count_at(totals, PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS);
 	*before = to == pos ? perfring_plus(*before, between) : perfring_since(*before, between);
 	return 1;
 }
@@ -112,34 +112,34 @@ static inline int perfring_count_before(struct perfring *ring, uint64_t pos, str
 /* The oldest valid record, and what stood before it. */
 static inline int perfring_oldest(struct perfring *ring, uint64_t *pos, struct perfring_count *before)
 {
-	const uint64_t *latch = &ring->header->consumer_book.copies[0][0];
-	uint64_t book[PERFRING_PRODUCER_BOOK_WORDS], tail = 0, head;
+	const uint64_t *seq_latch = &ring->header->consumer_totals.copies[0][0];
+	uint64_t totals[PERFRING_PRODUCER_TOTALS_WORDS], tail = 0, head;
 	int tries, walks = 0, found;
 
 	for (tries = 0; tries < PERFRING_TRIES; tries++) {
 		tail = perfring_tail(ring);
 		*pos = tail;
 		if (ring->shape.policy == PERFRING_POLICY_OVERWRITE) {
-			found = perfring_marked(ring, tail, pos, before);
-		} else if (perfring_latch_where(latch, PERFRING_CONSUMER_BOOK_WORDS,
-						PERFRING_CONSUMER_BOOK_POS, tail, book) >= 0) {
+			found = perfring_oldest_by_mark(ring, tail, pos, before);
+		} else if (perfring_seq_latch_where(seq_latch, PERFRING_CONSUMER_TOTALS_WORDS,
+						PERFRING_CONSUMER_TOTALS_POS, tail, totals) >= 0) {
 			*before = perfring_plus(
-				perfring_count_at(book, PERFRING_CONSUMER_BOOK_READ_RECORDS),
-				perfring_count_at(book, PERFRING_CONSUMER_BOOK_LAPPED_RECORDS));
+				perfring_count_at(totals, PERFRING_CONSUMER_TOTALS_READ_RECORDS),
+				perfring_count_at(totals, PERFRING_CONSUMER_TOTALS_LAPPED_RECORDS));
 			found = 1;
 		} else if (perfring_tail(ring) != tail) {
-			found = 0; /* the consumer was faster, and has another book for another tail */
+			found = 0; /* the consumer was faster, and has another totals for another tail */
 		} else if (++walks <= 4) {
 			/* A perf reader moves the tail and keeps no book: count from the producer's. */
 			found = perfring_count_before(ring, tail, before);
 			if (found < 0)
 				return found;
 		} else {
-			found = perfring_newest_book(ring, book);
+			found = perfring_newest_totals(ring, totals);
 			if (found < 0)
 				return found;
-			*pos = book[PERFRING_PRODUCER_BOOK_POS];
-			*before = perfring_count_at(book, PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS);
+			*pos = totals[PERFRING_PRODUCER_TOTALS_POS];
+			*before = perfring_count_at(totals, PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS);
 			found = *pos >= tail;
 		}
 		head = perfring_head(ring);
@@ -158,7 +158,7 @@ static inline int perfring_reader_open(struct perfring_observer *at, const char 
 	int error;
 
 	memset(at, 0, sizeof(*at));
-	error = perfring_look(&at->ring, path, role);
+	error = perfring_open_checked(&at->ring, path, role);
 	if (!error)
 		error = perfring_map(&at->ring, role);
 	if (!error) {
@@ -170,9 +170,9 @@ static inline int perfring_reader_open(struct perfring_observer *at, const char 
 	}
 	if (!error) {
 		/* Before the lock is taken: a child forked in between would keep it. */
-		perfring_register(&at->ring);
+		perfring_register_handle(&at->ring);
 		if (lock)
-			error = perfring_take(&at->ring, path, lock);
+			error = perfring_lock_seat(&at->ring, path, lock);
 	}
 	return error;
 }
@@ -200,19 +200,19 @@ static inline int perfring_observer_open(struct perfring_observer *at, const cha
 /* Lapped: goes on from the oldest valid record, and counts what lies between. */
 static inline int perfring_resync(struct perfring_observer *at, struct perfring_item *item)
 {
-	uint64_t book[PERFRING_PRODUCER_BOOK_WORDS], pos;
+	uint64_t totals[PERFRING_PRODUCER_TOTALS_WORDS], pos;
 	struct perfring_count before;
 	int error = perfring_oldest(&at->ring, &pos, &before);
 
 	if (error)
 		return error;
 	if (++at->laps_in_a_row > PERFRING_LAPS_MAX) {
-		error = perfring_newest_book(&at->ring, book);
+		error = perfring_newest_totals(&at->ring, totals);
 		if (error)
 			return error;
-		if (book[PERFRING_PRODUCER_BOOK_POS] > pos) {
-			pos = book[PERFRING_PRODUCER_BOOK_POS];
-			before = perfring_count_at(book, PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS);
+		if (totals[PERFRING_PRODUCER_TOTALS_POS] > pos) {
+			pos = totals[PERFRING_PRODUCER_TOTALS_POS];
+			before = perfring_count_at(totals, PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS);
 		}
 	}
 	if (pos <= at->cursor || pos % 8)
@@ -272,7 +272,7 @@ static inline int perfring_refill(struct perfring_observer *at, struct perfring_
 }
 
 /* Fills in a record of `size` bytes at `pos` whose body is at `body`. */
-static inline int perfring_show(struct perfring *ring, struct perfring_record word, uint64_t pos,
+static inline int perfring_fill_item(struct perfring *ring, struct perfring_record word, uint64_t pos,
 				const uint64_t *body, struct perfring_item *item)
 {
 	memset(item, 0, sizeof(*item));
@@ -287,10 +287,10 @@ static inline int perfring_show(struct perfring *ring, struct perfring_record wo
 	item->len = (uint32_t)word.size - PERFRING_HEADER_LEN - (word.misc & PERFRING_MISC_PAD);
 	item->bytes = body;
 	if (ring->timed) {
-		if (item->len < PERFRING_STAMP_LEN)
+		if (item->len < PERFRING_TIMESTAMP_LEN)
 			return perfring_corrupt(ring, pos);
 		item->time = PERFRING_LOAD(&body[0]);
-		item->len -= PERFRING_STAMP_LEN;
+		item->len -= PERFRING_TIMESTAMP_LEN;
 		item->bytes = body + 1;
 	}
 	return 1;
@@ -328,7 +328,7 @@ static inline int perfring_observe(struct perfring_observer *at, struct perfring
 			at->cursor += word.size;
 			continue;
 		}
-		got = perfring_show(&at->ring, word, at->cursor, words + 1, item);
+		got = perfring_fill_item(&at->ring, word, at->cursor, words + 1, item);
 		if (got < 0)
 			return got;
 		at->cursor += word.size;

@@ -33,7 +33,7 @@ struct perfring_pollable {
 	uint64_t target; /* the data_head that is waited for; 0: none */
 	uint32_t asked;	 /* rises when there is something to do */
 	uint32_t ends;
-	uint32_t gone;
+	uint32_t ended;
 	pthread_t thread;
 };
 
@@ -75,7 +75,7 @@ static inline void *perfring_pollable_main(void *arg)
 				break; /* somebody else has closed it */
 		}
 	}
-	PERFRING_STORE_RELEASE(&pollable->gone, 1);
+	PERFRING_STORE_RELEASE(&pollable->ended, 1);
 	return NULL;
 }
 
@@ -138,7 +138,7 @@ static inline void perfring_pollable_close(struct perfring_pollable *pollable)
 		PERFRING_STORE_RELEASE(&pollable->ends, 1);
 		perfring_pollable_ask(pollable);
 		/* It may be about to sleep on the ring, whose word only producers change. */
-		while (!PERFRING_LOAD_ACQUIRE(&pollable->gone)) {
+		while (!PERFRING_LOAD_ACQUIRE(&pollable->ended)) {
 			perfring_wake(&ring->header->wait_seq);
 			nanosleep(&nap, NULL);
 		}

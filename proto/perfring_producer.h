@@ -23,7 +23,7 @@
 #ifndef PERFRING_PRODUCER_H
 #define PERFRING_PRODUCER_H
 
-#include "perfring_books.h"
+#include "perfring_totals.h"
 
 /* Whether a publish wakes a sleeping consumer. */
 #define PERFRING_WAKE_AUTO 0  /* if it sleeps, and what it waits for is there */
@@ -36,11 +36,11 @@ struct perfring_producer {
 	uint64_t tail;	/* drop: data_tail when last looked at; overwrite: what it holds */
 	uint64_t limit; /* a reservation that ends here or before needs no look at anything else */
 	uint64_t max_len;
-	uint64_t noted;		/* `pos` of the book in the file */
+	uint64_t totals_pos;		/* `pos` of the totals in the file */
 	struct perfring_count overwritten;
-	uint64_t book[PERFRING_PRODUCER_BOOK_WORDS]; /* all figures, true at `pos` */
-	struct perfring_latch_writer book_latch;
-	struct perfring_latch_writer mark_latch;
+	uint64_t totals[PERFRING_PRODUCER_TOTALS_WORDS]; /* all figures, true at `pos` */
+	struct perfring_seq_latch_writer totals_writer;
+	struct perfring_seq_latch_writer mark_writer;
 	uint64_t open_pos; /* the open reservation */
 	uint64_t open_len;
 	uint32_t open_type;
@@ -49,11 +49,11 @@ struct perfring_producer {
 };
 
 /* Publishes the book, true at `pos`. */
-static inline void perfring_write_book(struct perfring_producer *producer)
+static inline void perfring_write_totals(struct perfring_producer *producer)
 {
-	producer->book[PERFRING_PRODUCER_BOOK_POS] = producer->noted = producer->pos;
-	perfring_latch_write(&producer->book_latch, &producer->ring.header->producer_book.copies[0][0],
-			     PERFRING_PRODUCER_BOOK_WORDS, producer->book);
+	producer->totals[PERFRING_PRODUCER_TOTALS_POS] = producer->totals_pos = producer->pos;
+	perfring_seq_latch_write(&producer->totals_writer, &producer->ring.header->producer_totals.copies[0][0],
+			     PERFRING_PRODUCER_TOTALS_WORDS, producer->totals);
 }
 
 /* Publishes all before `pos`, and wakes whom that concerns. */
@@ -70,7 +70,7 @@ static inline void perfring_publish_head(struct perfring_producer *producer, uin
 		return;
 	PERFRING_FENCE_ACQUIRE(); /* pairs with the release store of wait_armed: its targets */
 	if (wake != PERFRING_WAKE_FORCE && pos < PERFRING_LOAD(&header->wait_wake_pos) &&
-	    producer->book[PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS] < PERFRING_LOAD(&header->wait_wake_records))
+	    producer->totals[PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS] < PERFRING_LOAD(&header->wait_wake_records))
 		return;
 	/* The swap makes one wake of one sleep, however many records are published meanwhile. */
 	if (__atomic_exchange_n(&header->wait_armed, 0, __ATOMIC_ACQ_REL) == 0)
@@ -80,48 +80,48 @@ static inline void perfring_publish_head(struct perfring_producer *producer, uin
 }
 
 /* How many causes of loss the stream is still to be told of; a producer like this knows two. */
-static inline uint64_t perfring_untold(const struct perfring_producer *producer)
+static inline uint64_t perfring_unreported(const struct perfring_producer *producer)
 {
-	const uint64_t *book = producer->book;
+	const uint64_t *totals = producer->totals;
 
-	if (producer->ring.shape.tell == PERFRING_TELL_COUNTERS_ONLY)
+	if (producer->ring.shape.report == PERFRING_REPORT_COUNTERS_ONLY)
 		return 0;
-	return (uint64_t)(book[PERFRING_PRODUCER_BOOK_FULL_RECORDS] !=
-			  book[PERFRING_PRODUCER_BOOK_TOLD_FULL_RECORDS]) +
-	       (uint64_t)(book[PERFRING_PRODUCER_BOOK_TOO_LARGE_RECORDS] !=
-			  book[PERFRING_PRODUCER_BOOK_TOLD_TOO_LARGE_RECORDS]);
+	return (uint64_t)(totals[PERFRING_PRODUCER_TOTALS_FULL_RECORDS] !=
+			  totals[PERFRING_PRODUCER_TOTALS_REPORTED_FULL_RECORDS]) +
+	       (uint64_t)(totals[PERFRING_PRODUCER_TOTALS_TOO_LARGE_RECORDS] !=
+			  totals[PERFRING_PRODUCER_TOTALS_REPORTED_TOO_LARGE_RECORDS]);
 }
 
 /* Bytes of the markers that are due before a record of `size` bytes: none if they would not fit the ring
  * together, then a later record brings them. */
 static inline uint64_t perfring_marker_bytes(const struct perfring_producer *producer, uint64_t size)
 {
-	uint64_t bytes = perfring_untold(producer) * PERFRING_LOST_SIZE;
+	uint64_t bytes = perfring_unreported(producer) * PERFRING_LOST_SIZE;
 
 	return bytes + size < producer->ring.data_size ? bytes : 0;
 }
 
 /* Writes the marker of one cause at *pos, if there is something to tell. Relaxed: A publishes it. */
-static inline void perfring_tell(struct perfring_producer *producer, uint64_t *pos, uint64_t cause,
-				 unsigned refused, unsigned told)
+static inline void perfring_report(struct perfring_producer *producer, uint64_t *pos, uint64_t cause,
+				 unsigned refused, unsigned reported)
 {
-	uint64_t *book = producer->book;
+	uint64_t *totals = producer->totals;
 
-	if (book[refused] == book[told])
+	if (totals[refused] == totals[reported])
 		return;
 	PERFRING_STORE(perfring_word(&producer->ring, *pos),
-		       perfring_raw(PERFRING_TYPE_LOST, 0, PERFRING_LOST_SIZE));
+		       perfring_header_word(PERFRING_TYPE_LOST, 0, PERFRING_LOST_SIZE));
 	PERFRING_STORE(perfring_word(&producer->ring, *pos + 8), cause);
-	PERFRING_STORE(perfring_word(&producer->ring, *pos + 16), book[refused] - book[told]);
-	PERFRING_STORE(perfring_word(&producer->ring, *pos + 24), book[refused + 1] - book[told + 1]);
-	book[told] = book[refused];
-	book[told + 1] = book[refused + 1];
-	book[PERFRING_PRODUCER_BOOK_LOST_MARKERS]++;
+	PERFRING_STORE(perfring_word(&producer->ring, *pos + 16), totals[refused] - totals[reported]);
+	PERFRING_STORE(perfring_word(&producer->ring, *pos + 24), totals[refused + 1] - totals[reported + 1]);
+	totals[reported] = totals[refused];
+	totals[reported + 1] = totals[refused + 1];
+	totals[PERFRING_PRODUCER_TOTALS_LOST_MARKERS]++;
 	*pos += PERFRING_LOST_SIZE;
 }
 
 /* Decides which of the oldest go so that `end` fits. Nothing is published. */
-static inline uint64_t perfring_make_way(struct perfring_producer *producer, uint64_t end,
+static inline uint64_t perfring_evict(struct perfring_producer *producer, uint64_t end,
 					 struct perfring_count *overwritten)
 {
 	uint64_t tail = producer->tail;
@@ -135,7 +135,7 @@ static inline uint64_t perfring_make_way(struct perfring_producer *producer, uin
 
 		if (!perfring_is_record(word, producer->pos - tail)) {
 			/* Somebody else wrote into the data area: all goes, and that count is private. */
-			*overwritten = perfring_count_at(producer->book, PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS);
+			*overwritten = perfring_count_at(producer->totals, PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS);
 			return producer->pos;
 		}
 		if (perfring_is_data(word)) {
@@ -152,7 +152,7 @@ static inline uint64_t perfring_make_way(struct perfring_producer *producer, uin
 static inline int perfring_make_room(struct perfring_producer *producer, uint64_t size, uint64_t *start)
 {
 	struct perfring *ring = &producer->ring;
-	uint64_t interval = perfring_book_interval(ring);
+	uint64_t interval = perfring_totals_interval(ring);
 	uint64_t markers = perfring_marker_bytes(producer, size), end = producer->pos + markers + size;
 	uint64_t tail = producer->tail, mark[PERFRING_TAIL_MARK_WORDS];
 	struct perfring_count overwritten = producer->overwritten;
@@ -161,7 +161,7 @@ static inline int perfring_make_room(struct perfring_producer *producer, uint64_
 	*start = producer->pos;
 	if (end - tail >= ring->data_size) {
 		if (overwrite) {
-			tail = perfring_make_way(producer, end, &overwritten);
+			tail = perfring_evict(producer, end, &overwritten);
 		} else {
 			tail = PERFRING_LOAD_ACQUIRE(&ring->header->data_tail); /* D, pairs with C */
 			/* The one word of the page that a producer believes: it may only move on, and not
@@ -174,15 +174,15 @@ static inline int perfring_make_room(struct perfring_producer *producer, uint64_
 		}
 	}
 	/* Whoever takes this ring over walks from the book to the head: those records must stand. */
-	if (producer->pos - producer->noted >= interval || end - producer->noted >= ring->data_size ||
-	    (overwrite && tail > producer->noted))
-		perfring_write_book(producer);
+	if (producer->pos - producer->totals_pos >= interval || end - producer->totals_pos >= ring->data_size ||
+	    (overwrite && tail > producer->totals_pos))
+		perfring_write_totals(producer);
 	if (overwrite && tail != producer->tail) {
 		/* The mark before the tail. The other copy is at the tail as it is, so whichever way a death
 		 * between the two leaves them, one fits. */
 		mark[PERFRING_TAIL_MARK_RECORDS] = overwritten.records;
 		mark[PERFRING_TAIL_MARK_BYTES] = overwritten.bytes;
-		perfring_latch_write_as(&producer->mark_latch, &ring->header->tail_mark.copies[0][0],
+		perfring_seq_latch_write_as(&producer->mark_writer, &ring->header->tail_mark.copies[0][0],
 					PERFRING_TAIL_MARK_WORDS, tail, mark);
 		producer->overwritten = overwritten;
 		producer->tail = tail;
@@ -191,17 +191,17 @@ static inline int perfring_make_room(struct perfring_producer *producer, uint64_
 	/* Book and tail are out before anything is written over what was before them. */
 	PERFRING_FENCE_RELEASE(); /* E, pairs with F */
 	if (markers) {
-		perfring_tell(producer, start, PERFRING_CAUSE_FULL, PERFRING_PRODUCER_BOOK_FULL_RECORDS,
-			      PERFRING_PRODUCER_BOOK_TOLD_FULL_RECORDS);
-		perfring_tell(producer, start, PERFRING_CAUSE_TOO_LARGE,
-			      PERFRING_PRODUCER_BOOK_TOO_LARGE_RECORDS,
-			      PERFRING_PRODUCER_BOOK_TOLD_TOO_LARGE_RECORDS);
+		perfring_report(producer, start, PERFRING_CAUSE_FULL, PERFRING_PRODUCER_TOTALS_FULL_RECORDS,
+			      PERFRING_PRODUCER_TOTALS_REPORTED_FULL_RECORDS);
+		perfring_report(producer, start, PERFRING_CAUSE_TOO_LARGE,
+			      PERFRING_PRODUCER_TOTALS_TOO_LARGE_RECORDS,
+			      PERFRING_PRODUCER_TOTALS_REPORTED_TOO_LARGE_RECORDS);
 	}
 	/* With something untold, the next one comes here too. */
-	producer->limit = producer->noted + interval;
+	producer->limit = producer->totals_pos + interval;
 	if (producer->limit > producer->tail + ring->data_size - 1)
 		producer->limit = producer->tail + ring->data_size - 1;
-	if (perfring_untold(producer))
+	if (perfring_unreported(producer))
 		producer->limit = 0;
 	return PERFRING_OK;
 }
@@ -209,14 +209,14 @@ static inline int perfring_make_room(struct perfring_producer *producer, uint64_
 /* Counts a refusal, to be told before the next record that fits. A full ring wants reading: it wakes. */
 static inline int perfring_refuse(struct perfring_producer *producer, int why, uint64_t len)
 {
-	unsigned at = why == PERFRING_E_TOO_LARGE ? PERFRING_PRODUCER_BOOK_TOO_LARGE_RECORDS
-						  : PERFRING_PRODUCER_BOOK_FULL_RECORDS;
+	unsigned at = why == PERFRING_E_TOO_LARGE ? PERFRING_PRODUCER_TOTALS_TOO_LARGE_RECORDS
+						  : PERFRING_PRODUCER_TOTALS_FULL_RECORDS;
 
-	producer->book[at]++;
-	producer->book[at + 1] += len > UINT64_MAX - 15 ? UINT64_MAX & ~UINT64_C(7) : PERFRING_RECORD_SIZE(len);
+	producer->totals[at]++;
+	producer->totals[at + 1] += len > UINT64_MAX - 15 ? UINT64_MAX & ~UINT64_C(7) : PERFRING_RECORD_SIZE(len);
 	producer->limit = 0;
 	perfring_publish_head(producer, producer->pos, PERFRING_WAKE_FORCE);
-	perfring_write_book(producer);
+	perfring_write_totals(producer);
 	return why;
 }
 
@@ -243,7 +243,7 @@ static inline int perfring_try_reserve(struct perfring_producer *producer, uint3
 			return error;
 	}
 	/* Relaxed: A publishes it, and E came before it. */
-	PERFRING_STORE(perfring_word(ring, start), perfring_raw(type, (uint16_t)(size - 8 - len), size));
+	PERFRING_STORE(perfring_word(ring, start), perfring_header_word(type, (uint16_t)(size - 8 - len), size));
 	if (len % 8) /* no record carries bytes of another in its padding */
 		PERFRING_STORE(perfring_word(ring, start + size - 8), 0);
 	producer->open_pos = start;
@@ -279,7 +279,7 @@ static inline int perfring_commit(struct perfring_producer *producer, uint64_t l
 		len = producer->open_len;
 	size = PERFRING_RECORD_SIZE(len);
 	if (len != producer->open_len) {
-		word = perfring_raw(producer->open_type, (uint16_t)(size - 8 - len), size);
+		word = perfring_header_word(producer->open_type, (uint16_t)(size - 8 - len), size);
 		PERFRING_STORE(perfring_word(&producer->ring, producer->open_pos), word);
 		if (len % 8) {
 			uint8_t *last = (uint8_t *)perfring_word(&producer->ring, producer->open_pos + size - 8);
@@ -290,8 +290,8 @@ static inline int perfring_commit(struct perfring_producer *producer, uint64_t l
 		}
 	}
 	producer->is_open = 0;
-	producer->book[PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS]++;
-	producer->book[PERFRING_PRODUCER_BOOK_WRITTEN_BYTES] += size;
+	producer->totals[PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS]++;
+	producer->totals[PERFRING_PRODUCER_TOTALS_WRITTEN_BYTES] += size;
 	perfring_publish_head(producer, producer->open_pos + size, producer->wake);
 	return PERFRING_OK;
 }
@@ -307,9 +307,9 @@ static inline int perfring_discard(struct perfring_producer *producer)
 		return PERFRING_E_MISUSE;
 	producer->is_open = 0;
 	PERFRING_STORE(perfring_word(&producer->ring, producer->open_pos),
-		       perfring_raw(PERFRING_TYPE_NOP, 0, size));
-	producer->book[PERFRING_PRODUCER_BOOK_DISCARDED_RECORDS]++;
-	producer->book[PERFRING_PRODUCER_BOOK_DISCARDED_BYTES] += size;
+		       perfring_header_word(PERFRING_TYPE_NOP, 0, size));
+	producer->totals[PERFRING_PRODUCER_TOTALS_DISCARDED_RECORDS]++;
+	producer->totals[PERFRING_PRODUCER_TOTALS_DISCARDED_BYTES] += size;
 	perfring_publish_head(producer, producer->open_pos + size, producer->wake);
 	return PERFRING_OK;
 }
@@ -372,9 +372,9 @@ static inline void perfring_producer_detach(struct perfring_producer *producer)
 		if (producer->is_open)
 			perfring_publish_head(producer, producer->open_pos, PERFRING_WAKE_AUTO);
 		producer->is_open = 0;
-		if (perfring_untold(producer) && perfring_make_room(producer, 0, &start) == 0)
+		if (perfring_unreported(producer) && perfring_make_room(producer, 0, &start) == 0)
 			perfring_publish_head(producer, start, PERFRING_WAKE_AUTO);
-		perfring_write_book(producer);
+		perfring_write_totals(producer);
 	}
 	perfring_close(&producer->ring);
 }
@@ -382,20 +382,20 @@ static inline void perfring_producer_detach(struct perfring_producer *producer)
 /* Takes over where the ring's tail is, and what was overwritten before it. */
 static inline int perfring_take_over_tail(struct perfring_producer *producer)
 {
-	const uint64_t *latch = &producer->ring.header->tail_mark.copies[0][0];
+	const uint64_t *seq_latch = &producer->ring.header->tail_mark.copies[0][0];
 	uint64_t mark[PERFRING_TAIL_MARK_WORDS] = { 0 };
-	struct perfring_to_mark way;
+	struct perfring_to_mark path;
 	struct perfring_count between;
-	int kept = perfring_latch_least(latch, PERFRING_TAIL_MARK_WORDS, producer->tail, mark);
+	int kept = perfring_seq_latch_least(seq_latch, PERFRING_TAIL_MARK_WORDS, producer->tail, mark);
 
 	if (kept < 0 || mark[0] > producer->pos)
 		return perfring_corrupt(&producer->ring, producer->tail);
-	perfring_walk_to_mark(&producer->ring, producer->tail, mark[0], &way);
-	if (!perfring_count_from(&way, producer->tail, &between))
+	perfring_walk_to_mark(&producer->ring, producer->tail, mark[0], &path);
+	if (!perfring_count_from(&path, producer->tail, &between))
 		return perfring_corrupt(&producer->ring, producer->tail);
 	producer->overwritten =
 		perfring_since(perfring_count_at(mark, PERFRING_TAIL_MARK_RECORDS), between);
-	perfring_latch_after(&producer->mark_latch, latch, PERFRING_TAIL_MARK_WORDS, kept);
+	perfring_seq_latch_after(&producer->mark_writer, seq_latch, PERFRING_TAIL_MARK_WORDS, kept);
 	return PERFRING_OK;
 }
 
@@ -405,11 +405,11 @@ static inline int perfring_producer_attach(struct perfring_producer *producer, c
 					   const char *name)
 {
 	struct perfring *ring = &producer->ring;
-	const uint64_t *latch;
+	const uint64_t *seq_latch;
 	int error, kept;
 
 	memset(producer, 0, sizeof(*producer));
-	error = perfring_look(ring, path, PERFRING_PRODUCER);
+	error = perfring_open_checked(ring, path, PERFRING_PRODUCER);
 	if (!error && (ring->timed || ring->shape.producers != PERFRING_PRODUCERS_ONE)) {
 		snprintf(ring->why, sizeof(ring->why), "the ring is for many producers, or stamps its records: this code produces into a ring of one producer without time");
 		error = PERFRING_E_KIND;
@@ -418,8 +418,8 @@ static inline int perfring_producer_attach(struct perfring_producer *producer, c
 		error = perfring_map(ring, PERFRING_PRODUCER);
 	if (!error) {
 		/* Before the lock is taken: a child forked in between would keep it. */
-		perfring_register(ring);
-		error = perfring_take(ring, path, ring->shape.control_offset);
+		perfring_register_handle(ring);
+		error = perfring_lock_seat(ring, path, ring->shape.control_offset);
 	}
 	if (error)
 		goto failed;
@@ -429,9 +429,9 @@ static inline int perfring_producer_attach(struct perfring_producer *producer, c
 		error = perfring_corrupt(ring, producer->tail);
 		goto failed;
 	}
-	latch = &ring->header->producer_book.copies[0][0];
-	kept = perfring_producer_book(ring, producer->book);
-	if (kept < 0 || !perfring_bring_up(ring, producer->book, producer->pos)) {
+	seq_latch = &ring->header->producer_totals.copies[0][0];
+	kept = perfring_producer_totals(ring, producer->totals);
+	if (kept < 0 || !perfring_advance_totals(ring, producer->totals, producer->pos)) {
 		error = perfring_corrupt(ring, producer->pos);
 		goto failed;
 	}
@@ -439,13 +439,13 @@ static inline int perfring_producer_attach(struct perfring_producer *producer, c
 		error = perfring_take_over_tail(producer);
 	if (error)
 		goto failed;
-	perfring_latch_after(&producer->book_latch, latch, PERFRING_PRODUCER_BOOK_WORDS, kept);
+	perfring_seq_latch_after(&producer->totals_writer, seq_latch, PERFRING_PRODUCER_TOTALS_WORDS, kept);
 	producer->max_len = ring->data_size - 8 < PERFRING_SIZE_MAX ? ring->data_size - 8 : PERFRING_SIZE_MAX;
 	producer->max_len -= PERFRING_HEADER_LEN;
 	perfring_register_fences(ring);
 	/* The records from the old book to the head may be overwritten from now on. */
-	perfring_write_book(producer);
-	perfring_sign(&ring->slots[0].holder, name);
+	perfring_write_totals(producer);
+	perfring_write_owner_info(&ring->slots[0].holder, name);
 	return PERFRING_OK;
 failed:
 	perfring_close(ring);

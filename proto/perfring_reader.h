@@ -33,22 +33,22 @@
 #include "perfring_observer.h"
 
 /* Empty looks after which a consumer that does nothing else hands back what it has read. */
-#define PERFRING_IDLE_LOOKS 64
+#define PERFRING_IDLE_POLLS 64
 
 /* The one consumer. Of an overwrite ring it is an observer that saves its place. */
 struct perfring_consumer {
 	struct perfring_observer at;
 	uint64_t released; /* drop: what data_tail holds; overwrite: where it saved itself */
 	unsigned idle;
-	struct perfring_latch_writer latch;
+	struct perfring_seq_latch_writer writer;
 };
 
 /* Where the consumer of a drop ring goes on, and what was read before. `kept`: the copy that counts. */
 static inline int perfring_resume_drop(struct perfring_observer *at, int *kept)
 {
 	struct perfring *ring = &at->ring;
-	const uint64_t *latch = &ring->header->consumer_book.copies[0][0];
-	uint64_t book[PERFRING_CONSUMER_BOOK_WORDS], tail, head;
+	const uint64_t *seq_latch = &ring->header->consumer_totals.copies[0][0];
+	uint64_t totals[PERFRING_CONSUMER_TOTALS_WORDS], tail, head;
 	int walks, found = 0;
 
 	tail = PERFRING_LOAD_ACQUIRE(&ring->header->data_tail); /* pairs with C of the last one */
@@ -57,14 +57,14 @@ static inline int perfring_resume_drop(struct perfring_observer *at, int *kept)
 		return perfring_corrupt(ring, tail);
 	at->cursor = tail;
 	/* After a death between the book and the tail, the one that fits the tail counts. */
-	*kept = perfring_latch_where(latch, PERFRING_CONSUMER_BOOK_WORDS, PERFRING_CONSUMER_BOOK_POS, tail, book);
+	*kept = perfring_seq_latch_where(seq_latch, PERFRING_CONSUMER_TOTALS_WORDS, PERFRING_CONSUMER_TOTALS_POS, tail, totals);
 	if (*kept >= 0) {
-		at->passed = perfring_plus(perfring_count_at(book, PERFRING_CONSUMER_BOOK_READ_RECORDS),
-					   perfring_count_at(book, PERFRING_CONSUMER_BOOK_LAPPED_RECORDS));
+		at->passed = perfring_plus(perfring_count_at(totals, PERFRING_CONSUMER_TOTALS_READ_RECORDS),
+					   perfring_count_at(totals, PERFRING_CONSUMER_TOTALS_LAPPED_RECORDS));
 		return PERFRING_OK;
 	}
 	/* After a perf reader none does, and what it read is what was written and is not there. */
-	*kept = perfring_latch_newest(latch, PERFRING_CONSUMER_BOOK_WORDS, book);
+	*kept = perfring_seq_latch_newest(seq_latch, PERFRING_CONSUMER_TOTALS_WORDS, totals);
 	for (walks = 0; walks < PERFRING_WALKS && !found; walks++)
 		found = perfring_count_before(ring, tail, &at->passed);
 	return found > 0 ? PERFRING_OK : found < 0 ? found : perfring_corrupt(ring, tail);
@@ -73,15 +73,15 @@ static inline int perfring_resume_drop(struct perfring_observer *at, int *kept)
 /* Where the consumer of an overwrite ring saved itself. */
 static inline int perfring_resume_overwrite(struct perfring_observer *at, int *kept)
 {
-	uint64_t book[PERFRING_CONSUMER_BOOK_WORDS];
+	uint64_t totals[PERFRING_CONSUMER_TOTALS_WORDS];
 
-	*kept = perfring_latch_newest(&at->ring.header->consumer_book.copies[0][0],
-				      PERFRING_CONSUMER_BOOK_WORDS, book);
-	if (*kept < 0 || book[PERFRING_CONSUMER_BOOK_POS] % 8)
+	*kept = perfring_seq_latch_newest(&at->ring.header->consumer_totals.copies[0][0],
+				      PERFRING_CONSUMER_TOTALS_WORDS, totals);
+	if (*kept < 0 || totals[PERFRING_CONSUMER_TOTALS_POS] % 8)
 		return perfring_corrupt(&at->ring, 0);
-	at->cursor = book[PERFRING_CONSUMER_BOOK_POS];
-	at->lapped = perfring_count_at(book, PERFRING_CONSUMER_BOOK_LAPPED_RECORDS);
-	at->passed = perfring_plus(perfring_count_at(book, PERFRING_CONSUMER_BOOK_READ_RECORDS), at->lapped);
+	at->cursor = totals[PERFRING_CONSUMER_TOTALS_POS];
+	at->lapped = perfring_count_at(totals, PERFRING_CONSUMER_TOTALS_LAPPED_RECORDS);
+	at->passed = perfring_plus(perfring_count_at(totals, PERFRING_CONSUMER_TOTALS_READ_RECORDS), at->lapped);
 	return PERFRING_OK;
 }
 
@@ -103,11 +103,11 @@ static inline int perfring_consumer_attach(struct perfring_consumer *consumer, c
 		return error;
 	}
 	header = at->ring.header;
-	perfring_latch_after(&consumer->latch, &header->consumer_book.copies[0][0],
-			     PERFRING_CONSUMER_BOOK_WORDS, kept);
+	perfring_seq_latch_after(&consumer->writer, &header->consumer_totals.copies[0][0],
+			     PERFRING_CONSUMER_TOTALS_WORDS, kept);
 	at->head = at->from = at->upto = consumer->released = at->cursor;
 	perfring_register_fences(&at->ring);
-	perfring_sign((struct perfring_holder *)(void *)&header->consumer_epoch, name);
+	perfring_write_owner_info((struct perfring_holder *)(void *)&header->consumer_epoch, name);
 	return PERFRING_OK;
 }
 
@@ -116,20 +116,20 @@ static inline void perfring_release(struct perfring_consumer *consumer)
 {
 	struct perfring_observer *at = &consumer->at;
 	struct perfring_header *header = at->ring.header;
-	uint64_t book[PERFRING_CONSUMER_BOOK_WORDS];
+	uint64_t totals[PERFRING_CONSUMER_TOTALS_WORDS];
 	struct perfring_count read = perfring_since(at->passed, at->lapped);
 
 	if (at->cursor == consumer->released || perfring_is_forked(&at->ring))
 		return;
-	memset(book, 0, sizeof(book));
-	book[PERFRING_CONSUMER_BOOK_POS] = at->cursor;
-	book[PERFRING_CONSUMER_BOOK_READ_RECORDS] = read.records;
-	book[PERFRING_CONSUMER_BOOK_READ_BYTES] = read.bytes;
-	book[PERFRING_CONSUMER_BOOK_LAPPED_RECORDS] = at->lapped.records;
-	book[PERFRING_CONSUMER_BOOK_LAPPED_BYTES] = at->lapped.bytes;
+	memset(totals, 0, sizeof(totals));
+	totals[PERFRING_CONSUMER_TOTALS_POS] = at->cursor;
+	totals[PERFRING_CONSUMER_TOTALS_READ_RECORDS] = read.records;
+	totals[PERFRING_CONSUMER_TOTALS_READ_BYTES] = read.bytes;
+	totals[PERFRING_CONSUMER_TOTALS_LAPPED_RECORDS] = at->lapped.records;
+	totals[PERFRING_CONSUMER_TOTALS_LAPPED_BYTES] = at->lapped.bytes;
 	/* The book before the tail: after a death between the two, the older book fits the tail. */
-	perfring_latch_write(&consumer->latch, &header->consumer_book.copies[0][0],
-			     PERFRING_CONSUMER_BOOK_WORDS, book);
+	perfring_seq_latch_write(&consumer->writer, &header->consumer_totals.copies[0][0],
+			     PERFRING_CONSUMER_TOTALS_WORDS, totals);
 	consumer->released = at->cursor;
 	if (at->ring.shape.policy == PERFRING_POLICY_OVERWRITE)
 		return;
@@ -161,7 +161,7 @@ static inline int perfring_read_pinned(struct perfring_consumer *consumer, struc
 			head = PERFRING_LOAD_ACQUIRE(&ring->header->data_head); /* B, pairs with A */
 			if (head == at->head) {
 				/* Relaxed: a hint; whoever waits looks again by itself. */
-				if (++consumer->idle >= PERFRING_IDLE_LOOKS ||
+				if (++consumer->idle >= PERFRING_IDLE_POLLS ||
 				    PERFRING_LOAD(&ring->header->space_armed))
 					perfring_release(consumer);
 				return 0;
@@ -179,7 +179,7 @@ static inline int perfring_read_pinned(struct perfring_consumer *consumer, struc
 			continue;
 		}
 		/* In one piece: the data is mapped twice in a row. */
-		got = perfring_show(ring, word, at->cursor, perfring_word(ring, at->cursor) + 1, item);
+		got = perfring_fill_item(ring, word, at->cursor, perfring_word(ring, at->cursor) + 1, item);
 		if (got < 0)
 			return got;
 		at->cursor += word.size;

@@ -99,7 +99,7 @@ static void print_count(const char *name, struct perfring_count count)
 /* The items, and the books that an observer needs anyway. */
 static void items(const char *path)
 {
-	uint64_t book[PERFRING_PRODUCER_BOOK_WORDS];
+	uint64_t totals[PERFRING_PRODUCER_TOTALS_WORDS];
 	struct perfring_observer observer;
 	struct perfring_item item;
 	int got;
@@ -114,13 +114,13 @@ static void items(const char *path)
 		fail("observe", observer.ring.why);
 	printf("to %" PRIu64 "\n", observer.cursor);
 	print_count("lapped", observer.lapped);
-	if (perfring_newest_book(&observer.ring, book))
+	if (perfring_newest_totals(&observer.ring, totals))
 		fail("book", observer.ring.why);
-	print_count("written", perfring_count_at(book, PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS));
-	print_count("discarded", perfring_count_at(book, PERFRING_PRODUCER_BOOK_DISCARDED_RECORDS));
-	print_count("reclaimed", perfring_count_at(book, PERFRING_PRODUCER_BOOK_RECLAIMED_RECORDS));
-	print_count("told_full", perfring_count_at(book, PERFRING_PRODUCER_BOOK_TOLD_FULL_RECORDS));
-	print_count("told_too_large", perfring_count_at(book, PERFRING_PRODUCER_BOOK_TOLD_TOO_LARGE_RECORDS));
+	print_count("written", perfring_count_at(totals, PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS));
+	print_count("discarded", perfring_count_at(totals, PERFRING_PRODUCER_TOTALS_DISCARDED_RECORDS));
+	print_count("reclaimed", perfring_count_at(totals, PERFRING_PRODUCER_TOTALS_RECLAIMED_RECORDS));
+	print_count("reported_full", perfring_count_at(totals, PERFRING_PRODUCER_TOTALS_REPORTED_FULL_RECORDS));
+	print_count("reported_too_large", perfring_count_at(totals, PERFRING_PRODUCER_TOTALS_REPORTED_TOO_LARGE_RECORDS));
 	perfring_observer_close(&observer);
 }
 
@@ -272,7 +272,7 @@ static void do_write(uint64_t count, const char *path, int waits)
 
 	if (perfring_producer_attach(&producer, path, "c_peer"))
 		fail("attach", producer.ring.why);
-	number = producer.book[PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS];
+	number = producer.totals[PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS];
 	count = count ? number + count : UINT64_MAX;
 	say("ready");
 	for (; number < count; number++) {
@@ -284,8 +284,8 @@ static void do_write(uint64_t count, const char *path, int waits)
 	if (!waits)
 		publish(&producer, number, 100, 1);
 	printf("written %" PRIu64 " full %" PRIu64 "\n",
-	       producer.book[PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS],
-	       producer.book[PERFRING_PRODUCER_BOOK_FULL_RECORDS]);
+	       producer.totals[PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS],
+	       producer.totals[PERFRING_PRODUCER_TOTALS_FULL_RECORDS]);
 	perfring_producer_detach(&producer);
 }
 
@@ -448,7 +448,7 @@ static void die_in(const char *scenario, const char *path)
 	if (perfring_producer_attach(&producer, path, "c_peer"))
 		fail("attach", producer.ring.why);
 	/* Made before the first stop: only the ring's own steps count. */
-	number_payload(bytes, producer.book[PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS], sizeof(bytes));
+	number_payload(bytes, producer.totals[PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS], sizeof(bytes));
 	raise(SIGSTOP);
 	if (!strcmp(scenario, "publish")) {
 		perfring_publish(&producer, NUMBERED, bytes, sizeof(bytes));
