@@ -25,6 +25,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -44,6 +45,8 @@
 #define PERFRING_POS_MAX ((uint64_t)1 << 62)
 /* ns: the longest sleep where a wake may not come. */
 #define PERFRING_SLICE_NS 20000000
+/* ns: how often whoever waits finds out whether the ring's file is still there. */
+#define PERFRING_REMOVED_NS 1000000000
 
 #define PERFRING_LOAD(at) __atomic_load_n(at, __ATOMIC_RELAXED)
 #define PERFRING_LOAD_ACQUIRE(at) __atomic_load_n(at, __ATOMIC_ACQUIRE)
@@ -73,8 +76,19 @@ struct perfring {
 	int generation;
 	int asymmetric; /* this process is registered for the heavy fences of others */
 	int timed;
+	uint32_t removed;   /* the file lost its name, or another has it now */
+	int64_t check_next; /* when that is to be found out again: ns */
+	char *path;	    /* absolute; NULL if it could not be had */
 	char why[256];
 };
+
+static inline int64_t perfring_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
 
 static inline int perfring_io(struct perfring *ring, const char *step)
 {
@@ -173,6 +187,8 @@ static inline void perfring_close(struct perfring *ring)
 		munmap(ring->slots, ring->slots_mapped);
 	if (ring->fd >= 0)
 		close(ring->fd);
+	free(ring->path);
+	ring->path = NULL;
 	ring->base = NULL;
 	ring->slots = NULL;
 	ring->fd = -1;
@@ -205,6 +221,8 @@ static inline int perfring_open_checked(struct perfring *ring, const char *path,
 		return PERFRING_E_NOT_A_RING;
 	}
 	ring->data_size = ring->shape.data_size;
+	ring->path = realpath(path, NULL);
+	ring->check_next = perfring_now() + PERFRING_REMOVED_NS;
 	ring->timed = (ring->shape.features_required & PERFRING_FEATURE_TIME) != 0;
 	return perfring_check(&ring->shape, (uint64_t)meta.st_size, ring->why, sizeof(ring->why));
 }
@@ -246,7 +264,8 @@ static inline int perfring_map(struct perfring *ring, int role)
 				return perfring_io(ring, "mapping the ring's data");
 	}
 	if (role == PERFRING_PRODUCER) {
-		ring->slots_mapped = (size_t)ring->shape.control_size;
+		/* With the type table, which follows them. */
+		ring->slots_mapped = (size_t)(ring->shape.control_size + ring->shape.types_size);
 		got = mmap(NULL, ring->slots_mapped, PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd,
 			   (off_t)ring->shape.control_offset);
 		if (got == MAP_FAILED)
@@ -271,6 +290,18 @@ static inline int perfring_lock_byte(struct perfring *ring, uint64_t byte)
 	if (fcntl(ring->fd, F_OFD_SETLK, &range) == 0)
 		return 1;
 	return errno == EAGAIN || errno == EACCES ? 0 : perfring_io(ring, "locking the place");
+}
+
+static inline void perfring_unlock_byte(struct perfring *ring, uint64_t byte)
+{
+	struct flock range;
+
+	memset(&range, 0, sizeof(range));
+	range.l_type = F_UNLCK;
+	range.l_whence = SEEK_SET;
+	range.l_start = (off_t)byte;
+	range.l_len = 1;
+	fcntl(ring->fd, F_OFD_SETLK, &range);
 }
 
 /* Whether somebody else holds the byte; read permission is enough. */
@@ -362,12 +393,32 @@ static inline int64_t perfring_heavy_fence(void)
 	return fenced ? INT64_C(60000000000) : PERFRING_SLICE_NS;
 }
 
-static inline int64_t perfring_now(void)
+/* Whether the ring's file was removed or replaced, found out at most once a second: no record of another
+ * process will come. For one thread at a time. */
+static inline int perfring_is_removed(struct perfring *ring)
 {
-	struct timespec now;
+	struct stat open_file, named;
+	int64_t now = perfring_now();
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+	if (PERFRING_LOAD(&ring->removed))
+		return 1;
+	if (now < ring->check_next || perfring_is_forked(ring))
+		return 0;
+	ring->check_next = now + PERFRING_REMOVED_NS;
+	if (fstat(ring->fd, &open_file) < 0)
+		return 0;
+	/* A file that was only renamed keeps its link, and its producers. */
+	if (open_file.st_nlink == 0 || (ring->path && stat(ring->path, &named) == 0 &&
+					(named.st_dev != open_file.st_dev || named.st_ino != open_file.st_ino)))
+		PERFRING_STORE(&ring->removed, 1);
+	return PERFRING_LOAD(&ring->removed) != 0;
+}
+
+/* What a reader returns when it has read all of a removed ring. */
+static inline int perfring_unlinked(struct perfring *ring)
+{
+	snprintf(ring->why, sizeof(ring->why), "%s", perfring_error(PERFRING_E_UNLINKED));
+	return PERFRING_E_UNLINKED;
 }
 
 /* Not private: the word is in a file mapping that other processes wake by. */

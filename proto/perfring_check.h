@@ -29,6 +29,12 @@
 #define PERFRING_E_TYPE -15
 #define PERFRING_E_FORKED -16
 #define PERFRING_E_MISUSE -17
+#define PERFRING_E_UNLINKED -18
+#define PERFRING_E_SCHEMA -19
+#define PERFRING_E_NO_TABLE -20
+#define PERFRING_E_TABLE_FULL -21
+#define PERFRING_E_TAKEN -22
+#define PERFRING_E_TABLE_BUSY -23
 
 /* Features that this code reads. Not PERFRING_FEATURES_REQUIRED_KNOWN: what the layout learns, this
  * code refuses until it has learned it too. */
@@ -55,6 +61,12 @@ static inline const char *perfring_error(int code)
 	case PERFRING_E_TYPE: return "the record type is the kernel's or perfring's: use another number";
 	case PERFRING_E_FORKED: return "the handle is the parent's: attach anew after fork";
 	case PERFRING_E_MISUSE: return "a reservation is open already, or none is: end one before the next";
+	case PERFRING_E_UNLINKED: return "the ring's file was removed or replaced, and all that it held has been read: attach to the new one";
+	case PERFRING_E_SCHEMA: return "the schema cannot be written into a type table: see the handle's sentence";
+	case PERFRING_E_NO_TABLE: return "this ring has no type table: make it with types_size above 0 (`perfring create --types-size`)";
+	case PERFRING_E_TABLE_FULL: return "the type table is full: make the ring with a larger one (`perfring create --types-size`)";
+	case PERFRING_E_TAKEN: return "the record type is taken in this ring by another type: give one of them another id, or raise its version";
+	case PERFRING_E_TABLE_BUSY: return "another process holds the type table's lock and does not go on: try again";
 	}
 	return "unknown error";
 }

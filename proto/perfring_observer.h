@@ -297,7 +297,7 @@ static inline int perfring_fill_item(struct perfring *ring, struct perfring_reco
 }
 
 /* The next item: 1, or 0 if there is none now. */
-static inline int perfring_observe(struct perfring_observer *at, struct perfring_item *item)
+static inline int perfring_next_copied(struct perfring_observer *at, struct perfring_item *item)
 {
 	uint64_t turns, ready;
 	struct perfring_record word = { 0, 0, 0 };
@@ -340,6 +340,21 @@ static inline int perfring_observe(struct perfring_observer *at, struct perfring
 		return 1;
 	}
 	return 0;
+}
+
+/* The next item: 1, or 0 if there is none now. PERFRING_E_UNLINKED once all of a ring has been read that was
+ * removed or replaced, which an observer that polls finds out within a second. */
+static inline int perfring_observe(struct perfring_observer *at, struct perfring_item *item)
+{
+	int got = perfring_next_copied(at, item);
+
+	if (got == 0 && perfring_is_removed(&at->ring)) {
+		/* What was published before it was found removed comes first. */
+		got = perfring_next_copied(at, item);
+		if (got == 0)
+			return perfring_unlinked(&at->ring);
+	}
+	return got;
 }
 
 /* The wall-clock time of a stamp, ns since 1970: 1, or 0 if no anchor is known for it. */

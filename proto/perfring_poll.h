@@ -48,10 +48,12 @@ static inline int perfring_pollable_wait(struct perfring_pollable *pollable, uin
 	PERFRING_STORE(&header->wait_wake_records, UINT64_MAX);
 	PERFRING_STORE_RELEASE(&header->wait_armed, 1); /* J, pairs with I; the targets before it */
 	longest = perfring_heavy_fence();		/* J */
+	longest = longest < PERFRING_REMOVED_NS ? longest : PERFRING_REMOVED_NS;
 	if (PERFRING_LOAD_ACQUIRE(&header->data_head) < target && !PERFRING_LOAD_ACQUIRE(&pollable->ends))
 		perfring_sleep(&header->wait_seq, seq, longest);
 	PERFRING_STORE(&header->wait_armed, 0); /* relaxed, as in perfring_wait */
-	return PERFRING_LOAD_ACQUIRE(&header->data_head) >= target;
+	return PERFRING_LOAD_ACQUIRE(&header->data_head) >= target ||
+	       perfring_is_removed(&pollable->consumer->at.ring);
 }
 
 static inline void *perfring_pollable_main(void *arg)
@@ -123,6 +125,8 @@ static inline int perfring_pollable_arm(struct perfring_pollable *pollable)
 		;
 	if (PERFRING_LOAD_ACQUIRE(&consumer->at.ring.header->data_head) >= target)
 		return 1;
+	if (PERFRING_LOAD(&consumer->at.ring.removed))
+		return perfring_unlinked(&consumer->at.ring);
 	PERFRING_STORE_RELEASE(&pollable->target, target);
 	perfring_pollable_ask(pollable);
 	return 0;

@@ -328,8 +328,8 @@ static inline int perfring_publish(struct perfring_producer *producer, uint32_t 
 	return perfring_commit(producer, len);
 }
 
-/* Of a drop ring that refused `len` bytes: waits until they fit, for at most `ms`. Whether they may. To be
- * called before the refusal is counted: with perfring_try_reserve. */
+/* Waits until a drop ring that refused `len` bytes has room for them, for at most `ms`: 1 if it may have, 0 if it
+ * has not. For use with perfring_try_reserve, which does not count its refusals. */
 static inline int perfring_wait_for_space(struct perfring_producer *producer, uint64_t len, int ms)
 {
 	struct perfring_header *header = producer->ring.header;
@@ -338,8 +338,10 @@ static inline int perfring_wait_for_space(struct perfring_producer *producer, ui
 	int64_t end = perfring_now() + (int64_t)ms * 1000000, left;
 	uint32_t seq;
 
-	if (perfring_is_forked(&producer->ring) || len > producer->max_len)
-		return 0;
+	if (perfring_is_forked(&producer->ring))
+		return PERFRING_E_FORKED;
+	if (len > producer->max_len)
+		return PERFRING_E_TOO_LARGE;
 	target = target > producer->ring.data_size ? target - producer->ring.data_size : 0;
 	/* A consumer that sleeps for a watermark would not make room. */
 	perfring_publish_head(producer, producer->pos, PERFRING_WAKE_FORCE);

@@ -164,7 +164,7 @@ static inline int perfring_read_pinned(struct perfring_consumer *consumer, struc
 				if (++consumer->idle >= PERFRING_IDLE_POLLS ||
 				    PERFRING_LOAD(&ring->header->space_armed))
 					perfring_release(consumer);
-				return 0;
+				return PERFRING_LOAD(&ring->removed) ? perfring_unlinked(ring) : 0;
 			}
 			if (head < at->head || !perfring_is_sane(ring, head, consumer->released))
 				return perfring_corrupt(ring, at->cursor);
@@ -191,10 +191,12 @@ static inline int perfring_read_pinned(struct perfring_consumer *consumer, struc
 	}
 }
 
-/* The next item: 1, or 0 if there is none now. The one before it counts as read. */
+/* The next item: 1, or 0 if there is none now. The one before it counts as read. PERFRING_E_UNLINKED once all
+ * of a ring has been read that perfring_wait found removed. */
 static inline int perfring_read(struct perfring_consumer *consumer, struct perfring_item *item)
 {
 	struct perfring_observer *at = &consumer->at;
+	int got;
 
 	if (perfring_is_forked(&at->ring))
 		return PERFRING_E_FORKED;
@@ -202,10 +204,12 @@ static inline int perfring_read(struct perfring_consumer *consumer, struct perfr
 		return perfring_read_pinned(consumer, item);
 	if (at->cursor - consumer->released >= at->ring.data_size / 8)
 		perfring_release(consumer);
-	return perfring_observe(at, item);
+	got = perfring_next_copied(at, item);
+	return got == 0 && PERFRING_LOAD(&at->ring.removed) ? perfring_unlinked(&at->ring) : got;
 }
 
-/* Waits for a record after those read, for at most `ms`. Whether there may be one. */
+/* Waits for a record after those read, for at most `ms`: 1 if there may be one, 0 if there is none. A ring that
+ * was removed or replaced is found within a second, and 1 then, so that the next perfring_read tells. */
 static inline int perfring_wait(struct perfring_consumer *consumer, int ms)
 {
 	struct perfring_header *header = consumer->at.ring.header;
@@ -214,7 +218,7 @@ static inline int perfring_wait(struct perfring_consumer *consumer, int ms)
 	uint32_t seq;
 
 	if (perfring_is_forked(&consumer->at.ring))
-		return 0;
+		return PERFRING_E_FORKED;
 	perfring_release(consumer);
 	for (;;) {
 		seq = PERFRING_LOAD_ACQUIRE(&header->wait_seq);
@@ -227,11 +231,12 @@ static inline int perfring_wait(struct perfring_consumer *consumer, int ms)
 			return 1;
 		}
 		left = end - perfring_now();
+		longest = longest < PERFRING_REMOVED_NS ? longest : PERFRING_REMOVED_NS;
 		if (left > 0)
 			perfring_sleep(&header->wait_seq, seq, left < longest ? left : longest);
 		/* Relaxed: a producer that still sees 1 makes one wake too many, which harms nobody. */
 		PERFRING_STORE(&header->wait_armed, 0);
-		if (PERFRING_LOAD_ACQUIRE(&header->data_head) >= target)
+		if (PERFRING_LOAD_ACQUIRE(&header->data_head) >= target || perfring_is_removed(&consumer->at.ring))
 			return 1;
 		if (left <= 0)
 			return 0;

@@ -8,6 +8,7 @@
  * c_peer read COUNT RING     reads until so many records have come or were told lost
  * c_peer poll COUNT RING     the same as `read`, waiting in epoll for the ring's descriptor
  * c_peer observe COUNT RING  the same, as an observer
+ * c_peer outlive HOW RING    reads until the ring is removed: as `read`, `poll` or `observe` would
  * c_peer script RING         does what the lines of its input say
  * c_peer endure ROUNDS RING  reads what somebody lies about meanwhile
  * c_peer kill SCENARIO RING  stops itself, does one thing, stops itself again
@@ -26,6 +27,7 @@ static int unmap(void *at, size_t len);
 #undef munmap
 
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/ptrace.h>
@@ -372,6 +374,46 @@ static void do_read(uint64_t count, const char *path, char how)
 		perfring_consumer_detach(&consumer);
 }
 
+/* Says how many items there were, and what the last call returned. */
+static void outlive(char how, const char *path)
+{
+	static struct perfring_consumer consumer;
+	static struct perfring_pollable pollable;
+	struct perfring_observer *at = &consumer.at;
+	struct pollfd ready;
+	struct perfring_item item;
+	uint64_t found = 0;
+	int got = how == 'o' ? perfring_observer_open(at, path) : perfring_consumer_attach(&consumer, path, "c_peer");
+
+	if (got || (how == 'p' && perfring_pollable_open(&pollable, &consumer)))
+		fail("attach", at->ring.why);
+	ready.fd = pollable.fd;
+	ready.events = POLLIN;
+	say("ready");
+	for (;;) {
+		while ((got = how == 'o' ? perfring_observe(at, &item) : perfring_read(&consumer, &item)) > 0)
+			if (item.kind == PERFRING_ITEM_RECORD && ++found == 1)
+				say("reads");
+		if (got == 0 && how == 'p')
+			got = perfring_pollable_arm(&pollable);
+		if (got < 0)
+			break;
+		if (how == 'o')
+			usleep(1000);
+		else if (how == 'r' && perfring_wait(&consumer, PATIENCE_MS) <= 0)
+			fail("wait", "nothing came");
+		else if (how == 'p' && got == 0 && poll(&ready, 1, PATIENCE_MS) != 1)
+			fail("poll", "nothing came");
+	}
+	printf("%" PRIu64 " %d %s\n", found, got, at->ring.why);
+	if (how == 'p')
+		perfring_pollable_close(&pollable);
+	if (how == 'o')
+		perfring_observer_close(at);
+	else
+		perfring_consumer_detach(&consumer);
+}
+
 /* `publish LEN`, `commit LEN KEPT`, `discard LEN`, `read COUNT`, `detach` (attaches anew): one line of
  * answer for each. */
 static void script(const char *path)
@@ -484,7 +526,7 @@ static void fork_with_ring(const char *path)
 	child = fork();
 	if (child == 0) {
 		error = perfring_publish(&producer, NUMBERED, "12345678", 8);
-		printf("child %d\n", error);
+		printf("child %d %d\n", error, perfring_wait_for_space(&producer, 8, 0));
 		fflush(stdout);
 		if (!fgets(line, sizeof(line), stdin))
 			exit(0);
@@ -545,6 +587,8 @@ int main(int argc, char **argv)
 		endure(count, ring);
 	else if (!strcmp(what, "try"))
 		try_all();
+	else if (!strcmp(what, "outlive") && argc == 4)
+		outlive(argv[2][0], ring);
 	else if (!strcmp(what, "kill") && argc == 4)
 		die_in(argv[2], ring);
 	else if ((!strcmp(what, "write") || !strcmp(what, "offer")) && argc == 4)
