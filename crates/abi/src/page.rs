@@ -11,7 +11,7 @@ pub(crate) mod offsets {
     pub(crate) const PRODUCER: u64 = 1536;
     pub(crate) const WAIT: u64 = 2048;
     pub(crate) const SPACE: u64 = 2176;
-    pub(crate) const CONSUMER_BOOK: u64 = 2304;
+    pub(crate) const CONSUMER_TOTALS: u64 = 2304;
     pub(crate) const CONSUMER: u64 = 2432;
     pub(crate) const SHARED: u64 = 2560;
     pub(crate) const TIME: u64 = 2816;
@@ -128,7 +128,7 @@ fields! {
     "space_armed" @ offsets::SPACE, 4;
     "space_wake_pos" @ offsets::SPACE + 8, 8;
     "space_seq" @ offsets::SPACE + 64, 4;
-    "consumer_totals" @ offsets::CONSUMER_BOOK, 128;
+    "consumer_totals" @ offsets::CONSUMER_TOTALS, 128;
     "consumer_epoch" @ offsets::CONSUMER, 8;
     "consumer_attached_ns" @ offsets::CONSUMER + 8, 8;
     "consumer_pid" @ offsets::CONSUMER + 16, 4;

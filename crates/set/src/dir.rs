@@ -148,7 +148,7 @@ pub enum SetError {
 ///
 /// drop(producer);
 /// let producer = set.producer("worker-1")?; // goes on where the last one stopped
-/// assert_eq!(producer.book().written.records, 1);
+/// assert_eq!(producer.totals().written.records, 1);
 ///
 /// let mine = set.own_producer()?; // under a name that nobody else has
 /// # drop(mine);
@@ -232,7 +232,7 @@ impl RingSet {
     /// See [`SetError`].
     pub fn producer_with(&self, name: &str, options: &Options) -> Result<Producer, SetError> {
         let options = Options { producers: Producers::One, ..*options };
-        self.attach(name, &options, |home| Producer::attach(home))
+        self.attach(name, &options, |location| Producer::attach(location))
     }
 
     /// As [`RingSet::producer`], for a ring that many may publish into at once: any number of
@@ -250,7 +250,7 @@ impl RingSet {
     /// See [`SetError`].
     pub fn shared_producer(&self, name: &str) -> Result<SharedProducer, SetError> {
         let options = Options { producers: Producers::Many, ..self.options.ring };
-        self.attach(name, &options, |home| SharedProducer::attach(home))
+        self.attach(name, &options, |location| SharedProducer::attach(location))
     }
 
     /// The path of the ring of this name and shape that [`RingSet::producer`] would go on in, made if
@@ -270,7 +270,7 @@ impl RingSet {
     /// # Errors
     /// See [`SetError`].
     pub fn ready(&self, name: &str, options: &Options) -> Result<PathBuf, SetError> {
-        self.attach(name, options, |path| RingFile::look(path).map(|_| path.to_owned()))
+        self.attach(name, options, |path| RingFile::inspect(path).map(|_| path.to_owned()))
     }
 
     /// A producer for a new ring, under a name that no other process or thread has or gets:
@@ -353,7 +353,7 @@ impl RingSet {
 
     /// Whether the ring is such as these options make.
     fn may_go_on(&self, path: &Path, options: &Options) -> Result<bool, SetError> {
-        let ring = RingFile::look(path)?;
+        let ring = RingFile::inspect(path)?;
         let (owner, mode) = ring.owner()?;
         if self.options.trust == Trust::Mine && owner != euid() {
             return Err(SetError::Foreign { path: path.to_owned(), owner, me: euid() });
@@ -403,7 +403,7 @@ fn has_shape(layout: &Layout, options: &Options) -> bool {
     layout.data_size == options.size
         && layout.policy == options.policy
         && layout.evict == options.evict
-        && layout.tell == options.tell
+        && layout.report == options.report
         && layout.producers == options.producers
         && layout.slots == slots
         && layout.time == options.time

@@ -78,7 +78,7 @@ impl Merge {
         });
         if !near
             && let Some(time) = self.look_at(slot, now)
-            && !self.lies(slot, time, now)
+            && !self.invalid(slot, time, now)
         {
             (self.current, self.has_front, self.time) = (Some(slot), true, time);
             return true;
@@ -90,16 +90,16 @@ impl Merge {
     /// Whether what a look found next in a source, beside which there are others, cannot be of its time:
     /// it was published more than the delay later, or it is of the future. (Of an observer that was
     /// lapped in a turn of more than the delay it may have been published before, and comes late.)
-    fn lies(&mut self, slot: u32, time: u64, now: u64) -> bool {
+    fn invalid(&mut self, slot: u32, time: u64, now: u64) -> bool {
         let Some(Some(entry)) = self.entries.get_mut(slot as usize) else { return false };
         let (from, at) = entry.since;
-        let pos = entry.source.mark().pos;
+        let pos = entry.source.resume_point().pos;
         if pos < from && from != u64::MAX {
             return false;
         }
         entry.since = (pos.saturating_add(entry.source.fill().unread), now);
-        let lies = time < at.saturating_sub(2 * self.looks.half()) || time > self.ceiling;
-        lies && self.sources().nth(1).is_some()
+        let invalid = time < at.saturating_sub(2 * self.looks.half()) || time > self.ceiling;
+        invalid && self.sources().nth(1).is_some()
     }
 
     /// Of the current source and the first of the others, the lesser one takes its turn, if its
@@ -144,9 +144,9 @@ impl Merge {
         let entry = self.entries.get_mut(slot as usize)?.as_mut()?;
         self.figures.looks += 1;
         entry.looked = now;
-        match entry.source.look() {
+        match entry.source.peek() {
             Ok(Front::Empty) => None,
-            Ok(Front::Stamped(stamp)) => Some(stamp),
+            Ok(Front::Timestamped(timestamp)) => Some(timestamp),
             Ok(Front::Plain) => Some(now),
             Ok(Front::Lost) => Some(entry.last),
             // Nobody can wait for what is next here: it is found out by taking.
