@@ -2,8 +2,8 @@
 /*
  * perfring.h: the layout of a perfring ring file, in C11 (and C++17).
  *
- * proto/ABI.md is the contract in prose, crates/abi the same in Rust; a test holds the three
- * together. This header has no code: perfring_reader.h and perfring_producer.h do what it says, in C.
+ * proto/ABI.md is the contract in prose, crates/abi the same in Rust; a test compares the three. This
+ * header has no code: perfring_reader.h and perfring_producer.h implement it in C.
  *
  *     0               header page: struct perfring_header, 4096 bytes of the first page
  *     data_offset     data area: data_size bytes, a power of two
@@ -11,7 +11,7 @@
  *     types_offset    type table: struct perfring_types, then entries
  *     file_size       end
  *
- * All numbers are in the byte order of the machine that made the ring (`endian` tells).
+ * All numbers are in the byte order of the machine that created the ring (`endian` says which).
  *
  * Positions are 64-bit byte counts that only grow: offset = position & (data_size - 1).
  * data_tail <= data_head <= producer_pos, and producer_pos - data_tail < data_size, always.
@@ -26,18 +26,18 @@
  *  B       A       a reader loads data_head (acquire; on read-only pages relaxed, then an acquire
  *                  fence): it sees every record before that head
  *  C       D       the consumer of a drop ring stores aux_tail (release), and data_tail (release):
- *                  what it has read is not overwritten before it has read it, and what it hands
- *                  back is not stored over what is new
+ *                  what it has read is not overwritten before it has read it, and its
+ *                  write-touches do not overwrite new records
  *  D       C       the producer loads data_tail, or aux_tail (acquire)
  *  E       F       a producer stores data_tail, or aux_tail (overwrite; a drop ring's has loaded
- *                  it, D), and its book, then a release fence, then writes over the oldest
+ *                  it, D), and its totals, then a release fence, then writes over the oldest
  *                  records, or ranges
  *  F       E       a reader has copied a record, or a range; an acquire fence, then it loads
- *                  data_tail, the book, or aux_tail, again: if it copied any new byte, it sees the
+ *                  data_tail, the totals, or aux_tail, again: if it copied any new byte, it sees the
  *                  tail past the record, or range, and drops the copy
- *  G       H       a latch's owner stores the first word, a release fence, the body, the last word
+ *  G       H       a SeqLatch's owner stores the first word, a release fence, the body, the last word
  *                  (release)
- *  H       G       a reader of a latch loads the last word, an acquire fence, the body, an acquire
+ *  H       G       a reader of a SeqLatch loads the last word, an acquire fence, the body, an acquire
  *                  fence, the first word: if the two are equal, the copy is whole
  *  I       J       a producer stores data_head, a light fence, loads wait_armed
  *  J       I       a consumer stores wait_armed, a heavy fence, loads data_head: it never sleeps past
@@ -46,9 +46,9 @@
  *  L       K       a producer stores space_armed, a heavy fence, loads data_tail: it never sleeps
  *                  past free space
  *  M       M       a producer of a shared ring takes the lock word by compare-and-swap (acquire) and
- *                  gives it back (release): it sees all that was written under the lock before
+ *                  releases it (release): it sees all that was written under the lock before
  *  N       N       a reservation of a shared ring is ended by a swap of its header word (release),
- *                  and whoever looks at a word that may be open loads it (acquire): a record that
+ *                  and a process that reads a word that may be open loads it (acquire): a record that
  *                  is seen to have ended is whole
  *  O       O       a producer of a shared ring has ended a record, or has stored producer_pos
  *                  (release); a full fence, then it loads data_head, producer_pos (acquire) and the
@@ -60,7 +60,7 @@
  *  Q       Q       a producer has written an anchor, then stores anchors_written (release), and a
  *                  release fence comes before the next anchor's words; a reader that sees the count
  *                  sees the anchor, and one that sees a word of the next sees the count before it,
- *                  when it looks again after an acquire fence
+ *                  when it loads the count again after an acquire fence
  *  R       R       a producer stores lock odd, a release fence, perf's time fields, lock even
  *                  (release); a reader that finds the same even lock before and after has fields of
  *                  one moment
@@ -86,8 +86,8 @@
 #define PERFRING_ABI_VERSION 1
 #define PERFRING_ABI_COMPAT 1
 #define PERFRING_ENDIAN_MARK 0x01020304
-#define PERFRING_FEATURE_TIME 1 /* each record that an application publishes has a stamp */
-#define PERFRING_FEATURE_AUX 2 /* there is an AUX area, and records whose payloads stand in it */
+#define PERFRING_FEATURE_TIME 1 /* each record that an application publishes has a timestamp */
+#define PERFRING_FEATURE_AUX 2 /* there is an AUX area, and records whose payloads are in it */
 #define PERFRING_FEATURES_REQUIRED_KNOWN 3
 #define PERFRING_TIME_CLOCK 7 /* `time_clock` of a ring with time: CLOCK_BOOTTIME */
 #define PERFRING_PERF_CAPABILITIES 2
@@ -108,9 +108,9 @@
 #define PERFRING_SLOTS_DEFAULT 64 /* of a shared ring */
 #define PERFRING_NAME_LEN 64
 
-/* The byte of the file whose open-file-description lock the consumer holds. The holder of producer
- * slot n holds the one at control_offset + n * PERFRING_SLOT_SIZE; whoever recovers a shared ring
- * and is no producer of it holds the other one here. */
+/* The byte of the file whose open-file-description lock the consumer holds. The producer in slot n
+ * holds the one at control_offset + n * PERFRING_SLOT_SIZE; a process that recovers a shared ring and
+ * is not a producer of it holds the second one here. */
 #define PERFRING_CONSUMER_LOCK_BYTE 2432
 #define PERFRING_RECOVER_LOCK_BYTE 2808
 
@@ -126,7 +126,7 @@
 #define PERFRING_EVICT_EXACT 0
 #define PERFRING_EVICT_HALF 1
 
-/* `tell`: where a loss is told besides the counters. */
+/* `report`: where a loss is reported, besides the counters. */
 #define PERFRING_REPORT_IN_STREAM 0
 #define PERFRING_REPORT_COUNTERS_ONLY 1
 
@@ -150,14 +150,14 @@
 /* Record types: those below 64 are the kernel's, 0x50460000 to 0x5046ffff perfring's own. */
 #define PERFRING_TYPE_LOST 2
 #define PERFRING_TYPE_SAMPLE 9
-#define PERFRING_TYPE_AUX 11 /* in a ring with an AUX area: its payload stands there */
+#define PERFRING_TYPE_AUX 11 /* in a ring with an AUX area: its payload is there */
 #define PERFRING_TYPE_BYTES 4096
 #define PERFRING_TYPE_NOP 0x50460001
 #define PERFRING_TYPE_BUSY 0x50460002 /* never before data_head */
 
-/* `misc` of a PERFRING_TYPE_NOP: what the hole was; 0 for a reservation that was given back. */
+/* `misc` of a PERFRING_TYPE_NOP: what the hole was; 0 for a discarded reservation. */
 #define PERFRING_HOLE_RECLAIMED 0x8 /* its producer died */
-#define PERFRING_HOLE_REST 0x10     /* left over by a record that was committed shorter */
+#define PERFRING_HOLE_REST 0x10     /* left by a commit of fewer bytes than were reserved */
 
 /* `misc` of a PERFRING_TYPE_BUSY without its bit 15, shifted right by this: the slot whose
  * reservation is open. */
@@ -165,10 +165,10 @@
 #define PERFRING_BUSY_AUX 0x8000 /* a bit of it: the reservation has a range of the AUX area */
 
 /* Words of a PERFRING_TYPE_AUX's body, after its header. */
-#define PERFRING_AUX_RECORD_OFFSET 0 /* where the payload begins: a position of the AUX area */
+#define PERFRING_AUX_RECORD_OFFSET 0 /* where the payload begins: a position in the AUX area */
 #define PERFRING_AUX_RECORD_LEN 1    /* bytes of the payload */
 #define PERFRING_AUX_RECORD_FLAGS 2  /* PERFRING_AUX_OVERWRITE, or 0 */
-#define PERFRING_AUX_RECORD_TIME 3   /* the stamp, or 0 */
+#define PERFRING_AUX_RECORD_TIME 3   /* the timestamp, or 0 */
 #define PERFRING_AUX_RECORD_ID 4     /* the type of the record */
 #define PERFRING_AUX_RECORD_WORDS 5
 #define PERFRING_AUX_OVERWRITE 2 /* the area overwrites its oldest */
@@ -176,8 +176,8 @@
 /* `shared_lock`: 0, or slot + 1 in so many low bits and the slot's epoch in the others. */
 #define PERFRING_LOCK_SLOT_BITS 16
 
-/* Words of one copy of each latch, of the ledger and of a slot's base, and where each figure stands
- * in it. Word 0 and the last word of a latch's copy are the number of the write. */
+/* Words of one copy of each SeqLatch, of the running totals and of a slot's base, and the index of each
+ * figure in it. Word 0 and the last word of a SeqLatch's copy are the number of the write. */
 #define PERFRING_TAIL_MARK_WORDS 4
 #define PERFRING_PRODUCER_TOTALS_WORDS 28
 #define PERFRING_CONSUMER_TOTALS_WORDS 8
@@ -188,7 +188,7 @@
 #define PERFRING_ANCHOR_WORDS 4
 #define PERFRING_ANCHORS 16 /* of which the newest 15 can be read */
 
-#define PERFRING_TAIL_MARK_POS 0 /* is the number as well */
+#define PERFRING_TAIL_MARK_POS 0 /* also the number */
 #define PERFRING_TAIL_MARK_RECORDS 1
 #define PERFRING_TAIL_MARK_BYTES 2
 
@@ -223,7 +223,7 @@
 #define PERFRING_CONSUMER_TOTALS_LAPPED_RECORDS 4
 #define PERFRING_CONSUMER_TOTALS_LAPPED_BYTES 5
 
-/* The position of the newest figure of a slot's latch; PERFRING_NOWHERE: it counts in any case. */
+/* The position of the newest event in a slot's SeqLatch; PERFRING_NOWHERE: it counts in any case. */
 #define PERFRING_NOWHERE 0xffffffffffffffff
 #define PERFRING_SLOT_WRITTEN_POS 1
 #define PERFRING_SLOT_WRITTEN_RECORDS 2
@@ -351,7 +351,7 @@ struct perfring_lost {
 	struct perfring_record header;
 	uint64_t id;    /* PERFRING_CAUSE_* */
 	uint64_t lost;  /* records */
-	uint64_t bytes; /* what they would have taken, headers and padding included */
+	uint64_t bytes; /* the bytes that they would have taken, headers and padding included */
 };
 
 /* In a ring with time, a record that an application published, up to its payload. */
@@ -364,7 +364,7 @@ struct perfring_timestamped {
  * PERFRING_TIMESTAMP_LEN to `len`. */
 #define PERFRING_RECORD_SIZE(len) (((uint64_t)(len) + 15u) & ~(uint64_t)7u)
 
-/* At types_offset. The lock on its first byte is held by whoever adds an entry. */
+/* At types_offset. A process that adds an entry holds the lock on its first byte. */
 struct perfring_types {
 	uint64_t types_used; /* live: end of the last entry, from types_offset on */
 	uint64_t zeros[7];
@@ -376,12 +376,12 @@ struct perfring_type {
 	uint32_t id;    /* the record type */
 	uint32_t len;   /* bytes of JSON */
 	uint32_t check; /* FNV-1a, 32 bits, of the JSON */
-	uint64_t layout; /* the same for the same payloads, whatever units and help say */
+	uint64_t layout; /* equal for equal payloads; units and help do not count */
 };
 
 /* Two copies, written in turn; the one whose first and last word agree is whole, of two whole ones
  * the greater number is the newer. The tail mark is of data_tail or of a boundary at most 64 records
- * after it: what stands in between is to be taken off its count. */
+ * after it: subtract the records in between from its count. */
 struct perfring_tail_mark {
 	uint64_t copies[2][PERFRING_TAIL_MARK_WORDS];
 };
@@ -398,24 +398,25 @@ struct perfring_slot_losses {
 	uint64_t copies[2][PERFRING_SLOT_LOSSES_WORDS];
 };
 
-/* Who holds, or last held, a place. Hints for people: the lock on its first byte says who lives. */
+/* Owner info: who owns a seat, or owned it last. Hints for people: the lock on its first byte is the proof
+ * of life. */
 struct perfring_holder {
-	uint64_t epoch;       /* raised by one at each attach */
+	uint64_t epoch;       /* incremented by each attach */
 	uint64_t attached_ns; /* CLOCK_REALTIME */
-	uint32_t pid;         /* in the holder's own pid namespace */
+	uint32_t pid;         /* in the owner's pid namespace */
 	uint32_t uid;
 	char name[PERFRING_NAME_LEN]; /* UTF-8, padded with zeros, not always terminated */
 	uint8_t rest[40];
 };
 
-/* A producer's place in the control pages. In an exclusive ring all but the holder is zero. Members
+/* A producer's slot in the control pages. In an exclusive ring all but the holder is zero. Members
  * named gap_* are zero. */
 struct perfring_slot {
 	struct perfring_holder holder;
 	struct perfring_slot_written written; /* live: what its producers have committed */
 	uint8_t gap_written[48];
-	struct perfring_slot_losses losses; /* live: what they gave back and were refused */
-	uint64_t base[PERFRING_SLOT_BASE_WORDS]; /* what stood there as the holder attached */
+	struct perfring_slot_losses losses; /* live: what they discarded, left open and were refused */
+	uint64_t base[PERFRING_SLOT_BASE_WORDS]; /* both, when the owner attached */
 	uint8_t gap_slot[256];
 };
 
@@ -450,7 +451,7 @@ struct perfring_header {
 	uint64_t aux_size;
 	uint8_t gap_perf[64];
 
-	/* perfring's own: who and what the ring is. Written before the file has its name. */
+	/* perfring's own: identity and shape. Written before the file gets its name. */
 	uint64_t magic;
 	uint32_t abi_version;
 	uint32_t abi_compat;
@@ -509,9 +510,9 @@ struct perfring_header {
 	char consumer_name[PERFRING_NAME_LEN];
 	uint8_t gap_consumer[40];
 
-	/* Live: what the producers of a shared ring share (zero in an exclusive one). Written by
-	 * whoever holds the lock, but for additions to running_more and to the discarded in ledger. */
-	uint64_t shared_lock; /* 0, or who holds it: see PERFRING_LOCK_SLOT_BITS */
+	/* Live: shared by the producers of a shared ring (zero in an exclusive one). Written under
+	 * the lock, except for additions to running_more and to the discarded in running. */
+	uint64_t shared_lock; /* 0, or its holder: see PERFRING_LOCK_SLOT_BITS */
 	uint64_t producer_pos; /* end of the last reservation */
 	uint64_t running_written;
 	uint64_t running_stale;
@@ -524,7 +525,7 @@ struct perfring_header {
 	uint64_t stuck_since_ns; /* CLOCK_REALTIME */
 	uint64_t recover_byte;
 
-	/* Live, in a ring with time, written by the producer: what tells wall-clock times. */
+	/* Live, in a ring with time, written by the producer: the conversion to wall-clock time. */
 	uint64_t time_boot;
 	uint64_t anchors_written; /* the next goes to anchors[anchors_written % PERFRING_ANCHORS] */
 	uint8_t gap_anchors[48];
@@ -611,7 +612,7 @@ PERFRING_ASSERT_OFF(anchors_written, PERFRING_OFF_ANCHORS_WRITTEN);
 PERFRING_ASSERT_OFF(anchors, PERFRING_OFF_ANCHORS);
 #undef PERFRING_ASSERT_OFF
 
-/* The consumer's place is a holder, on the byte that it locks. */
+/* The consumer's seat is a holder, on the byte that it locks. */
 PERFRING_ASSERT(PERFRING_OFF_RECOVER_BYTE == PERFRING_RECOVER_LOCK_BYTE);
 PERFRING_ASSERT(PERFRING_OFF_CONSUMER_EPOCH == PERFRING_CONSUMER_LOCK_BYTE);
 PERFRING_ASSERT(PERFRING_OFF_CONSUMER_ATTACHED_NS - PERFRING_OFF_CONSUMER_EPOCH ==

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * perfring_attach.h: opening a ring from C11 or C++17, for perfring_reader.h and perfring_producer.h,
- * which are what programs include. No library, no dependency: Linux, and gcc's or clang's atomics.
+ * perfring_attach.h: opens a ring from C11 or C++17, for perfring_reader.h and perfring_producer.h,
+ * which programs include. No library, no dependency: Linux, and gcc's or clang's atomics.
  *
  *     #define _GNU_SOURCE            // before the first #include, or as -D_GNU_SOURCE
  *     #include "perfring_reader.h"
@@ -9,9 +9,9 @@
  * Every function that can fail returns 0 or a negative PERFRING_E_*; perfring_error(code) is a
  * sentence for each, and `why` of the handle says more. A handle belongs to one thread at a time.
  *
- * What it knows: rings of both policies, with and without time stamps (readers; a producer refuses a
- * ring with stamps), shared ones too for readers. A ring with any other feature is refused. A file
- * that somebody cuts short while it is mapped kills the process with SIGBUS, as any mapping does.
+ * Readers know rings of both policies, exclusive and shared, with and without timestamps; producers know
+ * exclusive rings without timestamps. A ring with any other feature is refused. A file that is truncated
+ * while it is mapped kills the process with SIGBUS, as any mapping does.
  *
  * The letters at the atomics are those of the table in perfring.h.
  */
@@ -36,16 +36,16 @@
 #error "define _GNU_SOURCE before the first #include: perfring needs open-file-description locks"
 #endif
 
-/* What a handle is for. */
+/* The role of a handle. */
 #define PERFRING_OBSERVER 0
 #define PERFRING_CONSUMER 1
 #define PERFRING_PRODUCER 2
 
-/* Positions beyond this are not believed. */
+/* Positions beyond this are rejected. */
 #define PERFRING_POS_MAX ((uint64_t)1 << 62)
 /* ns: the longest sleep where a wake may not come. */
 #define PERFRING_SLICE_NS 20000000
-/* ns: how often whoever waits finds out whether the ring's file is still there. */
+/* ns: how often a reader that waits checks whether the ring's file still exists. */
 #define PERFRING_REMOVED_NS 1000000000
 
 #define PERFRING_LOAD(at) __atomic_load_n(at, __ATOMIC_RELAXED)
@@ -66,11 +66,11 @@ struct perfring {
 	struct perfring_header *header;
 	uint64_t *data;
 	uint64_t data_size;
-	struct perfring_header shape; /* as it was checked: what the maker wrote */
+	struct perfring_header shape; /* as it was checked: what the creator wrote */
 	struct perfring *next;	      /* handles of this process, for perfring_detach_child */
 	void *base;
 	size_t mapped;
-	struct perfring_slot *slots; /* for who signs as a producer */
+	struct perfring_slot *slots; /* producers only; the type table follows them */
 	size_t slots_mapped;
 	int fd;
 	int generation;
@@ -104,7 +104,7 @@ static inline int perfring_corrupt(struct perfring *ring, uint64_t pos)
 }
 
 /* Forks. A child has its parent's mappings and, with its open file description, its lock: the handler
- * takes both from it. Handles of one source file each, so each has a list of its own. */
+ * replaces both. Each source file has its own handles, and a list of them. */
 static struct perfring *perfring_handles;
 static pthread_mutex_t perfring_handles_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t perfring_handler = PTHREAD_ONCE_INIT;
@@ -160,8 +160,8 @@ static inline void perfring_register_handle(struct perfring *ring)
 	pthread_mutex_unlock(&perfring_handles_lock);
 }
 
-/* Gives the lock back, unmaps and closes. The lock first: a child that another thread forks once the
- * handle is off the list has what is not closed yet, and would keep it. */
+/* Releases the lock, unmaps and closes. The lock first: a child that another thread forks after the handle
+ * has left the list inherits what is not closed yet, and would keep the lock. */
 static inline void perfring_close(struct perfring *ring)
 {
 	struct perfring **at;
@@ -202,12 +202,12 @@ static inline int perfring_open_checked(struct perfring *ring, const char *path,
 	ssize_t got;
 
 	memset(ring, 0, sizeof(*ring));
-	/* Not blocking: a FIFO of that name must not hold us up. */
+	/* Not blocking: a FIFO of that name must not block. */
 	ring->fd = open(path, (write ? O_RDWR : O_RDONLY) | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (ring->fd < 0)
 		return perfring_io(ring, "opening the ring");
 	if (fstat(ring->fd, &meta) < 0)
-		return perfring_io(ring, "looking at the ring");
+		return perfring_io(ring, "examining the ring");
 	if (!S_ISREG(meta.st_mode)) {
 		snprintf(ring->why, sizeof(ring->why), "not a perfring file: it is not a regular file");
 		return PERFRING_E_NOT_A_RING;
@@ -277,7 +277,7 @@ static inline int perfring_map(struct perfring *ring, int role)
 	return PERFRING_OK;
 }
 
-/* 1: the byte is ours now, 0: somebody has it. */
+/* Locks a byte: 1 if that succeeded, 0 if another process holds it. */
 static inline int perfring_lock_byte(struct perfring *ring, uint64_t byte)
 {
 	struct flock range;
@@ -289,7 +289,7 @@ static inline int perfring_lock_byte(struct perfring *ring, uint64_t byte)
 	range.l_len = 1;
 	if (fcntl(ring->fd, F_OFD_SETLK, &range) == 0)
 		return 1;
-	return errno == EAGAIN || errno == EACCES ? 0 : perfring_io(ring, "locking the place");
+	return errno == EAGAIN || errno == EACCES ? 0 : perfring_io(ring, "locking the seat");
 }
 
 static inline void perfring_unlock_byte(struct perfring *ring, uint64_t byte)
@@ -304,7 +304,7 @@ static inline void perfring_unlock_byte(struct perfring *ring, uint64_t byte)
 	fcntl(ring->fd, F_OFD_SETLK, &range);
 }
 
-/* Whether somebody else holds the byte; read permission is enough. */
+/* Whether another process holds the byte; read permission is enough. */
 static inline int perfring_is_held(const struct perfring *ring, uint64_t byte)
 {
 	struct flock range;
@@ -317,7 +317,7 @@ static inline int perfring_is_held(const struct perfring *ring, uint64_t byte)
 	return fcntl(ring->fd, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
 }
 
-/* Takes a place, waiting for a removal to be over, and makes sure that the ring has survived it. */
+/* Takes a seat. Waits for a removal in progress to end, and checks that the ring still has its name. */
 static inline int perfring_lock_seat(struct perfring *ring, const char *path, uint64_t byte)
 {
 	struct timespec pause = { 0, 1000000 };
@@ -334,16 +334,16 @@ static inline int perfring_lock_seat(struct perfring *ring, const char *path, ui
 			snprintf(ring->why, sizeof(ring->why), "%s", perfring_error(PERFRING_E_BUSY));
 			return PERFRING_E_BUSY;
 		}
-		/* Byte 0 is locked by whoever removes the ring, and nobody else. */
+		/* Only a process that removes the ring locks byte 0. */
 		if (perfring_is_held(ring, 0)) {
 			checks--;
 			nanosleep(&pause, NULL);
 		} else {
-			checks = 0; /* once more: it may be over since the lock was tried */
+			checks = 0; /* once more: it may have ended since the lock was tried */
 		}
 	}
 	if (fstat(ring->fd, &open_file) < 0)
-		return perfring_io(ring, "looking at the ring");
+		return perfring_io(ring, "examining the ring");
 	if (stat(path, &named) < 0 || named.st_dev != open_file.st_dev || named.st_ino != open_file.st_ino) {
 		snprintf(ring->why, sizeof(ring->why), "%s", perfring_error(PERFRING_E_REMOVED));
 		return PERFRING_E_REMOVED;
@@ -351,13 +351,13 @@ static inline int perfring_lock_seat(struct perfring *ring, const char *path, ui
 	return PERFRING_OK;
 }
 
-/* Signs for a place that the caller has locked. Relaxed: hints, for people. */
+/* Writes the owner info of a seat that the caller has locked. Relaxed: hints for people. */
 static inline void perfring_write_owner_info(struct perfring_holder *holder, const char *name)
 {
 	struct timespec now;
 	size_t at, len = strlen(name);
 
-	/* Cut between two characters. */
+	/* Truncated between two characters. */
 	if (len > PERFRING_NAME_LEN)
 		for (len = PERFRING_NAME_LEN; len > 0 && ((unsigned char)name[len] & 0xc0) == 0x80;)
 			len--;
@@ -370,7 +370,7 @@ static inline void perfring_write_owner_info(struct perfring_holder *holder, con
 	PERFRING_STORE(&holder->epoch, PERFRING_LOAD(&holder->epoch) + 1);
 }
 
-/* The light fence: this process is registered for the heavy ones of sleepers, or it fences in full. */
+/* Registers this process for the heavy fences of sleepers; without that its light fences are full ones. */
 static inline void perfring_register_fences(struct perfring *ring)
 {
 	ring->asymmetric = syscall(SYS_membarrier, 4 /* REGISTER_GLOBAL_EXPEDITED */, 0, 0) == 0;
@@ -384,7 +384,7 @@ static inline void perfring_light_fence(const struct perfring *ring)
 		PERFRING_FENCE_FULL();
 }
 
-/* Returns for how long, in ns, the caller may sleep on the strength of it. */
+/* Returns for how long, in ns, the caller may sleep after it. */
 static inline int64_t perfring_heavy_fence(void)
 {
 	int fenced = syscall(SYS_membarrier, 2 /* GLOBAL_EXPEDITED */, 0, 0) == 0;

@@ -36,8 +36,8 @@
 #define PERFRING_E_TAKEN -22
 #define PERFRING_E_TABLE_BUSY -23
 
-/* Features that this code reads. Not PERFRING_FEATURES_REQUIRED_KNOWN: what the layout learns, this
- * code refuses until it has learned it too. */
+/* Features that this code reads. Not PERFRING_FEATURES_REQUIRED_KNOWN: this code refuses a feature that is
+ * new in the layout until it implements it. */
 #define PERFRING_C_FEATURES PERFRING_FEATURE_TIME
 
 static inline const char *perfring_error(int code)
@@ -50,11 +50,11 @@ static inline const char *perfring_error(int code)
 	case PERFRING_E_NEWER: return "the ring has a newer layout: update perfring";
 	case PERFRING_E_FEATURES: return "the ring needs features that this code does not know: update perfring, or make the ring without them";
 	case PERFRING_E_DAMAGED: return "the ring's header is damaged: make the ring anew";
-	case PERFRING_E_TRUNCATED: return "the ring file is cut short: copy it again";
+	case PERFRING_E_TRUNCATED: return "the ring file is truncated: copy it again";
 	case PERFRING_E_PAGE_SIZE: return "the ring's pages are smaller than this machine's: copy its records with an observer";
-	case PERFRING_E_KIND: return "the ring is not of the kind that this code produces into: one producer, no time stamps";
-	case PERFRING_E_BUSY: return "another process holds the place: wait until it has gone";
-	case PERFRING_E_REMOVED: return "the ring was removed as this process attached: make it anew";
+	case PERFRING_E_KIND: return "this code publishes only into rings with one producer and without timestamps";
+	case PERFRING_E_BUSY: return "another process owns the seat: wait until it detaches";
+	case PERFRING_E_REMOVED: return "the ring was removed while this process attached: create it again";
 	case PERFRING_E_CORRUPT: return "the ring holds what no producer writes: read what is left with perfring dump";
 	case PERFRING_E_FULL: return "the ring is full: the loss is counted; read faster or make the ring larger";
 	case PERFRING_E_TOO_LARGE: return "the record is longer than the ring takes: the loss is counted";

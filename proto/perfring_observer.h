@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * perfring_observer.h: reading a ring from C11 or C++17 without leaving a trace. It copies, and looks
- * afterwards whether the copy was of records or of what was being written over them.
+ * perfring_observer.h: reads a ring from C11 or C++17 without leaving a trace. It copies records, and
+ * checks afterwards whether a producer was overwriting them.
  *
  *     struct perfring_observer observer;
  *     struct perfring_item item;
@@ -12,7 +12,7 @@
  *             perfring_observer_close(&observer);
  *     }
  *
- * What stands in an item is told in perfring_reader.h.
+ * perfring_reader.h describes the items.
  */
 #ifndef PERFRING_OBSERVER_H
 #define PERFRING_OBSERVER_H
@@ -24,10 +24,10 @@
 #define PERFRING_ITEM_RECORD 1
 #define PERFRING_ITEM_LOST 2
 
-/* An observer that was lapped so often in a row goes on from the producer's last book. */
+/* An observer that was lapped so often in a row goes on from the newest producer totals. */
 #define PERFRING_LAPS_MAX 4
 
-/* A record, or the place where some are missing. */
+/* A record, or a position at which records are missing. */
 struct perfring_item {
 	int kind;
 	uint64_t pos;
@@ -41,7 +41,7 @@ struct perfring_item {
 	struct perfring_count lost;
 };
 
-/* Whoever copies: the private state of an observer. */
+/* The private state of a reader. */
 struct perfring_observer {
 	struct perfring ring;
 	uint64_t cursor;
@@ -49,13 +49,13 @@ struct perfring_observer {
 	struct perfring_count passed; /* before the cursor: read and lapped */
 	struct perfring_count lapped;
 	unsigned laps_in_a_row;
-	uint64_t *copy; /* words of the ring from `from` to `upto`, judged to be whole */
+	uint64_t *copy; /* words of the ring from `from` to `upto`, checked to be whole */
 	uint64_t copy_bytes;
 	uint64_t from;
 	uint64_t upto;
 };
 
-/* The oldest record of an overwrite ring, and what was overwritten before it. 0: look again. */
+/* The oldest record of an overwrite ring, and what was overwritten before it. 0: try again. */
 static inline int perfring_oldest_by_mark(const struct perfring *ring, uint64_t tail, uint64_t *pos,
 				  struct perfring_count *before)
 {
@@ -73,9 +73,9 @@ static inline int perfring_oldest_by_mark(const struct perfring *ring, uint64_t 
 		*before = perfring_since(perfring_count_at(mark, PERFRING_TAIL_MARK_RECORDS), between);
 		return 1;
 	}
-	if (now == tail) /* nobody moved it: the mark lies, or is being written */
+	if (now == tail) /* unmoved: the mark is invalid, or is being written */
 		return 0;
-	/* The producer is too fast for that: at its newest mark, then. */
+	/* The producer overtook the walk: go on at its newest mark. */
 	if (perfring_seq_latch_least(seq_latch, PERFRING_TAIL_MARK_WORDS, now, mark) < 0 || mark[0] % 8)
 		return 0;
 	*pos = mark[0];
@@ -83,7 +83,8 @@ static inline int perfring_oldest_by_mark(const struct perfring *ring, uint64_t 
 	return 1;
 }
 
-/* What stands before a position that is a record boundary: 1, or 0 if it was passed meanwhile. */
+/* Counts what was written before a position that is a record boundary: 1, or 0 if the tail passed it
+ * meanwhile. */
 static inline int perfring_count_before(struct perfring *ring, uint64_t pos, struct perfring_count *before)
 {
 	uint64_t totals[PERFRING_PRODUCER_TOTALS_WORDS], walk[PERFRING_PRODUCER_TOTALS_WORDS];
@@ -109,7 +110,7 @@ static inline int perfring_count_before(struct perfring *ring, uint64_t pos, str
 	return 1;
 }
 
-/* The oldest valid record, and what stood before it. */
+/* The oldest valid record, and what was written before it. */
 static inline int perfring_oldest(struct perfring *ring, uint64_t *pos, struct perfring_count *before)
 {
 	const uint64_t *seq_latch = &ring->header->consumer_totals.copies[0][0];
@@ -128,9 +129,9 @@ static inline int perfring_oldest(struct perfring *ring, uint64_t *pos, struct p
 				perfring_count_at(totals, PERFRING_CONSUMER_TOTALS_LAPPED_RECORDS));
 			found = 1;
 		} else if (perfring_tail(ring) != tail) {
-			found = 0; /* the consumer was faster, and has another totals for another tail */
+			found = 0; /* the consumer moved the tail, and has other totals for it */
 		} else if (++walks <= 4) {
-			/* A perf reader moves the tail and keeps no book: count from the producer's. */
+			/* A perf reader moves the tail and keeps no totals: count from the producer's. */
 			found = perfring_count_before(ring, tail, before);
 			if (found < 0)
 				return found;
@@ -151,7 +152,7 @@ static inline int perfring_oldest(struct perfring *ring, uint64_t *pos, struct p
 	return perfring_corrupt(ring, tail);
 }
 
-/* Opens, maps, and if `lock` is not 0 takes that byte. */
+/* Opens and maps; if `lock` is not 0, locks that byte. */
 static inline int perfring_reader_open(struct perfring_observer *at, const char *path, int role,
 				       uint64_t lock)
 {
@@ -184,7 +185,7 @@ static inline void perfring_observer_close(struct perfring_observer *at)
 	perfring_close(&at->ring);
 }
 
-/* An observer of this ring, dead or alive, from the oldest record that is there. */
+/* Opens an observer at the oldest present record. The ring's producer may be dead or alive. */
 static inline int perfring_observer_open(struct perfring_observer *at, const char *path)
 {
 	int error = perfring_reader_open(at, path, PERFRING_OBSERVER, 0);
@@ -197,7 +198,7 @@ static inline int perfring_observer_open(struct perfring_observer *at, const cha
 	return error;
 }
 
-/* Lapped: goes on from the oldest valid record, and counts what lies between. */
+/* After being lapped: goes on from the oldest valid record, and counts the lost ones. */
 static inline int perfring_resync(struct perfring_observer *at, struct perfring_item *item)
 {
 	uint64_t totals[PERFRING_PRODUCER_TOTALS_WORDS], pos;
@@ -230,8 +231,8 @@ static inline int perfring_resync(struct perfring_observer *at, struct perfring_
 	return PERFRING_OK;
 }
 
-/* Copies what is there from the cursor on, and judges the copy. 1: copied, or lapped, which is then in
- * `item`; 0: there is nothing. */
+/* Copies from the cursor on, and checks the copy. 1: copied, or lapped, which is then in `item`; 0: there
+ * is nothing. */
 static inline int perfring_refill(struct perfring_observer *at, struct perfring_item *item)
 {
 	struct perfring *ring = &at->ring;
@@ -257,7 +258,7 @@ static inline int perfring_refill(struct perfring_observer *at, struct perfring_
 		error = perfring_resync(at, item);
 		if (error)
 			return error;
-		/* What was copied beyond the place where it goes on stood when it was judged. */
+		/* What was copied beyond the new cursor was intact at the check. */
 		if (at->cursor < copied)
 			at->upto = copied;
 		else
@@ -306,7 +307,7 @@ static inline int perfring_next_copied(struct perfring_observer *at, struct perf
 
 	if (perfring_is_forked(&at->ring))
 		return PERFRING_E_FORKED;
-	/* A turn passes a hole, or copies anew, or returns; no more holes fit than the ring has words. */
+	/* Each turn passes a hole, or copies anew, or returns; a ring has no more holes than words. */
 	for (turns = 0; turns <= at->ring.data_size / 4; turns++) {
 		ready = at->upto - at->cursor;
 		words = at->copy + (at->cursor - at->from) / 8;
@@ -316,7 +317,7 @@ static inline int perfring_next_copied(struct perfring_observer *at, struct perf
 		    (!perfring_is_record(word, at->head - at->cursor) || at->cursor == at->from))
 			return perfring_corrupt(&at->ring, at->cursor);
 		if (!ready || word.size > ready) {
-			/* Nothing, or cut by the end of the copy: one that begins here has it all. */
+			/* Nothing, or truncated by the end of the copy: a copy that begins here has all of it. */
 			got = perfring_refill(at, item);
 			if (got <= 0)
 				return got;
@@ -343,7 +344,7 @@ static inline int perfring_next_copied(struct perfring_observer *at, struct perf
 }
 
 /* The next item: 1, or 0 if there is none now. PERFRING_E_UNLINKED once all of a ring has been read that was
- * removed or replaced, which an observer that polls finds out within a second. */
+ * removed or replaced; an observer that polls finds that out within a second. */
 static inline int perfring_observe(struct perfring_observer *at, struct perfring_item *item)
 {
 	int got = perfring_next_copied(at, item);
@@ -357,7 +358,7 @@ static inline int perfring_observe(struct perfring_observer *at, struct perfring
 	return got;
 }
 
-/* The wall-clock time of a stamp, ns since 1970: 1, or 0 if no anchor is known for it. */
+/* The wall-clock time of a timestamp, ns since 1970: 1, or 0 if no anchor applies to it. */
 static inline int perfring_wall(const struct perfring *ring, uint64_t pos, uint64_t time, uint64_t *wall)
 {
 	struct perfring_header *header = ring->header;
@@ -370,10 +371,10 @@ static inline int perfring_wall(const struct perfring *ring, uint64_t pos, uint6
 		for (at = 0; at < PERFRING_ANCHOR_WORDS; at++)
 			anchors[number][at] = PERFRING_LOAD(&header->anchors[number][at]);
 	PERFRING_FENCE_ACQUIRE(); /* Q */
-	/* Those that the first count knew, and that were not being written over by the second. */
+	/* Those that the first count includes, and that were not being overwritten at the second. */
 	after = PERFRING_LOAD(&header->anchors_written);
 	after = after > PERFRING_ANCHORS - 1 ? after - (PERFRING_ANCHORS - 1) : 0;
-	if (before > after + PERFRING_ANCHORS - 1) /* a count that goes down is a lie */
+	if (before > after + PERFRING_ANCHORS - 1) /* a count that decreases is invalid */
 		before = after;
 	for (number = before; ring->timed && number > after; number--) {
 		anchor = anchors[(number - 1) % PERFRING_ANCHORS];

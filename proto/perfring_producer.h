@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * perfring_producer.h: publishing into a ring from C11 or C++17, as its one producer. See
- * perfring_attach.h for what it needs.
+ * perfring_producer.h: publishes into a ring from C11 or C++17, as its one producer. See
+ * perfring_attach.h for its requirements, and perfring_types.h for typed records.
  *
  *     struct perfring_producer producer;
  *
@@ -16,9 +16,9 @@
  *     }
  *     perfring_producer_detach(&producer);
  *
- * A refused record is counted, and told in the stream before the next one that fits. The ring is made
- * by somebody else: `perfring create RING`, or a program in Rust or Python. Both policies. A shared
- * ring, and one with time stamps, are refused with PERFRING_E_KIND.
+ * A refused record is counted, and reported in the stream before the next one that fits. Another program
+ * creates the ring: `perfring create RING`, or one in Rust or Python. Rings of both policies are accepted.
+ * Shared rings, and rings with timestamps, are refused with PERFRING_E_KIND.
  */
 #ifndef PERFRING_PRODUCER_H
 #define PERFRING_PRODUCER_H
@@ -33,12 +33,12 @@
 struct perfring_producer {
 	struct perfring ring;
 	uint64_t pos;	/* what data_head holds */
-	uint64_t tail;	/* drop: data_tail when last looked at; overwrite: what it holds */
-	uint64_t limit; /* a reservation that ends here or before needs no look at anything else */
+	uint64_t tail;	/* drop: data_tail when last loaded; overwrite: what it holds */
+	uint64_t limit; /* a reservation that ends here or before needs no other check */
 	uint64_t max_len;
 	uint64_t totals_pos;		/* `pos` of the totals in the file */
 	struct perfring_count overwritten;
-	uint64_t totals[PERFRING_PRODUCER_TOTALS_WORDS]; /* all figures, true at `pos` */
+	uint64_t totals[PERFRING_PRODUCER_TOTALS_WORDS]; /* all of them, true at `pos` */
 	struct perfring_seq_latch_writer totals_writer;
 	struct perfring_seq_latch_writer mark_writer;
 	uint64_t open_pos; /* the open reservation */
@@ -48,7 +48,7 @@ struct perfring_producer {
 	int wake; /* PERFRING_WAKE_*, of every publish */
 };
 
-/* Publishes the book, true at `pos`. */
+/* Publishes the totals, true at `pos`. */
 static inline void perfring_write_totals(struct perfring_producer *producer)
 {
 	producer->totals[PERFRING_PRODUCER_TOTALS_POS] = producer->totals_pos = producer->pos;
@@ -56,7 +56,7 @@ static inline void perfring_write_totals(struct perfring_producer *producer)
 			     PERFRING_PRODUCER_TOTALS_WORDS, producer->totals);
 }
 
-/* Publishes all before `pos`, and wakes whom that concerns. */
+/* Publishes all before `pos`, and wakes the consumer if it waits for that. */
 static inline void perfring_publish_head(struct perfring_producer *producer, uint64_t pos, int wake)
 {
 	struct perfring_header *header = producer->ring.header;
@@ -79,7 +79,7 @@ static inline void perfring_publish_head(struct perfring_producer *producer, uin
 	perfring_wake(&header->wait_seq);
 }
 
-/* How many causes of loss the stream is still to be told of; a producer like this knows two. */
+/* The number of causes with unreported losses; a producer of this kind has two. */
 static inline uint64_t perfring_unreported(const struct perfring_producer *producer)
 {
 	const uint64_t *totals = producer->totals;
@@ -92,8 +92,8 @@ static inline uint64_t perfring_unreported(const struct perfring_producer *produ
 			  totals[PERFRING_PRODUCER_TOTALS_REPORTED_TOO_LARGE_RECORDS]);
 }
 
-/* Bytes of the markers that are due before a record of `size` bytes: none if they would not fit the ring
- * together, then a later record brings them. */
+/* Bytes of the markers that are due before a record of `size` bytes: none if the ring cannot hold all of them
+ * together; then a later record brings them. */
 static inline uint64_t perfring_marker_bytes(const struct perfring_producer *producer, uint64_t size)
 {
 	uint64_t bytes = perfring_unreported(producer) * PERFRING_LOST_SIZE;
@@ -101,7 +101,7 @@ static inline uint64_t perfring_marker_bytes(const struct perfring_producer *pro
 	return bytes + size < producer->ring.data_size ? bytes : 0;
 }
 
-/* Writes the marker of one cause at *pos, if there is something to tell. Relaxed: A publishes it. */
+/* Writes the marker of one cause at *pos, if a loss is unreported. Relaxed: A publishes it. */
 static inline void perfring_report(struct perfring_producer *producer, uint64_t *pos, uint64_t cause,
 				 unsigned refused, unsigned reported)
 {
@@ -120,13 +120,13 @@ static inline void perfring_report(struct perfring_producer *producer, uint64_t 
 	*pos += PERFRING_LOST_SIZE;
 }
 
-/* Decides which of the oldest go so that `end` fits. Nothing is published. */
+/* Returns the tail after evicting as many of the oldest records as `end` needs. Nothing is published. */
 static inline uint64_t perfring_evict(struct perfring_producer *producer, uint64_t end,
 					 struct perfring_count *overwritten)
 {
 	uint64_t tail = producer->tail;
 
-	/* Whoever remembers no boundary half a ring back goes over half a ring more. */
+	/* This producer remembers no boundary half a ring back, so it evicts half a ring more. */
 	if (producer->ring.shape.evict == PERFRING_EVICT_HALF)
 		end += producer->ring.data_size / 2;
 	*overwritten = producer->overwritten;
@@ -134,7 +134,7 @@ static inline uint64_t perfring_evict(struct perfring_producer *producer, uint64
 		struct perfring_record word = perfring_header_at(&producer->ring, tail);
 
 		if (!perfring_is_record(word, producer->pos - tail)) {
-			/* Somebody else wrote into the data area: all goes, and that count is private. */
+			/* Another process wrote into the data area: all is evicted, by the private count. */
 			*overwritten = perfring_count_at(producer->totals, PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS);
 			return producer->pos;
 		}
@@ -147,8 +147,8 @@ static inline uint64_t perfring_evict(struct perfring_producer *producer, uint64
 	return tail;
 }
 
-/* The slow way of a reservation: the book, the losses to be told, the room. Of the positions only the
- * tail is published; the markers stand from `pos` to *start, and the next publish brings them. */
+/* The slow path of a reservation: totals, markers, room. Of the positions only the tail is published; the
+ * markers are from `pos` to *start, and the next publish publishes them. */
 static inline int perfring_make_room(struct perfring_producer *producer, uint64_t size, uint64_t *start)
 {
 	struct perfring *ring = &producer->ring;
@@ -164,8 +164,8 @@ static inline int perfring_make_room(struct perfring_producer *producer, uint64_
 			tail = perfring_evict(producer, end, &overwritten);
 		} else {
 			tail = PERFRING_LOAD_ACQUIRE(&ring->header->data_tail); /* D, pairs with C */
-			/* The one word of the page that a producer believes: it may only move on, and not
-			 * past what was published. */
+			/* The one word of the page that a producer loads: it may only increase, and not beyond
+			 * what was published. */
 			if (tail % 8 || tail - producer->tail > producer->pos - producer->tail)
 				return perfring_corrupt(ring, tail);
 			producer->tail = tail;
@@ -173,13 +173,13 @@ static inline int perfring_make_room(struct perfring_producer *producer, uint64_
 				return PERFRING_E_FULL;
 		}
 	}
-	/* Whoever takes this ring over walks from the book to the head: those records must stand. */
+	/* A successor walks from the totals to the head: those records must be intact. */
 	if (producer->pos - producer->totals_pos >= interval || end - producer->totals_pos >= ring->data_size ||
 	    (overwrite && tail > producer->totals_pos))
 		perfring_write_totals(producer);
 	if (overwrite && tail != producer->tail) {
-		/* The mark before the tail. The other copy is at the tail as it is, so whichever way a death
-		 * between the two leaves them, one fits. */
+		/* The mark before the tail. The other copy matches the present tail, so after a death between the
+		 * two stores one of them matches. */
 		mark[PERFRING_TAIL_MARK_RECORDS] = overwritten.records;
 		mark[PERFRING_TAIL_MARK_BYTES] = overwritten.bytes;
 		perfring_seq_latch_write_as(&producer->mark_writer, &ring->header->tail_mark.copies[0][0],
@@ -188,7 +188,7 @@ static inline int perfring_make_room(struct perfring_producer *producer, uint64_
 		producer->tail = tail;
 		PERFRING_STORE_RELEASE(&ring->header->data_tail, tail); /* E, pairs with F */
 	}
-	/* Book and tail are out before anything is written over what was before them. */
+	/* Totals and tail are published before anything before them is overwritten. */
 	PERFRING_FENCE_RELEASE(); /* E, pairs with F */
 	if (markers) {
 		perfring_report(producer, start, PERFRING_CAUSE_FULL, PERFRING_PRODUCER_TOTALS_FULL_RECORDS,
@@ -197,7 +197,7 @@ static inline int perfring_make_room(struct perfring_producer *producer, uint64_
 			      PERFRING_PRODUCER_TOTALS_TOO_LARGE_RECORDS,
 			      PERFRING_PRODUCER_TOTALS_REPORTED_TOO_LARGE_RECORDS);
 	}
-	/* With something untold, the next one comes here too. */
+	/* With a loss unreported, the next one takes the slow path too. */
 	producer->limit = producer->totals_pos + interval;
 	if (producer->limit > producer->tail + ring->data_size - 1)
 		producer->limit = producer->tail + ring->data_size - 1;
@@ -206,7 +206,7 @@ static inline int perfring_make_room(struct perfring_producer *producer, uint64_
 	return PERFRING_OK;
 }
 
-/* Counts a refusal, to be told before the next record that fits. A full ring wants reading: it wakes. */
+/* Counts a refusal, which is reported before the next record that fits. Wakes the consumer of a full ring. */
 static inline int perfring_refuse(struct perfring_producer *producer, int why, uint64_t len)
 {
 	unsigned at = why == PERFRING_E_TOO_LARGE ? PERFRING_PRODUCER_TOTALS_TOO_LARGE_RECORDS
@@ -220,7 +220,7 @@ static inline int perfring_refuse(struct perfring_producer *producer, int why, u
 	return why;
 }
 
-/* As perfring_reserve; what is refused is not counted. */
+/* Reserves like perfring_reserve, and does not count a refusal. */
 static inline int perfring_try_reserve(struct perfring_producer *producer, uint32_t type, uint64_t len,
 				       void **payload)
 {
@@ -254,8 +254,8 @@ static inline int perfring_try_reserve(struct perfring_producer *producer, uint3
 	return PERFRING_OK;
 }
 
-/* Space for one record, in the ring, to be committed or discarded before the next. A refusal is
- * counted. */
+/* Reserves space for one record, in the ring, to be committed or discarded before the next. Counts a
+ * refusal. */
 static inline int perfring_reserve(struct perfring_producer *producer, uint32_t type, uint64_t len,
 				   void **payload)
 {
@@ -266,7 +266,7 @@ static inline int perfring_reserve(struct perfring_producer *producer, uint32_t 
 	return error;
 }
 
-/* Publishes the open reservation. Of `len` bytes, if it is less than was reserved. */
+/* Publishes the open reservation, with `len` bytes if that is less than was reserved. */
 static inline int perfring_commit(struct perfring_producer *producer, uint64_t len)
 {
 	uint64_t size, word, kept;
@@ -296,7 +296,7 @@ static inline int perfring_commit(struct perfring_producer *producer, uint64_t l
 	return PERFRING_OK;
 }
 
-/* Gives the open reservation back: a hole that readers skip. */
+/* Discards the open reservation, which leaves a hole that readers skip. */
 static inline int perfring_discard(struct perfring_producer *producer)
 {
 	uint64_t size = PERFRING_RECORD_SIZE(producer->open_len);
@@ -343,7 +343,7 @@ static inline int perfring_wait_for_space(struct perfring_producer *producer, ui
 	if (len > producer->max_len)
 		return PERFRING_E_TOO_LARGE;
 	target = target > producer->ring.data_size ? target - producer->ring.data_size : 0;
-	/* A consumer that sleeps for a watermark would not make room. */
+	/* A consumer that sleeps until a threshold would not make room. */
 	perfring_publish_head(producer, producer->pos, PERFRING_WAKE_FORCE);
 	for (;;) {
 		seq = PERFRING_LOAD_ACQUIRE(&header->space_seq);
@@ -358,19 +358,19 @@ static inline int perfring_wait_for_space(struct perfring_producer *producer, ui
 		left = end - perfring_now();
 		if (left <= 0)
 			return 0;
-		/* A slice: a perf reader wakes nobody. */
+		/* A slice: a perf reader does not wake producers. */
 		perfring_sleep(&header->space_seq, seq, left < PERFRING_SLICE_NS ? left : PERFRING_SLICE_NS);
 	}
 }
 
-/* Tells what is still to be told, if there is room, and gives the place back. A reservation that is open
- * is gone without a trace. */
+/* Reports unreported losses, if there is room, and leaves the seat. An open reservation disappears without a
+ * trace. */
 static inline void perfring_producer_detach(struct perfring_producer *producer)
 {
 	uint64_t start;
 
 	if (!perfring_is_forked(&producer->ring)) {
-		/* What was told before it stands. */
+		/* The markers before it are kept. */
 		if (producer->is_open)
 			perfring_publish_head(producer, producer->open_pos, PERFRING_WAKE_AUTO);
 		producer->is_open = 0;
@@ -381,7 +381,7 @@ static inline void perfring_producer_detach(struct perfring_producer *producer)
 	perfring_close(&producer->ring);
 }
 
-/* Takes over where the ring's tail is, and what was overwritten before it. */
+/* Takes over the tail, and the count of what was overwritten before it. */
 static inline int perfring_take_over_tail(struct perfring_producer *producer)
 {
 	const uint64_t *seq_latch = &producer->ring.header->tail_mark.copies[0][0];
@@ -401,8 +401,7 @@ static inline int perfring_take_over_tail(struct perfring_producer *producer)
 	return PERFRING_OK;
 }
 
-/* Takes over as the one producer: from a new ring's zeros, or from where the last one was stopped,
- * killed or not. */
+/* Attaches as the one producer: to a new ring, or where the last producer ended, killed or not. */
 static inline int perfring_producer_attach(struct perfring_producer *producer, const char *path,
 					   const char *name)
 {
@@ -413,7 +412,7 @@ static inline int perfring_producer_attach(struct perfring_producer *producer, c
 	memset(producer, 0, sizeof(*producer));
 	error = perfring_open_checked(ring, path, PERFRING_PRODUCER);
 	if (!error && (ring->timed || ring->shape.producers != PERFRING_PRODUCERS_ONE)) {
-		snprintf(ring->why, sizeof(ring->why), "the ring is for many producers, or stamps its records: this code produces into a ring of one producer without time");
+		snprintf(ring->why, sizeof(ring->why), "the ring is shared, or has timestamps: this code publishes only into rings with one producer and without timestamps");
 		error = PERFRING_E_KIND;
 	}
 	if (!error)
@@ -445,7 +444,7 @@ static inline int perfring_producer_attach(struct perfring_producer *producer, c
 	producer->max_len = ring->data_size - 8 < PERFRING_SIZE_MAX ? ring->data_size - 8 : PERFRING_SIZE_MAX;
 	producer->max_len -= PERFRING_HEADER_LEN;
 	perfring_register_fences(ring);
-	/* The records from the old book to the head may be overwritten from now on. */
+	/* The records from the old totals to the head may be overwritten from now on. */
 	perfring_write_totals(producer);
 	perfring_write_owner_info(&ring->slots[0].holder, name);
 	return PERFRING_OK;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * perfring_totals.h: latches, books and the walk from a book to a position, for perfring_reader.h and
- * perfring_producer.h. See "Latches" and "Books" of ABI.md.
+ * perfring_totals.h: sequence latches, totals and the walk from totals to a position, for perfring_reader.h
+ * and perfring_producer.h. See "Sequence latches" and "Totals" of ABI.md.
  */
 #ifndef PERFRING_TOTALS_H
 #define PERFRING_TOTALS_H
 
 #include "perfring_attach.h"
 
-/* How often a live latch, or a place that moves, is looked at again. */
+/* How often a live SeqLatch, or a moving position, is read again. */
 #define PERFRING_TRIES 1000
-/* How often the way from a book to the head is walked again because the producer was faster. */
+/* How often the walk from the totals to the head is repeated because the producer was faster. */
 #define PERFRING_WALKS 100
-/* The tail mark is at most so many things ahead of the tail. */
+/* The tail mark is at most this many records, holes and markers ahead of the tail. */
 #define PERFRING_MARK_AHEAD 64
 
 static inline uint64_t *perfring_word(const struct perfring *ring, uint64_t pos)
@@ -64,7 +64,7 @@ static inline int perfring_is_sane(const struct perfring *ring, uint64_t head, u
 
 static inline struct perfring_count perfring_since(struct perfring_count now, struct perfring_count then)
 {
-	/* A hostile page may say less than before. */
+	/* A hostile page may hold less than before. */
 	now.records = now.records > then.records ? now.records - then.records : 0;
 	now.bytes = now.bytes > then.bytes ? now.bytes - then.bytes : 0;
 	return now;
@@ -102,7 +102,7 @@ static inline uint64_t perfring_tail(const struct perfring *ring)
 	return PERFRING_LOAD(&ring->header->data_tail);
 }
 
-/* One copy of a latch; whether it is whole. */
+/* Reads one copy of a SeqLatch; whether it is whole. */
 static inline int perfring_read_copy(const uint64_t *copy, unsigned words, uint64_t *out)
 {
 	unsigned at;
@@ -116,7 +116,7 @@ static inline int perfring_read_copy(const uint64_t *copy, unsigned words, uint6
 	return out[0] == out[words - 1];
 }
 
-/* The newest whole copy, into `out`. Returns which one it is, or -1 where no writer of ours wrote. */
+/* The newest whole copy, into `out`. Returns its index, or -1 if both are invalid. */
 static inline int perfring_seq_latch_newest(const uint64_t *seq_latch, unsigned words, uint64_t *out)
 {
 	uint64_t copy[2][PERFRING_PRODUCER_TOTALS_WORDS];
@@ -133,7 +133,7 @@ static inline int perfring_seq_latch_newest(const uint64_t *seq_latch, unsigned 
 			one = whole[1];
 		memcpy(out, copy[one], words * sizeof(uint64_t));
 		/* The other is being written as the next: this is the newest. If it is further on, this was
-		 * replaced while the other was looked at. */
+		 * replaced while the other was read. */
 		if ((whole[0] && whole[1]) || copy[1 - one][0] <= copy[one][0] + 1)
 			return one;
 		last = one;
@@ -176,7 +176,7 @@ static inline int perfring_seq_latch_least(const uint64_t *seq_latch, unsigned w
 	return found;
 }
 
-/* The owner's side of a latch. */
+/* The owner's side of a SeqLatch. */
 struct perfring_seq_latch_writer {
 	uint64_t seq;
 	unsigned next;
@@ -224,12 +224,12 @@ static inline uint64_t perfring_totals_interval(const struct perfring *ring)
 	return ring->data_size / 4 < 65536 ? ring->data_size / 4 : 65536;
 }
 
-/* How far past its book a producer can have written. */
+/* How far beyond its totals a producer can have written. */
 static inline uint64_t perfring_reach(const struct perfring *ring)
 {
 	uint64_t reach = perfring_totals_interval(ring) + PERFRING_SIZE_MAX + 2 * PERFRING_LOST_SIZE;
 
-	/* In a shared ring that has had a record, an open reservation holds the book back. */
+	/* In a shared ring that has had a record, an open reservation holds the totals back. */
 	if (PERFRING_LOAD(&ring->header->producer_pos) != 0 || reach > ring->data_size - 1)
 		return ring->data_size - 1;
 	return reach;
@@ -241,7 +241,7 @@ static inline int perfring_lost_body(const uint64_t *body, uint64_t size, uint32
 {
 	if (size < 24)
 		return 0;
-	/* A producer's cause, or what a reader's own library tells; all else is another writer's. */
+	/* A producer's cause, or a reader's own; any other is another writer's. */
 	*cause = body[0] <= PERFRING_CAUSE_PENDING ? (uint32_t)body[0] : PERFRING_CAUSE_FOREIGN;
 	lost->records = body[1];
 	lost->bytes = size >= 32 ? body[2] : 0;
@@ -259,8 +259,8 @@ static inline int perfring_lost_at(const struct perfring *ring, uint64_t pos, ui
 	return perfring_lost_body(body, size, cause, lost);
 }
 
-/* The book as it was when `head` was published: counts the records since. 0 if it cannot be. Whoever
- * walks a live ring looks afterwards whether it still stood. */
+/* Advances the totals to `head` by counting the records since. 0 if the records are invalid. On a live ring the
+ * caller checks afterwards that they were intact. */
 static inline int perfring_advance_totals(const struct perfring *ring, uint64_t *totals, uint64_t head)
 {
 	uint64_t *pos = &totals[PERFRING_PRODUCER_TOTALS_POS];
@@ -305,12 +305,12 @@ static inline int perfring_advance_totals(const struct perfring *ring, uint64_t 
 	return 1;
 }
 
-/* What stands between a tail and its mark. */
+/* The records, holes and markers between a tail and its mark. */
 struct perfring_to_mark {
-	uint64_t starts[PERFRING_MARK_AHEAD + 1]; /* of each thing, and the mark */
+	uint64_t starts[PERFRING_MARK_AHEAD + 1]; /* of each of them, and the mark */
 	uint8_t is_data[PERFRING_MARK_AHEAD];
 	unsigned count;
-	int complete; /* from one to the other */
+	int complete; /* the walk reached the mark */
 };
 
 static inline void perfring_walk_to_mark(const struct perfring *ring, uint64_t tail, uint64_t mark,
@@ -350,8 +350,8 @@ static inline int perfring_count_from(const struct perfring_to_mark *path, uint6
 	return 1;
 }
 
-/* Whether what has just been read from `from` on was still there: a producer publishes its tail and
- * its book before it writes over what was before them (E). */
+/* Whether what has just been read from `from` on was intact: a producer publishes its tail and its totals
+ * before it overwrites what was before them (E). */
 static inline int perfring_is_intact(const struct perfring *ring, uint64_t from)
 {
 	uint64_t totals[PERFRING_PRODUCER_TOTALS_WORDS];
@@ -362,7 +362,7 @@ static inline int perfring_is_intact(const struct perfring *ring, uint64_t from)
 	       totals[PERFRING_PRODUCER_TOTALS_POS] + perfring_reach(ring) <= from + ring->data_size;
 }
 
-/* The producer's book, brought up to the newest head at which that can be done. */
+/* The producer totals, advanced to the newest head at which that is possible. */
 static inline int perfring_newest_totals(struct perfring *ring, uint64_t *totals)
 {
 	int walks, complete;
@@ -374,7 +374,7 @@ static inline int perfring_newest_totals(struct perfring *ring, uint64_t *totals
 			return perfring_corrupt(ring, head);
 		from = totals[PERFRING_PRODUCER_TOTALS_POS];
 		if (from > head) {
-			/* It is true at a later head, unless it lies. */
+			/* They are true at a later head, or invalid. */
 			if (from > perfring_head(ring) || from > PERFRING_POS_MAX || from % 8)
 				return perfring_corrupt(ring, from);
 			return PERFRING_OK;
@@ -383,7 +383,7 @@ static inline int perfring_newest_totals(struct perfring *ring, uint64_t *totals
 		if (perfring_is_intact(ring, from))
 			return complete ? PERFRING_OK : perfring_corrupt(ring, totals[PERFRING_PRODUCER_TOTALS_POS]);
 	}
-	/* A producer that overtakes every walk: its book alone is true too, and not far behind. */
+	/* The producer overtakes every walk: its totals alone are true too, and not far behind. */
 	return perfring_producer_totals(ring, totals) < 0 ? perfring_corrupt(ring, 0) : PERFRING_OK;
 }
 

@@ -1,21 +1,21 @@
-/* The other end of a ring, by nothing but proto/perfring_poll.h and proto/perfring_producer.h.
+/* The other end of a ring. Uses only proto/perfring_poll.h and proto/perfring_producer.h.
  *
  * c_peer items RING          what an observer finds, a line for each item
  * c_peer unread RING         the same for the consumer, which leaves it read
  * c_peer try                 opens what the lines of its input name, in their role, and uses it
  * c_peer write COUNT RING    publishes numbered records, waiting for space; 0: until it is killed
  * c_peer offer COUNT RING    the same without waiting, so that a full ring refuses
- * c_peer read COUNT RING     reads until so many records have come or were told lost
+ * c_peer read COUNT RING     reads until so many records have come or were lost
  * c_peer poll COUNT RING     the same as `read`, waiting in epoll for the ring's descriptor
  * c_peer observe COUNT RING  the same, as an observer
  * c_peer outlive HOW RING    reads until the ring is removed: as `read`, `poll` or `observe` would
  * c_peer script RING         does what the lines of its input say
- * c_peer endure ROUNDS RING  reads what somebody lies about meanwhile
+ * c_peer endure ROUNDS RING  reads a ring that another process damages meanwhile
  * c_peer kill SCENARIO RING  stops itself, does one thing, stops itself again
- * c_peer close RING          says of each step of closing a producer and a consumer who could attach then
+ * c_peer close RING          prints, for each step of closing a producer and a consumer, which seats are held
  *
- * A numbered record is as tests/src/lib.rs has it: the number, and bytes that follow from it. Whatever is
- * not as it must be ends the program.
+ * A numbered record is as tests/src/lib.rs has it: the number, and bytes that follow from it. Anything
+ * unexpected ends the program.
  */
 #include <stddef.h>
 #include <sys/mman.h>
@@ -98,7 +98,7 @@ static void print_count(const char *name, struct perfring_count count)
 	printf("%s %" PRIu64 " %" PRIu64 "\n", name, count.records, count.bytes);
 }
 
-/* The items, and the books that an observer needs anyway. */
+/* The items, and the totals that an observer needs anyway. */
 static void items(const char *path)
 {
 	uint64_t totals[PERFRING_PRODUCER_TOTALS_WORDS];
@@ -141,7 +141,7 @@ static void unread(const char *path)
 	perfring_consumer_detach(&consumer);
 }
 
-/* Publishes, refuses and gives back what it can. */
+/* Publishes, discards and is refused where possible. */
 static int try_publish(struct perfring_producer *producer)
 {
 	static uint8_t bytes[65536];
@@ -162,8 +162,8 @@ static int try_publish(struct perfring_producer *producer)
 	return PERFRING_OK;
 }
 
-/* `ROLE PATH`: opens, and does all that can be done there. Answers with the code, how many records and
- * losses were found, a sum of all their bytes, and the sentence. */
+/* `ROLE PATH`: opens the ring, and does everything that the role can do. Prints the code, the number of
+ * records and losses, the sum of all their bytes, and the sentence. */
 static void try_all(void)
 {
 	struct perfring_producer producer;
@@ -217,7 +217,7 @@ static void try_all(void)
 	}
 }
 
-/* Reads what somebody lies about meanwhile, every byte of it. What comes of it is nobody's to say. */
+/* Reads a ring that another process damages meanwhile, every byte of it. Any outcome but a crash is right. */
 static void endure(uint64_t rounds, const char *path)
 {
 	static struct perfring_consumer consumer;
@@ -282,7 +282,7 @@ static void do_write(uint64_t count, const char *path, int waits)
 		if (number % 1000 == 0 && !perfring_try_reserve(&producer, NUMBERED, 50, (void **)&path))
 			perfring_discard(&producer);
 	}
-	/* The last one tells what was lost before it. */
+	/* The last one reports what was lost before it. */
 	if (!waits)
 		publish(&producer, number, 100, 1);
 	printf("written %" PRIu64 " full %" PRIu64 "\n",
@@ -291,7 +291,7 @@ static void do_write(uint64_t count, const char *path, int waits)
 	perfring_producer_detach(&producer);
 }
 
-/* What a reader has come to. */
+/* What a reader has read. */
 struct tally {
 	uint64_t next, read, lost;
 };
@@ -309,8 +309,8 @@ static void take(struct tally *tally, const struct perfring_item *item)
 	tally->read++;
 }
 
-/* Waits in epoll. Now and then it looks by itself a while later, as a program with other things to do,
- * and arms it once more. */
+/* Waits in epoll. Now and then it polls by itself a while later, as a program with other work does, and arms
+ * it once more. */
 static int poll_for(struct perfring_pollable *pollable, int epoll)
 {
 	static unsigned turn;
@@ -351,7 +351,7 @@ static void do_read(uint64_t count, const char *path, char how)
 		got = observes ? perfring_observe(at, &item) : perfring_read(&consumer, &item);
 		if (got < 0)
 			fail("read", at->ring.why);
-		/* Told in the stream is no number missing here: the producer of `observe` loses none. */
+		/* A loss reported in the stream is not a missing number: the producer of `observe` loses none. */
 		if (got > 0 && !(observes && item.kind == PERFRING_ITEM_LOST && item.cause != PERFRING_CAUSE_LAPPED))
 			take(&tally, &item);
 		else if (got == 0 && how == 'p' && !poll_for(&pollable, epoll))
@@ -374,7 +374,7 @@ static void do_read(uint64_t count, const char *path, char how)
 		perfring_consumer_detach(&consumer);
 }
 
-/* Says how many items there were, and what the last call returned. */
+/* Prints how many records there were, and what the last call returned. */
 static void outlive(char how, const char *path)
 {
 	static struct perfring_consumer consumer;
@@ -513,7 +513,7 @@ static void die_in(const char *scenario, const char *path)
 	exit(0);
 }
 
-/* A child of fork has nothing of its parent's ring, and the parent's death is seen all the same. */
+/* A child of fork has nothing of its parent's ring, and the parent's death is seen although it lives. */
 static void fork_with_ring(const char *path)
 {
 	struct perfring_producer producer;
@@ -537,7 +537,7 @@ static void fork_with_ring(const char *path)
 	raise(SIGKILL);
 }
 
-/* The file whose places are looked at before anything is unmapped. */
+/* The file whose seats are examined before anything is unmapped. */
 static struct perfring looked_at;
 
 static int unmap(void *at, size_t len)
@@ -548,7 +548,7 @@ static int unmap(void *at, size_t len)
 	return munmap(at, len);
 }
 
-/* What is not unmapped yet, a child that another thread forks now has as well. */
+/* A child that another thread forks at that moment inherits what is not unmapped yet. */
 static void close_both(const char *path)
 {
 	struct perfring_producer producer;
