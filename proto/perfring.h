@@ -2,8 +2,8 @@
 /*
  * perfring.h: the layout of a perfring ring file, in C11 (and C++17).
  *
- * proto/ABI.md is the contract in prose, crates/abi the same in Rust; a test holds the three
- * together. This header has no code: perfring_reader.h and perfring_producer.h do what it says, in C.
+ * proto/ABI.md is the contract in prose, crates/abi the same in Rust; a test compares the three. This
+ * header has no code: perfring_reader.h and perfring_producer.h implement it in C.
  *
  *     0               header page: struct perfring_header, 4096 bytes of the first page
  *     data_offset     data area: data_size bytes, a power of two
@@ -11,7 +11,7 @@
  *     types_offset    type table: struct perfring_types, then entries
  *     file_size       end
  *
- * All numbers are in the byte order of the machine that made the ring (`endian` tells).
+ * All numbers are in the byte order of the machine that created the ring (`endian` says which).
  *
  * Positions are 64-bit byte counts that only grow: offset = position & (data_size - 1).
  * data_tail <= data_head <= producer_pos, and producer_pos - data_tail < data_size, always.
@@ -26,18 +26,18 @@
  *  B       A       a reader loads data_head (acquire; on read-only pages relaxed, then an acquire
  *                  fence): it sees every record before that head
  *  C       D       the consumer of a drop ring stores aux_tail (release), and data_tail (release):
- *                  what it has read is not overwritten before it has read it, and what it hands
- *                  back is not stored over what is new
+ *                  what it has read is not overwritten before it has read it, and its
+ *                  write-touches do not overwrite new records
  *  D       C       the producer loads data_tail, or aux_tail (acquire)
  *  E       F       a producer stores data_tail, or aux_tail (overwrite; a drop ring's has loaded
- *                  it, D), and its book, then a release fence, then writes over the oldest
+ *                  it, D), and its totals, then a release fence, then writes over the oldest
  *                  records, or ranges
  *  F       E       a reader has copied a record, or a range; an acquire fence, then it loads
- *                  data_tail, the book, or aux_tail, again: if it copied any new byte, it sees the
+ *                  data_tail, the totals, or aux_tail, again: if it copied any new byte, it sees the
  *                  tail past the record, or range, and drops the copy
- *  G       H       a latch's owner stores the first word, a release fence, the body, the last word
+ *  G       H       a SeqLatch's owner stores the first word, a release fence, the body, the last word
  *                  (release)
- *  H       G       a reader of a latch loads the last word, an acquire fence, the body, an acquire
+ *  H       G       a reader of a SeqLatch loads the last word, an acquire fence, the body, an acquire
  *                  fence, the first word: if the two are equal, the copy is whole
  *  I       J       a producer stores data_head, a light fence, loads wait_armed
  *  J       I       a consumer stores wait_armed, a heavy fence, loads data_head: it never sleeps past
@@ -46,9 +46,9 @@
  *  L       K       a producer stores space_armed, a heavy fence, loads data_tail: it never sleeps
  *                  past free space
  *  M       M       a producer of a shared ring takes the lock word by compare-and-swap (acquire) and
- *                  gives it back (release): it sees all that was written under the lock before
+ *                  releases it (release): it sees all that was written under the lock before
  *  N       N       a reservation of a shared ring is ended by a swap of its header word (release),
- *                  and whoever looks at a word that may be open loads it (acquire): a record that
+ *                  and a process that reads a word that may be open loads it (acquire): a record that
  *                  is seen to have ended is whole
  *  O       O       a producer of a shared ring has ended a record, or has stored producer_pos
  *                  (release); a full fence, then it loads data_head, producer_pos (acquire) and the
@@ -60,7 +60,7 @@
  *  Q       Q       a producer has written an anchor, then stores anchors_written (release), and a
  *                  release fence comes before the next anchor's words; a reader that sees the count
  *                  sees the anchor, and one that sees a word of the next sees the count before it,
- *                  when it looks again after an acquire fence
+ *                  when it loads the count again after an acquire fence
  *  R       R       a producer stores lock odd, a release fence, perf's time fields, lock even
  *                  (release); a reader that finds the same even lock before and after has fields of
  *                  one moment
@@ -86,8 +86,8 @@
 #define PERFRING_ABI_VERSION 1
 #define PERFRING_ABI_COMPAT 1
 #define PERFRING_ENDIAN_MARK 0x01020304
-#define PERFRING_FEATURE_TIME 1 /* each record that an application publishes has a stamp */
-#define PERFRING_FEATURE_AUX 2 /* there is an AUX area, and records whose payloads stand in it */
+#define PERFRING_FEATURE_TIME 1 /* each record that an application publishes has a timestamp */
+#define PERFRING_FEATURE_AUX 2 /* there is an AUX area, and records whose payloads are in it */
 #define PERFRING_FEATURES_REQUIRED_KNOWN 3
 #define PERFRING_TIME_CLOCK 7 /* `time_clock` of a ring with time: CLOCK_BOOTTIME */
 #define PERFRING_PERF_CAPABILITIES 2
@@ -108,9 +108,9 @@
 #define PERFRING_SLOTS_DEFAULT 64 /* of a shared ring */
 #define PERFRING_NAME_LEN 64
 
-/* The byte of the file whose open-file-description lock the consumer holds. The holder of producer
- * slot n holds the one at control_offset + n * PERFRING_SLOT_SIZE; whoever recovers a shared ring
- * and is no producer of it holds the other one here. */
+/* The byte of the file whose open-file-description lock the consumer holds. The producer in slot n
+ * holds the one at control_offset + n * PERFRING_SLOT_SIZE; a process that recovers a shared ring and
+ * is not a producer of it holds the second one here. */
 #define PERFRING_CONSUMER_LOCK_BYTE 2432
 #define PERFRING_RECOVER_LOCK_BYTE 2808
 
@@ -126,9 +126,9 @@
 #define PERFRING_EVICT_EXACT 0
 #define PERFRING_EVICT_HALF 1
 
-/* `tell`: where a loss is told besides the counters. */
-#define PERFRING_TELL_IN_STREAM 0
-#define PERFRING_TELL_COUNTERS_ONLY 1
+/* `report`: where a loss is reported, besides the counters. */
+#define PERFRING_REPORT_IN_STREAM 0
+#define PERFRING_REPORT_COUNTERS_ONLY 1
 
 /* `id` of a PERFRING_TYPE_LOST: why. Any other number is another writer's. */
 #define PERFRING_CAUSE_FOREIGN 0
@@ -144,20 +144,20 @@
 #define PERFRING_SIZE_MAX 65528
 #define PERFRING_MISC_PAD 0x7
 #define PERFRING_LOST_SIZE 32
-#define PERFRING_STAMP_LEN 8
+#define PERFRING_TIMESTAMP_LEN 8
 #define PERFRING_AUX_SIZE 48 /* of a PERFRING_TYPE_AUX, header and body */
 
 /* Record types: those below 64 are the kernel's, 0x50460000 to 0x5046ffff perfring's own. */
 #define PERFRING_TYPE_LOST 2
 #define PERFRING_TYPE_SAMPLE 9
-#define PERFRING_TYPE_AUX 11 /* in a ring with an AUX area: its payload stands there */
+#define PERFRING_TYPE_AUX 11 /* in a ring with an AUX area: its payload is there */
 #define PERFRING_TYPE_BYTES 4096
 #define PERFRING_TYPE_NOP 0x50460001
 #define PERFRING_TYPE_BUSY 0x50460002 /* never before data_head */
 
-/* `misc` of a PERFRING_TYPE_NOP: what the hole was; 0 for a reservation that was given back. */
+/* `misc` of a PERFRING_TYPE_NOP: what the hole was; 0 for a discarded reservation. */
 #define PERFRING_HOLE_RECLAIMED 0x8 /* its producer died */
-#define PERFRING_HOLE_REST 0x10     /* left over by a record that was committed shorter */
+#define PERFRING_HOLE_REST 0x10     /* left by a commit of fewer bytes than were reserved */
 
 /* `misc` of a PERFRING_TYPE_BUSY without its bit 15, shifted right by this: the slot whose
  * reservation is open. */
@@ -165,10 +165,10 @@
 #define PERFRING_BUSY_AUX 0x8000 /* a bit of it: the reservation has a range of the AUX area */
 
 /* Words of a PERFRING_TYPE_AUX's body, after its header. */
-#define PERFRING_AUX_RECORD_OFFSET 0 /* where the payload begins: a position of the AUX area */
+#define PERFRING_AUX_RECORD_OFFSET 0 /* where the payload begins: a position in the AUX area */
 #define PERFRING_AUX_RECORD_LEN 1    /* bytes of the payload */
 #define PERFRING_AUX_RECORD_FLAGS 2  /* PERFRING_AUX_OVERWRITE, or 0 */
-#define PERFRING_AUX_RECORD_TIME 3   /* the stamp, or 0 */
+#define PERFRING_AUX_RECORD_TIME 3   /* the timestamp, or 0 */
 #define PERFRING_AUX_RECORD_ID 4     /* the type of the record */
 #define PERFRING_AUX_RECORD_WORDS 5
 #define PERFRING_AUX_OVERWRITE 2 /* the area overwrites its oldest */
@@ -176,54 +176,54 @@
 /* `shared_lock`: 0, or slot + 1 in so many low bits and the slot's epoch in the others. */
 #define PERFRING_LOCK_SLOT_BITS 16
 
-/* Words of one copy of each latch, of the ledger and of a slot's base, and where each figure stands
- * in it. Word 0 and the last word of a latch's copy are the number of the write. */
+/* Words of one copy of each SeqLatch, of the running totals and of a slot's base, and the index of each
+ * figure in it. Word 0 and the last word of a SeqLatch's copy are the number of the write. */
 #define PERFRING_TAIL_MARK_WORDS 4
-#define PERFRING_PRODUCER_BOOK_WORDS 28
-#define PERFRING_CONSUMER_BOOK_WORDS 8
+#define PERFRING_PRODUCER_TOTALS_WORDS 28
+#define PERFRING_CONSUMER_TOTALS_WORDS 8
 #define PERFRING_SLOT_WRITTEN_WORDS 5
 #define PERFRING_SLOT_LOSSES_WORDS 24
 #define PERFRING_SLOT_BASE_WORDS 16
-#define PERFRING_LEDGER_WORDS 13
+#define PERFRING_RUNNING_WORDS 13
 #define PERFRING_ANCHOR_WORDS 4
 #define PERFRING_ANCHORS 16 /* of which the newest 15 can be read */
 
-#define PERFRING_TAIL_MARK_POS 0 /* is the number as well */
+#define PERFRING_TAIL_MARK_POS 0 /* also the number */
 #define PERFRING_TAIL_MARK_RECORDS 1
 #define PERFRING_TAIL_MARK_BYTES 2
 
-#define PERFRING_PRODUCER_BOOK_POS 1
-#define PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS 2
-#define PERFRING_PRODUCER_BOOK_WRITTEN_BYTES 3
-#define PERFRING_PRODUCER_BOOK_DISCARDED_RECORDS 4
-#define PERFRING_PRODUCER_BOOK_DISCARDED_BYTES 5
-#define PERFRING_PRODUCER_BOOK_RECLAIMED_RECORDS 6
-#define PERFRING_PRODUCER_BOOK_RECLAIMED_BYTES 7
-#define PERFRING_PRODUCER_BOOK_FULL_RECORDS 8
-#define PERFRING_PRODUCER_BOOK_FULL_BYTES 9
-#define PERFRING_PRODUCER_BOOK_TOO_LARGE_RECORDS 10
-#define PERFRING_PRODUCER_BOOK_TOO_LARGE_BYTES 11
-#define PERFRING_PRODUCER_BOOK_CONTENDED_RECORDS 12
-#define PERFRING_PRODUCER_BOOK_CONTENDED_BYTES 13
-#define PERFRING_PRODUCER_BOOK_PENDING_RECORDS 14
-#define PERFRING_PRODUCER_BOOK_PENDING_BYTES 15
-#define PERFRING_PRODUCER_BOOK_TOLD_FULL_RECORDS 16
-#define PERFRING_PRODUCER_BOOK_TOLD_FULL_BYTES 17
-#define PERFRING_PRODUCER_BOOK_TOLD_TOO_LARGE_RECORDS 18
-#define PERFRING_PRODUCER_BOOK_TOLD_TOO_LARGE_BYTES 19
-#define PERFRING_PRODUCER_BOOK_TOLD_CONTENDED_RECORDS 20
-#define PERFRING_PRODUCER_BOOK_TOLD_CONTENDED_BYTES 21
-#define PERFRING_PRODUCER_BOOK_TOLD_PENDING_RECORDS 22
-#define PERFRING_PRODUCER_BOOK_TOLD_PENDING_BYTES 23
-#define PERFRING_PRODUCER_BOOK_LOST_MARKERS 24
+#define PERFRING_PRODUCER_TOTALS_POS 1
+#define PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS 2
+#define PERFRING_PRODUCER_TOTALS_WRITTEN_BYTES 3
+#define PERFRING_PRODUCER_TOTALS_DISCARDED_RECORDS 4
+#define PERFRING_PRODUCER_TOTALS_DISCARDED_BYTES 5
+#define PERFRING_PRODUCER_TOTALS_RECLAIMED_RECORDS 6
+#define PERFRING_PRODUCER_TOTALS_RECLAIMED_BYTES 7
+#define PERFRING_PRODUCER_TOTALS_FULL_RECORDS 8
+#define PERFRING_PRODUCER_TOTALS_FULL_BYTES 9
+#define PERFRING_PRODUCER_TOTALS_TOO_LARGE_RECORDS 10
+#define PERFRING_PRODUCER_TOTALS_TOO_LARGE_BYTES 11
+#define PERFRING_PRODUCER_TOTALS_CONTENDED_RECORDS 12
+#define PERFRING_PRODUCER_TOTALS_CONTENDED_BYTES 13
+#define PERFRING_PRODUCER_TOTALS_PENDING_RECORDS 14
+#define PERFRING_PRODUCER_TOTALS_PENDING_BYTES 15
+#define PERFRING_PRODUCER_TOTALS_REPORTED_FULL_RECORDS 16
+#define PERFRING_PRODUCER_TOTALS_REPORTED_FULL_BYTES 17
+#define PERFRING_PRODUCER_TOTALS_REPORTED_TOO_LARGE_RECORDS 18
+#define PERFRING_PRODUCER_TOTALS_REPORTED_TOO_LARGE_BYTES 19
+#define PERFRING_PRODUCER_TOTALS_REPORTED_CONTENDED_RECORDS 20
+#define PERFRING_PRODUCER_TOTALS_REPORTED_CONTENDED_BYTES 21
+#define PERFRING_PRODUCER_TOTALS_REPORTED_PENDING_RECORDS 22
+#define PERFRING_PRODUCER_TOTALS_REPORTED_PENDING_BYTES 23
+#define PERFRING_PRODUCER_TOTALS_LOST_MARKERS 24
 
-#define PERFRING_CONSUMER_BOOK_POS 1
-#define PERFRING_CONSUMER_BOOK_READ_RECORDS 2
-#define PERFRING_CONSUMER_BOOK_READ_BYTES 3
-#define PERFRING_CONSUMER_BOOK_LAPPED_RECORDS 4
-#define PERFRING_CONSUMER_BOOK_LAPPED_BYTES 5
+#define PERFRING_CONSUMER_TOTALS_POS 1
+#define PERFRING_CONSUMER_TOTALS_READ_RECORDS 2
+#define PERFRING_CONSUMER_TOTALS_READ_BYTES 3
+#define PERFRING_CONSUMER_TOTALS_LAPPED_RECORDS 4
+#define PERFRING_CONSUMER_TOTALS_LAPPED_BYTES 5
 
-/* The position of the newest figure of a slot's latch; PERFRING_NOWHERE: it counts in any case. */
+/* The position of the newest event in a slot's SeqLatch; PERFRING_NOWHERE: it counts in any case. */
 #define PERFRING_NOWHERE 0xffffffffffffffff
 #define PERFRING_SLOT_WRITTEN_POS 1
 #define PERFRING_SLOT_WRITTEN_RECORDS 2
@@ -242,14 +242,14 @@
 #define PERFRING_SLOT_LOSSES_CONTENDED_BYTES 11
 #define PERFRING_SLOT_LOSSES_PENDING_RECORDS 12
 #define PERFRING_SLOT_LOSSES_PENDING_BYTES 13
-#define PERFRING_SLOT_LOSSES_TOLD_FULL_RECORDS 14
-#define PERFRING_SLOT_LOSSES_TOLD_FULL_BYTES 15
-#define PERFRING_SLOT_LOSSES_TOLD_TOO_LARGE_RECORDS 16
-#define PERFRING_SLOT_LOSSES_TOLD_TOO_LARGE_BYTES 17
-#define PERFRING_SLOT_LOSSES_TOLD_CONTENDED_RECORDS 18
-#define PERFRING_SLOT_LOSSES_TOLD_CONTENDED_BYTES 19
-#define PERFRING_SLOT_LOSSES_TOLD_PENDING_RECORDS 20
-#define PERFRING_SLOT_LOSSES_TOLD_PENDING_BYTES 21
+#define PERFRING_SLOT_LOSSES_REPORTED_FULL_RECORDS 14
+#define PERFRING_SLOT_LOSSES_REPORTED_FULL_BYTES 15
+#define PERFRING_SLOT_LOSSES_REPORTED_TOO_LARGE_RECORDS 16
+#define PERFRING_SLOT_LOSSES_REPORTED_TOO_LARGE_BYTES 17
+#define PERFRING_SLOT_LOSSES_REPORTED_CONTENDED_RECORDS 18
+#define PERFRING_SLOT_LOSSES_REPORTED_CONTENDED_BYTES 19
+#define PERFRING_SLOT_LOSSES_REPORTED_PENDING_RECORDS 20
+#define PERFRING_SLOT_LOSSES_REPORTED_PENDING_BYTES 21
 
 #define PERFRING_SLOT_BASE_WRITTEN_RECORDS 0
 #define PERFRING_SLOT_BASE_WRITTEN_BYTES 1
@@ -266,19 +266,19 @@
 #define PERFRING_SLOT_BASE_PENDING_RECORDS 12
 #define PERFRING_SLOT_BASE_PENDING_BYTES 13
 
-#define PERFRING_LEDGER_DISCARDED_RECORDS 0
-#define PERFRING_LEDGER_DISCARDED_BYTES 1
-#define PERFRING_LEDGER_RECLAIMED_RECORDS 2
-#define PERFRING_LEDGER_RECLAIMED_BYTES 3
-#define PERFRING_LEDGER_TOLD_FULL_RECORDS 4
-#define PERFRING_LEDGER_TOLD_FULL_BYTES 5
-#define PERFRING_LEDGER_TOLD_TOO_LARGE_RECORDS 6
-#define PERFRING_LEDGER_TOLD_TOO_LARGE_BYTES 7
-#define PERFRING_LEDGER_TOLD_CONTENDED_RECORDS 8
-#define PERFRING_LEDGER_TOLD_CONTENDED_BYTES 9
-#define PERFRING_LEDGER_TOLD_PENDING_RECORDS 10
-#define PERFRING_LEDGER_TOLD_PENDING_BYTES 11
-#define PERFRING_LEDGER_LOST_MARKERS 12
+#define PERFRING_RUNNING_DISCARDED_RECORDS 0
+#define PERFRING_RUNNING_DISCARDED_BYTES 1
+#define PERFRING_RUNNING_RECLAIMED_RECORDS 2
+#define PERFRING_RUNNING_RECLAIMED_BYTES 3
+#define PERFRING_RUNNING_REPORTED_FULL_RECORDS 4
+#define PERFRING_RUNNING_REPORTED_FULL_BYTES 5
+#define PERFRING_RUNNING_REPORTED_TOO_LARGE_RECORDS 6
+#define PERFRING_RUNNING_REPORTED_TOO_LARGE_BYTES 7
+#define PERFRING_RUNNING_REPORTED_CONTENDED_RECORDS 8
+#define PERFRING_RUNNING_REPORTED_CONTENDED_BYTES 9
+#define PERFRING_RUNNING_REPORTED_PENDING_RECORDS 10
+#define PERFRING_RUNNING_REPORTED_PENDING_BYTES 11
+#define PERFRING_RUNNING_LOST_MARKERS 12
 
 #define PERFRING_ANCHOR_POS 0
 #define PERFRING_ANCHOR_CLOCK_NS 1
@@ -296,7 +296,7 @@
 #define PERFRING_OFF_POLICY 1192
 #define PERFRING_OFF_PRODUCERS 1196
 #define PERFRING_OFF_EVICT 1200
-#define PERFRING_OFF_TELL 1204
+#define PERFRING_OFF_REPORT 1204
 #define PERFRING_OFF_SLOT_COUNT 1208
 #define PERFRING_OFF_SLOT_SIZE 1212
 #define PERFRING_OFF_CONTROL_OFFSET 1216
@@ -311,7 +311,7 @@
 #define PERFRING_OFF_TYPES_SIZE 1296
 #define PERFRING_OFF_TIME_CLOCK 1304
 #define PERFRING_OFF_TAIL_MARK 1408
-#define PERFRING_OFF_PRODUCER_BOOK 1536
+#define PERFRING_OFF_PRODUCER_TOTALS 1536
 #define PERFRING_OFF_WAIT_ARMED 2048
 #define PERFRING_OFF_WAIT_WAKE_POS 2056
 #define PERFRING_OFF_WAIT_WAKE_RECORDS 2064
@@ -319,7 +319,7 @@
 #define PERFRING_OFF_SPACE_ARMED 2176
 #define PERFRING_OFF_SPACE_WAKE_POS 2184
 #define PERFRING_OFF_SPACE_SEQ 2240
-#define PERFRING_OFF_CONSUMER_BOOK 2304
+#define PERFRING_OFF_CONSUMER_TOTALS 2304
 #define PERFRING_OFF_CONSUMER_EPOCH 2432
 #define PERFRING_OFF_CONSUMER_ATTACHED_NS 2440
 #define PERFRING_OFF_CONSUMER_PID 2448
@@ -327,11 +327,11 @@
 #define PERFRING_OFF_CONSUMER_NAME 2456
 #define PERFRING_OFF_SHARED_LOCK 2560
 #define PERFRING_OFF_PRODUCER_POS 2568
-#define PERFRING_OFF_LEDGER_WRITTEN 2576
-#define PERFRING_OFF_LEDGER_STALE 2584
-#define PERFRING_OFF_NEWEST_STAMP 2592
-#define PERFRING_OFF_LEDGER_MORE 2624
-#define PERFRING_OFF_LEDGER 2688
+#define PERFRING_OFF_RUNNING_WRITTEN 2576
+#define PERFRING_OFF_RUNNING_STALE 2584
+#define PERFRING_OFF_NEWEST_TIMESTAMP 2592
+#define PERFRING_OFF_RUNNING_MORE 2624
+#define PERFRING_OFF_RUNNING 2688
 #define PERFRING_OFF_STUCK_POS 2792
 #define PERFRING_OFF_STUCK_SINCE_NS 2800
 #define PERFRING_OFF_RECOVER_BYTE 2808
@@ -351,20 +351,20 @@ struct perfring_lost {
 	struct perfring_record header;
 	uint64_t id;    /* PERFRING_CAUSE_* */
 	uint64_t lost;  /* records */
-	uint64_t bytes; /* what they would have taken, headers and padding included */
+	uint64_t bytes; /* the bytes that they would have taken, headers and padding included */
 };
 
 /* In a ring with time, a record that an application published, up to its payload. */
-struct perfring_stamped {
+struct perfring_timestamped {
 	struct perfring_record header;
 	uint64_t time; /* CLOCK_BOOTTIME of the initial time namespace, ns */
 };
 
 /* Bytes that a payload of `len` bytes (at most 65520) takes in the ring; of a ring with time, add
- * PERFRING_STAMP_LEN to `len`. */
+ * PERFRING_TIMESTAMP_LEN to `len`. */
 #define PERFRING_RECORD_SIZE(len) (((uint64_t)(len) + 15u) & ~(uint64_t)7u)
 
-/* At types_offset. The lock on its first byte is held by whoever adds an entry. */
+/* At types_offset. A process that adds an entry holds the lock on its first byte. */
 struct perfring_types {
 	uint64_t types_used; /* live: end of the last entry, from types_offset on */
 	uint64_t zeros[7];
@@ -376,20 +376,20 @@ struct perfring_type {
 	uint32_t id;    /* the record type */
 	uint32_t len;   /* bytes of JSON */
 	uint32_t check; /* FNV-1a, 32 bits, of the JSON */
-	uint64_t layout; /* the same for the same payloads, whatever units and help say */
+	uint64_t layout; /* equal for equal payloads; units and help do not count */
 };
 
 /* Two copies, written in turn; the one whose first and last word agree is whole, of two whole ones
  * the greater number is the newer. The tail mark is of data_tail or of a boundary at most 64 records
- * after it: what stands in between is to be taken off its count. */
+ * after it: subtract the records in between from its count. */
 struct perfring_tail_mark {
 	uint64_t copies[2][PERFRING_TAIL_MARK_WORDS];
 };
-struct perfring_producer_book {
-	uint64_t copies[2][PERFRING_PRODUCER_BOOK_WORDS];
+struct perfring_producer_totals {
+	uint64_t copies[2][PERFRING_PRODUCER_TOTALS_WORDS];
 };
-struct perfring_consumer_book {
-	uint64_t copies[2][PERFRING_CONSUMER_BOOK_WORDS];
+struct perfring_consumer_totals {
+	uint64_t copies[2][PERFRING_CONSUMER_TOTALS_WORDS];
 };
 struct perfring_slot_written {
 	uint64_t copies[2][PERFRING_SLOT_WRITTEN_WORDS];
@@ -398,24 +398,25 @@ struct perfring_slot_losses {
 	uint64_t copies[2][PERFRING_SLOT_LOSSES_WORDS];
 };
 
-/* Who holds, or last held, a place. Hints for people: the lock on its first byte says who lives. */
+/* Owner info: who owns a seat, or owned it last. Hints for people: the lock on its first byte is the proof
+ * of life. */
 struct perfring_holder {
-	uint64_t epoch;       /* raised by one at each attach */
+	uint64_t epoch;       /* incremented by each attach */
 	uint64_t attached_ns; /* CLOCK_REALTIME */
-	uint32_t pid;         /* in the holder's own pid namespace */
+	uint32_t pid;         /* in the owner's pid namespace */
 	uint32_t uid;
 	char name[PERFRING_NAME_LEN]; /* UTF-8, padded with zeros, not always terminated */
 	uint8_t rest[40];
 };
 
-/* A producer's place in the control pages. In an exclusive ring all but the holder is zero. Members
+/* A producer's slot in the control pages. In an exclusive ring all but the holder is zero. Members
  * named gap_* are zero. */
 struct perfring_slot {
 	struct perfring_holder holder;
 	struct perfring_slot_written written; /* live: what its producers have committed */
 	uint8_t gap_written[48];
-	struct perfring_slot_losses losses; /* live: what they gave back and were refused */
-	uint64_t base[PERFRING_SLOT_BASE_WORDS]; /* what stood there as the holder attached */
+	struct perfring_slot_losses losses; /* live: what they discarded, left open and were refused */
+	uint64_t base[PERFRING_SLOT_BASE_WORDS]; /* both, when the owner attached */
 	uint8_t gap_slot[256];
 };
 
@@ -450,7 +451,7 @@ struct perfring_header {
 	uint64_t aux_size;
 	uint8_t gap_perf[64];
 
-	/* perfring's own: who and what the ring is. Written before the file has its name. */
+	/* perfring's own: identity and shape. Written before the file gets its name. */
 	uint64_t magic;
 	uint32_t abi_version;
 	uint32_t abi_compat;
@@ -461,7 +462,7 @@ struct perfring_header {
 	uint32_t policy;
 	uint32_t producers;
 	uint32_t evict;
-	uint32_t tell;
+	uint32_t report;
 	uint32_t slot_count;
 	uint32_t slot_size;
 	uint64_t control_offset;
@@ -480,8 +481,8 @@ struct perfring_header {
 	/* Live, written by the producer. */
 	struct perfring_tail_mark tail_mark;
 	uint8_t gap_tail_mark[64];
-	struct perfring_producer_book producer_book;
-	uint8_t gap_producer_book[64];
+	struct perfring_producer_totals producer_totals;
+	uint8_t gap_producer_totals[64];
 
 	/* Live: how a sleeping consumer is woken. */
 	uint32_t wait_armed;
@@ -501,7 +502,7 @@ struct perfring_header {
 	uint8_t gap_space_seq[60];
 
 	/* Live, written by the consumer. */
-	struct perfring_consumer_book consumer_book;
+	struct perfring_consumer_totals consumer_totals;
 	uint64_t consumer_epoch; /* from here on as struct perfring_holder */
 	uint64_t consumer_attached_ns;
 	uint32_t consumer_pid;
@@ -509,22 +510,22 @@ struct perfring_header {
 	char consumer_name[PERFRING_NAME_LEN];
 	uint8_t gap_consumer[40];
 
-	/* Live: what the producers of a shared ring share (zero in an exclusive one). Written by
-	 * whoever holds the lock, but for additions to ledger_more and to the discarded in ledger. */
-	uint64_t shared_lock; /* 0, or who holds it: see PERFRING_LOCK_SLOT_BITS */
+	/* Live: shared by the producers of a shared ring (zero in an exclusive one). Written under
+	 * the lock, except for additions to running_more and to the discarded in running. */
+	uint64_t shared_lock; /* 0, or its holder: see PERFRING_LOCK_SLOT_BITS */
 	uint64_t producer_pos; /* end of the last reservation */
-	uint64_t ledger_written;
-	uint64_t ledger_stale;
-	uint64_t newest_stamp; /* also of an exclusive ring */
-	uint8_t gap_ledger_more[24];
-	uint64_t ledger_more;
-	uint8_t gap_ledger[56];
-	uint64_t ledger[PERFRING_LEDGER_WORDS];
+	uint64_t running_written;
+	uint64_t running_stale;
+	uint64_t newest_timestamp; /* also of an exclusive ring */
+	uint8_t gap_running_more[24];
+	uint64_t running_more;
+	uint8_t gap_running[56];
+	uint64_t running[PERFRING_RUNNING_WORDS];
 	uint64_t stuck_pos;
 	uint64_t stuck_since_ns; /* CLOCK_REALTIME */
 	uint64_t recover_byte;
 
-	/* Live, in a ring with time, written by the producer: what tells wall-clock times. */
+	/* Live, in a ring with time, written by the producer: the conversion to wall-clock time. */
 	uint64_t time_boot;
 	uint64_t anchors_written; /* the next goes to anchors[anchors_written % PERFRING_ANCHORS] */
 	uint8_t gap_anchors[48];
@@ -535,7 +536,7 @@ struct perfring_header {
 
 PERFRING_ASSERT(sizeof(struct perfring_record) == PERFRING_HEADER_LEN);
 PERFRING_ASSERT(sizeof(struct perfring_lost) == PERFRING_LOST_SIZE);
-PERFRING_ASSERT(sizeof(struct perfring_stamped) == PERFRING_HEADER_LEN + PERFRING_STAMP_LEN);
+PERFRING_ASSERT(sizeof(struct perfring_timestamped) == PERFRING_HEADER_LEN + PERFRING_TIMESTAMP_LEN);
 PERFRING_ASSERT(sizeof(struct perfring_types) == PERFRING_TYPES_FIRST);
 PERFRING_ASSERT(sizeof(struct perfring_type) == 24);
 PERFRING_ASSERT(sizeof(struct perfring_holder) == 128);
@@ -567,7 +568,7 @@ PERFRING_ASSERT_OFF(endian, PERFRING_OFF_ENDIAN);
 PERFRING_ASSERT_OFF(policy, PERFRING_OFF_POLICY);
 PERFRING_ASSERT_OFF(producers, PERFRING_OFF_PRODUCERS);
 PERFRING_ASSERT_OFF(evict, PERFRING_OFF_EVICT);
-PERFRING_ASSERT_OFF(tell, PERFRING_OFF_TELL);
+PERFRING_ASSERT_OFF(report, PERFRING_OFF_REPORT);
 PERFRING_ASSERT_OFF(slot_count, PERFRING_OFF_SLOT_COUNT);
 PERFRING_ASSERT_OFF(slot_size, PERFRING_OFF_SLOT_SIZE);
 PERFRING_ASSERT_OFF(control_offset, PERFRING_OFF_CONTROL_OFFSET);
@@ -582,7 +583,7 @@ PERFRING_ASSERT_OFF(types_offset, PERFRING_OFF_TYPES_OFFSET);
 PERFRING_ASSERT_OFF(types_size, PERFRING_OFF_TYPES_SIZE);
 PERFRING_ASSERT_OFF(time_clock, PERFRING_OFF_TIME_CLOCK);
 PERFRING_ASSERT_OFF(tail_mark, PERFRING_OFF_TAIL_MARK);
-PERFRING_ASSERT_OFF(producer_book, PERFRING_OFF_PRODUCER_BOOK);
+PERFRING_ASSERT_OFF(producer_totals, PERFRING_OFF_PRODUCER_TOTALS);
 PERFRING_ASSERT_OFF(wait_armed, PERFRING_OFF_WAIT_ARMED);
 PERFRING_ASSERT_OFF(wait_wake_pos, PERFRING_OFF_WAIT_WAKE_POS);
 PERFRING_ASSERT_OFF(wait_wake_records, PERFRING_OFF_WAIT_WAKE_RECORDS);
@@ -590,7 +591,7 @@ PERFRING_ASSERT_OFF(wait_seq, PERFRING_OFF_WAIT_SEQ);
 PERFRING_ASSERT_OFF(space_armed, PERFRING_OFF_SPACE_ARMED);
 PERFRING_ASSERT_OFF(space_wake_pos, PERFRING_OFF_SPACE_WAKE_POS);
 PERFRING_ASSERT_OFF(space_seq, PERFRING_OFF_SPACE_SEQ);
-PERFRING_ASSERT_OFF(consumer_book, PERFRING_OFF_CONSUMER_BOOK);
+PERFRING_ASSERT_OFF(consumer_totals, PERFRING_OFF_CONSUMER_TOTALS);
 PERFRING_ASSERT_OFF(consumer_epoch, PERFRING_OFF_CONSUMER_EPOCH);
 PERFRING_ASSERT_OFF(consumer_attached_ns, PERFRING_OFF_CONSUMER_ATTACHED_NS);
 PERFRING_ASSERT_OFF(consumer_pid, PERFRING_OFF_CONSUMER_PID);
@@ -598,11 +599,11 @@ PERFRING_ASSERT_OFF(consumer_uid, PERFRING_OFF_CONSUMER_UID);
 PERFRING_ASSERT_OFF(consumer_name, PERFRING_OFF_CONSUMER_NAME);
 PERFRING_ASSERT_OFF(shared_lock, PERFRING_OFF_SHARED_LOCK);
 PERFRING_ASSERT_OFF(producer_pos, PERFRING_OFF_PRODUCER_POS);
-PERFRING_ASSERT_OFF(ledger_written, PERFRING_OFF_LEDGER_WRITTEN);
-PERFRING_ASSERT_OFF(ledger_stale, PERFRING_OFF_LEDGER_STALE);
-PERFRING_ASSERT_OFF(newest_stamp, PERFRING_OFF_NEWEST_STAMP);
-PERFRING_ASSERT_OFF(ledger_more, PERFRING_OFF_LEDGER_MORE);
-PERFRING_ASSERT_OFF(ledger, PERFRING_OFF_LEDGER);
+PERFRING_ASSERT_OFF(running_written, PERFRING_OFF_RUNNING_WRITTEN);
+PERFRING_ASSERT_OFF(running_stale, PERFRING_OFF_RUNNING_STALE);
+PERFRING_ASSERT_OFF(newest_timestamp, PERFRING_OFF_NEWEST_TIMESTAMP);
+PERFRING_ASSERT_OFF(running_more, PERFRING_OFF_RUNNING_MORE);
+PERFRING_ASSERT_OFF(running, PERFRING_OFF_RUNNING);
 PERFRING_ASSERT_OFF(stuck_pos, PERFRING_OFF_STUCK_POS);
 PERFRING_ASSERT_OFF(stuck_since_ns, PERFRING_OFF_STUCK_SINCE_NS);
 PERFRING_ASSERT_OFF(recover_byte, PERFRING_OFF_RECOVER_BYTE);
@@ -611,7 +612,7 @@ PERFRING_ASSERT_OFF(anchors_written, PERFRING_OFF_ANCHORS_WRITTEN);
 PERFRING_ASSERT_OFF(anchors, PERFRING_OFF_ANCHORS);
 #undef PERFRING_ASSERT_OFF
 
-/* The consumer's place is a holder, on the byte that it locks. */
+/* The consumer's seat is a holder, on the byte that it locks. */
 PERFRING_ASSERT(PERFRING_OFF_RECOVER_BYTE == PERFRING_RECOVER_LOCK_BYTE);
 PERFRING_ASSERT(PERFRING_OFF_CONSUMER_EPOCH == PERFRING_CONSUMER_LOCK_BYTE);
 PERFRING_ASSERT(PERFRING_OFF_CONSUMER_ATTACHED_NS - PERFRING_OFF_CONSUMER_EPOCH ==

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * perfring_attach.h: opening a ring from C11 or C++17, for perfring_reader.h and perfring_producer.h,
- * which are what programs include. No library, no dependency: Linux, and gcc's or clang's atomics.
+ * perfring_attach.h: opens a ring from C11 or C++17, for perfring_reader.h and perfring_producer.h,
+ * which programs include. No library, no dependency: Linux, and gcc's or clang's atomics.
  *
  *     #define _GNU_SOURCE            // before the first #include, or as -D_GNU_SOURCE
  *     #include "perfring_reader.h"
@@ -9,9 +9,9 @@
  * Every function that can fail returns 0 or a negative PERFRING_E_*; perfring_error(code) is a
  * sentence for each, and `why` of the handle says more. A handle belongs to one thread at a time.
  *
- * What it knows: rings of both policies, with and without time stamps (readers; a producer refuses a
- * ring with stamps), shared ones too for readers. A ring with any other feature is refused. A file
- * that somebody cuts short while it is mapped kills the process with SIGBUS, as any mapping does.
+ * Readers know rings of both policies, exclusive and shared, with and without timestamps; producers know
+ * exclusive rings without timestamps. A ring with any other feature is refused. A file that is truncated
+ * while it is mapped kills the process with SIGBUS, as any mapping does.
  *
  * The letters at the atomics are those of the table in perfring.h.
  */
@@ -25,6 +25,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -35,15 +36,17 @@
 #error "define _GNU_SOURCE before the first #include: perfring needs open-file-description locks"
 #endif
 
-/* What a handle is for. */
+/* The role of a handle. */
 #define PERFRING_OBSERVER 0
 #define PERFRING_CONSUMER 1
 #define PERFRING_PRODUCER 2
 
-/* Positions beyond this are not believed. */
+/* Positions beyond this are rejected. */
 #define PERFRING_POS_MAX ((uint64_t)1 << 62)
 /* ns: the longest sleep where a wake may not come. */
 #define PERFRING_SLICE_NS 20000000
+/* ns: how often a reader that waits checks whether the ring's file still exists. */
+#define PERFRING_REMOVED_NS 1000000000
 
 #define PERFRING_LOAD(at) __atomic_load_n(at, __ATOMIC_RELAXED)
 #define PERFRING_LOAD_ACQUIRE(at) __atomic_load_n(at, __ATOMIC_ACQUIRE)
@@ -63,18 +66,29 @@ struct perfring {
 	struct perfring_header *header;
 	uint64_t *data;
 	uint64_t data_size;
-	struct perfring_header shape; /* as it was checked: what the maker wrote */
-	struct perfring *next;	      /* handles of this process, for perfring_cut_off */
+	struct perfring_header shape; /* as it was checked: what the creator wrote */
+	struct perfring *next;	      /* handles of this process, for perfring_detach_child */
 	void *base;
 	size_t mapped;
-	struct perfring_slot *slots; /* for who signs as a producer */
+	struct perfring_slot *slots; /* producers only; the type table follows them */
 	size_t slots_mapped;
 	int fd;
 	int generation;
 	int asymmetric; /* this process is registered for the heavy fences of others */
 	int timed;
+	uint32_t removed;   /* the file lost its name, or another has it now */
+	int64_t check_next; /* when that is to be found out again: ns */
+	char *path;	    /* absolute; NULL if it could not be had */
 	char why[256];
 };
+
+static inline int64_t perfring_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
 
 static inline int perfring_io(struct perfring *ring, const char *step)
 {
@@ -90,7 +104,7 @@ static inline int perfring_corrupt(struct perfring *ring, uint64_t pos)
 }
 
 /* Forks. A child has its parent's mappings and, with its open file description, its lock: the handler
- * takes both from it. Handles of one source file each, so each has a list of its own. */
+ * replaces both. Each source file has its own handles, and a list of them. */
 static struct perfring *perfring_handles;
 static pthread_mutex_t perfring_handles_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t perfring_handler = PTHREAD_ONCE_INIT;
@@ -106,7 +120,7 @@ static inline void perfring_in_parent(void)
 	pthread_mutex_unlock(&perfring_handles_lock);
 }
 
-static inline void perfring_cut_off(void)
+static inline void perfring_detach_child(void)
 {
 	struct perfring *ring;
 	int none = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -128,7 +142,7 @@ static inline void perfring_cut_off(void)
 
 static inline void perfring_install(void)
 {
-	pthread_atfork(perfring_before_fork, perfring_in_parent, perfring_cut_off);
+	pthread_atfork(perfring_before_fork, perfring_in_parent, perfring_detach_child);
 }
 
 static inline int perfring_is_forked(const struct perfring *ring)
@@ -136,7 +150,7 @@ static inline int perfring_is_forked(const struct perfring *ring)
 	return ring->generation != PERFRING_LOAD(&perfring_generation);
 }
 
-static inline void perfring_register(struct perfring *ring)
+static inline void perfring_register_handle(struct perfring *ring)
 {
 	pthread_once(&perfring_handler, perfring_install);
 	pthread_mutex_lock(&perfring_handles_lock);
@@ -146,8 +160,8 @@ static inline void perfring_register(struct perfring *ring)
 	pthread_mutex_unlock(&perfring_handles_lock);
 }
 
-/* Gives the lock back, unmaps and closes. The lock first: a child that another thread forks once the
- * handle is off the list has what is not closed yet, and would keep it. */
+/* Releases the lock, unmaps and closes. The lock first: a child that another thread forks after the handle
+ * has left the list inherits what is not closed yet, and would keep the lock. */
 static inline void perfring_close(struct perfring *ring)
 {
 	struct perfring **at;
@@ -173,25 +187,27 @@ static inline void perfring_close(struct perfring *ring)
 		munmap(ring->slots, ring->slots_mapped);
 	if (ring->fd >= 0)
 		close(ring->fd);
+	free(ring->path);
+	ring->path = NULL;
 	ring->base = NULL;
 	ring->slots = NULL;
 	ring->fd = -1;
 }
 
 /* Opens and checks; nothing is mapped. */
-static inline int perfring_look(struct perfring *ring, const char *path, int role)
+static inline int perfring_open_checked(struct perfring *ring, const char *path, int role)
 {
 	int write = role != PERFRING_OBSERVER;
 	struct stat meta;
 	ssize_t got;
 
 	memset(ring, 0, sizeof(*ring));
-	/* Not blocking: a FIFO of that name must not hold us up. */
+	/* Not blocking: a FIFO of that name must not block. */
 	ring->fd = open(path, (write ? O_RDWR : O_RDONLY) | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (ring->fd < 0)
 		return perfring_io(ring, "opening the ring");
 	if (fstat(ring->fd, &meta) < 0)
-		return perfring_io(ring, "looking at the ring");
+		return perfring_io(ring, "examining the ring");
 	if (!S_ISREG(meta.st_mode)) {
 		snprintf(ring->why, sizeof(ring->why), "not a perfring file: it is not a regular file");
 		return PERFRING_E_NOT_A_RING;
@@ -205,6 +221,8 @@ static inline int perfring_look(struct perfring *ring, const char *path, int rol
 		return PERFRING_E_NOT_A_RING;
 	}
 	ring->data_size = ring->shape.data_size;
+	ring->path = realpath(path, NULL);
+	ring->check_next = perfring_now() + PERFRING_REMOVED_NS;
 	ring->timed = (ring->shape.features_required & PERFRING_FEATURE_TIME) != 0;
 	return perfring_check(&ring->shape, (uint64_t)meta.st_size, ring->why, sizeof(ring->why));
 }
@@ -246,7 +264,8 @@ static inline int perfring_map(struct perfring *ring, int role)
 				return perfring_io(ring, "mapping the ring's data");
 	}
 	if (role == PERFRING_PRODUCER) {
-		ring->slots_mapped = (size_t)ring->shape.control_size;
+		/* With the type table, which follows them. */
+		ring->slots_mapped = (size_t)(ring->shape.control_size + ring->shape.types_size);
 		got = mmap(NULL, ring->slots_mapped, PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd,
 			   (off_t)ring->shape.control_offset);
 		if (got == MAP_FAILED)
@@ -258,7 +277,7 @@ static inline int perfring_map(struct perfring *ring, int role)
 	return PERFRING_OK;
 }
 
-/* 1: the byte is ours now, 0: somebody has it. */
+/* Locks a byte: 1 if that succeeded, 0 if another process holds it. */
 static inline int perfring_lock_byte(struct perfring *ring, uint64_t byte)
 {
 	struct flock range;
@@ -270,10 +289,22 @@ static inline int perfring_lock_byte(struct perfring *ring, uint64_t byte)
 	range.l_len = 1;
 	if (fcntl(ring->fd, F_OFD_SETLK, &range) == 0)
 		return 1;
-	return errno == EAGAIN || errno == EACCES ? 0 : perfring_io(ring, "locking the place");
+	return errno == EAGAIN || errno == EACCES ? 0 : perfring_io(ring, "locking the seat");
 }
 
-/* Whether somebody else holds the byte; read permission is enough. */
+static inline void perfring_unlock_byte(struct perfring *ring, uint64_t byte)
+{
+	struct flock range;
+
+	memset(&range, 0, sizeof(range));
+	range.l_type = F_UNLCK;
+	range.l_whence = SEEK_SET;
+	range.l_start = (off_t)byte;
+	range.l_len = 1;
+	fcntl(ring->fd, F_OFD_SETLK, &range);
+}
+
+/* Whether another process holds the byte; read permission is enough. */
 static inline int perfring_is_held(const struct perfring *ring, uint64_t byte)
 {
 	struct flock range;
@@ -286,12 +317,12 @@ static inline int perfring_is_held(const struct perfring *ring, uint64_t byte)
 	return fcntl(ring->fd, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
 }
 
-/* Takes a place, waiting for a removal to be over, and makes sure that the ring has survived it. */
-static inline int perfring_take(struct perfring *ring, const char *path, uint64_t byte)
+/* Takes a seat. Waits for a removal in progress to end, and checks that the ring still has its name. */
+static inline int perfring_lock_seat(struct perfring *ring, const char *path, uint64_t byte)
 {
 	struct timespec pause = { 0, 1000000 };
 	struct stat open_file, named;
-	int looks = 1000, taken;
+	int checks = 1000, taken;
 
 	for (;;) {
 		taken = perfring_lock_byte(ring, byte);
@@ -299,20 +330,20 @@ static inline int perfring_take(struct perfring *ring, const char *path, uint64_
 			return taken;
 		if (taken)
 			break;
-		if (looks == 0) {
+		if (checks == 0) {
 			snprintf(ring->why, sizeof(ring->why), "%s", perfring_error(PERFRING_E_BUSY));
 			return PERFRING_E_BUSY;
 		}
-		/* Byte 0 is locked by whoever removes the ring, and nobody else. */
+		/* Only a process that removes the ring locks byte 0. */
 		if (perfring_is_held(ring, 0)) {
-			looks--;
+			checks--;
 			nanosleep(&pause, NULL);
 		} else {
-			looks = 0; /* once more: it may be over since the lock was tried */
+			checks = 0; /* once more: it may have ended since the lock was tried */
 		}
 	}
 	if (fstat(ring->fd, &open_file) < 0)
-		return perfring_io(ring, "looking at the ring");
+		return perfring_io(ring, "examining the ring");
 	if (stat(path, &named) < 0 || named.st_dev != open_file.st_dev || named.st_ino != open_file.st_ino) {
 		snprintf(ring->why, sizeof(ring->why), "%s", perfring_error(PERFRING_E_REMOVED));
 		return PERFRING_E_REMOVED;
@@ -320,13 +351,13 @@ static inline int perfring_take(struct perfring *ring, const char *path, uint64_
 	return PERFRING_OK;
 }
 
-/* Signs for a place that the caller has locked. Relaxed: hints, for people. */
-static inline void perfring_sign(struct perfring_holder *holder, const char *name)
+/* Writes the owner info of a seat that the caller has locked. Relaxed: hints for people. */
+static inline void perfring_write_owner_info(struct perfring_holder *holder, const char *name)
 {
 	struct timespec now;
 	size_t at, len = strlen(name);
 
-	/* Cut between two characters. */
+	/* Truncated between two characters. */
 	if (len > PERFRING_NAME_LEN)
 		for (len = PERFRING_NAME_LEN; len > 0 && ((unsigned char)name[len] & 0xc0) == 0x80;)
 			len--;
@@ -339,7 +370,7 @@ static inline void perfring_sign(struct perfring_holder *holder, const char *nam
 	PERFRING_STORE(&holder->epoch, PERFRING_LOAD(&holder->epoch) + 1);
 }
 
-/* The light fence: this process is registered for the heavy ones of sleepers, or it fences in full. */
+/* Registers this process for the heavy fences of sleepers; without that its light fences are full ones. */
 static inline void perfring_register_fences(struct perfring *ring)
 {
 	ring->asymmetric = syscall(SYS_membarrier, 4 /* REGISTER_GLOBAL_EXPEDITED */, 0, 0) == 0;
@@ -353,7 +384,7 @@ static inline void perfring_light_fence(const struct perfring *ring)
 		PERFRING_FENCE_FULL();
 }
 
-/* Returns for how long, in ns, the caller may sleep on the strength of it. */
+/* Returns for how long, in ns, the caller may sleep after it. */
 static inline int64_t perfring_heavy_fence(void)
 {
 	int fenced = syscall(SYS_membarrier, 2 /* GLOBAL_EXPEDITED */, 0, 0) == 0;
@@ -362,12 +393,32 @@ static inline int64_t perfring_heavy_fence(void)
 	return fenced ? INT64_C(60000000000) : PERFRING_SLICE_NS;
 }
 
-static inline int64_t perfring_now(void)
+/* Whether the ring's file was removed or replaced, found out at most once a second: no record of another
+ * process will come. For one thread at a time. */
+static inline int perfring_is_removed(struct perfring *ring)
 {
-	struct timespec now;
+	struct stat open_file, named;
+	int64_t now = perfring_now();
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+	if (PERFRING_LOAD(&ring->removed))
+		return 1;
+	if (now < ring->check_next || perfring_is_forked(ring))
+		return 0;
+	ring->check_next = now + PERFRING_REMOVED_NS;
+	if (fstat(ring->fd, &open_file) < 0)
+		return 0;
+	/* A file that was only renamed keeps its link, and its producers. */
+	if (open_file.st_nlink == 0 || (ring->path && stat(ring->path, &named) == 0 &&
+					(named.st_dev != open_file.st_dev || named.st_ino != open_file.st_ino)))
+		PERFRING_STORE(&ring->removed, 1);
+	return PERFRING_LOAD(&ring->removed) != 0;
+}
+
+/* What a reader returns when it has read all of a removed ring. */
+static inline int perfring_unlinked(struct perfring *ring)
+{
+	snprintf(ring->why, sizeof(ring->why), "%s", perfring_error(PERFRING_E_UNLINKED));
+	return PERFRING_E_UNLINKED;
 }
 
 /* Not private: the word is in a file mapping that other processes wake by. */

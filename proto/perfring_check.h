@@ -29,9 +29,15 @@
 #define PERFRING_E_TYPE -15
 #define PERFRING_E_FORKED -16
 #define PERFRING_E_MISUSE -17
+#define PERFRING_E_UNLINKED -18
+#define PERFRING_E_SCHEMA -19
+#define PERFRING_E_NO_TABLE -20
+#define PERFRING_E_TABLE_FULL -21
+#define PERFRING_E_TAKEN -22
+#define PERFRING_E_TABLE_BUSY -23
 
-/* Features that this code reads. Not PERFRING_FEATURES_REQUIRED_KNOWN: what the layout learns, this
- * code refuses until it has learned it too. */
+/* Features that this code reads. Not PERFRING_FEATURES_REQUIRED_KNOWN: this code refuses a feature that is
+ * new in the layout until it implements it. */
 #define PERFRING_C_FEATURES PERFRING_FEATURE_TIME
 
 static inline const char *perfring_error(int code)
@@ -44,17 +50,23 @@ static inline const char *perfring_error(int code)
 	case PERFRING_E_NEWER: return "the ring has a newer layout: update perfring";
 	case PERFRING_E_FEATURES: return "the ring needs features that this code does not know: update perfring, or make the ring without them";
 	case PERFRING_E_DAMAGED: return "the ring's header is damaged: make the ring anew";
-	case PERFRING_E_TRUNCATED: return "the ring file is cut short: copy it again";
+	case PERFRING_E_TRUNCATED: return "the ring file is truncated: copy it again";
 	case PERFRING_E_PAGE_SIZE: return "the ring's pages are smaller than this machine's: copy its records with an observer";
-	case PERFRING_E_KIND: return "the ring is not of the kind that this code produces into: one producer, no time stamps";
-	case PERFRING_E_BUSY: return "another process holds the place: wait until it has gone";
-	case PERFRING_E_REMOVED: return "the ring was removed as this process attached: make it anew";
+	case PERFRING_E_KIND: return "this code publishes only into rings with one producer and without timestamps";
+	case PERFRING_E_BUSY: return "another process owns the seat: wait until it detaches";
+	case PERFRING_E_REMOVED: return "the ring was removed while this process attached: create it again";
 	case PERFRING_E_CORRUPT: return "the ring holds what no producer writes: read what is left with perfring dump";
 	case PERFRING_E_FULL: return "the ring is full: the loss is counted; read faster or make the ring larger";
 	case PERFRING_E_TOO_LARGE: return "the record is longer than the ring takes: the loss is counted";
 	case PERFRING_E_TYPE: return "the record type is the kernel's or perfring's: use another number";
 	case PERFRING_E_FORKED: return "the handle is the parent's: attach anew after fork";
 	case PERFRING_E_MISUSE: return "a reservation is open already, or none is: end one before the next";
+	case PERFRING_E_UNLINKED: return "the ring's file was removed or replaced, and all that it held has been read: attach to the new one";
+	case PERFRING_E_SCHEMA: return "the schema cannot be written into a type table: see the handle's sentence";
+	case PERFRING_E_NO_TABLE: return "this ring has no type table: make it with types_size above 0 (`perfring create --types-size`)";
+	case PERFRING_E_TABLE_FULL: return "the type table is full: make the ring with a larger one (`perfring create --types-size`)";
+	case PERFRING_E_TAKEN: return "the record type is taken in this ring by another type: give one of them another id, or raise its version";
+	case PERFRING_E_TABLE_BUSY: return "another process holds the type table's lock and does not go on: try again";
 	}
 	return "unknown error";
 }
@@ -115,7 +127,7 @@ static inline int perfring_check(const struct perfring_header *page, uint64_t fi
 					 page->data_size >= page->page_size);
 	PERFRING_MUST(policy, page->policy <= PERFRING_POLICY_OVERWRITE);
 	PERFRING_MUST(evict, page->evict <= PERFRING_EVICT_HALF);
-	PERFRING_MUST(tell, page->tell <= PERFRING_TELL_COUNTERS_ONLY);
+	PERFRING_MUST(report, page->report <= PERFRING_REPORT_COUNTERS_ONLY);
 	PERFRING_MUST(producers, page->producers == PERFRING_PRODUCERS_ONE ||
 					 page->producers == PERFRING_PRODUCERS_MANY);
 	PERFRING_MUST(slot_count, page->slot_count >= 1 &&

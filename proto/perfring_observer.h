@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * perfring_observer.h: reading a ring from C11 or C++17 without leaving a trace. It copies, and looks
- * afterwards whether the copy was of records or of what was being written over them.
+ * perfring_observer.h: reads a ring from C11 or C++17 without leaving a trace. It copies records, and
+ * checks afterwards whether a producer was overwriting them.
  *
  *     struct perfring_observer observer;
  *     struct perfring_item item;
@@ -12,22 +12,22 @@
  *             perfring_observer_close(&observer);
  *     }
  *
- * What stands in an item is told in perfring_reader.h.
+ * perfring_reader.h describes the items.
  */
 #ifndef PERFRING_OBSERVER_H
 #define PERFRING_OBSERVER_H
 
-#include "perfring_books.h"
+#include "perfring_totals.h"
 
 #include <stdlib.h>
 
 #define PERFRING_ITEM_RECORD 1
 #define PERFRING_ITEM_LOST 2
 
-/* An observer that was lapped so often in a row goes on from the producer's last book. */
+/* An observer that was lapped so often in a row goes on from the newest producer totals. */
 #define PERFRING_LAPS_MAX 4
 
-/* A record, or the place where some are missing. */
+/* A record, or a position at which records are missing. */
 struct perfring_item {
 	int kind;
 	uint64_t pos;
@@ -41,7 +41,7 @@ struct perfring_item {
 	struct perfring_count lost;
 };
 
-/* Whoever copies: the private state of an observer. */
+/* The private state of a reader. */
 struct perfring_observer {
 	struct perfring ring;
 	uint64_t cursor;
@@ -49,97 +49,98 @@ struct perfring_observer {
 	struct perfring_count passed; /* before the cursor: read and lapped */
 	struct perfring_count lapped;
 	unsigned laps_in_a_row;
-	uint64_t *copy; /* words of the ring from `from` to `upto`, judged to be whole */
+	uint64_t *copy; /* words of the ring from `from` to `upto`, checked to be whole */
 	uint64_t copy_bytes;
 	uint64_t from;
 	uint64_t upto;
 };
 
-/* The oldest record of an overwrite ring, and what was overwritten before it. 0: look again. */
-static inline int perfring_marked(const struct perfring *ring, uint64_t tail, uint64_t *pos,
+/* The oldest record of an overwrite ring, and what was overwritten before it. 0: try again. */
+static inline int perfring_oldest_by_mark(const struct perfring *ring, uint64_t tail, uint64_t *pos,
 				  struct perfring_count *before)
 {
-	const uint64_t *latch = &ring->header->tail_mark.copies[0][0];
+	const uint64_t *seq_latch = &ring->header->tail_mark.copies[0][0];
 	uint64_t mark[PERFRING_TAIL_MARK_WORDS] = { 0 }, now;
-	struct perfring_to_mark way;
+	struct perfring_to_mark path;
 	struct perfring_count between;
 
-	if (perfring_latch_least(latch, PERFRING_TAIL_MARK_WORDS, tail, mark) < 0)
+	if (perfring_seq_latch_least(seq_latch, PERFRING_TAIL_MARK_WORDS, tail, mark) < 0)
 		return 0;
-	perfring_walk_to_mark(ring, tail, mark[0], &way);
+	perfring_walk_to_mark(ring, tail, mark[0], &path);
 	now = perfring_tail(ring); /* F */
-	if (perfring_count_from(&way, now, &between)) {
+	if (perfring_count_from(&path, now, &between)) {
 		*pos = now;
 		*before = perfring_since(perfring_count_at(mark, PERFRING_TAIL_MARK_RECORDS), between);
 		return 1;
 	}
-	if (now == tail) /* nobody moved it: the mark lies, or is being written */
+	if (now == tail) /* unmoved: the mark is invalid, or is being written */
 		return 0;
-	/* The producer is too fast for that: at its newest mark, then. */
-	if (perfring_latch_least(latch, PERFRING_TAIL_MARK_WORDS, now, mark) < 0 || mark[0] % 8)
+	/* The producer overtook the walk: go on at its newest mark. */
+	if (perfring_seq_latch_least(seq_latch, PERFRING_TAIL_MARK_WORDS, now, mark) < 0 || mark[0] % 8)
 		return 0;
 	*pos = mark[0];
 	*before = perfring_count_at(mark, PERFRING_TAIL_MARK_RECORDS);
 	return 1;
 }
 
-/* What stands before a position that is a record boundary: 1, or 0 if it was passed meanwhile. */
+/* Counts what was written before a position that is a record boundary: 1, or 0 if the tail passed it
+ * meanwhile. */
 static inline int perfring_count_before(struct perfring *ring, uint64_t pos, struct perfring_count *before)
 {
-	uint64_t book[PERFRING_PRODUCER_BOOK_WORDS], walk[PERFRING_PRODUCER_BOOK_WORDS];
+	uint64_t totals[PERFRING_PRODUCER_TOTALS_WORDS], walk[PERFRING_PRODUCER_TOTALS_WORDS];
 	uint64_t from, to;
 	struct perfring_count between;
-	int came;
+	int complete;
 
-	if (perfring_producer_book(ring, book) < 0)
+	if (perfring_producer_totals(ring, totals) < 0)
 		return perfring_corrupt(ring, pos);
-	from = book[PERFRING_PRODUCER_BOOK_POS];
+	from = totals[PERFRING_PRODUCER_TOTALS_POS];
 	to = from > pos ? from : pos;
 	from = from > pos ? pos : from;
 	memset(walk, 0, sizeof(walk));
-	walk[PERFRING_PRODUCER_BOOK_POS] = from;
-	came = perfring_bring_up(ring, walk, to);
-	if (!perfring_stood(ring, from))
+	walk[PERFRING_PRODUCER_TOTALS_POS] = from;
+	complete = perfring_advance_totals(ring, walk, to);
+	if (!perfring_is_intact(ring, from))
 		return 0;
-	if (!came)
-		return perfring_corrupt(ring, walk[PERFRING_PRODUCER_BOOK_POS]);
-	between = perfring_count_at(walk, PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS);
-	*before = perfring_count_at(book, PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS);
+	if (!complete)
+		return perfring_corrupt(ring, walk[PERFRING_PRODUCER_TOTALS_POS]);
+	between = perfring_count_at(walk, PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS);
+	*before = perfring_count_at(totals, PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS);
 	*before = to == pos ? perfring_plus(*before, between) : perfring_since(*before, between);
 	return 1;
 }
 
-/* The oldest valid record, and what stood before it. */
+/* The oldest valid record, and what was written before it. */
 static inline int perfring_oldest(struct perfring *ring, uint64_t *pos, struct perfring_count *before)
 {
-	const uint64_t *latch = &ring->header->consumer_book.copies[0][0];
-	uint64_t book[PERFRING_PRODUCER_BOOK_WORDS], tail = 0, head;
+	const uint64_t *seq_latch = &ring->header->consumer_totals.copies[0][0];
+	uint64_t totals[PERFRING_PRODUCER_TOTALS_WORDS], tail = 0, head;
 	int tries, walks = 0, found;
 
 	for (tries = 0; tries < PERFRING_TRIES; tries++) {
 		tail = perfring_tail(ring);
 		*pos = tail;
 		if (ring->shape.policy == PERFRING_POLICY_OVERWRITE) {
-			found = perfring_marked(ring, tail, pos, before);
-		} else if (perfring_latch_where(latch, PERFRING_CONSUMER_BOOK_WORDS,
-						PERFRING_CONSUMER_BOOK_POS, tail, book) >= 0) {
+			found = perfring_oldest_by_mark(ring, tail, pos, before);
+		} else if (perfring_seq_latch_where(seq_latch, PERFRING_CONSUMER_TOTALS_WORDS,
+						PERFRING_CONSUMER_TOTALS_POS, tail, totals) >= 0) {
 			*before = perfring_plus(
-				perfring_count_at(book, PERFRING_CONSUMER_BOOK_READ_RECORDS),
-				perfring_count_at(book, PERFRING_CONSUMER_BOOK_LAPPED_RECORDS));
+				perfring_count_at(totals, PERFRING_CONSUMER_TOTALS_READ_RECORDS),
+				perfring_count_at(totals, PERFRING_CONSUMER_TOTALS_LAPPED_RECORDS));
 			found = 1;
 		} else if (perfring_tail(ring) != tail) {
-			found = 0; /* the consumer was faster, and has another book for another tail */
+			found = 0; /* the consumer moved the tail, and has other totals for it */
 		} else if (++walks <= 4) {
-			/* A perf reader moves the tail and keeps no book: count from the producer's. */
+			/* A perf reader moves the tail and keeps no totals: count from the producer's. */
 			found = perfring_count_before(ring, tail, before);
 			if (found < 0)
 				return found;
 		} else {
-			found = perfring_newest_book(ring, book);
+			found = perfring_newest_totals(ring, totals);
 			if (found < 0)
 				return found;
-			*pos = book[PERFRING_PRODUCER_BOOK_POS];
-			*before = perfring_count_at(book, PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS);
+			*pos = totals[PERFRING_PRODUCER_TOTALS_POS];
+			*before = perfring_count_at(totals, PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS);
 			found = *pos >= tail;
 		}
 		head = perfring_head(ring);
@@ -151,14 +152,14 @@ static inline int perfring_oldest(struct perfring *ring, uint64_t *pos, struct p
 	return perfring_corrupt(ring, tail);
 }
 
-/* Opens, maps, and if `lock` is not 0 takes that byte. */
+/* Opens and maps; if `lock` is not 0, locks that byte. */
 static inline int perfring_reader_open(struct perfring_observer *at, const char *path, int role,
 				       uint64_t lock)
 {
 	int error;
 
 	memset(at, 0, sizeof(*at));
-	error = perfring_look(&at->ring, path, role);
+	error = perfring_open_checked(&at->ring, path, role);
 	if (!error)
 		error = perfring_map(&at->ring, role);
 	if (!error) {
@@ -170,9 +171,9 @@ static inline int perfring_reader_open(struct perfring_observer *at, const char 
 	}
 	if (!error) {
 		/* Before the lock is taken: a child forked in between would keep it. */
-		perfring_register(&at->ring);
+		perfring_register_handle(&at->ring);
 		if (lock)
-			error = perfring_take(&at->ring, path, lock);
+			error = perfring_lock_seat(&at->ring, path, lock);
 	}
 	return error;
 }
@@ -184,7 +185,7 @@ static inline void perfring_observer_close(struct perfring_observer *at)
 	perfring_close(&at->ring);
 }
 
-/* An observer of this ring, dead or alive, from the oldest record that is there. */
+/* Opens an observer at the oldest present record. The ring's producer may be dead or alive. */
 static inline int perfring_observer_open(struct perfring_observer *at, const char *path)
 {
 	int error = perfring_reader_open(at, path, PERFRING_OBSERVER, 0);
@@ -197,22 +198,22 @@ static inline int perfring_observer_open(struct perfring_observer *at, const cha
 	return error;
 }
 
-/* Lapped: goes on from the oldest valid record, and counts what lies between. */
+/* After being lapped: goes on from the oldest valid record, and counts the lost ones. */
 static inline int perfring_resync(struct perfring_observer *at, struct perfring_item *item)
 {
-	uint64_t book[PERFRING_PRODUCER_BOOK_WORDS], pos;
+	uint64_t totals[PERFRING_PRODUCER_TOTALS_WORDS], pos;
 	struct perfring_count before;
 	int error = perfring_oldest(&at->ring, &pos, &before);
 
 	if (error)
 		return error;
 	if (++at->laps_in_a_row > PERFRING_LAPS_MAX) {
-		error = perfring_newest_book(&at->ring, book);
+		error = perfring_newest_totals(&at->ring, totals);
 		if (error)
 			return error;
-		if (book[PERFRING_PRODUCER_BOOK_POS] > pos) {
-			pos = book[PERFRING_PRODUCER_BOOK_POS];
-			before = perfring_count_at(book, PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS);
+		if (totals[PERFRING_PRODUCER_TOTALS_POS] > pos) {
+			pos = totals[PERFRING_PRODUCER_TOTALS_POS];
+			before = perfring_count_at(totals, PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS);
 		}
 	}
 	if (pos <= at->cursor || pos % 8)
@@ -230,8 +231,8 @@ static inline int perfring_resync(struct perfring_observer *at, struct perfring_
 	return PERFRING_OK;
 }
 
-/* Copies what is there from the cursor on, and judges the copy. 1: copied, or lapped, which is then in
- * `item`; 0: there is nothing. */
+/* Copies from the cursor on, and checks the copy. 1: copied, or lapped, which is then in `item`; 0: there
+ * is nothing. */
 static inline int perfring_refill(struct perfring_observer *at, struct perfring_item *item)
 {
 	struct perfring *ring = &at->ring;
@@ -257,7 +258,7 @@ static inline int perfring_refill(struct perfring_observer *at, struct perfring_
 		error = perfring_resync(at, item);
 		if (error)
 			return error;
-		/* What was copied beyond the place where it goes on stood when it was judged. */
+		/* What was copied beyond the new cursor was intact at the check. */
 		if (at->cursor < copied)
 			at->upto = copied;
 		else
@@ -272,7 +273,7 @@ static inline int perfring_refill(struct perfring_observer *at, struct perfring_
 }
 
 /* Fills in a record of `size` bytes at `pos` whose body is at `body`. */
-static inline int perfring_show(struct perfring *ring, struct perfring_record word, uint64_t pos,
+static inline int perfring_fill_item(struct perfring *ring, struct perfring_record word, uint64_t pos,
 				const uint64_t *body, struct perfring_item *item)
 {
 	memset(item, 0, sizeof(*item));
@@ -287,17 +288,17 @@ static inline int perfring_show(struct perfring *ring, struct perfring_record wo
 	item->len = (uint32_t)word.size - PERFRING_HEADER_LEN - (word.misc & PERFRING_MISC_PAD);
 	item->bytes = body;
 	if (ring->timed) {
-		if (item->len < PERFRING_STAMP_LEN)
+		if (item->len < PERFRING_TIMESTAMP_LEN)
 			return perfring_corrupt(ring, pos);
 		item->time = PERFRING_LOAD(&body[0]);
-		item->len -= PERFRING_STAMP_LEN;
+		item->len -= PERFRING_TIMESTAMP_LEN;
 		item->bytes = body + 1;
 	}
 	return 1;
 }
 
 /* The next item: 1, or 0 if there is none now. */
-static inline int perfring_observe(struct perfring_observer *at, struct perfring_item *item)
+static inline int perfring_next_copied(struct perfring_observer *at, struct perfring_item *item)
 {
 	uint64_t turns, ready;
 	struct perfring_record word = { 0, 0, 0 };
@@ -306,7 +307,7 @@ static inline int perfring_observe(struct perfring_observer *at, struct perfring
 
 	if (perfring_is_forked(&at->ring))
 		return PERFRING_E_FORKED;
-	/* A turn passes a hole, or copies anew, or returns; no more holes fit than the ring has words. */
+	/* Each turn passes a hole, or copies anew, or returns; a ring has no more holes than words. */
 	for (turns = 0; turns <= at->ring.data_size / 4; turns++) {
 		ready = at->upto - at->cursor;
 		words = at->copy + (at->cursor - at->from) / 8;
@@ -316,7 +317,7 @@ static inline int perfring_observe(struct perfring_observer *at, struct perfring
 		    (!perfring_is_record(word, at->head - at->cursor) || at->cursor == at->from))
 			return perfring_corrupt(&at->ring, at->cursor);
 		if (!ready || word.size > ready) {
-			/* Nothing, or cut by the end of the copy: one that begins here has it all. */
+			/* Nothing, or truncated by the end of the copy: a copy that begins here has all of it. */
 			got = perfring_refill(at, item);
 			if (got <= 0)
 				return got;
@@ -328,7 +329,7 @@ static inline int perfring_observe(struct perfring_observer *at, struct perfring
 			at->cursor += word.size;
 			continue;
 		}
-		got = perfring_show(&at->ring, word, at->cursor, words + 1, item);
+		got = perfring_fill_item(&at->ring, word, at->cursor, words + 1, item);
 		if (got < 0)
 			return got;
 		at->cursor += word.size;
@@ -342,7 +343,22 @@ static inline int perfring_observe(struct perfring_observer *at, struct perfring
 	return 0;
 }
 
-/* The wall-clock time of a stamp, ns since 1970: 1, or 0 if no anchor is known for it. */
+/* The next item: 1, or 0 if there is none now. PERFRING_E_UNLINKED once all of a ring has been read that was
+ * removed or replaced; an observer that polls finds that out within a second. */
+static inline int perfring_observe(struct perfring_observer *at, struct perfring_item *item)
+{
+	int got = perfring_next_copied(at, item);
+
+	if (got == 0 && perfring_is_removed(&at->ring)) {
+		/* What was published before it was found removed comes first. */
+		got = perfring_next_copied(at, item);
+		if (got == 0)
+			return perfring_unlinked(&at->ring);
+	}
+	return got;
+}
+
+/* The wall-clock time of a timestamp, ns since 1970: 1, or 0 if no anchor applies to it. */
 static inline int perfring_wall(const struct perfring *ring, uint64_t pos, uint64_t time, uint64_t *wall)
 {
 	struct perfring_header *header = ring->header;
@@ -355,10 +371,10 @@ static inline int perfring_wall(const struct perfring *ring, uint64_t pos, uint6
 		for (at = 0; at < PERFRING_ANCHOR_WORDS; at++)
 			anchors[number][at] = PERFRING_LOAD(&header->anchors[number][at]);
 	PERFRING_FENCE_ACQUIRE(); /* Q */
-	/* Those that the first count knew, and that were not being written over by the second. */
+	/* Those that the first count includes, and that were not being overwritten at the second. */
 	after = PERFRING_LOAD(&header->anchors_written);
 	after = after > PERFRING_ANCHORS - 1 ? after - (PERFRING_ANCHORS - 1) : 0;
-	if (before > after + PERFRING_ANCHORS - 1) /* a count that goes down is a lie */
+	if (before > after + PERFRING_ANCHORS - 1) /* a count that decreases is invalid */
 		before = after;
 	for (number = before; ring->timed && number > after; number--) {
 		anchor = anchors[(number - 1) % PERFRING_ANCHORS];

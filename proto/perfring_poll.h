@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * perfring_poll.h: a consumer's descriptor for poll, epoll and every event loop that is made of them. To
- * be linked with -pthread: a thread sleeps for it where the kernel's futex is.
+ * perfring_poll.h: a consumer's descriptor for poll, epoll and event loops based on them. Link with
+ * -pthread: a thread sleeps on the ring's futex for it.
  *
  *     struct perfring_pollable pollable;
  *     int more;
@@ -16,7 +16,8 @@
  *                             use(&item);
  *             while ((more = perfring_pollable_arm(&pollable)) > 0);
  *
- * It is armed once: read until there is nothing, and arm it again. Not with perfring_wait at the same time.
+ * Arming it lasts for one wake: read until there is nothing, and arm it again. Do not call perfring_wait
+ * meanwhile.
  */
 #ifndef PERFRING_POLL_H
 #define PERFRING_POLL_H
@@ -33,11 +34,11 @@ struct perfring_pollable {
 	uint64_t target; /* the data_head that is waited for; 0: none */
 	uint32_t asked;	 /* rises when there is something to do */
 	uint32_t ends;
-	uint32_t gone;
+	uint32_t ended;
 	pthread_t thread;
 };
 
-/* Waits on the ring for a while. Whether the target has come. */
+/* Waits on the ring for a while. Whether the target was reached, or the ring removed. */
 static inline int perfring_pollable_wait(struct perfring_pollable *pollable, uint64_t target)
 {
 	struct perfring_header *header = pollable->consumer->at.ring.header;
@@ -48,10 +49,12 @@ static inline int perfring_pollable_wait(struct perfring_pollable *pollable, uin
 	PERFRING_STORE(&header->wait_wake_records, UINT64_MAX);
 	PERFRING_STORE_RELEASE(&header->wait_armed, 1); /* J, pairs with I; the targets before it */
 	longest = perfring_heavy_fence();		/* J */
+	longest = longest < PERFRING_REMOVED_NS ? longest : PERFRING_REMOVED_NS;
 	if (PERFRING_LOAD_ACQUIRE(&header->data_head) < target && !PERFRING_LOAD_ACQUIRE(&pollable->ends))
 		perfring_sleep(&header->wait_seq, seq, longest);
 	PERFRING_STORE(&header->wait_armed, 0); /* relaxed, as in perfring_wait */
-	return PERFRING_LOAD_ACQUIRE(&header->data_head) >= target;
+	return PERFRING_LOAD_ACQUIRE(&header->data_head) >= target ||
+	       perfring_is_removed(&pollable->consumer->at.ring);
 }
 
 static inline void *perfring_pollable_main(void *arg)
@@ -69,13 +72,13 @@ static inline void *perfring_pollable_main(void *arg)
 		if (!target) {
 			perfring_sleep(&pollable->asked, asked, INT64_C(60000000000));
 		} else if (perfring_pollable_wait(pollable, target)) {
-			/* Whoever arms it at this very moment is told too early, and arms it again. */
+			/* A program that arms it at this very moment is woken early, and arms it again. */
 			PERFRING_STORE_RELEASE(&pollable->target, 0);
 			if (write(pollable->fd, &one, sizeof(one)) < 0)
-				break; /* somebody else has closed it */
+				break; /* the program has closed it */
 		}
 	}
-	PERFRING_STORE_RELEASE(&pollable->gone, 1);
+	PERFRING_STORE_RELEASE(&pollable->ended, 1);
 	return NULL;
 }
 
@@ -90,7 +93,7 @@ static inline int perfring_pollable_open(struct perfring_pollable *pollable, str
 	pollable->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (pollable->fd < 0)
 		return perfring_io(ring, "making a descriptor to poll");
-	/* The program's signals are its own threads'. */
+	/* This thread handles none of the program's signals. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	errno = pthread_create(&pollable->thread, NULL, perfring_pollable_main, pollable);
@@ -109,8 +112,8 @@ static inline void perfring_pollable_ask(struct perfring_pollable *pollable)
 	perfring_wake(&pollable->asked);
 }
 
-/* Hands back what was read. 1 if there may be more to read: then read on. 0: from now on the descriptor
- * tells of the next record. */
+/* Releases what was read. 1 if there may be more to read: then read on. 0: the descriptor becomes readable
+ * at the next record. PERFRING_E_UNLINKED once all of a removed ring has been read. */
 static inline int perfring_pollable_arm(struct perfring_pollable *pollable)
 {
 	struct perfring_consumer *consumer = pollable->consumer;
@@ -123,6 +126,8 @@ static inline int perfring_pollable_arm(struct perfring_pollable *pollable)
 		;
 	if (PERFRING_LOAD_ACQUIRE(&consumer->at.ring.header->data_head) >= target)
 		return 1;
+	if (PERFRING_LOAD(&consumer->at.ring.removed))
+		return perfring_unlinked(&consumer->at.ring);
 	PERFRING_STORE_RELEASE(&pollable->target, target);
 	perfring_pollable_ask(pollable);
 	return 0;
@@ -137,8 +142,8 @@ static inline void perfring_pollable_close(struct perfring_pollable *pollable)
 	if (!perfring_is_forked(ring)) {
 		PERFRING_STORE_RELEASE(&pollable->ends, 1);
 		perfring_pollable_ask(pollable);
-		/* It may be about to sleep on the ring, whose word only producers change. */
-		while (!PERFRING_LOAD_ACQUIRE(&pollable->gone)) {
+		/* It may be about to sleep on the ring's word, which only producers change. */
+		while (!PERFRING_LOAD_ACQUIRE(&pollable->ended)) {
 			perfring_wake(&ring->header->wait_seq);
 			nanosleep(&nap, NULL);
 		}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * perfring_producer.h: publishing into a ring from C11 or C++17, as its one producer. See
- * perfring_attach.h for what it needs.
+ * perfring_producer.h: publishes into a ring from C11 or C++17, as its one producer. See
+ * perfring_attach.h for its requirements, and perfring_types.h for typed records.
  *
  *     struct perfring_producer producer;
  *
@@ -16,14 +16,14 @@
  *     }
  *     perfring_producer_detach(&producer);
  *
- * A refused record is counted, and told in the stream before the next one that fits. The ring is made
- * by somebody else: `perfring create RING`, or a program in Rust or Python. Both policies. A shared
- * ring, and one with time stamps, are refused with PERFRING_E_KIND.
+ * A refused record is counted, and reported in the stream before the next one that fits. Another program
+ * creates the ring: `perfring create RING`, or one in Rust or Python. Rings of both policies are accepted.
+ * Shared rings, and rings with timestamps, are refused with PERFRING_E_KIND.
  */
 #ifndef PERFRING_PRODUCER_H
 #define PERFRING_PRODUCER_H
 
-#include "perfring_books.h"
+#include "perfring_totals.h"
 
 /* Whether a publish wakes a sleeping consumer. */
 #define PERFRING_WAKE_AUTO 0  /* if it sleeps, and what it waits for is there */
@@ -33,14 +33,14 @@
 struct perfring_producer {
 	struct perfring ring;
 	uint64_t pos;	/* what data_head holds */
-	uint64_t tail;	/* drop: data_tail when last looked at; overwrite: what it holds */
-	uint64_t limit; /* a reservation that ends here or before needs no look at anything else */
+	uint64_t tail;	/* drop: data_tail when last loaded; overwrite: what it holds */
+	uint64_t limit; /* a reservation that ends here or before needs no other check */
 	uint64_t max_len;
-	uint64_t noted;		/* `pos` of the book in the file */
+	uint64_t totals_pos;		/* `pos` of the totals in the file */
 	struct perfring_count overwritten;
-	uint64_t book[PERFRING_PRODUCER_BOOK_WORDS]; /* all figures, true at `pos` */
-	struct perfring_latch_writer book_latch;
-	struct perfring_latch_writer mark_latch;
+	uint64_t totals[PERFRING_PRODUCER_TOTALS_WORDS]; /* all of them, true at `pos` */
+	struct perfring_seq_latch_writer totals_writer;
+	struct perfring_seq_latch_writer mark_writer;
 	uint64_t open_pos; /* the open reservation */
 	uint64_t open_len;
 	uint32_t open_type;
@@ -48,15 +48,15 @@ struct perfring_producer {
 	int wake; /* PERFRING_WAKE_*, of every publish */
 };
 
-/* Publishes the book, true at `pos`. */
-static inline void perfring_write_book(struct perfring_producer *producer)
+/* Publishes the totals, true at `pos`. */
+static inline void perfring_write_totals(struct perfring_producer *producer)
 {
-	producer->book[PERFRING_PRODUCER_BOOK_POS] = producer->noted = producer->pos;
-	perfring_latch_write(&producer->book_latch, &producer->ring.header->producer_book.copies[0][0],
-			     PERFRING_PRODUCER_BOOK_WORDS, producer->book);
+	producer->totals[PERFRING_PRODUCER_TOTALS_POS] = producer->totals_pos = producer->pos;
+	perfring_seq_latch_write(&producer->totals_writer, &producer->ring.header->producer_totals.copies[0][0],
+			     PERFRING_PRODUCER_TOTALS_WORDS, producer->totals);
 }
 
-/* Publishes all before `pos`, and wakes whom that concerns. */
+/* Publishes all before `pos`, and wakes the consumer if it waits for that. */
 static inline void perfring_publish_head(struct perfring_producer *producer, uint64_t pos, int wake)
 {
 	struct perfring_header *header = producer->ring.header;
@@ -70,7 +70,7 @@ static inline void perfring_publish_head(struct perfring_producer *producer, uin
 		return;
 	PERFRING_FENCE_ACQUIRE(); /* pairs with the release store of wait_armed: its targets */
 	if (wake != PERFRING_WAKE_FORCE && pos < PERFRING_LOAD(&header->wait_wake_pos) &&
-	    producer->book[PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS] < PERFRING_LOAD(&header->wait_wake_records))
+	    producer->totals[PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS] < PERFRING_LOAD(&header->wait_wake_records))
 		return;
 	/* The swap makes one wake of one sleep, however many records are published meanwhile. */
 	if (__atomic_exchange_n(&header->wait_armed, 0, __ATOMIC_ACQ_REL) == 0)
@@ -79,54 +79,54 @@ static inline void perfring_publish_head(struct perfring_producer *producer, uin
 	perfring_wake(&header->wait_seq);
 }
 
-/* How many causes of loss the stream is still to be told of; a producer like this knows two. */
-static inline uint64_t perfring_untold(const struct perfring_producer *producer)
+/* The number of causes with unreported losses; a producer of this kind has two. */
+static inline uint64_t perfring_unreported(const struct perfring_producer *producer)
 {
-	const uint64_t *book = producer->book;
+	const uint64_t *totals = producer->totals;
 
-	if (producer->ring.shape.tell == PERFRING_TELL_COUNTERS_ONLY)
+	if (producer->ring.shape.report == PERFRING_REPORT_COUNTERS_ONLY)
 		return 0;
-	return (uint64_t)(book[PERFRING_PRODUCER_BOOK_FULL_RECORDS] !=
-			  book[PERFRING_PRODUCER_BOOK_TOLD_FULL_RECORDS]) +
-	       (uint64_t)(book[PERFRING_PRODUCER_BOOK_TOO_LARGE_RECORDS] !=
-			  book[PERFRING_PRODUCER_BOOK_TOLD_TOO_LARGE_RECORDS]);
+	return (uint64_t)(totals[PERFRING_PRODUCER_TOTALS_FULL_RECORDS] !=
+			  totals[PERFRING_PRODUCER_TOTALS_REPORTED_FULL_RECORDS]) +
+	       (uint64_t)(totals[PERFRING_PRODUCER_TOTALS_TOO_LARGE_RECORDS] !=
+			  totals[PERFRING_PRODUCER_TOTALS_REPORTED_TOO_LARGE_RECORDS]);
 }
 
-/* Bytes of the markers that are due before a record of `size` bytes: none if they would not fit the ring
- * together, then a later record brings them. */
+/* Bytes of the markers that are due before a record of `size` bytes: none if the ring cannot hold all of them
+ * together; then a later record brings them. */
 static inline uint64_t perfring_marker_bytes(const struct perfring_producer *producer, uint64_t size)
 {
-	uint64_t bytes = perfring_untold(producer) * PERFRING_LOST_SIZE;
+	uint64_t bytes = perfring_unreported(producer) * PERFRING_LOST_SIZE;
 
 	return bytes + size < producer->ring.data_size ? bytes : 0;
 }
 
-/* Writes the marker of one cause at *pos, if there is something to tell. Relaxed: A publishes it. */
-static inline void perfring_tell(struct perfring_producer *producer, uint64_t *pos, uint64_t cause,
-				 unsigned refused, unsigned told)
+/* Writes the marker of one cause at *pos, if a loss is unreported. Relaxed: A publishes it. */
+static inline void perfring_report(struct perfring_producer *producer, uint64_t *pos, uint64_t cause,
+				 unsigned refused, unsigned reported)
 {
-	uint64_t *book = producer->book;
+	uint64_t *totals = producer->totals;
 
-	if (book[refused] == book[told])
+	if (totals[refused] == totals[reported])
 		return;
 	PERFRING_STORE(perfring_word(&producer->ring, *pos),
-		       perfring_raw(PERFRING_TYPE_LOST, 0, PERFRING_LOST_SIZE));
+		       perfring_header_word(PERFRING_TYPE_LOST, 0, PERFRING_LOST_SIZE));
 	PERFRING_STORE(perfring_word(&producer->ring, *pos + 8), cause);
-	PERFRING_STORE(perfring_word(&producer->ring, *pos + 16), book[refused] - book[told]);
-	PERFRING_STORE(perfring_word(&producer->ring, *pos + 24), book[refused + 1] - book[told + 1]);
-	book[told] = book[refused];
-	book[told + 1] = book[refused + 1];
-	book[PERFRING_PRODUCER_BOOK_LOST_MARKERS]++;
+	PERFRING_STORE(perfring_word(&producer->ring, *pos + 16), totals[refused] - totals[reported]);
+	PERFRING_STORE(perfring_word(&producer->ring, *pos + 24), totals[refused + 1] - totals[reported + 1]);
+	totals[reported] = totals[refused];
+	totals[reported + 1] = totals[refused + 1];
+	totals[PERFRING_PRODUCER_TOTALS_LOST_MARKERS]++;
 	*pos += PERFRING_LOST_SIZE;
 }
 
-/* Decides which of the oldest go so that `end` fits. Nothing is published. */
-static inline uint64_t perfring_make_way(struct perfring_producer *producer, uint64_t end,
+/* Returns the tail after evicting as many of the oldest records as `end` needs. Nothing is published. */
+static inline uint64_t perfring_evict(struct perfring_producer *producer, uint64_t end,
 					 struct perfring_count *overwritten)
 {
 	uint64_t tail = producer->tail;
 
-	/* Whoever remembers no boundary half a ring back goes over half a ring more. */
+	/* This producer remembers no boundary half a ring back, so it evicts half a ring more. */
 	if (producer->ring.shape.evict == PERFRING_EVICT_HALF)
 		end += producer->ring.data_size / 2;
 	*overwritten = producer->overwritten;
@@ -134,8 +134,8 @@ static inline uint64_t perfring_make_way(struct perfring_producer *producer, uin
 		struct perfring_record word = perfring_header_at(&producer->ring, tail);
 
 		if (!perfring_is_record(word, producer->pos - tail)) {
-			/* Somebody else wrote into the data area: all goes, and that count is private. */
-			*overwritten = perfring_count_at(producer->book, PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS);
+			/* Another process wrote into the data area: all is evicted, by the private count. */
+			*overwritten = perfring_count_at(producer->totals, PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS);
 			return producer->pos;
 		}
 		if (perfring_is_data(word)) {
@@ -147,12 +147,12 @@ static inline uint64_t perfring_make_way(struct perfring_producer *producer, uin
 	return tail;
 }
 
-/* The slow way of a reservation: the book, the losses to be told, the room. Of the positions only the
- * tail is published; the markers stand from `pos` to *start, and the next publish brings them. */
+/* The slow path of a reservation: totals, markers, room. Of the positions only the tail is published; the
+ * markers are from `pos` to *start, and the next publish publishes them. */
 static inline int perfring_make_room(struct perfring_producer *producer, uint64_t size, uint64_t *start)
 {
 	struct perfring *ring = &producer->ring;
-	uint64_t interval = perfring_book_interval(ring);
+	uint64_t interval = perfring_totals_interval(ring);
 	uint64_t markers = perfring_marker_bytes(producer, size), end = producer->pos + markers + size;
 	uint64_t tail = producer->tail, mark[PERFRING_TAIL_MARK_WORDS];
 	struct perfring_count overwritten = producer->overwritten;
@@ -161,11 +161,11 @@ static inline int perfring_make_room(struct perfring_producer *producer, uint64_
 	*start = producer->pos;
 	if (end - tail >= ring->data_size) {
 		if (overwrite) {
-			tail = perfring_make_way(producer, end, &overwritten);
+			tail = perfring_evict(producer, end, &overwritten);
 		} else {
 			tail = PERFRING_LOAD_ACQUIRE(&ring->header->data_tail); /* D, pairs with C */
-			/* The one word of the page that a producer believes: it may only move on, and not
-			 * past what was published. */
+			/* The one word of the page that a producer loads: it may only increase, and not beyond
+			 * what was published. */
 			if (tail % 8 || tail - producer->tail > producer->pos - producer->tail)
 				return perfring_corrupt(ring, tail);
 			producer->tail = tail;
@@ -173,54 +173,54 @@ static inline int perfring_make_room(struct perfring_producer *producer, uint64_
 				return PERFRING_E_FULL;
 		}
 	}
-	/* Whoever takes this ring over walks from the book to the head: those records must stand. */
-	if (producer->pos - producer->noted >= interval || end - producer->noted >= ring->data_size ||
-	    (overwrite && tail > producer->noted))
-		perfring_write_book(producer);
+	/* A successor walks from the totals to the head: those records must be intact. */
+	if (producer->pos - producer->totals_pos >= interval || end - producer->totals_pos >= ring->data_size ||
+	    (overwrite && tail > producer->totals_pos))
+		perfring_write_totals(producer);
 	if (overwrite && tail != producer->tail) {
-		/* The mark before the tail. The other copy is at the tail as it is, so whichever way a death
-		 * between the two leaves them, one fits. */
+		/* The mark before the tail. The other copy matches the present tail, so after a death between the
+		 * two stores one of them matches. */
 		mark[PERFRING_TAIL_MARK_RECORDS] = overwritten.records;
 		mark[PERFRING_TAIL_MARK_BYTES] = overwritten.bytes;
-		perfring_latch_write_as(&producer->mark_latch, &ring->header->tail_mark.copies[0][0],
+		perfring_seq_latch_write_as(&producer->mark_writer, &ring->header->tail_mark.copies[0][0],
 					PERFRING_TAIL_MARK_WORDS, tail, mark);
 		producer->overwritten = overwritten;
 		producer->tail = tail;
 		PERFRING_STORE_RELEASE(&ring->header->data_tail, tail); /* E, pairs with F */
 	}
-	/* Book and tail are out before anything is written over what was before them. */
+	/* Totals and tail are published before anything before them is overwritten. */
 	PERFRING_FENCE_RELEASE(); /* E, pairs with F */
 	if (markers) {
-		perfring_tell(producer, start, PERFRING_CAUSE_FULL, PERFRING_PRODUCER_BOOK_FULL_RECORDS,
-			      PERFRING_PRODUCER_BOOK_TOLD_FULL_RECORDS);
-		perfring_tell(producer, start, PERFRING_CAUSE_TOO_LARGE,
-			      PERFRING_PRODUCER_BOOK_TOO_LARGE_RECORDS,
-			      PERFRING_PRODUCER_BOOK_TOLD_TOO_LARGE_RECORDS);
+		perfring_report(producer, start, PERFRING_CAUSE_FULL, PERFRING_PRODUCER_TOTALS_FULL_RECORDS,
+			      PERFRING_PRODUCER_TOTALS_REPORTED_FULL_RECORDS);
+		perfring_report(producer, start, PERFRING_CAUSE_TOO_LARGE,
+			      PERFRING_PRODUCER_TOTALS_TOO_LARGE_RECORDS,
+			      PERFRING_PRODUCER_TOTALS_REPORTED_TOO_LARGE_RECORDS);
 	}
-	/* With something untold, the next one comes here too. */
-	producer->limit = producer->noted + interval;
+	/* With a loss unreported, the next one takes the slow path too. */
+	producer->limit = producer->totals_pos + interval;
 	if (producer->limit > producer->tail + ring->data_size - 1)
 		producer->limit = producer->tail + ring->data_size - 1;
-	if (perfring_untold(producer))
+	if (perfring_unreported(producer))
 		producer->limit = 0;
 	return PERFRING_OK;
 }
 
-/* Counts a refusal, to be told before the next record that fits. A full ring wants reading: it wakes. */
+/* Counts a refusal, which is reported before the next record that fits. Wakes the consumer of a full ring. */
 static inline int perfring_refuse(struct perfring_producer *producer, int why, uint64_t len)
 {
-	unsigned at = why == PERFRING_E_TOO_LARGE ? PERFRING_PRODUCER_BOOK_TOO_LARGE_RECORDS
-						  : PERFRING_PRODUCER_BOOK_FULL_RECORDS;
+	unsigned at = why == PERFRING_E_TOO_LARGE ? PERFRING_PRODUCER_TOTALS_TOO_LARGE_RECORDS
+						  : PERFRING_PRODUCER_TOTALS_FULL_RECORDS;
 
-	producer->book[at]++;
-	producer->book[at + 1] += len > UINT64_MAX - 15 ? UINT64_MAX & ~UINT64_C(7) : PERFRING_RECORD_SIZE(len);
+	producer->totals[at]++;
+	producer->totals[at + 1] += len > UINT64_MAX - 15 ? UINT64_MAX & ~UINT64_C(7) : PERFRING_RECORD_SIZE(len);
 	producer->limit = 0;
 	perfring_publish_head(producer, producer->pos, PERFRING_WAKE_FORCE);
-	perfring_write_book(producer);
+	perfring_write_totals(producer);
 	return why;
 }
 
-/* As perfring_reserve; what is refused is not counted. */
+/* Reserves like perfring_reserve, and does not count a refusal. */
 static inline int perfring_try_reserve(struct perfring_producer *producer, uint32_t type, uint64_t len,
 				       void **payload)
 {
@@ -243,7 +243,7 @@ static inline int perfring_try_reserve(struct perfring_producer *producer, uint3
 			return error;
 	}
 	/* Relaxed: A publishes it, and E came before it. */
-	PERFRING_STORE(perfring_word(ring, start), perfring_raw(type, (uint16_t)(size - 8 - len), size));
+	PERFRING_STORE(perfring_word(ring, start), perfring_header_word(type, (uint16_t)(size - 8 - len), size));
 	if (len % 8) /* no record carries bytes of another in its padding */
 		PERFRING_STORE(perfring_word(ring, start + size - 8), 0);
 	producer->open_pos = start;
@@ -254,8 +254,8 @@ static inline int perfring_try_reserve(struct perfring_producer *producer, uint3
 	return PERFRING_OK;
 }
 
-/* Space for one record, in the ring, to be committed or discarded before the next. A refusal is
- * counted. */
+/* Reserves space for one record, in the ring, to be committed or discarded before the next. Counts a
+ * refusal. */
 static inline int perfring_reserve(struct perfring_producer *producer, uint32_t type, uint64_t len,
 				   void **payload)
 {
@@ -266,7 +266,7 @@ static inline int perfring_reserve(struct perfring_producer *producer, uint32_t 
 	return error;
 }
 
-/* Publishes the open reservation. Of `len` bytes, if it is less than was reserved. */
+/* Publishes the open reservation, with `len` bytes if that is less than was reserved. */
 static inline int perfring_commit(struct perfring_producer *producer, uint64_t len)
 {
 	uint64_t size, word, kept;
@@ -279,7 +279,7 @@ static inline int perfring_commit(struct perfring_producer *producer, uint64_t l
 		len = producer->open_len;
 	size = PERFRING_RECORD_SIZE(len);
 	if (len != producer->open_len) {
-		word = perfring_raw(producer->open_type, (uint16_t)(size - 8 - len), size);
+		word = perfring_header_word(producer->open_type, (uint16_t)(size - 8 - len), size);
 		PERFRING_STORE(perfring_word(&producer->ring, producer->open_pos), word);
 		if (len % 8) {
 			uint8_t *last = (uint8_t *)perfring_word(&producer->ring, producer->open_pos + size - 8);
@@ -290,13 +290,13 @@ static inline int perfring_commit(struct perfring_producer *producer, uint64_t l
 		}
 	}
 	producer->is_open = 0;
-	producer->book[PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS]++;
-	producer->book[PERFRING_PRODUCER_BOOK_WRITTEN_BYTES] += size;
+	producer->totals[PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS]++;
+	producer->totals[PERFRING_PRODUCER_TOTALS_WRITTEN_BYTES] += size;
 	perfring_publish_head(producer, producer->open_pos + size, producer->wake);
 	return PERFRING_OK;
 }
 
-/* Gives the open reservation back: a hole that readers skip. */
+/* Discards the open reservation, which leaves a hole that readers skip. */
 static inline int perfring_discard(struct perfring_producer *producer)
 {
 	uint64_t size = PERFRING_RECORD_SIZE(producer->open_len);
@@ -307,9 +307,9 @@ static inline int perfring_discard(struct perfring_producer *producer)
 		return PERFRING_E_MISUSE;
 	producer->is_open = 0;
 	PERFRING_STORE(perfring_word(&producer->ring, producer->open_pos),
-		       perfring_raw(PERFRING_TYPE_NOP, 0, size));
-	producer->book[PERFRING_PRODUCER_BOOK_DISCARDED_RECORDS]++;
-	producer->book[PERFRING_PRODUCER_BOOK_DISCARDED_BYTES] += size;
+		       perfring_header_word(PERFRING_TYPE_NOP, 0, size));
+	producer->totals[PERFRING_PRODUCER_TOTALS_DISCARDED_RECORDS]++;
+	producer->totals[PERFRING_PRODUCER_TOTALS_DISCARDED_BYTES] += size;
 	perfring_publish_head(producer, producer->open_pos + size, producer->wake);
 	return PERFRING_OK;
 }
@@ -328,8 +328,8 @@ static inline int perfring_publish(struct perfring_producer *producer, uint32_t 
 	return perfring_commit(producer, len);
 }
 
-/* Of a drop ring that refused `len` bytes: waits until they fit, for at most `ms`. Whether they may. To be
- * called before the refusal is counted: with perfring_try_reserve. */
+/* Waits until a drop ring that refused `len` bytes has room for them, for at most `ms`: 1 if it may have, 0 if it
+ * has not. For use with perfring_try_reserve, which does not count its refusals. */
 static inline int perfring_wait_for_space(struct perfring_producer *producer, uint64_t len, int ms)
 {
 	struct perfring_header *header = producer->ring.header;
@@ -338,10 +338,12 @@ static inline int perfring_wait_for_space(struct perfring_producer *producer, ui
 	int64_t end = perfring_now() + (int64_t)ms * 1000000, left;
 	uint32_t seq;
 
-	if (perfring_is_forked(&producer->ring) || len > producer->max_len)
-		return 0;
+	if (perfring_is_forked(&producer->ring))
+		return PERFRING_E_FORKED;
+	if (len > producer->max_len)
+		return PERFRING_E_TOO_LARGE;
 	target = target > producer->ring.data_size ? target - producer->ring.data_size : 0;
-	/* A consumer that sleeps for a watermark would not make room. */
+	/* A consumer that sleeps until a threshold would not make room. */
 	perfring_publish_head(producer, producer->pos, PERFRING_WAKE_FORCE);
 	for (;;) {
 		seq = PERFRING_LOAD_ACQUIRE(&header->space_seq);
@@ -356,70 +358,69 @@ static inline int perfring_wait_for_space(struct perfring_producer *producer, ui
 		left = end - perfring_now();
 		if (left <= 0)
 			return 0;
-		/* A slice: a perf reader wakes nobody. */
+		/* A slice: a perf reader does not wake producers. */
 		perfring_sleep(&header->space_seq, seq, left < PERFRING_SLICE_NS ? left : PERFRING_SLICE_NS);
 	}
 }
 
-/* Tells what is still to be told, if there is room, and gives the place back. A reservation that is open
- * is gone without a trace. */
+/* Reports unreported losses, if there is room, and leaves the seat. An open reservation disappears without a
+ * trace. */
 static inline void perfring_producer_detach(struct perfring_producer *producer)
 {
 	uint64_t start;
 
 	if (!perfring_is_forked(&producer->ring)) {
-		/* What was told before it stands. */
+		/* The markers before it are kept. */
 		if (producer->is_open)
 			perfring_publish_head(producer, producer->open_pos, PERFRING_WAKE_AUTO);
 		producer->is_open = 0;
-		if (perfring_untold(producer) && perfring_make_room(producer, 0, &start) == 0)
+		if (perfring_unreported(producer) && perfring_make_room(producer, 0, &start) == 0)
 			perfring_publish_head(producer, start, PERFRING_WAKE_AUTO);
-		perfring_write_book(producer);
+		perfring_write_totals(producer);
 	}
 	perfring_close(&producer->ring);
 }
 
-/* Takes over where the ring's tail is, and what was overwritten before it. */
+/* Takes over the tail, and the count of what was overwritten before it. */
 static inline int perfring_take_over_tail(struct perfring_producer *producer)
 {
-	const uint64_t *latch = &producer->ring.header->tail_mark.copies[0][0];
+	const uint64_t *seq_latch = &producer->ring.header->tail_mark.copies[0][0];
 	uint64_t mark[PERFRING_TAIL_MARK_WORDS] = { 0 };
-	struct perfring_to_mark way;
+	struct perfring_to_mark path;
 	struct perfring_count between;
-	int kept = perfring_latch_least(latch, PERFRING_TAIL_MARK_WORDS, producer->tail, mark);
+	int kept = perfring_seq_latch_least(seq_latch, PERFRING_TAIL_MARK_WORDS, producer->tail, mark);
 
 	if (kept < 0 || mark[0] > producer->pos)
 		return perfring_corrupt(&producer->ring, producer->tail);
-	perfring_walk_to_mark(&producer->ring, producer->tail, mark[0], &way);
-	if (!perfring_count_from(&way, producer->tail, &between))
+	perfring_walk_to_mark(&producer->ring, producer->tail, mark[0], &path);
+	if (!perfring_count_from(&path, producer->tail, &between))
 		return perfring_corrupt(&producer->ring, producer->tail);
 	producer->overwritten =
 		perfring_since(perfring_count_at(mark, PERFRING_TAIL_MARK_RECORDS), between);
-	perfring_latch_after(&producer->mark_latch, latch, PERFRING_TAIL_MARK_WORDS, kept);
+	perfring_seq_latch_after(&producer->mark_writer, seq_latch, PERFRING_TAIL_MARK_WORDS, kept);
 	return PERFRING_OK;
 }
 
-/* Takes over as the one producer: from a new ring's zeros, or from where the last one was stopped,
- * killed or not. */
+/* Attaches as the one producer: to a new ring, or where the last producer ended, killed or not. */
 static inline int perfring_producer_attach(struct perfring_producer *producer, const char *path,
 					   const char *name)
 {
 	struct perfring *ring = &producer->ring;
-	const uint64_t *latch;
+	const uint64_t *seq_latch;
 	int error, kept;
 
 	memset(producer, 0, sizeof(*producer));
-	error = perfring_look(ring, path, PERFRING_PRODUCER);
+	error = perfring_open_checked(ring, path, PERFRING_PRODUCER);
 	if (!error && (ring->timed || ring->shape.producers != PERFRING_PRODUCERS_ONE)) {
-		snprintf(ring->why, sizeof(ring->why), "the ring is for many producers, or stamps its records: this code produces into a ring of one producer without time");
+		snprintf(ring->why, sizeof(ring->why), "the ring is shared, or has timestamps: this code publishes only into rings with one producer and without timestamps");
 		error = PERFRING_E_KIND;
 	}
 	if (!error)
 		error = perfring_map(ring, PERFRING_PRODUCER);
 	if (!error) {
 		/* Before the lock is taken: a child forked in between would keep it. */
-		perfring_register(ring);
-		error = perfring_take(ring, path, ring->shape.control_offset);
+		perfring_register_handle(ring);
+		error = perfring_lock_seat(ring, path, ring->shape.control_offset);
 	}
 	if (error)
 		goto failed;
@@ -429,9 +430,9 @@ static inline int perfring_producer_attach(struct perfring_producer *producer, c
 		error = perfring_corrupt(ring, producer->tail);
 		goto failed;
 	}
-	latch = &ring->header->producer_book.copies[0][0];
-	kept = perfring_producer_book(ring, producer->book);
-	if (kept < 0 || !perfring_bring_up(ring, producer->book, producer->pos)) {
+	seq_latch = &ring->header->producer_totals.copies[0][0];
+	kept = perfring_producer_totals(ring, producer->totals);
+	if (kept < 0 || !perfring_advance_totals(ring, producer->totals, producer->pos)) {
 		error = perfring_corrupt(ring, producer->pos);
 		goto failed;
 	}
@@ -439,13 +440,13 @@ static inline int perfring_producer_attach(struct perfring_producer *producer, c
 		error = perfring_take_over_tail(producer);
 	if (error)
 		goto failed;
-	perfring_latch_after(&producer->book_latch, latch, PERFRING_PRODUCER_BOOK_WORDS, kept);
+	perfring_seq_latch_after(&producer->totals_writer, seq_latch, PERFRING_PRODUCER_TOTALS_WORDS, kept);
 	producer->max_len = ring->data_size - 8 < PERFRING_SIZE_MAX ? ring->data_size - 8 : PERFRING_SIZE_MAX;
 	producer->max_len -= PERFRING_HEADER_LEN;
 	perfring_register_fences(ring);
-	/* The records from the old book to the head may be overwritten from now on. */
-	perfring_write_book(producer);
-	perfring_sign(&ring->slots[0].holder, name);
+	/* The records from the old totals to the head may be overwritten from now on. */
+	perfring_write_totals(producer);
+	perfring_write_owner_info(&ring->slots[0].holder, name);
 	return PERFRING_OK;
 failed:
 	perfring_close(ring);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * perfring_reader.h: reading a ring from C11 or C++17: as its one consumer, or as an observer of whom
- * nobody can tell. See perfring_attach.h for what it needs and knows.
+ * perfring_reader.h: reads a ring from C11 or C++17: as its one consumer, or as an observer that leaves
+ * no trace. See perfring_attach.h for its requirements.
  *
  *     struct perfring_consumer consumer;
  *     struct perfring_item item;
@@ -20,35 +20,35 @@
  *                     complain(item.lost.records);
  *     }
  *
- * In a drop ring `item.bytes` points into the ring and stands until the next perfring_read; of an
- * overwrite ring, and for an observer, it is a copy that stands as long. A record of a type below 64
+ * In a drop ring `item.bytes` points into the ring and is valid until the next perfring_read; in an
+ * overwrite ring, and for an observer, it is a copy that is valid as long. A record of a type below 64
  * other than PERFRING_TYPE_SAMPLE is the kernel's, or a descriptor of a layout to come: skip it.
  *
- * What the Rust consumer does besides: it recovers a shared ring whose producer died with a
- * reservation open. This one waits until a producer or `perfring recover` has done so.
+ * The Rust consumer also recovers a shared ring whose producer died with a reservation open. This one
+ * waits until a producer or `perfring recover` has done so.
  */
 #ifndef PERFRING_READER_H
 #define PERFRING_READER_H
 
 #include "perfring_observer.h"
 
-/* Empty looks after which a consumer that does nothing else hands back what it has read. */
-#define PERFRING_IDLE_LOOKS 64
+/* Empty polls after which a consumer releases what it has read. */
+#define PERFRING_IDLE_POLLS 64
 
-/* The one consumer. Of an overwrite ring it is an observer that saves its place. */
+/* The one consumer. Of an overwrite ring it is an observer that saves its position. */
 struct perfring_consumer {
 	struct perfring_observer at;
-	uint64_t released; /* drop: what data_tail holds; overwrite: where it saved itself */
+	uint64_t released; /* drop: what data_tail holds; overwrite: the saved position */
 	unsigned idle;
-	struct perfring_latch_writer latch;
+	struct perfring_seq_latch_writer writer;
 };
 
-/* Where the consumer of a drop ring goes on, and what was read before. `kept`: the copy that counts. */
+/* Finds where the consumer of a drop ring goes on, and what was read before. `kept`: the copy that counts. */
 static inline int perfring_resume_drop(struct perfring_observer *at, int *kept)
 {
 	struct perfring *ring = &at->ring;
-	const uint64_t *latch = &ring->header->consumer_book.copies[0][0];
-	uint64_t book[PERFRING_CONSUMER_BOOK_WORDS], tail, head;
+	const uint64_t *seq_latch = &ring->header->consumer_totals.copies[0][0];
+	uint64_t totals[PERFRING_CONSUMER_TOTALS_WORDS], tail, head;
 	int walks, found = 0;
 
 	tail = PERFRING_LOAD_ACQUIRE(&ring->header->data_tail); /* pairs with C of the last one */
@@ -56,36 +56,36 @@ static inline int perfring_resume_drop(struct perfring_observer *at, int *kept)
 	if (!perfring_is_sane(ring, head, tail))
 		return perfring_corrupt(ring, tail);
 	at->cursor = tail;
-	/* After a death between the book and the tail, the one that fits the tail counts. */
-	*kept = perfring_latch_where(latch, PERFRING_CONSUMER_BOOK_WORDS, PERFRING_CONSUMER_BOOK_POS, tail, book);
+	/* After a death between the totals and the tail, the copy that matches the tail counts. */
+	*kept = perfring_seq_latch_where(seq_latch, PERFRING_CONSUMER_TOTALS_WORDS, PERFRING_CONSUMER_TOTALS_POS, tail, totals);
 	if (*kept >= 0) {
-		at->passed = perfring_plus(perfring_count_at(book, PERFRING_CONSUMER_BOOK_READ_RECORDS),
-					   perfring_count_at(book, PERFRING_CONSUMER_BOOK_LAPPED_RECORDS));
+		at->passed = perfring_plus(perfring_count_at(totals, PERFRING_CONSUMER_TOTALS_READ_RECORDS),
+					   perfring_count_at(totals, PERFRING_CONSUMER_TOTALS_LAPPED_RECORDS));
 		return PERFRING_OK;
 	}
-	/* After a perf reader none does, and what it read is what was written and is not there. */
-	*kept = perfring_latch_newest(latch, PERFRING_CONSUMER_BOOK_WORDS, book);
+	/* After a perf reader none matches: it read what was written and is no longer present. */
+	*kept = perfring_seq_latch_newest(seq_latch, PERFRING_CONSUMER_TOTALS_WORDS, totals);
 	for (walks = 0; walks < PERFRING_WALKS && !found; walks++)
 		found = perfring_count_before(ring, tail, &at->passed);
 	return found > 0 ? PERFRING_OK : found < 0 ? found : perfring_corrupt(ring, tail);
 }
 
-/* Where the consumer of an overwrite ring saved itself. */
+/* Finds where the consumer of an overwrite ring saved its position. */
 static inline int perfring_resume_overwrite(struct perfring_observer *at, int *kept)
 {
-	uint64_t book[PERFRING_CONSUMER_BOOK_WORDS];
+	uint64_t totals[PERFRING_CONSUMER_TOTALS_WORDS];
 
-	*kept = perfring_latch_newest(&at->ring.header->consumer_book.copies[0][0],
-				      PERFRING_CONSUMER_BOOK_WORDS, book);
-	if (*kept < 0 || book[PERFRING_CONSUMER_BOOK_POS] % 8)
+	*kept = perfring_seq_latch_newest(&at->ring.header->consumer_totals.copies[0][0],
+				      PERFRING_CONSUMER_TOTALS_WORDS, totals);
+	if (*kept < 0 || totals[PERFRING_CONSUMER_TOTALS_POS] % 8)
 		return perfring_corrupt(&at->ring, 0);
-	at->cursor = book[PERFRING_CONSUMER_BOOK_POS];
-	at->lapped = perfring_count_at(book, PERFRING_CONSUMER_BOOK_LAPPED_RECORDS);
-	at->passed = perfring_plus(perfring_count_at(book, PERFRING_CONSUMER_BOOK_READ_RECORDS), at->lapped);
+	at->cursor = totals[PERFRING_CONSUMER_TOTALS_POS];
+	at->lapped = perfring_count_at(totals, PERFRING_CONSUMER_TOTALS_LAPPED_RECORDS);
+	at->passed = perfring_plus(perfring_count_at(totals, PERFRING_CONSUMER_TOTALS_READ_RECORDS), at->lapped);
 	return PERFRING_OK;
 }
 
-/* Takes over as the one consumer, where the last one released, or saved itself. */
+/* Attaches as the one consumer, where the last one released or saved its position. */
 static inline int perfring_consumer_attach(struct perfring_consumer *consumer, const char *path,
 					   const char *name)
 {
@@ -103,33 +103,33 @@ static inline int perfring_consumer_attach(struct perfring_consumer *consumer, c
 		return error;
 	}
 	header = at->ring.header;
-	perfring_latch_after(&consumer->latch, &header->consumer_book.copies[0][0],
-			     PERFRING_CONSUMER_BOOK_WORDS, kept);
+	perfring_seq_latch_after(&consumer->writer, &header->consumer_totals.copies[0][0],
+			     PERFRING_CONSUMER_TOTALS_WORDS, kept);
 	at->head = at->from = at->upto = consumer->released = at->cursor;
 	perfring_register_fences(&at->ring);
-	perfring_sign((struct perfring_holder *)(void *)&header->consumer_epoch, name);
+	perfring_write_owner_info((struct perfring_holder *)(void *)&header->consumer_epoch, name);
 	return PERFRING_OK;
 }
 
-/* Hands back, or saves, everything that perfring_read returned before. */
+/* Releases (drop) or saves (overwrite) everything that perfring_read returned before. */
 static inline void perfring_release(struct perfring_consumer *consumer)
 {
 	struct perfring_observer *at = &consumer->at;
 	struct perfring_header *header = at->ring.header;
-	uint64_t book[PERFRING_CONSUMER_BOOK_WORDS];
+	uint64_t totals[PERFRING_CONSUMER_TOTALS_WORDS];
 	struct perfring_count read = perfring_since(at->passed, at->lapped);
 
 	if (at->cursor == consumer->released || perfring_is_forked(&at->ring))
 		return;
-	memset(book, 0, sizeof(book));
-	book[PERFRING_CONSUMER_BOOK_POS] = at->cursor;
-	book[PERFRING_CONSUMER_BOOK_READ_RECORDS] = read.records;
-	book[PERFRING_CONSUMER_BOOK_READ_BYTES] = read.bytes;
-	book[PERFRING_CONSUMER_BOOK_LAPPED_RECORDS] = at->lapped.records;
-	book[PERFRING_CONSUMER_BOOK_LAPPED_BYTES] = at->lapped.bytes;
-	/* The book before the tail: after a death between the two, the older book fits the tail. */
-	perfring_latch_write(&consumer->latch, &header->consumer_book.copies[0][0],
-			     PERFRING_CONSUMER_BOOK_WORDS, book);
+	memset(totals, 0, sizeof(totals));
+	totals[PERFRING_CONSUMER_TOTALS_POS] = at->cursor;
+	totals[PERFRING_CONSUMER_TOTALS_READ_RECORDS] = read.records;
+	totals[PERFRING_CONSUMER_TOTALS_READ_BYTES] = read.bytes;
+	totals[PERFRING_CONSUMER_TOTALS_LAPPED_RECORDS] = at->lapped.records;
+	totals[PERFRING_CONSUMER_TOTALS_LAPPED_BYTES] = at->lapped.bytes;
+	/* The totals before the tail: after a death between the two stores, the older copy matches the tail. */
+	perfring_seq_latch_write(&consumer->writer, &header->consumer_totals.copies[0][0],
+			     PERFRING_CONSUMER_TOTALS_WORDS, totals);
 	consumer->released = at->cursor;
 	if (at->ring.shape.policy == PERFRING_POLICY_OVERWRITE)
 		return;
@@ -137,7 +137,7 @@ static inline void perfring_release(struct perfring_consumer *consumer)
 	perfring_light_fence(&at->ring);			/* K, pairs with L */
 	if (PERFRING_LOAD(&header->space_armed) == 0 || at->cursor < PERFRING_LOAD(&header->space_wake_pos))
 		return;
-	/* The targets before the flag: one that is wiped out belongs to a sleeper whom this wakes. */
+	/* The targets before the flag: one that is erased belongs to a sleeper that this wakes. */
 	__atomic_exchange_n(&header->space_wake_pos, UINT64_MAX, __ATOMIC_SEQ_CST);
 	if (__atomic_exchange_n(&header->space_armed, 0, __ATOMIC_SEQ_CST) == 0)
 		return;
@@ -145,7 +145,7 @@ static inline void perfring_release(struct perfring_consumer *consumer)
 	perfring_wake(&header->space_seq);
 }
 
-/* The next item of a drop ring, where it stands. */
+/* The next item of a drop ring, borrowed in place. */
 static inline int perfring_read_pinned(struct perfring_consumer *consumer, struct perfring_item *item)
 {
 	struct perfring_observer *at = &consumer->at;
@@ -160,11 +160,11 @@ static inline int perfring_read_pinned(struct perfring_consumer *consumer, struc
 		if (at->cursor == at->head) {
 			head = PERFRING_LOAD_ACQUIRE(&ring->header->data_head); /* B, pairs with A */
 			if (head == at->head) {
-				/* Relaxed: a hint; whoever waits looks again by itself. */
-				if (++consumer->idle >= PERFRING_IDLE_LOOKS ||
+				/* Relaxed: a hint; a producer that waits polls again by itself. */
+				if (++consumer->idle >= PERFRING_IDLE_POLLS ||
 				    PERFRING_LOAD(&ring->header->space_armed))
 					perfring_release(consumer);
-				return 0;
+				return PERFRING_LOAD(&ring->removed) ? perfring_unlinked(ring) : 0;
 			}
 			if (head < at->head || !perfring_is_sane(ring, head, consumer->released))
 				return perfring_corrupt(ring, at->cursor);
@@ -179,7 +179,7 @@ static inline int perfring_read_pinned(struct perfring_consumer *consumer, struc
 			continue;
 		}
 		/* In one piece: the data is mapped twice in a row. */
-		got = perfring_show(ring, word, at->cursor, perfring_word(ring, at->cursor) + 1, item);
+		got = perfring_fill_item(ring, word, at->cursor, perfring_word(ring, at->cursor) + 1, item);
 		if (got < 0)
 			return got;
 		at->cursor += word.size;
@@ -191,10 +191,12 @@ static inline int perfring_read_pinned(struct perfring_consumer *consumer, struc
 	}
 }
 
-/* The next item: 1, or 0 if there is none now. The one before it counts as read. */
+/* The next item: 1, or 0 if there is none now. The one before it counts as read. PERFRING_E_UNLINKED once all
+ * of a ring has been read that perfring_wait found removed. */
 static inline int perfring_read(struct perfring_consumer *consumer, struct perfring_item *item)
 {
 	struct perfring_observer *at = &consumer->at;
+	int got;
 
 	if (perfring_is_forked(&at->ring))
 		return PERFRING_E_FORKED;
@@ -202,10 +204,12 @@ static inline int perfring_read(struct perfring_consumer *consumer, struct perfr
 		return perfring_read_pinned(consumer, item);
 	if (at->cursor - consumer->released >= at->ring.data_size / 8)
 		perfring_release(consumer);
-	return perfring_observe(at, item);
+	got = perfring_next_copied(at, item);
+	return got == 0 && PERFRING_LOAD(&at->ring.removed) ? perfring_unlinked(&at->ring) : got;
 }
 
-/* Waits for a record after those read, for at most `ms`. Whether there may be one. */
+/* Waits for a record after those read, for at most `ms`: 1 if there may be one, 0 if there is none. A ring that
+ * was removed or replaced is found within a second, and 1 is returned, so that perfring_read returns the error. */
 static inline int perfring_wait(struct perfring_consumer *consumer, int ms)
 {
 	struct perfring_header *header = consumer->at.ring.header;
@@ -214,7 +218,7 @@ static inline int perfring_wait(struct perfring_consumer *consumer, int ms)
 	uint32_t seq;
 
 	if (perfring_is_forked(&consumer->at.ring))
-		return 0;
+		return PERFRING_E_FORKED;
 	perfring_release(consumer);
 	for (;;) {
 		seq = PERFRING_LOAD_ACQUIRE(&header->wait_seq);
@@ -227,18 +231,19 @@ static inline int perfring_wait(struct perfring_consumer *consumer, int ms)
 			return 1;
 		}
 		left = end - perfring_now();
+		longest = longest < PERFRING_REMOVED_NS ? longest : PERFRING_REMOVED_NS;
 		if (left > 0)
 			perfring_sleep(&header->wait_seq, seq, left < longest ? left : longest);
-		/* Relaxed: a producer that still sees 1 makes one wake too many, which harms nobody. */
+		/* Relaxed: a producer that still sees 1 makes one wake too many, which is harmless. */
 		PERFRING_STORE(&header->wait_armed, 0);
-		if (PERFRING_LOAD_ACQUIRE(&header->data_head) >= target)
+		if (PERFRING_LOAD_ACQUIRE(&header->data_head) >= target || perfring_is_removed(&consumer->at.ring))
 			return 1;
 		if (left <= 0)
 			return 0;
 	}
 }
 
-/* Hands back what was read, and gives the place back. */
+/* Releases what was read, and leaves the seat. */
 static inline void perfring_consumer_detach(struct perfring_consumer *consumer)
 {
 	perfring_release(consumer);

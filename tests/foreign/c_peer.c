@@ -1,20 +1,21 @@
-/* The other end of a ring, by nothing but proto/perfring_poll.h and proto/perfring_producer.h.
+/* The other end of a ring. Uses only proto/perfring_poll.h and proto/perfring_producer.h.
  *
  * c_peer items RING          what an observer finds, a line for each item
  * c_peer unread RING         the same for the consumer, which leaves it read
  * c_peer try                 opens what the lines of its input name, in their role, and uses it
  * c_peer write COUNT RING    publishes numbered records, waiting for space; 0: until it is killed
  * c_peer offer COUNT RING    the same without waiting, so that a full ring refuses
- * c_peer read COUNT RING     reads until so many records have come or were told lost
+ * c_peer read COUNT RING     reads until so many records have come or were lost
  * c_peer poll COUNT RING     the same as `read`, waiting in epoll for the ring's descriptor
  * c_peer observe COUNT RING  the same, as an observer
+ * c_peer outlive HOW RING    reads until the ring is removed: as `read`, `poll` or `observe` would
  * c_peer script RING         does what the lines of its input say
- * c_peer endure ROUNDS RING  reads what somebody lies about meanwhile
+ * c_peer endure ROUNDS RING  reads a ring that another process damages meanwhile
  * c_peer kill SCENARIO RING  stops itself, does one thing, stops itself again
- * c_peer close RING          says of each step of closing a producer and a consumer who could attach then
+ * c_peer close RING          prints, for each step of closing a producer and a consumer, which seats are held
  *
- * A numbered record is as tests/src/lib.rs has it: the number, and bytes that follow from it. Whatever is
- * not as it must be ends the program.
+ * A numbered record is as tests/src/lib.rs has it: the number, and bytes that follow from it. Anything
+ * unexpected ends the program.
  */
 #include <stddef.h>
 #include <sys/mman.h>
@@ -26,6 +27,7 @@ static int unmap(void *at, size_t len);
 #undef munmap
 
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/ptrace.h>
@@ -96,10 +98,10 @@ static void print_count(const char *name, struct perfring_count count)
 	printf("%s %" PRIu64 " %" PRIu64 "\n", name, count.records, count.bytes);
 }
 
-/* The items, and the books that an observer needs anyway. */
+/* The items, and the totals that an observer needs anyway. */
 static void items(const char *path)
 {
-	uint64_t book[PERFRING_PRODUCER_BOOK_WORDS];
+	uint64_t totals[PERFRING_PRODUCER_TOTALS_WORDS];
 	struct perfring_observer observer;
 	struct perfring_item item;
 	int got;
@@ -114,13 +116,13 @@ static void items(const char *path)
 		fail("observe", observer.ring.why);
 	printf("to %" PRIu64 "\n", observer.cursor);
 	print_count("lapped", observer.lapped);
-	if (perfring_newest_book(&observer.ring, book))
+	if (perfring_newest_totals(&observer.ring, totals))
 		fail("book", observer.ring.why);
-	print_count("written", perfring_count_at(book, PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS));
-	print_count("discarded", perfring_count_at(book, PERFRING_PRODUCER_BOOK_DISCARDED_RECORDS));
-	print_count("reclaimed", perfring_count_at(book, PERFRING_PRODUCER_BOOK_RECLAIMED_RECORDS));
-	print_count("told_full", perfring_count_at(book, PERFRING_PRODUCER_BOOK_TOLD_FULL_RECORDS));
-	print_count("told_too_large", perfring_count_at(book, PERFRING_PRODUCER_BOOK_TOLD_TOO_LARGE_RECORDS));
+	print_count("written", perfring_count_at(totals, PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS));
+	print_count("discarded", perfring_count_at(totals, PERFRING_PRODUCER_TOTALS_DISCARDED_RECORDS));
+	print_count("reclaimed", perfring_count_at(totals, PERFRING_PRODUCER_TOTALS_RECLAIMED_RECORDS));
+	print_count("reported_full", perfring_count_at(totals, PERFRING_PRODUCER_TOTALS_REPORTED_FULL_RECORDS));
+	print_count("reported_too_large", perfring_count_at(totals, PERFRING_PRODUCER_TOTALS_REPORTED_TOO_LARGE_RECORDS));
 	perfring_observer_close(&observer);
 }
 
@@ -139,7 +141,7 @@ static void unread(const char *path)
 	perfring_consumer_detach(&consumer);
 }
 
-/* Publishes, refuses and gives back what it can. */
+/* Publishes, discards and is refused where possible. */
 static int try_publish(struct perfring_producer *producer)
 {
 	static uint8_t bytes[65536];
@@ -160,8 +162,8 @@ static int try_publish(struct perfring_producer *producer)
 	return PERFRING_OK;
 }
 
-/* `ROLE PATH`: opens, and does all that can be done there. Answers with the code, how many records and
- * losses were found, a sum of all their bytes, and the sentence. */
+/* `ROLE PATH`: opens the ring, and does everything that the role can do. Prints the code, the number of
+ * records and losses, the sum of all their bytes, and the sentence. */
 static void try_all(void)
 {
 	struct perfring_producer producer;
@@ -215,7 +217,7 @@ static void try_all(void)
 	}
 }
 
-/* Reads what somebody lies about meanwhile, every byte of it. What comes of it is nobody's to say. */
+/* Reads a ring that another process damages meanwhile, every byte of it. Any outcome but a crash is right. */
 static void endure(uint64_t rounds, const char *path)
 {
 	static struct perfring_consumer consumer;
@@ -272,7 +274,7 @@ static void do_write(uint64_t count, const char *path, int waits)
 
 	if (perfring_producer_attach(&producer, path, "c_peer"))
 		fail("attach", producer.ring.why);
-	number = producer.book[PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS];
+	number = producer.totals[PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS];
 	count = count ? number + count : UINT64_MAX;
 	say("ready");
 	for (; number < count; number++) {
@@ -280,16 +282,16 @@ static void do_write(uint64_t count, const char *path, int waits)
 		if (number % 1000 == 0 && !perfring_try_reserve(&producer, NUMBERED, 50, (void **)&path))
 			perfring_discard(&producer);
 	}
-	/* The last one tells what was lost before it. */
+	/* The last one reports what was lost before it. */
 	if (!waits)
 		publish(&producer, number, 100, 1);
 	printf("written %" PRIu64 " full %" PRIu64 "\n",
-	       producer.book[PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS],
-	       producer.book[PERFRING_PRODUCER_BOOK_FULL_RECORDS]);
+	       producer.totals[PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS],
+	       producer.totals[PERFRING_PRODUCER_TOTALS_FULL_RECORDS]);
 	perfring_producer_detach(&producer);
 }
 
-/* What a reader has come to. */
+/* What a reader has read. */
 struct tally {
 	uint64_t next, read, lost;
 };
@@ -307,8 +309,8 @@ static void take(struct tally *tally, const struct perfring_item *item)
 	tally->read++;
 }
 
-/* Waits in epoll. Now and then it looks by itself a while later, as a program with other things to do,
- * and arms it once more. */
+/* Waits in epoll. Now and then it polls by itself a while later, as a program with other work does, and arms
+ * it once more. */
 static int poll_for(struct perfring_pollable *pollable, int epoll)
 {
 	static unsigned turn;
@@ -349,7 +351,7 @@ static void do_read(uint64_t count, const char *path, char how)
 		got = observes ? perfring_observe(at, &item) : perfring_read(&consumer, &item);
 		if (got < 0)
 			fail("read", at->ring.why);
-		/* Told in the stream is no number missing here: the producer of `observe` loses none. */
+		/* A loss reported in the stream is not a missing number: the producer of `observe` loses none. */
 		if (got > 0 && !(observes && item.kind == PERFRING_ITEM_LOST && item.cause != PERFRING_CAUSE_LAPPED))
 			take(&tally, &item);
 		else if (got == 0 && how == 'p' && !poll_for(&pollable, epoll))
@@ -367,6 +369,46 @@ static void do_read(uint64_t count, const char *path, char how)
 	printf("read %" PRIu64 " lost %" PRIu64 " lapped %" PRIu64 "\n", tally.read, tally.lost,
 	       at->lapped.records);
 	if (observes)
+		perfring_observer_close(at);
+	else
+		perfring_consumer_detach(&consumer);
+}
+
+/* Prints how many records there were, and what the last call returned. */
+static void outlive(char how, const char *path)
+{
+	static struct perfring_consumer consumer;
+	static struct perfring_pollable pollable;
+	struct perfring_observer *at = &consumer.at;
+	struct pollfd ready;
+	struct perfring_item item;
+	uint64_t found = 0;
+	int got = how == 'o' ? perfring_observer_open(at, path) : perfring_consumer_attach(&consumer, path, "c_peer");
+
+	if (got || (how == 'p' && perfring_pollable_open(&pollable, &consumer)))
+		fail("attach", at->ring.why);
+	ready.fd = pollable.fd;
+	ready.events = POLLIN;
+	say("ready");
+	for (;;) {
+		while ((got = how == 'o' ? perfring_observe(at, &item) : perfring_read(&consumer, &item)) > 0)
+			if (item.kind == PERFRING_ITEM_RECORD && ++found == 1)
+				say("reads");
+		if (got == 0 && how == 'p')
+			got = perfring_pollable_arm(&pollable);
+		if (got < 0)
+			break;
+		if (how == 'o')
+			usleep(1000);
+		else if (how == 'r' && perfring_wait(&consumer, PATIENCE_MS) <= 0)
+			fail("wait", "nothing came");
+		else if (how == 'p' && got == 0 && poll(&ready, 1, PATIENCE_MS) != 1)
+			fail("poll", "nothing came");
+	}
+	printf("%" PRIu64 " %d %s\n", found, got, at->ring.why);
+	if (how == 'p')
+		perfring_pollable_close(&pollable);
+	if (how == 'o')
 		perfring_observer_close(at);
 	else
 		perfring_consumer_detach(&consumer);
@@ -448,7 +490,7 @@ static void die_in(const char *scenario, const char *path)
 	if (perfring_producer_attach(&producer, path, "c_peer"))
 		fail("attach", producer.ring.why);
 	/* Made before the first stop: only the ring's own steps count. */
-	number_payload(bytes, producer.book[PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS], sizeof(bytes));
+	number_payload(bytes, producer.totals[PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS], sizeof(bytes));
 	raise(SIGSTOP);
 	if (!strcmp(scenario, "publish")) {
 		perfring_publish(&producer, NUMBERED, bytes, sizeof(bytes));
@@ -471,7 +513,7 @@ static void die_in(const char *scenario, const char *path)
 	exit(0);
 }
 
-/* A child of fork has nothing of its parent's ring, and the parent's death is seen all the same. */
+/* A child of fork has nothing of its parent's ring, and the parent's death is seen although it lives. */
 static void fork_with_ring(const char *path)
 {
 	struct perfring_producer producer;
@@ -484,7 +526,7 @@ static void fork_with_ring(const char *path)
 	child = fork();
 	if (child == 0) {
 		error = perfring_publish(&producer, NUMBERED, "12345678", 8);
-		printf("child %d\n", error);
+		printf("child %d %d\n", error, perfring_wait_for_space(&producer, 8, 0));
 		fflush(stdout);
 		if (!fgets(line, sizeof(line), stdin))
 			exit(0);
@@ -495,7 +537,7 @@ static void fork_with_ring(const char *path)
 	raise(SIGKILL);
 }
 
-/* The file whose places are looked at before anything is unmapped. */
+/* The file whose seats are examined before anything is unmapped. */
 static struct perfring looked_at;
 
 static int unmap(void *at, size_t len)
@@ -506,7 +548,7 @@ static int unmap(void *at, size_t len)
 	return munmap(at, len);
 }
 
-/* What is not unmapped yet, a child that another thread forks now has as well. */
+/* A child that another thread forks at that moment inherits what is not unmapped yet. */
 static void close_both(const char *path)
 {
 	struct perfring_producer producer;
@@ -545,6 +587,8 @@ int main(int argc, char **argv)
 		endure(count, ring);
 	else if (!strcmp(what, "try"))
 		try_all();
+	else if (!strcmp(what, "outlive") && argc == 4)
+		outlive(argv[2][0], ring);
 	else if (!strcmp(what, "kill") && argc == 4)
 		die_in(argv[2], ring);
 	else if ((!strcmp(what, "write") || !strcmp(what, "offer")) && argc == 4)

@@ -22,8 +22,19 @@ pub enum Build {
 /// If it does not compile.
 #[must_use]
 pub fn c_peer(build: Build, dir: &Path) -> Option<PathBuf> {
-    let source = workspace().join("tests/foreign/c_peer.c");
-    let to = dir.join(format!("c_peer_{build:?}"));
+    c_program(build, "tests/foreign/c_peer.c", dir)
+}
+
+/// Builds a C program, named by its path in the repository, with the headers in `proto` and in `dir`, into
+/// `dir`. `None` if this machine has no such compiler.
+///
+/// # Panics
+/// If it does not compile.
+#[must_use]
+pub fn c_program(build: Build, source: &str, dir: &Path) -> Option<PathBuf> {
+    let source = workspace().join(source);
+    let name = source.file_stem().expect("a file's name").to_string_lossy();
+    let to = dir.join(format!("{name}_{build:?}"));
     let (compiler, flags): (_, &[&str]) = match build {
         Build::C11 => ("cc", &["-std=c11", "-O2"]),
         Build::Cxx17 => ("g++", &["-std=c++17", "-O2", "-x", "c++"]),
@@ -36,11 +47,13 @@ pub fn c_peer(build: Build, dir: &Path) -> Option<PathBuf> {
     let status = Command::new(compiler)
         .args(["-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-I"])
         .arg(workspace().join("proto"))
+        .arg("-I")
+        .arg(dir)
         .args(flags)
         .args([source.as_path(), "-o".as_ref(), to.as_path()])
         .status()
         .expect("a compiler that says its version");
-    assert!(status.success(), "{build:?} does not compile");
+    assert!(status.success(), "{build:?} of {name} does not compile");
     Some(to)
 }
 

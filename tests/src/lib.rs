@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 pub use perfring_testkit::size::workspace;
 
+pub mod c_schema;
 pub mod doors;
 pub mod foreign;
 pub mod golden;

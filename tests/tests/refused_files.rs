@@ -124,7 +124,7 @@ fn a_header_that_is_wrong_is_refused_for_what_is_wrong() {
         ("policy", 2),
         ("policy", u64::from(u32::MAX)),
         ("evict", 2),
-        ("tell", 2),
+        ("report", 2),
         ("producers", 0),
         ("producers", 3),
         ("slot_count", 0),
@@ -251,8 +251,8 @@ fn a_large_ring_does_not_make_its_lies_cost_more() {
     let size = 8u64 << 20;
     let head = (at("data_head").start, size - 8);
     let tail = (at("data_tail").start, 16);
-    let totals = |pos| (at("producer_book").start + 8, pos);
-    let consumer = (at("consumer_book").start + 8, 8);
+    let totals = |pos| (at("producer_totals").start + 8, pos);
+    let consumer = (at("consumer_totals").start + 8, 8);
     for (name, fields) in [
         ("no book", vec![head]),
         ("a book at the head", vec![head, totals(size - 8)]),
@@ -282,8 +282,8 @@ fn a_terabyte_that_is_not_there() {
     let mut trial = Trial::new();
     let size = 1u64 << 40;
     let head = (at("data_head").start, size - 8);
-    let totals = (at("producer_book").start + 8, size - 8);
-    let consumer = (at("consumer_book").start + 8, 8);
+    let totals = (at("producer_totals").start + 8, size - 8);
+    let consumer = (at("consumer_totals").start + 8, 8);
     for (name, fields) in [
         ("empty", vec![]),
         ("a head", vec![head]),
@@ -316,7 +316,7 @@ fn a_snapshot_of_a_terabyte_that_is_not_there() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
     let size = 1u64 << 40;
-    let totals = (at("producer_book").start + 8, size - 8);
+    let totals = (at("producer_totals").start + 8, size - 8);
     sparse(&path, size, &[(at("data_head").start, size - 8), totals]);
     // In KiB: the mapping fits, a copy beside it does not.
     let run =

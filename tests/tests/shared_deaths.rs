@@ -47,8 +47,8 @@ const PARTS: [&str; 9] = [
     "slot losses",
     "slot holder",
     "data",
-    "ledger_written",
-    "ledger",
+    "running_written",
+    "running",
 ];
 
 /// Whether so many processes want to run that any of them may stand for long.

@@ -283,7 +283,7 @@ impl Layout {
         }
         let policy = Policy::from_code(page.policy).ok_or(bad("policy", page.policy.into()))?;
         let evict = Evict::from_code(page.evict).ok_or(bad("evict", page.evict.into()))?;
-        let report = Report::from_code(page.report).ok_or(bad("tell", page.report.into()))?;
+        let report = Report::from_code(page.report).ok_or(bad("report", page.report.into()))?;
         let producers =
             Producers::from_code(page.producers).ok_or(bad("producers", page.producers.into()))?;
         let most = if producers == Producers::One { 1 } else { SLOTS_MAX };

@@ -120,7 +120,7 @@ fields! {
     creator_pid: 4, creator_uid: 4, uuid: 16, boot_id: 16, types_offset: 8, types_size: 8,
     time_clock: 4;
     "tail_mark" @ offsets::TAIL_MARK, 64;
-    "producer_book" @ offsets::PRODUCER, 448;
+    "producer_totals" @ offsets::PRODUCER, 448;
     "wait_armed" @ offsets::WAIT, 4;
     "wait_wake_pos" @ offsets::WAIT + 8, 8;
     "wait_wake_records" @ offsets::WAIT + 16, 8;
@@ -128,7 +128,7 @@ fields! {
     "space_armed" @ offsets::SPACE, 4;
     "space_wake_pos" @ offsets::SPACE + 8, 8;
     "space_seq" @ offsets::SPACE + 64, 4;
-    "consumer_book" @ offsets::CONSUMER_TOTALS, 128;
+    "consumer_totals" @ offsets::CONSUMER_TOTALS, 128;
     "consumer_epoch" @ offsets::CONSUMER, 8;
     "consumer_attached_ns" @ offsets::CONSUMER + 8, 8;
     "consumer_pid" @ offsets::CONSUMER + 16, 4;
@@ -136,11 +136,11 @@ fields! {
     "consumer_name" @ offsets::CONSUMER + 24, 64;
     "shared_lock" @ offsets::SHARED, 8;
     "producer_pos" @ offsets::SHARED + 8, 8;
-    "ledger_written" @ offsets::SHARED + 16, 8;
-    "ledger_stale" @ offsets::SHARED + 24, 8;
-    "newest_stamp" @ offsets::SHARED + 32, 8;
-    "ledger_more" @ offsets::SHARED + 64, 8;
-    "ledger" @ offsets::SHARED + 128, 104;
+    "running_written" @ offsets::SHARED + 16, 8;
+    "running_stale" @ offsets::SHARED + 24, 8;
+    "newest_timestamp" @ offsets::SHARED + 32, 8;
+    "running_more" @ offsets::SHARED + 64, 8;
+    "running" @ offsets::SHARED + 128, 104;
     "stuck_pos" @ offsets::SHARED + 232, 8;
     "stuck_since_ns" @ offsets::SHARED + 240, 8;
     "recover_byte" @ offsets::SHARED + 248, 8;

@@ -65,6 +65,7 @@ impl Fnv {
 impl Schema<'_> {
     /// A number for everything that a reader of payloads must know: name, version, encoding,
     /// format, class and fields; units and help aside. Types with the same number are the same.
+    /// `proto/ABI.md`, "Hashes and ids", specifies it.
     #[must_use]
     pub const fn layout(&self) -> u64 {
         Fnv(0xcbf2_9ce4_8422_2325)

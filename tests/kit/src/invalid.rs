@@ -77,7 +77,7 @@ pub fn shared_words(base: &Image, nth: usize, of: usize) -> impl Iterator<Item =
     let places = [
         at("data_head").start..at("data_tail").end,
         at("shared_lock").start..at("recover_byte").end,
-        at("tail_mark").start..at("producer_book").end,
+        at("tail_mark").start..at("producer_totals").end,
         slot_at(&base.bytes, 0),
         slot_at(&base.bytes, 1),
     ];
@@ -179,7 +179,7 @@ fn positions(image: &mut Image, rng: &mut Rng) {
     let mark = at("tail_mark").start;
     image.set(mark, 8, tail);
     image.set(mark + 24, 8, tail);
-    let totals = at("producer_book").start;
+    let totals = at("producer_totals").start;
     for copy in [0, 224] {
         let pos = head - (rng.below(head - tail + 1) & !7);
         image.set(totals + copy + 8, 8, pos);
@@ -193,8 +193,8 @@ pub fn several(base: &Image, rng: &mut Rng) -> Image {
     let kinds = if base.is_shared() { 11 } else { 7 };
     for _ in 0..=rng.below(3) {
         match rng.below(kinds) {
-            0 => forge(&mut image, rng, "producer_book"),
-            1 => forge(&mut image, rng, "consumer_book"),
+            0 => forge(&mut image, rng, "producer_totals"),
+            1 => forge(&mut image, rng, "consumer_totals"),
             2 => forge(&mut image, rng, "tail_mark"),
             3 => positions(&mut image, rng),
             4 => {

@@ -198,7 +198,7 @@ pub(super) fn anonymise_times(file: &mut [u8]) {
         }
         pos += word.size();
     }
-    put(file, at("newest_stamp").start, timestamp_at(head));
+    put(file, at("newest_timestamp").start, timestamp_at(head));
     file[at("time_boot")].copy_from_slice(&[0xb0; 8]);
     put(file, at("anchors_written").start, anchors().len() as u64);
     for (index, word) in anchors().into_iter().flatten().enumerate() {

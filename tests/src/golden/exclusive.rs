@@ -145,7 +145,7 @@ fn killed_long_after_book() -> Golden {
     script.discard(64);
     script.publish(5000, b"the last");
     let file = script.bytes();
-    let copies = at("producer_book");
+    let copies = at("producer_totals");
     let newest = [copies.start, copies.start + copies.len() / 2]
         .map(|copy| u64::from_ne_bytes(file[copy + 8..copy + 16].try_into().unwrap()));
     let lost = script.items.iter().find(|item| matches!(item.kind, Kind::Lost { .. })).unwrap();

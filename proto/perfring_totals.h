@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * perfring_books.h: latches, books and the walk from a book to a position, for perfring_reader.h and
- * perfring_producer.h. See "Latches" and "Books" of ABI.md.
+ * perfring_totals.h: sequence latches, totals and the walk from totals to a position, for perfring_reader.h
+ * and perfring_producer.h. See "Sequence latches" and "Totals" of ABI.md.
  */
-#ifndef PERFRING_BOOKS_H
-#define PERFRING_BOOKS_H
+#ifndef PERFRING_TOTALS_H
+#define PERFRING_TOTALS_H
 
 #include "perfring_attach.h"
 
-/* How often a live latch, or a place that moves, is looked at again. */
+/* How often a live SeqLatch, or a moving position, is read again. */
 #define PERFRING_TRIES 1000
-/* How often the way from a book to the head is walked again because the producer was faster. */
+/* How often the walk from the totals to the head is repeated because the producer was faster. */
 #define PERFRING_WALKS 100
-/* The tail mark is at most so many things ahead of the tail. */
+/* The tail mark is at most this many records, holes and markers ahead of the tail. */
 #define PERFRING_MARK_AHEAD 64
 
 static inline uint64_t *perfring_word(const struct perfring *ring, uint64_t pos)
@@ -30,7 +30,7 @@ static inline struct perfring_record perfring_header_at(const struct perfring *r
 	return word;
 }
 
-static inline uint64_t perfring_raw(uint32_t type, uint16_t misc, uint64_t size)
+static inline uint64_t perfring_header_word(uint32_t type, uint16_t misc, uint64_t size)
 {
 	struct perfring_record word;
 	uint64_t raw;
@@ -64,7 +64,7 @@ static inline int perfring_is_sane(const struct perfring *ring, uint64_t head, u
 
 static inline struct perfring_count perfring_since(struct perfring_count now, struct perfring_count then)
 {
-	/* A hostile page may say less than before. */
+	/* A hostile page may hold less than before. */
 	now.records = now.records > then.records ? now.records - then.records : 0;
 	now.bytes = now.bytes > then.bytes ? now.bytes - then.bytes : 0;
 	return now;
@@ -102,7 +102,7 @@ static inline uint64_t perfring_tail(const struct perfring *ring)
 	return PERFRING_LOAD(&ring->header->data_tail);
 }
 
-/* One copy of a latch; whether it is whole. */
+/* Reads one copy of a SeqLatch; whether it is whole. */
 static inline int perfring_read_copy(const uint64_t *copy, unsigned words, uint64_t *out)
 {
 	unsigned at;
@@ -116,15 +116,15 @@ static inline int perfring_read_copy(const uint64_t *copy, unsigned words, uint6
 	return out[0] == out[words - 1];
 }
 
-/* The newest whole copy, into `out`. Returns which one it is, or -1 where no writer of ours wrote. */
-static inline int perfring_latch_newest(const uint64_t *latch, unsigned words, uint64_t *out)
+/* The newest whole copy, into `out`. Returns its index, or -1 if both are invalid. */
+static inline int perfring_seq_latch_newest(const uint64_t *seq_latch, unsigned words, uint64_t *out)
 {
-	uint64_t copy[2][PERFRING_PRODUCER_BOOK_WORDS];
+	uint64_t copy[2][PERFRING_PRODUCER_TOTALS_WORDS];
 	int tries, whole[2], last = -1, one;
 
 	for (tries = 0; tries < PERFRING_TRIES; tries++) {
-		whole[0] = perfring_read_copy(latch, words, copy[0]);
-		whole[1] = perfring_read_copy(latch + words, words, copy[1]);
+		whole[0] = perfring_read_copy(seq_latch, words, copy[0]);
+		whole[1] = perfring_read_copy(seq_latch + words, words, copy[1]);
 		if (!whole[0] && !whole[1])
 			continue;
 		if (whole[0] && whole[1])
@@ -133,7 +133,7 @@ static inline int perfring_latch_newest(const uint64_t *latch, unsigned words, u
 			one = whole[1];
 		memcpy(out, copy[one], words * sizeof(uint64_t));
 		/* The other is being written as the next: this is the newest. If it is further on, this was
-		 * replaced while the other was looked at. */
+		 * replaced while the other was read. */
 		if ((whole[0] && whole[1]) || copy[1 - one][0] <= copy[one][0] + 1)
 			return one;
 		last = one;
@@ -142,14 +142,14 @@ static inline int perfring_latch_newest(const uint64_t *latch, unsigned words, u
 }
 
 /* The whole copy whose word `at` is `value`, the newest; -1 if there is none. */
-static inline int perfring_latch_where(const uint64_t *latch, unsigned words, unsigned at, uint64_t value,
+static inline int perfring_seq_latch_where(const uint64_t *seq_latch, unsigned words, unsigned at, uint64_t value,
 				       uint64_t *out)
 {
-	uint64_t copy[PERFRING_PRODUCER_BOOK_WORDS];
+	uint64_t copy[PERFRING_PRODUCER_TOTALS_WORDS];
 	int which, found = -1;
 
 	for (which = 0; which < 2; which++) {
-		if (!perfring_read_copy(latch + (unsigned)which * words, words, copy) || copy[at] != value)
+		if (!perfring_read_copy(seq_latch + (unsigned)which * words, words, copy) || copy[at] != value)
 			continue;
 		if (found < 0 || copy[0] >= out[0]) {
 			memcpy(out, copy, words * sizeof(uint64_t));
@@ -160,13 +160,13 @@ static inline int perfring_latch_where(const uint64_t *latch, unsigned words, un
 }
 
 /* The whole copy with the least number that is not below `least`; -1 if there is none. */
-static inline int perfring_latch_least(const uint64_t *latch, unsigned words, uint64_t least, uint64_t *out)
+static inline int perfring_seq_latch_least(const uint64_t *seq_latch, unsigned words, uint64_t least, uint64_t *out)
 {
-	uint64_t copy[PERFRING_PRODUCER_BOOK_WORDS];
+	uint64_t copy[PERFRING_PRODUCER_TOTALS_WORDS];
 	int which, found = -1;
 
 	for (which = 0; which < 2; which++) {
-		if (!perfring_read_copy(latch + (unsigned)which * words, words, copy) || copy[0] < least)
+		if (!perfring_read_copy(seq_latch + (unsigned)which * words, words, copy) || copy[0] < least)
 			continue;
 		if (found < 0 || copy[0] < out[0]) {
 			memcpy(out, copy, words * sizeof(uint64_t));
@@ -176,26 +176,26 @@ static inline int perfring_latch_least(const uint64_t *latch, unsigned words, ui
 	return found;
 }
 
-/* The owner's side of a latch. */
-struct perfring_latch_writer {
+/* The owner's side of a SeqLatch. */
+struct perfring_seq_latch_writer {
 	uint64_t seq;
 	unsigned next;
 };
 
 /* Goes on after the copy that counts, with a number above both. */
-static inline void perfring_latch_after(struct perfring_latch_writer *writer, const uint64_t *latch,
+static inline void perfring_seq_latch_after(struct perfring_seq_latch_writer *writer, const uint64_t *seq_latch,
 					unsigned words, int kept)
 {
-	uint64_t first = PERFRING_LOAD(&latch[0]), second = PERFRING_LOAD(&latch[words]);
+	uint64_t first = PERFRING_LOAD(&seq_latch[0]), second = PERFRING_LOAD(&seq_latch[words]);
 
 	writer->seq = first > second ? first : second;
 	writer->next = kept < 0 ? 0 : 1 - (unsigned)kept;
 }
 
-static inline void perfring_latch_write_as(struct perfring_latch_writer *writer, uint64_t *latch,
+static inline void perfring_seq_latch_write_as(struct perfring_seq_latch_writer *writer, uint64_t *seq_latch,
 					   unsigned words, uint64_t seq, const uint64_t *body)
 {
-	uint64_t *copy = latch + writer->next * words;
+	uint64_t *copy = seq_latch + writer->next * words;
 	unsigned at;
 
 	PERFRING_STORE(&copy[0], seq);
@@ -207,29 +207,29 @@ static inline void perfring_latch_write_as(struct perfring_latch_writer *writer,
 	writer->next = 1 - writer->next;
 }
 
-static inline void perfring_latch_write(struct perfring_latch_writer *writer, uint64_t *latch,
+static inline void perfring_seq_latch_write(struct perfring_seq_latch_writer *writer, uint64_t *seq_latch,
 					unsigned words, const uint64_t *body)
 {
-	perfring_latch_write_as(writer, latch, words, writer->seq + 1, body);
+	perfring_seq_latch_write_as(writer, seq_latch, words, writer->seq + 1, body);
 }
 
-static inline int perfring_producer_book(const struct perfring *ring, uint64_t *book)
+static inline int perfring_producer_totals(const struct perfring *ring, uint64_t *totals)
 {
-	return perfring_latch_newest(&ring->header->producer_book.copies[0][0],
-				     PERFRING_PRODUCER_BOOK_WORDS, book);
+	return perfring_seq_latch_newest(&ring->header->producer_totals.copies[0][0],
+				     PERFRING_PRODUCER_TOTALS_WORDS, totals);
 }
 
-static inline uint64_t perfring_book_interval(const struct perfring *ring)
+static inline uint64_t perfring_totals_interval(const struct perfring *ring)
 {
 	return ring->data_size / 4 < 65536 ? ring->data_size / 4 : 65536;
 }
 
-/* How far past its book a producer can have written. */
+/* How far beyond its totals a producer can have written. */
 static inline uint64_t perfring_reach(const struct perfring *ring)
 {
-	uint64_t reach = perfring_book_interval(ring) + PERFRING_SIZE_MAX + 2 * PERFRING_LOST_SIZE;
+	uint64_t reach = perfring_totals_interval(ring) + PERFRING_SIZE_MAX + 2 * PERFRING_LOST_SIZE;
 
-	/* In a shared ring that has had a record, an open reservation holds the book back. */
+	/* In a shared ring that has had a record, an open reservation holds the totals back. */
 	if (PERFRING_LOAD(&ring->header->producer_pos) != 0 || reach > ring->data_size - 1)
 		return ring->data_size - 1;
 	return reach;
@@ -241,7 +241,7 @@ static inline int perfring_lost_body(const uint64_t *body, uint64_t size, uint32
 {
 	if (size < 24)
 		return 0;
-	/* A producer's cause, or what a reader's own library tells; all else is another writer's. */
+	/* A producer's cause, or a reader's own; any other is another writer's. */
 	*cause = body[0] <= PERFRING_CAUSE_PENDING ? (uint32_t)body[0] : PERFRING_CAUSE_FOREIGN;
 	lost->records = body[1];
 	lost->bytes = size >= 32 ? body[2] : 0;
@@ -259,11 +259,11 @@ static inline int perfring_lost_at(const struct perfring *ring, uint64_t pos, ui
 	return perfring_lost_body(body, size, cause, lost);
 }
 
-/* The book as it was when `head` was published: counts the records since. 0 if it cannot be. Whoever
- * walks a live ring looks afterwards whether it still stood. */
-static inline int perfring_bring_up(const struct perfring *ring, uint64_t *book, uint64_t head)
+/* Advances the totals to `head` by counting the records since. 0 if the records are invalid. On a live ring the
+ * caller checks afterwards that they were intact. */
+static inline int perfring_advance_totals(const struct perfring *ring, uint64_t *totals, uint64_t head)
 {
-	uint64_t *pos = &book[PERFRING_PRODUCER_BOOK_POS];
+	uint64_t *pos = &totals[PERFRING_PRODUCER_TOTALS_POS];
 	struct perfring_count lost;
 	uint32_t cause;
 	unsigned at;
@@ -275,116 +275,116 @@ static inline int perfring_bring_up(const struct perfring *ring, uint64_t *book,
 
 		if (!perfring_is_record(word, head - *pos))
 			return 0;
-		at = PERFRING_PRODUCER_BOOK_WRITTEN_RECORDS;
+		at = PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS;
 		if (word.type == PERFRING_TYPE_NOP) {
-			at = PERFRING_PRODUCER_BOOK_DISCARDED_RECORDS;
+			at = PERFRING_PRODUCER_TOTALS_DISCARDED_RECORDS;
 			if (word.misc & PERFRING_HOLE_RECLAIMED)
-				at = PERFRING_PRODUCER_BOOK_RECLAIMED_RECORDS;
+				at = PERFRING_PRODUCER_TOTALS_RECLAIMED_RECORDS;
 			else if (word.misc & PERFRING_HOLE_REST)
-				book[at]--; /* its bytes alone */
+				totals[at]--; /* its bytes alone */
 		}
 		if (word.type == PERFRING_TYPE_LOST) {
 			if (!perfring_lost_at(ring, *pos, word.size, &cause, &lost))
 				return 0;
-			at = PERFRING_PRODUCER_BOOK_TOLD_FULL_RECORDS;
+			at = PERFRING_PRODUCER_TOTALS_REPORTED_FULL_RECORDS;
 			if (cause == PERFRING_CAUSE_TOO_LARGE)
-				at = PERFRING_PRODUCER_BOOK_TOLD_TOO_LARGE_RECORDS;
+				at = PERFRING_PRODUCER_TOTALS_REPORTED_TOO_LARGE_RECORDS;
 			else if (cause == PERFRING_CAUSE_CONTENDED)
-				at = PERFRING_PRODUCER_BOOK_TOLD_CONTENDED_RECORDS;
+				at = PERFRING_PRODUCER_TOTALS_REPORTED_CONTENDED_RECORDS;
 			else if (cause == PERFRING_CAUSE_PENDING)
-				at = PERFRING_PRODUCER_BOOK_TOLD_PENDING_RECORDS;
-			book[at] += lost.records;
-			book[at + 1] += lost.bytes;
-			book[PERFRING_PRODUCER_BOOK_LOST_MARKERS]++;
+				at = PERFRING_PRODUCER_TOTALS_REPORTED_PENDING_RECORDS;
+			totals[at] += lost.records;
+			totals[at + 1] += lost.bytes;
+			totals[PERFRING_PRODUCER_TOTALS_LOST_MARKERS]++;
 		} else {
-			book[at]++;
-			book[at + 1] += word.size;
+			totals[at]++;
+			totals[at + 1] += word.size;
 		}
 		*pos += word.size;
 	}
 	return 1;
 }
 
-/* What stands between a tail and its mark. */
+/* The records, holes and markers between a tail and its mark. */
 struct perfring_to_mark {
-	uint64_t starts[PERFRING_MARK_AHEAD + 1]; /* of each thing, and the mark */
+	uint64_t starts[PERFRING_MARK_AHEAD + 1]; /* of each of them, and the mark */
 	uint8_t is_data[PERFRING_MARK_AHEAD];
-	unsigned things;
-	int leads; /* from one to the other */
+	unsigned count;
+	int complete; /* the walk reached the mark */
 };
 
 static inline void perfring_walk_to_mark(const struct perfring *ring, uint64_t tail, uint64_t mark,
-					 struct perfring_to_mark *way)
+					 struct perfring_to_mark *path)
 {
 	struct perfring_record word;
 
-	way->things = 0;
-	way->leads = 0;
-	for (way->starts[0] = tail; way->starts[way->things] != mark; way->things++) {
-		if (way->things == PERFRING_MARK_AHEAD)
+	path->count = 0;
+	path->complete = 0;
+	for (path->starts[0] = tail; path->starts[path->count] != mark; path->count++) {
+		if (path->count == PERFRING_MARK_AHEAD)
 			return;
-		word = perfring_header_at(ring, way->starts[way->things]);
-		if (!perfring_is_record(word, mark - way->starts[way->things]))
+		word = perfring_header_at(ring, path->starts[path->count]);
+		if (!perfring_is_record(word, mark - path->starts[path->count]))
 			return;
-		way->is_data[way->things] = (uint8_t)perfring_is_data(word);
-		way->starts[way->things + 1] = way->starts[way->things] + word.size;
+		path->is_data[path->count] = (uint8_t)perfring_is_data(word);
+		path->starts[path->count + 1] = path->starts[path->count] + word.size;
 	}
-	way->leads = 1;
+	path->complete = 1;
 }
 
 /* Records from `tail` to the mark; 0 if nothing begins there. */
-static inline int perfring_count_from(const struct perfring_to_mark *way, uint64_t tail,
+static inline int perfring_count_from(const struct perfring_to_mark *path, uint64_t tail,
 				      struct perfring_count *count)
 {
 	unsigned at = 0;
 
 	memset(count, 0, sizeof(*count));
-	while (at <= way->things && way->starts[at] != tail)
+	while (at <= path->count && path->starts[at] != tail)
 		at++;
-	if (!way->leads || at > way->things)
+	if (!path->complete || at > path->count)
 		return 0;
-	for (; at < way->things; at++) {
-		count->records += way->is_data[at];
-		count->bytes += way->is_data[at] ? way->starts[at + 1] - way->starts[at] : 0;
+	for (; at < path->count; at++) {
+		count->records += path->is_data[at];
+		count->bytes += path->is_data[at] ? path->starts[at + 1] - path->starts[at] : 0;
 	}
 	return 1;
 }
 
-/* Whether what has just been read from `from` on was still there: a producer publishes its tail and
- * its book before it writes over what was before them (E). */
-static inline int perfring_stood(const struct perfring *ring, uint64_t from)
+/* Whether what has just been read from `from` on was intact: a producer publishes its tail and its totals
+ * before it overwrites what was before them (E). */
+static inline int perfring_is_intact(const struct perfring *ring, uint64_t from)
 {
-	uint64_t book[PERFRING_PRODUCER_BOOK_WORDS];
+	uint64_t totals[PERFRING_PRODUCER_TOTALS_WORDS];
 
 	if (perfring_tail(ring) <= from) /* F */
 		return 1;
-	return perfring_producer_book(ring, book) >= 0 &&
-	       book[PERFRING_PRODUCER_BOOK_POS] + perfring_reach(ring) <= from + ring->data_size;
+	return perfring_producer_totals(ring, totals) >= 0 &&
+	       totals[PERFRING_PRODUCER_TOTALS_POS] + perfring_reach(ring) <= from + ring->data_size;
 }
 
-/* The producer's book, brought up to the newest head at which that can be done. */
-static inline int perfring_newest_book(struct perfring *ring, uint64_t *book)
+/* The producer totals, advanced to the newest head at which that is possible. */
+static inline int perfring_newest_totals(struct perfring *ring, uint64_t *totals)
 {
-	int walks, came;
+	int walks, complete;
 
 	for (walks = 0; walks < PERFRING_WALKS; walks++) {
 		uint64_t head = perfring_head(ring), from;
 
-		if (perfring_producer_book(ring, book) < 0)
+		if (perfring_producer_totals(ring, totals) < 0)
 			return perfring_corrupt(ring, head);
-		from = book[PERFRING_PRODUCER_BOOK_POS];
+		from = totals[PERFRING_PRODUCER_TOTALS_POS];
 		if (from > head) {
-			/* It is true at a later head, unless it lies. */
+			/* They are true at a later head, or invalid. */
 			if (from > perfring_head(ring) || from > PERFRING_POS_MAX || from % 8)
 				return perfring_corrupt(ring, from);
 			return PERFRING_OK;
 		}
-		came = head - from <= perfring_reach(ring) && perfring_bring_up(ring, book, head);
-		if (perfring_stood(ring, from))
-			return came ? PERFRING_OK : perfring_corrupt(ring, book[PERFRING_PRODUCER_BOOK_POS]);
+		complete = head - from <= perfring_reach(ring) && perfring_advance_totals(ring, totals, head);
+		if (perfring_is_intact(ring, from))
+			return complete ? PERFRING_OK : perfring_corrupt(ring, totals[PERFRING_PRODUCER_TOTALS_POS]);
 	}
-	/* A producer that overtakes every walk: its book alone is true too, and not far behind. */
-	return perfring_producer_book(ring, book) < 0 ? perfring_corrupt(ring, 0) : PERFRING_OK;
+	/* The producer overtakes every walk: its totals alone are true too, and not far behind. */
+	return perfring_producer_totals(ring, totals) < 0 ? perfring_corrupt(ring, 0) : PERFRING_OK;
 }
 
-#endif /* PERFRING_BOOKS_H */
+#endif /* PERFRING_TOTALS_H */
