@@ -28,7 +28,7 @@ pub struct Reader {
     pub(super) timed: bool,
     pub(super) area: Passed,
     lines: Lines,
-    hands: bool,
+    write_touch: bool,
 }
 
 impl Reader {
@@ -53,7 +53,7 @@ impl Reader {
             timed: false,
             area: Passed::default(),
             lines: Lines::NEVER,
-            hands: false,
+            write_touch: false,
         })
     }
 
@@ -88,7 +88,7 @@ impl Reader {
     /// writable.
     #[must_use]
     pub fn with_hands(self, write_touch: bool) -> Self {
-        let mut reader = Reader { hands, ..self };
+        let mut reader = Reader { write_touch, ..self };
         reader.restart_lines();
         reader
     }
@@ -109,7 +109,7 @@ impl Reader {
 
     /// Restarts the lines at the tail. A reader on hold write-touches lines only when it releases.
     fn restart_lines(&mut self) {
-        let now = self.hands && !self.release.holds();
+        let now = self.write_touch && !self.release.holds();
         self.lines = if now { Lines::from_tail(self.release.pos) } else { Lines::NEVER };
     }
 
@@ -368,7 +368,7 @@ impl Reader {
         if self.area.exists() {
             self.area.release(ring, totals.pos, range_end);
         }
-        if self.hands {
+        if self.write_touch {
             if self.release.holds() {
                 self.lines = Lines::from_tail(self.release.pos);
             }

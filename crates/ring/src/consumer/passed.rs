@@ -64,7 +64,7 @@ impl Passed {
         }
         // Where a record is and what it uses: without its timestamp, which is not needed.
         let shape = Shape { timed: false, aux: Bounds { size: self.size, floor: None } };
-        let (mut pos, mut count, mut handed) = (cursor, Count::default(), None);
+        let (mut pos, mut count, mut released) = (cursor, Count::default(), None);
         // A producer may have died before it stored this.
         let mut aux_head = ring.header.aux.head.load(Ordering::Acquire);
         // An invalid record is damage to the reader that comes to it.
@@ -75,7 +75,7 @@ impl Passed {
                 Found::Large(_, range) if range.at >= self.released => break,
                 Found::Large(frame, range) => {
                     count.add(frame.size);
-                    handed = Some((after, count));
+                    released = Some((after, count));
                     aux_head = aux_head.max(range.end());
                 }
                 Found::Lost(_) => {}
