@@ -137,7 +137,7 @@ impl core::fmt::Display for Corrupt {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         if *self == Corrupt::CUT {
             return f.write_str(
-                "the ring's file was truncated while it was in use: it is no longer a ring",
+                "the ring's file was cut short while it was in use: it is no longer a ring",
             );
         }
         write!(f, "the ring is damaged at position {}: there is no valid record there", self.pos)
