@@ -4,7 +4,6 @@
 //! has to request it twice: for its content, if it was evicted, and for ownership. A line that the
 //! reader was the last to write has one owner, and moves at once. So the reader stores back the
 //! word that it has just loaded. Only the timing shows the difference (`benches/NOTES.md`).
-//! takes (`benches/NOTES.md`).
 
 use crate::view::Ring;
 use perfring_abi::atomic::Ordering;
