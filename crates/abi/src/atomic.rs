@@ -1,6 +1,5 @@
-//! The atomics of every shared field, so that loom can run the real algorithm: with `--cfg loom`
-//! they are loom's, and nothing else changes but that a thread can be told to die, see
-//! `death` below.
+//! The atomics of every shared field, so that loom can run the real algorithm. With `--cfg loom`
+//! they are loom's; the only other change is that a thread can be made to die, see `death` below.
 
 #[cfg(not(loom))]
 pub use core::hint::spin_loop;
@@ -17,13 +16,13 @@ pub use mortal::{AtomicU64, death};
 #[cfg(loom)]
 pub use loom::sync::atomic::fence as compiler_fence;
 
-/// 64-bit atomics whose stores a thread may not live to make.
+/// 64-bit atomics before whose stores a thread may die.
 #[cfg(loom)]
 mod mortal {
     use super::Ordering;
 
-    /// Death at a store: what another process sees of a process that is killed is which of its
-    /// stores it has made.
+    /// Death at a store: what other processes see of a killed process is the stores that it has
+    /// made.
     pub mod death {
         extern crate std;
         use core::cell::Cell;
@@ -36,14 +35,14 @@ mod mortal {
 
         struct Killed;
 
-        /// Runs `life` in this thread until it would make its store number `stores` (from 0), and
-        /// returns its result, or `None` if it died.
+        /// Runs `life` in this thread until its store number `stores` (from 0), and returns its
+        /// result, or `None` if it died.
         ///
         /// # Panics
-        /// If `life` does.
+        /// If `life` panics.
         pub fn after<T>(stores: u64, life: impl FnOnce() -> T) -> Option<T> {
             LEFT.with(|left| left.set(stores));
-            // Nothing that `life` leaves is looked at but by the algorithm, which is the point.
+            // What `life` leaves behind is only read by the algorithm under test.
             let lived = catch_unwind(AssertUnwindSafe(life));
             LEFT.with(|left| left.set(u64::MAX));
             match lived {
@@ -56,7 +55,7 @@ mod mortal {
         pub(super) fn store() {
             let left = LEFT.with(|left| left.replace(left.get().saturating_sub(1)));
             if left == 0 {
-                // No panic hook: nobody is told.
+                // Without the panic hook: nothing is printed.
                 resume_unwind(Box::new(Killed));
             }
             if left == u64::MAX {
@@ -65,7 +64,7 @@ mod mortal {
         }
     }
 
-    /// As loom's, with a possible death before each store.
+    /// Like loom's, with a possible death before each store.
     #[derive(Debug)]
     pub struct AtomicU64(loom::sync::atomic::AtomicU64);
 
@@ -100,10 +99,10 @@ mod mortal {
             self.0.fetch_min(value, order)
         }
 
-        /// As the standard's.
+        /// Like the standard library's.
         ///
         /// # Errors
-        /// The value that was there, if it was not `current`.
+        /// The present value, if it was not `current`.
         pub fn compare_exchange(
             &self,
             current: u64,

@@ -1,4 +1,4 @@
-//! What a file must say of itself before anybody maps it.
+//! The checks of a file's header before the file is mapped.
 
 use crate::numbers::{
     ABI_COMPAT, ABI_VERSION, AUX_SIZE_MAX, AUX_SIZE_MIN, DATA_SIZE_MAX, DATA_SIZE_MIN, ENDIAN_MARK,
@@ -14,7 +14,7 @@ use core::fmt;
 /// The shape and identity of a ring, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Bytes of a page on the machine that made the ring; the data area starts there.
+    /// Bytes of a page on the machine that created the ring; the data area starts there.
     pub page_size: u32,
     /// Bytes of the data area: a power of two.
     pub data_size: u64,
@@ -22,23 +22,23 @@ pub struct Layout {
     pub policy: Policy,
     /// How an overwrite ring makes room.
     pub evict: Evict,
-    /// Where losses are told.
+    /// Where losses are reported.
     pub report: Report,
-    /// Whether one producer at a time, or many.
+    /// Whether the ring takes one producer at a time, or many.
     pub producers: Producers,
     /// Producer slots: 1 for an exclusive ring, the most producers at a time for a shared one.
     pub slots: u32,
-    /// Whether each record has a stamp of `CLOCK_BOOTTIME`.
+    /// Whether each record has a timestamp of `CLOCK_BOOTTIME`.
     pub time: bool,
-    /// When the ring was made: `CLOCK_REALTIME`, ns.
+    /// When the ring was created: `CLOCK_REALTIME`, ns.
     pub created_ns: u64,
-    /// The process that made it, in its own pid namespace.
+    /// The process that created it, in its own pid namespace.
     pub creator_pid: u32,
-    /// The user that made it, in its own user namespace.
+    /// The user that created it, in its own user namespace.
     pub creator_uid: u32,
     /// The ring's own id.
     pub uuid: [u8; 16],
-    /// The boot that it was made in.
+    /// The boot in which it was created.
     pub boot_id: [u8; 16],
     /// Bytes of the type table: whole pages, or 0 if there is none.
     pub types_size: u64,
@@ -52,15 +52,15 @@ pub struct Layout {
 pub enum BadRing {
     /// Fewer bytes than a header page.
     Short {
-        /// How many.
+        /// The number of bytes.
         len: u64,
     },
-    /// The magic is not ours: some other file.
+    /// The magic is not perfring's: this is some other file.
     Foreign {
-        /// What stands in its place.
+        /// The value of the magic field.
         magic: u64,
     },
-    /// Made on a machine of the other byte order.
+    /// Created on a machine of the other byte order.
     Endian,
     /// A newer layout that this code cannot read.
     Newer {
@@ -81,11 +81,11 @@ pub enum BadRing {
         /// Its value.
         value: u64,
     },
-    /// The file is shorter than its header says: cut off, or still being copied.
+    /// The file is shorter than its header says: truncated, or still being copied.
     Truncated {
         /// The file's length.
         len: u64,
-        /// What it must be.
+        /// The length that it must have.
         needed: u64,
     },
 }
@@ -128,63 +128,64 @@ impl fmt::Display for BadRing {
 impl core::error::Error for BadRing {}
 
 impl Layout {
-    /// Where the data area starts: one page in, so that perf readers find it.
+    /// Returns where the data area starts: one page in, so that perf readers find it.
     #[must_use]
     pub const fn data_offset(&self) -> u64 {
         self.page_size as u64
     }
 
-    /// Where the control pages start: after the data area.
+    /// Returns where the control pages start: after the data area.
     #[must_use]
     pub const fn control_offset(&self) -> u64 {
         self.data_offset() + self.data_size
     }
 
-    /// Bytes of the control pages: the slots, in whole pages.
+    /// Returns the size of the control pages in bytes: the slots, in whole pages.
     #[must_use]
     pub const fn control_size(&self) -> u64 {
         (self.slots as u64 * SLOT_SIZE).next_multiple_of(self.page_size as u64)
     }
 
-    /// Where the type table starts: after the control pages. 0 if there is none.
+    /// Returns where the type table starts: after the control pages. 0 if there is none.
     #[must_use]
     pub const fn types_offset(&self) -> u64 {
         if self.types_size == 0 { 0 } else { self.control_offset() + self.control_size() }
     }
 
-    /// Where the AUX area starts: after the type table. 0 if there is none.
+    /// Returns where the AUX area starts: after the type table. 0 if there is none.
     #[must_use]
     pub const fn aux_offset(&self) -> u64 {
         if self.aux_size == 0 { 0 } else { self.control_end() }
     }
 
-    /// Where control pages and type table end.
+    /// Returns where control pages and type table end.
     #[must_use]
     pub const fn control_end(&self) -> u64 {
         self.control_offset() + self.control_size() + self.types_size
     }
 
-    /// Bytes of the whole file.
+    /// Returns the size of the whole file in bytes.
     #[must_use]
     pub const fn file_size(&self) -> u64 {
         self.control_end() + self.aux_size
     }
 
-    /// The byte that the holder of a slot keeps locked.
+    /// Returns the byte that the holder of a slot keeps locked.
     #[must_use]
     pub const fn slot_lock_byte(&self, slot: u32) -> u64 {
         self.control_offset() + slot as u64 * SLOT_SIZE
     }
 
-    /// The longest payload that the ring takes: all of the AUX area, if it has one.
+    /// Returns the length of the longest payload that the ring takes: all of the AUX area, if it
+    /// has one.
     #[must_use]
     pub const fn max_len(&self) -> usize {
         let small = self.max_small_len();
         if self.aux_size as usize > small { self.aux_size as usize } else { small }
     }
 
-    /// The longest payload in the data area: what a 16-bit size can hold and what leaves the ring not
-    /// quite full. Longer ones stand in the AUX area.
+    /// Returns the length of the longest payload in the data area: limited by the 16-bit size and
+    /// by the ring, which is never quite full. Longer ones are stored in the AUX area.
     #[must_use]
     pub const fn max_small_len(&self) -> usize {
         max_len(self.data_size) - self.timestamp_len()
@@ -195,22 +196,23 @@ impl Layout {
             | (if self.aux_size != 0 { FEATURE_AUX } else { 0 })
     }
 
-    /// Bytes of a record's stamp: none in a ring without time.
+    /// Returns the bytes of a record's timestamp: 0 in a ring without timestamps.
     #[must_use]
     #[inline]
     pub const fn timestamp_len(&self) -> usize {
         if self.time { TIMESTAMP_LEN as usize } else { 0 }
     }
 
-    /// Bytes that a payload of `len` takes in this ring: header, stamp if there is one, payload,
-    /// padding to eight. Saturates.
+    /// Returns the bytes that a payload of `len` uses in this ring: header, timestamp if there is
+    /// one, payload, padding to eight. Saturates.
     #[must_use]
     #[inline]
     pub const fn record_size(&self, len: usize) -> u64 {
         record_size(len.saturating_add(self.timestamp_len()))
     }
 
-    /// The header page of a new ring of this shape. `magic` is left zero: it is written last.
+    /// Returns the header page of a new ring of this shape. `magic` is left zero: it is written
+    /// last.
     #[must_use]
     pub fn to_page(&self) -> HeaderPage {
         HeaderPage {
@@ -249,7 +251,7 @@ impl Layout {
     /// Checks a header page against the length of its file.
     ///
     /// # Errors
-    /// What is wrong with it, as a sentence that says what to do.
+    /// What is wrong with it, with a message that says what to do.
     pub fn check(page: &HeaderPage, file_len: u64) -> Result<Self, BadRing> {
         if page.magic != MAGIC {
             return Err(if page.magic == MAGIC.swap_bytes() {
@@ -342,12 +344,12 @@ impl Layout {
     }
 }
 
-/// Whether an AUX area can have this size.
+/// Returns whether an AUX area can have this size.
 fn aux_fits(size: u64, page_size: u32) -> bool {
     size.is_power_of_two() && (AUX_SIZE_MIN.max(page_size.into())..=AUX_SIZE_MAX).contains(&size)
 }
 
-/// The longest payload for a data area of this size.
+/// Returns the length of the longest payload for a data area of this size.
 pub(crate) const fn max_len(data_size: u64) -> usize {
     let by_ring = data_size - RECORD_ALIGN as u64;
     let size = if by_ring < SIZE_MAX as u64 { by_ring } else { SIZE_MAX as u64 };

@@ -1,4 +1,4 @@
-//! The header page as live processes share it: atomics only, so that a reference to it is sound
+//! The header page as live processes share it: only atomics, so that a reference to it is sound
 //! whatever another process stores there.
 
 use crate::atomic::{AtomicU32, AtomicU64};
@@ -7,16 +7,17 @@ use crate::words::{
     SLOT_WRITTEN, TAIL_MARK,
 };
 
-/// Bytes between two fields. Under loom there are no offsets, and each atomic costs.
+/// The bytes between two fields. Under loom there are no offsets, and each atomic costs.
 #[cfg(not(loom))]
 type Gap<const WORDS: usize> = [AtomicU64; WORDS];
 #[cfg(loom)]
 type Gap<const WORDS: usize> = [AtomicU64; 0];
 
-/// Two copies of a few words, written in turn, of which one is always whole: a reader never waits
-/// for a writer, and a writer killed half way leaves the older copy (the kernel's
-/// `seqcount_seq_latch_t`). The first and the last word of a copy are one number that rises with every
-/// write: equal means whole, and the greater is the newer.
+/// A sequence latch: two copies of a few words, written in turn, of which one is always whole. A
+/// reader never waits for a writer, and a writer killed during a write leaves the older copy (the
+/// kernel's `seqcount_latch_t`). The first and the last word of a copy are one number that rises
+/// with every write: the copy is whole if they are equal, and the copy with the greater number is
+/// the newer.
 #[repr(C)]
 #[derive(Debug)]
 pub struct SeqLatch<const WORDS: usize> {
@@ -24,78 +25,78 @@ pub struct SeqLatch<const WORDS: usize> {
     pub copies: [[AtomicU64; WORDS]; 2],
 }
 
-/// How the sleeping consumer is woken.
+/// The wake-up state of the sleeping consumer.
 #[repr(C)]
 #[derive(Debug)]
 pub struct WaitLine {
-    /// 1 while the consumer sleeps or is about to; a producer that takes it to 0 owes a wake.
+    /// 1 while the consumer sleeps or is about to; a producer that sets it to 0 owes a wake.
     pub armed: AtomicU32,
     _pad: AtomicU32,
-    /// Wake once `data_head` is here or further. Written by the consumer.
+    /// Wake once `data_head` reaches this. Written by the consumer.
     pub wake_pos: AtomicU64,
     /// Wake once this many records have been written since the ring was made. Written by the
     /// consumer; `u64::MAX` for never.
     pub wake_records: AtomicU64,
     _own_line: Gap<5>,
-    /// The futex word: raised by whoever wakes.
+    /// The futex word: incremented by each wake.
     pub seq: AtomicU32,
     _pad2: AtomicU32,
     _own_line2: Gap<7>,
 }
 
-/// How a producer that waits for space is woken.
+/// The wake-up state of a producer that waits for space.
 #[repr(C)]
 #[derive(Debug)]
 pub struct SpaceLine {
-    /// 1 while a producer sleeps or is about to; a consumer that takes it to 0 owes a wake.
+    /// 1 while a producer sleeps or is about to; a consumer that sets it to 0 owes a wake.
     pub armed: AtomicU32,
     _pad: AtomicU32,
-    /// Wake once `data_tail` is here or further.
+    /// Wake once `data_tail` reaches this.
     pub wake_pos: AtomicU64,
     _own_line: Gap<6>,
-    /// The futex word: raised by whoever wakes.
+    /// The futex word: incremented by each wake.
     pub seq: AtomicU32,
     _pad2: AtomicU32,
     _own_line2: Gap<7>,
 }
 
-/// What the producers of a shared ring share. All but `running_more` and the discarded in `running`
-/// belongs to whoever holds `lock`; in an exclusive ring all of it is zero.
+/// The words that the producers of a shared ring share. All but `running_more` and the discarded
+/// counts in `running` belong to the holder of `lock`; in an exclusive ring all of them are zero.
 #[repr(C)]
 #[derive(Debug)]
 pub struct SharedLine {
-    /// 0, or who holds the lock: slot + 1 in the low 16 bits, the slot's epoch in the others.
+    /// 0, or the holder of the lock: slot + 1 in the low 16 bits, the slot's epoch in the others.
     pub lock: AtomicU64,
     /// End of the last reservation.
     pub producer_pos: AtomicU64,
-    /// Records written before `producer_pos`, if every open reservation is committed as one.
+    /// Records written before `producer_pos`, if every open reservation is committed as one record.
     pub running_written: AtomicU64,
-    /// Not 0: a producer died, and the ledger is to be counted anew.
+    /// Not 0: a producer died, and the running totals must be recomputed.
     pub running_stale: AtomicU64,
-    /// In a timed ring of either kind: no stamp before is greater. Shared: the stamp of the last
-    /// reservation. Exclusive: as of the last book.
+    /// In a timed ring of either kind: no earlier timestamp is greater. Shared: the timestamp of
+    /// the last reservation. Exclusive: as of the last totals.
     pub newest_timestamp: AtomicU64,
     _lock_line: Gap<3>,
-    /// Records written more, or less, than `running_written` expects: added to by whoever ends a
-    /// reservation as something else than one record, before it does.
+    /// Records written in excess of what `running_written` expects, or fewer (wrapping). A producer
+    /// that ends a reservation as something else than one record adds to it before it ends it.
     pub running_more: AtomicU64,
     _own_line: Gap<7>,
-    /// The rest of the producers' book as of `producer_pos`.
+    /// The other producers' totals as of `producer_pos`.
     pub running: [AtomicU64; RUNNING],
-    /// The `data_head` at which a producer found that it did not move on.
+    /// The `data_head` at which a producer found that it does not advance.
     pub stuck_pos: AtomicU64,
-    /// `CLOCK_REALTIME` of that, ns.
+    /// `CLOCK_REALTIME` of that observation, ns.
     pub stuck_since_ns: AtomicU64,
-    /// Its first byte is the lock byte of whoever recovers the ring and is no producer.
+    /// Its first byte is the lock byte of a process that recovers the ring and is no producer.
     pub recover_byte: AtomicU64,
 }
 
-/// Who holds, or last held, the consumer's place or a producer's slot. Hints for people: who is
-/// alive is told by the lock on the holder's first byte, never by a pid.
+/// The present or last holder of the consumer's seat or of a producer's slot. Hints for people: the
+/// lock on the holder's first byte decides whether it is alive, never the pid.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Holder {
-    /// Raised by one at each attach.
+    /// Incremented at each attach.
     pub epoch: AtomicU64,
     /// `CLOCK_REALTIME` of the attach, ns.
     pub attached_ns: AtomicU64,
@@ -108,42 +109,44 @@ pub struct Holder {
     _rest: Gap<5>,
 }
 
-/// A producer's place in the control pages.
+/// A producer's slot in the control pages.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Slot {
-    /// Who has it.
+    /// The owner info of its holder.
     pub holder: Holder,
     /// Records that producers in this slot have committed: position of the last, records, bytes.
     pub written: SeqLatch<SLOT_WRITTEN>,
     _written_rest: Gap<6>,
-    /// What they gave back, left behind or were refused.
+    /// What they discarded, left behind or were refused.
     pub losses: SeqLatch<SLOT_LOSSES>,
-    /// What both held when the present producer attached: written, then the words of `losses`
+    /// The values of both when the present producer attached: written, then the words of `losses`
     /// from [`slot_losses::DISCARDED_RECORDS`](crate::slot_losses::DISCARDED_RECORDS) on.
     pub base: [AtomicU64; SLOT_BASE],
     _rest: Gap<32>,
 }
 
-/// What tells wall-clock times of stamps. Written by the producer; in a shared ring under the lock.
+/// The anchors, which convert timestamps to wall-clock times. Written by the producer; in a shared
+/// ring under the lock.
 #[repr(C)]
 #[derive(Debug)]
 pub struct TimeLine {
-    /// The first 8 bytes of the id of the boot, as whoever attached last was told it.
+    /// The first 8 bytes of the boot id, as read by the last process to attach.
     pub boot: AtomicU64,
-    /// How many anchors were ever written: the next goes to `anchors[written % ANCHORS]`.
+    /// How many anchors were ever written: the next is written to `anchors[written % ANCHORS]`.
     pub anchors_written: AtomicU64,
     _own_line: Gap<6>,
     /// See [`anchor`](crate::anchor).
     pub anchors: [[AtomicU64; ANCHOR]; ANCHORS],
 }
 
-/// The fields of `struct perf_event_mmap_page` by which a perf reader turns the processor's counter
-/// into the stamps' clock, and what stands between them. Written as `anchors` are.
+/// The fields of `struct perf_event_mmap_page` with which a perf reader converts the processor's
+/// counter to the timestamps' clock, and the bytes between them. Written by the writer of
+/// `anchors`.
 #[repr(C)]
 #[derive(Debug)]
 pub struct PerfTime {
-    /// Raised by one before and after the others are written.
+    /// Incremented before and after the others are written.
     pub lock: AtomicU32,
     _index: AtomicU32,
     _between: Gap<3>,
@@ -157,7 +160,7 @@ pub struct PerfTime {
 }
 
 impl PerfTime {
-    /// The word of `pmc_width` 0 and these two.
+    /// Returns the word of `pmc_width` 0 and these two.
     #[must_use]
     pub const fn pack(shift: u16, mult: u32) -> u64 {
         if cfg!(target_endian = "little") {
@@ -174,8 +177,8 @@ impl PerfTime {
 pub struct AuxLine {
     /// Exclusive: end of the last range that is published. Shared: of the last one reserved.
     pub head: AtomicU64,
-    /// Drop: what the consumer has released, written by it. Overwrite: no range before it is
-    /// whole, written by producers.
+    /// Drop: what the consumer has released; it writes this. Overwrite: no range before it is
+    /// whole; producers write this.
     pub tail: AtomicU64,
     _place: Gap<2>,
 }
@@ -190,11 +193,11 @@ pub struct Header {
     _perf: Gap<119>,
     /// End of what is published: every record before it is committed. Written by producers.
     pub data_head: AtomicU64,
-    /// Drop: what the consumer has released, written by it. Overwrite: the oldest intact record,
-    /// written by producers.
+    /// Drop: what the consumer has released; it writes this. Overwrite: the oldest intact record;
+    /// producers write this.
     pub data_tail: AtomicU64,
     _data_place: Gap<2>,
-    /// The AUX area's.
+    /// The positions of the AUX area.
     pub aux: AuxLine,
     _aux_rest: Gap<8>,
     _identity: Gap<32>,
@@ -204,22 +207,22 @@ pub struct Header {
     /// What producers have written and lost, true at a recent `data_head`.
     pub producer: SeqLatch<PRODUCER_TOTALS>,
     _producer_rest: Gap<8>,
-    /// The consumer's sleep.
+    /// The wake-up state of the consumer.
     pub wait: WaitLine,
-    /// A waiting producer's sleep.
+    /// The wake-up state of a waiting producer.
     pub space: SpaceLine,
     /// What the consumer has read and lost, true at its position.
     pub consumer: SeqLatch<CONSUMER_TOTALS>,
-    /// Who the consumer is.
+    /// The owner info of the consumer.
     pub consumer_holder: Holder,
-    /// What the producers of a shared ring share.
+    /// The words that the producers of a shared ring share.
     pub shared: SharedLine,
-    /// What tells wall-clock times.
+    /// The anchors.
     pub time: TimeLine,
     _reserved: Gap<88>,
 }
 
-/// What a ring on the heap starts from.
+/// The initial state of a ring on the heap.
 trait Zero {
     fn zero() -> Self;
 }
@@ -269,7 +272,7 @@ zero! {
 macro_rules! new {
     ($($of:ident)*) => {
         $(impl $of {
-            /// Of zeros: what a ring on the heap starts from.
+            /// Creates a header of zeros: the initial state of a ring on the heap.
             #[must_use]
             pub fn new() -> Self {
                 Zero::zero()

@@ -2,24 +2,25 @@
 
 use crate::page::offsets;
 
-/// `b"perfring"`, as the file's own byte order reads it: written last, checked first.
+/// `b"perfring"` in the file's own byte order: written last, checked first.
 pub const MAGIC: u64 = u64::from_ne_bytes(*b"perfring");
-/// The layout's version. A change that an old reader survives raises this alone.
+/// The layout's version. A change that old readers can ignore raises only this.
 pub const ABI_VERSION: u32 = 1;
 /// The oldest version whose readers understand this layout.
 pub const ABI_COMPAT: u32 = 1;
-/// What the `endian` field holds, in the writer's byte order.
+/// The value of the `endian` field, in the writer's byte order.
 pub const ENDIAN_MARK: u32 = 0x0102_0304;
-/// Bit of `features_required`: every record that an application publishes begins with a stamp.
+/// Bit of `features_required`: every record that an application publishes begins with a timestamp.
 pub const FEATURE_TIME: u64 = 1;
 /// Bit of `features_required`: there is an AUX area, which holds the payloads that are too long for
 /// the data area.
 pub const FEATURE_AUX: u64 = 2;
-/// Feature bits that a reader must understand to read the ring, and that this code does.
+/// The feature bits that this code understands, of those that a reader must understand to read the
+/// ring.
 pub const FEATURES_REQUIRED_KNOWN: u64 = FEATURE_TIME | FEATURE_AUX;
-/// What `time_clock` holds in a timed ring: `CLOCK_BOOTTIME`, by the kernel's number.
+/// The value of `time_clock` in a timed ring: `CLOCK_BOOTTIME`, by the kernel's number.
 pub const TIME_CLOCK: u32 = 7;
-/// Bytes of a record's stamp, before its payload.
+/// Bytes of a record's timestamp, before its payload.
 pub const TIMESTAMP_LEN: u32 = 8;
 /// The smallest data area: one 4 KiB page.
 pub const DATA_SIZE_MIN: u64 = 4096;
@@ -33,26 +34,26 @@ pub const AUX_SIZE_MAX: u64 = 1 << 40;
 pub const RANGE_ALIGN: u64 = 64;
 /// Bytes of one producer slot.
 pub const SLOT_SIZE: u64 = 1024;
-/// The most producer slots that a ring can have.
+/// The largest number of producer slots in a ring.
 pub const SLOTS_MAX: u32 = 4096;
-/// Producer slots of a shared ring, unless its maker asks for another number.
+/// Producer slots of a shared ring, unless its creator asks for another number.
 pub const SLOTS_DEFAULT: u32 = 64;
 /// The largest type table: 16 MiB.
 pub const TYPES_SIZE_MAX: u64 = 16 << 20;
-/// Bytes of a type table, unless the maker asks for another number.
+/// Bytes of a type table, unless the creator asks for another number.
 pub const TYPES_SIZE_DEFAULT: u64 = 64 << 10;
 /// Where the first entry of a type table begins: after the line with `types_used`.
 pub const TYPES_FIRST: u64 = 64;
 /// The byte of the ring file whose open-file-description lock the consumer holds.
 pub const CONSUMER_LOCK_BYTE: u64 = offsets::CONSUMER;
-/// The byte of the ring file whose open-file-description lock they hold who recover a ring without
-/// being a producer of it.
+/// The byte of the ring file whose open-file-description lock a process holds while it recovers a
+/// ring without being a producer of it.
 pub const RECOVER_LOCK_BYTE: u64 = offsets::SHARED + 248;
 /// The `capabilities` of a real perf page without hardware counters: only
 /// `cap_bit0_is_deprecated`.
 pub const PERF_CAPABILITIES: u64 = 2;
-/// The bit of `capabilities` that says that `time_shift`, `time_mult` and `time_zero` turn the
-/// processor's counter into the stamps' clock: `cap_user_time_zero`.
+/// The bit of `capabilities` that is set if `time_shift`, `time_mult` and `time_zero` convert the
+/// processor's counter to the timestamps' clock: `cap_user_time_zero`.
 pub const PERF_CAP_TIME_ZERO: u64 = 1 << 4;
 /// The `size` field of a real perf page: the header up to `__reserved`.
 pub const PERF_HEADER_SIZE: u32 = 96;

@@ -1,5 +1,5 @@
-//! The header page as plain bytes: how a ring is made, and how its identity is read before any
-//! of it is mapped.
+//! The header page as plain bytes: for creating a ring, and for reading its identity before any of
+//! it is mapped.
 
 use crate::words::ANCHOR;
 use bytemuck::{Pod, Zeroable};
@@ -19,8 +19,8 @@ pub(crate) mod offsets {
     pub(crate) const END: u64 = 3392;
 }
 
-/// The first 4,096 bytes of a ring file. What is named here and not live (everything but
-/// `data_head` and `data_tail`) is written before the file gets its name, and never again.
+/// The first 4,096 bytes of a ring file. The named fields that are not live (all but `data_head`
+/// and `data_tail`) are written before the file gets its name, and never again.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct HeaderPage {
@@ -87,20 +87,20 @@ pub struct HeaderPage {
     pub(crate) tail: [u64; 88],
 }
 
-/// One named field of the header page.
+/// A named field of the header page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     /// The name that ABI.md, `perfring.h` and JSON use.
     pub name: &'static str,
     /// Bytes from the start of the file.
     pub offset: usize,
-    /// Bytes.
+    /// Its size in bytes.
     pub size: usize,
 }
 
 macro_rules! fields {
     ($($name:ident : $size:expr),* $(,)?; $($block:literal @ $offset:expr, $bytes:expr);* $(;)?) => {
-        /// Every field of the header page, in order: what a test compares with `proto/ABI.md` and
+        /// Every field of the header page, in order. A test compares them with `proto/ABI.md` and
         /// with the C header.
         pub const FIELDS: &[Field] = &[
             $(Field { name: stringify!($name), offset: offset_of!(HeaderPage, $name), size: $size },)*
@@ -161,28 +161,28 @@ const _: () = {
 };
 
 impl HeaderPage {
-    /// Bytes of the header page's image, whatever the page size.
+    /// The size of the header page's image in bytes, whatever the page size.
     pub const LEN: usize = size_of::<HeaderPage>();
 
-    /// The page in these bytes.
+    /// Reads the page from these bytes.
     ///
     /// # Errors
-    /// `Err` with the number of bytes if they are fewer than [`HeaderPage::LEN`].
+    /// The number of bytes, if there are fewer than [`HeaderPage::LEN`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, usize> {
         bytes.get(..Self::LEN).map(bytemuck::pod_read_unaligned).ok_or(bytes.len())
     }
 
-    /// Writes a timed ring's first anchor, and the boot that its clock is of.
+    /// Writes a timed ring's first anchor, and the boot that its clock belongs to.
     pub fn set_first_anchor(&mut self, boot: u64, anchor: [u64; ANCHOR]) {
         (self.time_boot, self.anchors_written, self.anchors[0]) = (boot, 1, anchor);
     }
 
-    /// Sets the magic: the last thing that the maker of a ring does.
+    /// Sets the magic: the last step of creating a ring.
     pub fn set_magic(&mut self, magic: u64) {
         self.magic = magic;
     }
 
-    /// The page's bytes.
+    /// Returns the page's bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         bytemuck::bytes_of(self)

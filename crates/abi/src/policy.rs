@@ -1,12 +1,13 @@
-//! What a ring's maker chooses, and why a record may be missing: each by its number in the file.
+//! What a ring's creator chooses, and why a record may be missing: each with its number in the
+//! file.
 
 use core::fmt;
 
-/// The numbers in the file of what a ring's maker chooses.
+/// Implements the conversion between choices of a ring's creator and their numbers in the file.
 macro_rules! codes {
     ($of:ident: $($choice:ident = $code:literal),+) => {
         impl $of {
-            /// The choice's number in the file.
+            /// Returns the choice's number in the file.
             #[must_use]
             pub const fn code(self) -> u32 {
                 match self {
@@ -14,7 +15,7 @@ macro_rules! codes {
                 }
             }
 
-            /// The choice with this number, if there is one.
+            /// Returns the choice with this number, if there is one.
             #[must_use]
             pub const fn from_code(code: u32) -> Option<Self> {
                 match code {
@@ -33,14 +34,14 @@ codes!(Report: InStream = 0, CountersOnly = 1);
 /// What a full ring does with a new record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// Refuse it and count the loss: a lossless stream while the consumer keeps up.
+    /// Refuses it and counts the loss: a lossless stream while the consumer keeps up.
     Drop,
-    /// Make room by overwriting the oldest records: a flight recorder.
+    /// Makes room by overwriting the oldest records: a flight recorder.
     Overwrite,
 }
 
 impl Policy {
-    /// `drop` or `overwrite`, as the command line spells it.
+    /// Returns `drop` or `overwrite`, as the command line spells it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -53,7 +54,7 @@ impl Policy {
 /// How many producers a ring takes at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Producers {
-    /// One, with plain stores: the fast way.
+    /// One, with plain stores: the fast path.
     #[default]
     One,
     /// As many as the ring has slots, in any processes, in one order.
@@ -61,7 +62,7 @@ pub enum Producers {
 }
 
 impl Producers {
-    /// `one` or `many`, as the command line spells it.
+    /// Returns `one` or `many`, as the command line spells it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -78,25 +79,25 @@ impl Producers {
 /// been filled, and jump the tail there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Evict {
-    /// Just as many of the oldest records as the new one needs.
+    /// Evicts just as many of the oldest records as the new one needs.
     #[default]
     Exact,
-    /// About half the ring at a time: cheaper per record. With records that are small beside the
-    /// ring, it holds between three eighths and all of its size.
+    /// Evicts about half the ring at a time: cheaper per record. With records that are small
+    /// relative to the ring, it holds between three eighths and all of its size.
     Half,
 }
 
-/// Where a loss is told besides the counters.
+/// Where losses are reported, besides the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Report {
     /// As a `PERF_RECORD_LOST` before the next record that fits, as perf does.
     #[default]
     InStream,
-    /// In the counters alone, as the BPF ring buffer does: positions are then exactly its.
+    /// Only in the counters, as the BPF ring buffer does: positions are then identical to its.
     CountersOnly,
 }
 
-/// Why a record that a producer offered is not in the stream. The number stands in the `id` of a
+/// Why a record that a producer offered is not in the stream. The number is stored in the `id` of a
 /// `PERF_RECORD_LOST`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
@@ -110,16 +111,17 @@ pub enum Cause {
     Contended,
     /// A shared ring had no room because an older reservation was still open.
     Pending,
-    /// A `PERF_RECORD_LOST` that another writer made: its `id` is not one of ours.
+    /// A `PERF_RECORD_LOST` of another writer: its `id` is not one of perfring's.
     Foreign,
 }
 
 impl Cause {
-    /// Why a producer's record is refused, in the order in which losses are told and counted.
+    /// The causes for which a producer's record is refused, in the order in which losses are
+    /// reported and counted.
     pub const REFUSED: [Cause; 4] =
         [Cause::Full, Cause::TooLarge, Cause::Contended, Cause::Pending];
 
-    /// The number in the `id` field of a `PERF_RECORD_LOST`.
+    /// Returns the number in the `id` field of a `PERF_RECORD_LOST`.
     #[must_use]
     pub const fn code(self) -> u64 {
         match self {
@@ -132,7 +134,7 @@ impl Cause {
         }
     }
 
-    /// The cause that an `id` stands for.
+    /// Returns the cause that an `id` stands for.
     #[must_use]
     pub const fn from_code(id: u64) -> Self {
         match id {
@@ -145,7 +147,7 @@ impl Cause {
         }
     }
 
-    /// One word for tables and JSON.
+    /// Returns one word for tables and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

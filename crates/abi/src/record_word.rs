@@ -9,49 +9,50 @@ pub const HEADER_LEN: u32 = 8;
 pub const RECORD_ALIGN: u32 = 8;
 /// The largest multiple of [`RECORD_ALIGN`] that the 16-bit `size` holds.
 pub const SIZE_MAX: u32 = 65_528;
-/// The bits of `misc` that tell how many of the payload's last bytes are padding.
+/// The bits of `misc` that hold how many of the payload's last bytes are padding.
 pub const MISC_PAD: u16 = 0x7;
-/// Bytes of the `PERF_RECORD_LOST` that perfring writes: `header, id, lost` as the kernel's, and
-/// where the kernel may put a `sample_id` the bytes that were lost.
+/// Bytes of the `PERF_RECORD_LOST` that perfring writes: `header, id, lost` like the kernel's, and
+/// the number of lost bytes where the kernel may put a `sample_id`.
 pub const LOST_SIZE: u32 = 32;
 
-/// Bytes of a `PERF_RECORD_AUX`: `header, aux_offset, aux_size, flags`, and of the kernel's
-/// `sample_id` the time and the id.
+/// Bytes of a `PERF_RECORD_AUX`: `header, aux_offset, aux_size, flags`, and the time and the id of
+/// the kernel's `sample_id`.
 pub const AUX_SIZE: u32 = 48;
 
-/// What stands in the body of a `PERF_RECORD_AUX`, word by word.
+/// The words of the body of a `PERF_RECORD_AUX`.
 pub mod aux_record {
-    /// Where the range begins: a position of the AUX area.
+    /// Where the range begins: a position in the AUX area.
     pub const OFFSET: usize = 0;
     /// The payload's length in bytes.
     pub const LEN: usize = 1;
     /// [`OVERWRITE`], or 0.
     pub const FLAGS: usize = 2;
-    /// The stamp in a timed ring; else 0.
+    /// The timestamp in a timed ring; otherwise 0.
     pub const TIME: usize = 3;
     /// The type of the record.
     pub const ID: usize = 4;
     /// Words of the body.
     pub const WORDS: usize = 5;
-    /// `PERF_AUX_FLAG_OVERWRITE`: the area overwrites its oldest, so the range may be gone.
+    /// `PERF_AUX_FLAG_OVERWRITE`: the area overwrites its oldest ranges, so this one may be
+    /// overwritten.
     pub const OVERWRITE: u64 = 2;
 }
 
-/// Bytes of the AUX area that a payload of `len` takes. Saturates.
+/// Returns the bytes of the AUX area that a payload of `len` uses. Saturates.
 #[must_use]
 #[inline]
 pub const fn range_size(len: usize) -> u64 {
     (len as u64).saturating_add(RANGE_ALIGN - 1) & !(RANGE_ALIGN - 1)
 }
 
-/// What a hole was, in its `misc`.
+/// The origin of a hole, in its `misc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hole {
-    /// A reservation that its producer gave back.
+    /// A reservation that its producer discarded.
     Discarded,
     /// A reservation whose producer died.
     Reclaimed,
-    /// What a record of a shared ring left over that was committed shorter than reserved.
+    /// The rest of a record of a shared ring that was committed shorter than reserved.
     Rest,
 }
 
@@ -67,7 +68,7 @@ impl Hole {
         }
     }
 
-    /// What a hole with this `misc` was.
+    /// Returns the origin of a hole with this `misc`.
     #[must_use]
     pub const fn of(misc: u16) -> Self {
         if misc & Self::RECLAIMED != 0 {
@@ -82,36 +83,36 @@ impl Hole {
 
 /// A record type that an application may publish.
 ///
-/// The kernel's types are below 64, perfring's own in `0x5046_0000..=0x5046_FFFF`. All else is the
-/// application's. [`RecordType::SAMPLE`] is the one type of the kernel's that may be published: the
-/// payload is then `u32 size, bytes`, as `PERF_SAMPLE_RAW` lays it out, and readers made for perf
-/// show it.
+/// The kernel's types are below 64, perfring's own in `0x5046_0000..=0x5046_FFFF`. All others are
+/// the application's. [`RecordType::SAMPLE`] is the one type of the kernel's that may be published:
+/// the payload is then `u32 size, bytes`, as in `PERF_SAMPLE_RAW`, and readers made for perf show
+/// it.
 ///
 /// ```
 /// use perfring_abi::RecordType;
 /// const TICK: RecordType = RecordType::new(5000).unwrap();
 /// assert_eq!(TICK.get(), 5000);
-/// assert_eq!(RecordType::new(2), None); // PERF_RECORD_LOST is the ring's to write
+/// assert_eq!(RecordType::new(2), None); // PERF_RECORD_LOST is written by the ring only
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RecordType(u32);
 
 impl RecordType {
-    /// `PERF_RECORD_LOST`: records that did not fit before this place in the stream.
+    /// `PERF_RECORD_LOST`: records that did not fit before this position in the stream.
     pub const LOST: u32 = 2;
-    /// `PERF_RECORD_AUX`: a record whose payload stands in the AUX area. Written by the ring, in a
-    /// ring that has one.
+    /// `PERF_RECORD_AUX`: a record whose payload is in the AUX area. Written by a ring that has
+    /// one.
     pub const AUX: u32 = 11;
     /// `PERF_RECORD_SAMPLE`.
     pub const SAMPLE: RecordType = RecordType(9);
-    /// A hole: a reservation that was given back. Readers skip it.
+    /// A hole: a reservation that was discarded. Readers skip it.
     pub const NOP: u32 = 0x5046_0001;
-    /// A reservation of a shared ring that has not ended. Never before `data_head`.
+    /// A reservation of a shared ring that has not ended. Never found before `data_head`.
     pub const BUSY: u32 = 0x5046_0002;
-    /// Bytes of which nothing more is known; the command line's default.
+    /// Untyped bytes; the command line's default.
     pub const BYTES: RecordType = RecordType(4096);
 
-    /// The type with this number, if an application may publish it.
+    /// Returns the type with this number, if an application may publish it.
     #[must_use]
     pub const fn new(raw: u32) -> Option<Self> {
         if raw == Self::SAMPLE.0 || (raw >= 64 && raw >> 16 != Self::NOP >> 16) {
@@ -121,14 +122,14 @@ impl RecordType {
         }
     }
 
-    /// The number that stands in the record's header.
+    /// Returns the number in the record's header.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
     }
 }
 
-/// Bytes that a payload of `len` takes in the ring: header, payload, padding to eight.
+/// Returns the bytes that a payload of `len` uses in the ring: header, payload, padding to eight.
 ///
 /// `len` may be anything; the result saturates.
 #[must_use]
@@ -143,22 +144,22 @@ pub const fn record_size(len: usize) -> u64 {
 pub struct RecordWord(u64);
 
 impl RecordWord {
-    /// The word as read from the ring.
+    /// Creates a word from its raw value in the ring.
     #[must_use]
     #[inline]
     pub const fn from_raw(raw: u64) -> Self {
         RecordWord(raw)
     }
 
-    /// The word to store.
+    /// Returns the raw value to store.
     #[must_use]
     #[inline]
     pub const fn raw(self) -> u64 {
         self.0
     }
 
-    /// The word of a record of this type with a payload of `len` bytes (at most 65,520; the low
-    /// 16 bits of a larger size would be kept, so callers check first).
+    /// Creates the word of a record of this type with a payload of `len` bytes. `len` is at most
+    /// 65,520; of a larger size only the low 16 bits are kept, so callers check first.
     #[must_use]
     #[inline]
     pub const fn of(kind: RecordType, len: usize) -> Self {
@@ -167,36 +168,36 @@ impl RecordWord {
         Self::pack(kind.0, pad as u16, size as u16)
     }
 
-    /// The word of a hole of `size` bytes.
+    /// Creates the word of a hole of `size` bytes.
     #[must_use]
     #[inline]
     pub const fn nop(size: u64, hole: Hole) -> Self {
         Self::pack(RecordType::NOP, hole.misc(), size as u16)
     }
 
-    /// The word of an open reservation of `size` bytes by the producer in this slot.
+    /// Creates the word of an open reservation of `size` bytes by the producer in this slot.
     #[must_use]
     #[inline]
     pub const fn busy(size: u64, slot: u32) -> Self {
         Self::pack(RecordType::BUSY, (slot << 3) as u16, size as u16)
     }
 
-    /// The word of an open reservation whose payload is to stand in the AUX area.
+    /// Creates the word of an open reservation whose payload is in the AUX area.
     #[must_use]
     pub const fn busy_aux(slot: u32) -> Self {
         Self::pack(RecordType::BUSY, (slot << 3) as u16 | Self::BUSY_AUX, AUX_SIZE as u16)
     }
 
-    /// Of an open reservation's `misc`: it has a range of the AUX area.
+    /// The bit of an open reservation's `misc` that is set if it has a range of the AUX area.
     const BUSY_AUX: u16 = 1 << 15;
 
-    /// Whether a reservation is open here that has a range of the AUX area.
+    /// Returns whether this is an open reservation with a range of the AUX area.
     #[must_use]
     pub const fn is_busy_aux(self) -> bool {
         self.kind() == RecordType::BUSY && self.misc() & Self::BUSY_AUX != 0
     }
 
-    /// The slot whose reservation is open here, if one is.
+    /// Returns the slot of the open reservation, if this is one.
     #[must_use]
     #[inline]
     pub const fn owner(self) -> Option<u32> {
@@ -207,19 +208,19 @@ impl RecordWord {
         }
     }
 
-    /// The word of a `PERF_RECORD_AUX`.
+    /// Creates the word of a `PERF_RECORD_AUX`.
     #[must_use]
     pub const fn aux() -> Self {
         Self::pack(RecordType::AUX, 0, AUX_SIZE as u16)
     }
 
-    /// The word of a `PERF_RECORD_LOST`.
+    /// Creates the word of a `PERF_RECORD_LOST`.
     #[must_use]
     pub const fn lost() -> Self {
         Self::pack(RecordType::LOST, 0, LOST_SIZE as u16)
     }
 
-    /// A word from its three fields.
+    /// Creates a word from its three fields.
     #[must_use]
     #[inline]
     pub const fn pack(kind: u32, misc: u16, size: u16) -> Self {
@@ -230,34 +231,34 @@ impl RecordWord {
         }
     }
 
-    /// `type`.
+    /// Returns `type`.
     #[must_use]
     #[inline]
     pub const fn kind(self) -> u32 {
         if cfg!(target_endian = "little") { self.0 as u32 } else { (self.0 >> 32) as u32 }
     }
 
-    /// `misc`.
+    /// Returns `misc`.
     #[must_use]
     #[inline]
     pub const fn misc(self) -> u16 {
         if cfg!(target_endian = "little") { (self.0 >> 32) as u16 } else { (self.0 >> 16) as u16 }
     }
 
-    /// `size`: header, payload and padding.
+    /// Returns `size`: header, payload and padding.
     #[must_use]
     #[inline]
     pub const fn size(self) -> u64 {
         if cfg!(target_endian = "little") { self.0 >> 48 } else { self.0 & 0xffff }
     }
 
-    /// The payload's length in bytes, or `None` if the word cannot be a record's: a size that is
-    /// not a multiple of eight, that does not hold the header, or more padding than payload.
+    /// Returns the payload's length in bytes, or `None` if the word is not a record's: its size is
+    /// not a multiple of eight or does not hold the header, or there is more padding than payload.
     #[must_use]
     #[inline]
     pub const fn payload_len(self) -> Option<usize> {
         let (size, pad) = (self.size(), (self.misc() & MISC_PAD) as u64);
-        // The shortest first: of any other the padding is less than what follows the header.
+        // The shortest first: in any longer one the padding is less than what follows the header.
         if size < 2 * RECORD_ALIGN as u64 && (size != HEADER_LEN as u64 || pad != 0) {
             return None;
         }
@@ -268,18 +269,18 @@ impl RecordWord {
         }
     }
 
-    /// Whether the record is one that an application published, and not a hole or a loss. Of words
-    /// before `data_head`, where nothing is open.
+    /// Returns whether an application published the record: it is neither a hole nor a loss. Only
+    /// for words before `data_head`, where nothing is open.
     #[must_use]
     #[inline]
     pub const fn is_data(self) -> bool {
         self.kind() != RecordType::NOP && self.kind() != RecordType::LOST
     }
 
-    /// Whether the record's payload stands after this word, as that of most records does: it is
-    /// neither a hole nor a loss, nor one whose payload may stand in the AUX area. (Nor one of the
-    /// kernel's types 3 and 10, so that one comparison tells both types: whoever asks has another
-    /// way for what is not plain.)
+    /// Returns whether the record's payload follows this word, as in most records: it is neither a
+    /// hole nor a loss, nor may its payload be in the AUX area. (The kernel's types 3 and 10 return
+    /// false too, so that one comparison covers both types: callers have another path for what is
+    /// not plain.)
     #[must_use]
     #[inline]
     pub const fn is_plain(self) -> bool {
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_and_open_reservations_say_what_they_are() {
+    fn holes_and_open_reservations_are_recognized() {
         for hole in [Hole::Discarded, Hole::Reclaimed, Hole::Rest] {
             let word = RecordWord::nop(4096, hole);
             assert_eq!((word.size(), word.payload_len()), (4096, Some(4088)));
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_is_what_is_neither_hole_nor_loss_nor_aux() {
+    fn holes_losses_and_aux_records_are_not_plain() {
         let kinds = [0, 1, 9, 12, 63, 64, 4096, 0x5045_ffff, u32::MAX];
         assert!(kinds.iter().all(|kind| RecordWord::pack(*kind, 0, 48).is_plain()));
         for word in [RecordWord::lost(), RecordWord::aux(), RecordWord::nop(48, Hole::Rest)] {

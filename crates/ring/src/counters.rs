@@ -1,10 +1,10 @@
-//! The books: what was written, read and lost, so that `written = read + lost + still there`.
+//! The totals: what was written, read and lost, so that `written = read + lost + present`.
 
 use perfring_abi::{
     CONSUMER_TOTALS, Cause, PRODUCER_TOTALS, consumer_totals as c, producer_totals as p,
 };
 
-/// Records and the bytes they take in the ring, headers and padding included.
+/// A number of records and the bytes that they use in the ring, headers and padding included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// How many records.
@@ -14,7 +14,7 @@ pub struct Count {
 }
 
 impl Count {
-    /// The count at this place of a book's words.
+    /// Reads the count at this index of the totals' words.
     #[inline]
     pub(crate) fn get(words: &[u64], at: usize) -> Self {
         Count { records: words[at], bytes: words[at + 1] }
@@ -25,14 +25,14 @@ impl Count {
         words[at..at + 2].copy_from_slice(&[self.records, self.bytes]);
     }
 
-    /// One more record of `bytes`.
+    /// Adds one record of `bytes`.
     #[inline]
     pub(crate) fn add(&mut self, bytes: u64) {
         self.records = self.records.wrapping_add(1);
         self.bytes = self.bytes.wrapping_add(bytes);
     }
 
-    /// What this has more than `other`: zero where a hostile page says less.
+    /// Returns what this has more than `other`; zero where a hostile page says less.
     #[must_use]
     pub fn since(self, other: Count) -> Count {
         Count {
@@ -41,7 +41,7 @@ impl Count {
         }
     }
 
-    /// The sum, which a hostile page cannot make overflow.
+    /// Returns the sum, saturating, as a hostile page may hold any value.
     #[must_use]
     pub fn plus(self, other: Count) -> Count {
         Count {
@@ -58,32 +58,32 @@ pub struct Refused {
     pub full: Count,
     /// Too large for the ring.
     pub too_large: Count,
-    /// The lock of a shared ring was not to be had.
+    /// The lock of a shared ring could not be taken.
     pub contended: Count,
-    /// In a shared ring, an older reservation was still open.
+    /// In a shared ring, an older reservation was open.
     pub pending: Count,
 }
 
 impl Refused {
-    /// The counts in the order of [`Cause::REFUSED`].
+    /// Returns the counts in the order of [`Cause::REFUSED`].
     #[must_use]
     pub fn all(&self) -> [Count; Cause::REFUSED.len()] {
         [self.full, self.too_large, self.contended, self.pending]
     }
 
-    /// Of all causes together.
+    /// Returns the sum over all causes.
     #[must_use]
     pub fn total(&self) -> Count {
         self.all().into_iter().fold(Count::default(), Count::plus)
     }
 
-    /// What this has more than `other`, cause by cause.
+    /// Returns what this has more than `other`, cause by cause.
     #[must_use]
     pub fn since(self, other: Refused) -> Refused {
         self.each(other, Count::since)
     }
 
-    /// The sums, cause by cause.
+    /// Returns the sums, cause by cause.
     #[must_use]
     pub fn plus(self, other: Refused) -> Refused {
         self.each(other, Count::plus)
@@ -98,7 +98,8 @@ impl Refused {
         }
     }
 
-    /// Of the producers' causes; all others count as `full`, as what another writer told does.
+    /// Returns the count of a producer's cause. All other causes count as `full`, including those
+    /// that another writer reported.
     pub(crate) fn of_mut(&mut self, cause: Cause) -> &mut Count {
         match cause {
             Cause::TooLarge => &mut self.too_large,
@@ -120,22 +121,22 @@ impl Refused {
     }
 }
 
-/// What producers have done since the ring was made, true at `pos`.
+/// What producers have done since the ring was created, true at `pos`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProducerTotals {
     /// The `data_head` at which this is true.
     pub pos: u64,
     /// Committed.
     pub written: Count,
-    /// Reserved and given back.
+    /// Reserved and discarded.
     pub discarded: Count,
     /// Reserved by a producer of a shared ring that died.
     pub reclaimed: Count,
     /// Refused.
     pub refused: Refused,
-    /// Of `refused`, already told in the stream.
+    /// Of `refused`, already reported in the stream.
     pub reported: Refused,
-    /// `PERF_RECORD_LOST` records in the stream.
+    /// Number of `PERF_RECORD_LOST` records in the stream.
     pub lost_markers: u64,
 }
 
@@ -165,14 +166,14 @@ impl ProducerTotals {
     }
 }
 
-/// What the consumer has done since the ring was made, true at `pos`.
+/// What the consumer has done since the ring was created, true at `pos`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConsumerTotals {
     /// Everything before this is released.
     pub pos: u64,
     /// Released.
     pub read: Count,
-    /// Overwritten before the consumer came to them.
+    /// Overwritten before the consumer read them.
     pub lapped: Count,
 }
 
@@ -193,29 +194,30 @@ impl ConsumerTotals {
         }
     }
 
-    /// Everything that lies before `pos`, read or not.
+    /// Everything before `pos`, read or not.
     pub(crate) fn passed(&self) -> Count {
         self.read.plus(self.lapped)
     }
 }
 
-/// A place in the stream to go on from later, with what is needed to count what was lost meanwhile.
+/// A position in the stream to continue from later, with what is needed to count what is lost
+/// meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Saved {
     /// The position of the next record.
     pub pos: u64,
-    /// What stood before it since the ring was made.
+    /// What was before it since the ring was created.
     pub before: Count,
 }
 
-/// What is next in a ring, of what is known of it.
+/// What comes next in a ring, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Front {
-    /// Nothing: all that was published before the last look was taken.
+    /// Nothing: everything published before the last poll was taken.
     Empty,
-    /// Something, and only a look tells what.
+    /// Something, and only a poll can tell what.
     More,
-    /// A record with this stamp, ns.
+    /// A record with this timestamp, ns.
     Timestamped(u64),
     /// A record of a ring without time.
     Plain,
@@ -223,22 +225,22 @@ pub enum Front {
     Lost,
 }
 
-/// A place in a ring after something that was read, with the books as they are true there: to be
+/// A position in a ring after something that was read, with the totals that are true there: to be
 /// released later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResumePoint {
     /// The position of the next record.
     pub pos: u64,
-    /// What stood before it since the ring was made.
+    /// What was before it since the ring was created.
     pub before: Count,
-    /// Of that, what was gone before the reader came to it.
+    /// Of that, what was overwritten before the reader came to it.
     pub lapped: Count,
-    /// Where the last range of the AUX area ends that belongs to it, in a drop ring.
+    /// The end of the last AUX range that belongs to it, in a drop ring.
     pub range_end: u64,
 }
 
 impl ResumePoint {
-    /// The place, for an observer to go on from.
+    /// Returns the position for an observer to continue from.
     #[must_use]
     pub fn saved(&self) -> Saved {
         Saved { pos: self.pos, before: self.before }

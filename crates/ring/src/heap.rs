@@ -1,4 +1,4 @@
-//! A ring on the heap: for property tests, loom and Miri, which know no mappings.
+//! A ring on the heap: for property tests, loom and Miri, which support no mappings.
 
 use crate::record::Range;
 use crate::view::{Ring, Shared};
@@ -17,7 +17,8 @@ pub struct HeapRing {
 }
 
 impl HeapRing {
-    /// A new ring of `data_size` bytes, or `None` if that is not a power of two of at least 32.
+    /// Creates a ring of `data_size` bytes, or returns `None` if that is not a power of two of at
+    /// least 32.
     #[must_use]
     pub fn new(data_size: u64, policy: Policy) -> Option<Self> {
         if !data_size.is_power_of_two() || data_size < 32 {
@@ -48,21 +49,21 @@ impl HeapRing {
         })
     }
 
-    /// The same ring with another way to make room.
+    /// Sets how the ring makes room.
     #[must_use]
     pub fn evict(mut self, evict: Evict) -> Self {
         self.layout.evict = evict;
         self
     }
 
-    /// The same ring with another way to tell losses.
+    /// Sets where the ring reports losses.
     #[must_use]
     pub fn report(mut self, report: Report) -> Self {
         self.layout.report = report;
         self
     }
 
-    /// The same ring for so many producers at a time.
+    /// Makes it a shared ring for so many producers at a time.
     #[must_use]
     pub fn many(mut self, slots: u32) -> Self {
         self.slots = (0..slots).map(|_| Slot::new()).collect();
@@ -70,14 +71,14 @@ impl HeapRing {
         self
     }
 
-    /// The same ring with a stamp in each record.
+    /// Gives each record a timestamp.
     #[must_use]
     pub fn timed(mut self) -> Self {
         self.layout.time = true;
         self
     }
 
-    /// The same ring with an AUX area of `size` bytes, a power of two of at least 64.
+    /// Adds an AUX area of `size` bytes, a power of two of at least 64.
     #[must_use]
     pub fn with_aux(mut self, size: u64) -> Self {
         self.aux = (0..size / 8).map(|_| AtomicU64::new(0)).collect();
@@ -85,7 +86,7 @@ impl HeapRing {
         self
     }
 
-    /// The AUX area.
+    /// Returns the AUX area.
     #[must_use]
     pub fn aux(&self) -> &[AtomicU64] {
         &self.aux
@@ -102,31 +103,31 @@ impl HeapRing {
         }
     }
 
-    /// What the producers of a shared ring work on.
+    /// Returns the view that producers of a shared ring work on.
     #[must_use]
     pub fn shared(&self) -> Shared<'_> {
         Shared::new(self.ring(), &self.slots)
     }
 
-    /// What the algorithm works on.
+    /// Returns the view that the algorithm works on.
     #[must_use]
     pub fn ring(&self) -> Ring<'_> {
         Ring::new(&self.header, &self.data)
     }
 
-    /// The ring's shape.
+    /// Returns the ring's shape.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The header, for tests that lie.
+    /// Returns the header, for tests that corrupt it.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The data area, for tests that lie.
+    /// Returns the data area, for tests that corrupt it.
     #[must_use]
     pub fn data(&self) -> &[AtomicU64] {
         &self.data

@@ -1,7 +1,8 @@
 //! The consumer of one of the kernel's own rings.
 //!
-//! The page and the orderings are those of a drop ring. What differs: `misc` is the kernel's and
-//! tells no padding, no type is a hole, and there are no books: the kernel counts by itself.
+//! The page and the orderings are those of a drop ring, with three differences: `misc` is the
+//! kernel's and encodes no padding, no type is a hole, and there are no totals, since the kernel
+//! keeps its own counts.
 
 use crate::record::Corrupt;
 use crate::view::{Ring, sane};
@@ -9,28 +10,28 @@ use alloc::vec::Vec;
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{HEADER_LEN, RECORD_ALIGN, RecordWord};
 
-/// Where a record of the kernel's stands.
+/// The position and properties of a record written by the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelFrame {
-    /// Of its header.
+    /// The position of its header.
     pub pos: u64,
     /// `type`: one of `enum perf_event_type`.
     pub kind: u32,
-    /// `misc`: the mode of the processor, and flags of the type's own.
+    /// `misc`: the mode of the processor, and flags of the type.
     pub misc: u16,
-    /// Bytes it takes in the ring, header included.
+    /// The bytes that it uses in the ring, header included.
     pub size: u64,
 }
 
 impl KernelFrame {
-    /// Words of its body.
+    /// Returns the number of words of its body.
     #[must_use]
     #[inline]
     pub fn words(&self) -> usize {
         (self.size - u64::from(HEADER_LEN)) as usize / 8
     }
 
-    /// The position after it.
+    /// Returns the position after it.
     #[must_use]
     #[inline]
     pub fn end(&self) -> u64 {
@@ -38,33 +39,33 @@ impl KernelFrame {
     }
 }
 
-/// The private state of the consumer of a ring that the kernel writes. It holds any number of
-/// records: the tail moves only where [`KernelReader::release`] says.
+/// The private state of the consumer of a ring that the kernel writes. It can hold any number of
+/// records: the tail moves only when [`KernelReader::release`] is called.
 #[derive(Debug)]
 pub struct KernelReader {
-    /// `data_head` when last looked at.
+    /// `data_head` at the last poll.
     head: u64,
     /// What `data_tail` holds.
     released: u64,
 }
 
 impl KernelReader {
-    /// Begins at the tail.
+    /// Starts at the tail.
     ///
     /// # Errors
     /// [`Corrupt`] if the positions are such as no kernel leaves.
     pub fn attach(ring: Ring<'_>) -> Result<Self, Corrupt> {
-        // Relaxed: nobody but the reader of a ring writes its tail.
+        // Relaxed: only the reader of a ring writes its tail.
         let tail = ring.header.data_tail.load(Ordering::Relaxed);
         let mut reader = KernelReader { head: tail, released: tail };
         reader.poll(ring)?;
         Ok(reader)
     }
 
-    /// A fresh look at how far the kernel is.
+    /// Polls `data_head`.
     ///
     /// # Errors
-    /// [`Corrupt`] if it went where it cannot be.
+    /// [`Corrupt`] if the head moved to an impossible position.
     #[inline]
     pub fn poll(&mut self, ring: Ring<'_>) -> Result<u64, Corrupt> {
         let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
@@ -75,11 +76,11 @@ impl KernelReader {
         Ok(head)
     }
 
-    /// The record at `cursor`, if one is known of: start from [`KernelReader::released`], go on
-    /// from [`KernelFrame::end`].
+    /// Returns the record at `cursor`, if one is known. Start from [`KernelReader::released`] and
+    /// continue from [`KernelFrame::end`].
     ///
     /// # Errors
-    /// [`Corrupt`] if no record can stand there.
+    /// [`Corrupt`] if there is no valid record at `cursor`.
     #[inline]
     pub fn peek(&self, ring: Ring<'_>, cursor: u64) -> Result<Option<KernelFrame>, Corrupt> {
         if cursor < self.released || cursor >= self.head || !cursor.is_multiple_of(8) {
@@ -97,8 +98,8 @@ impl KernelReader {
         Ok(Some(KernelFrame { pos: cursor, kind: word.kind(), misc: word.misc(), size }))
     }
 
-    /// The body of a record that was peeked at, in one piece: it may run over the end of the data
-    /// area, and the kernel's rings cannot be mapped so that it does not show.
+    /// Copies the body of a peeked record into one piece: it may wrap around the end of the data
+    /// area, and the kernel's rings cannot be mapped twice in a row.
     #[inline]
     pub fn copy<'b>(&self, ring: Ring<'_>, frame: &KernelFrame, to: &'b mut Vec<u64>) -> &'b [u64] {
         to.clear();
@@ -107,8 +108,8 @@ impl KernelReader {
         to
     }
 
-    /// Hands back everything before `pos`, which is where a record ended that was peeked at. Any
-    /// other position is left alone.
+    /// Releases everything before `pos`, which is the end of a record that was peeked. Any other
+    /// position is ignored.
     #[inline]
     pub fn release(&mut self, ring: Ring<'_>, pos: u64) {
         if pos > self.released && pos <= self.head && pos.is_multiple_of(8) {
@@ -117,14 +118,14 @@ impl KernelReader {
         }
     }
 
-    /// What `data_tail` holds.
+    /// Returns the value of `data_tail`.
     #[must_use]
     #[inline]
     pub fn released(&self) -> u64 {
         self.released
     }
 
-    /// `data_head` when last looked at.
+    /// Returns `data_head` as of the last poll.
     #[must_use]
     #[inline]
     pub fn head(&self) -> u64 {
@@ -140,7 +141,7 @@ mod tests {
     use alloc::vec;
     use perfring_abi::Policy;
 
-    /// The kernel's side of it: writes a record if there is room, as `perf_output_begin` does.
+    /// The kernel's side: writes a record if there is room, as `perf_output_begin` does.
     fn write(heap: &HeapRing, kind: u32, misc: u16, body: &[u64]) -> bool {
         let ring = heap.ring();
         let head = ring.header.data_head.load(Ordering::Relaxed);
@@ -169,7 +170,7 @@ mod tests {
         let (mut body, mut cursor, mut written, mut read) = (Vec::new(), 0, 0u64, 0u64);
         let mut wraps = 0;
         while read < RECORDS {
-            // As much as goes in: misc has bits that would be padding in a ring of ours.
+            // As many as fit. `misc` has bits that would be padding in a perfring ring.
             while write(&heap, 9, 0x4007, &vec![written; (written % 7) as usize]) {
                 written += 1;
             }
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_looked_at_is_handed_back() {
+    fn only_peeked_records_are_released() {
         let heap = HeapRing::new(256, Policy::Drop).unwrap();
         assert!(write(&heap, 9, 0, &[1, 2]));
         let mut reader = KernelReader::attach(heap.ring()).unwrap();
@@ -233,7 +234,7 @@ mod tests {
         }
         reader.release(heap.ring(), 24);
         assert_eq!(heap.header().data_tail.load(Ordering::Relaxed), 24);
-        // What was handed back is not to be seen again.
+        // Released records are not returned again.
         assert_eq!(reader.peek(heap.ring(), 0), Ok(None));
     }
 }

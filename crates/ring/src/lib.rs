@@ -1,50 +1,53 @@
 //! The perfring algorithm: reserve, commit, evict, read.
 //!
-//! Safe code over a [`Header`](perfring_abi::Header) of atomics and a slice of 64-bit atomic words, so that loom, Miri
-//! and property tests run on a heap ring (`heap` feature) the very code that runs on a mapping.
-//! Nothing here makes a system call, and nothing on the way of a record allocates.
+//! Safe code over a [`Header`](perfring_abi::Header) of atomics and a slice of 64-bit atomic words.
+//! Loom, Miri and property tests therefore run, on a heap ring (`heap` feature), the same code that
+//! runs on a mapping. Nothing here makes a system call, and no record causes an allocation.
 //!
-//! Modules, from below: [`Ring`] (`view`) is what all of them work on; `record` has the one test of what
-//! a record is and the walk over records (the quick paths of `consumer::borrow` and `producer::tail` step
-//! by themselves, with that test); `seq_latch` and `counters` are how the books are kept, `totals` is all of
-//! them together; `recount` brings them up to a position, `oldest` finds the oldest record and what was
-//! overwritten before it; `reserve` is a reservation, and why one is refused; `holder` is who has a place;
-//! `wait` puts to sleep and wakes. On these stand `producer` (the exclusive one), `shared` (one of many),
-//! `consumer` (of a drop ring) and `observer`; `aux_area` is what is too long for the data area, `kernel`
-//! reads the kernel's rings, `types` is the type table, `time` tells wall-clock times of stamps, `heap` is
-//! a ring for tests. Room is made, and the oldest records evicted, in `producer/room.rs` and `tail.rs`, and
-//! in `shared/locked_room.rs` and `evict.rs`.
+//! Modules, bottom up: [`Ring`] (`view`) is the view that all others work on. `record` has the one
+//! test of what a record is and the walk over records (the fast paths of `consumer::borrow` and
+//! `producer::tail` step by themselves, with that test). `seq_latch` and `counters` keep the
+//! totals, and `totals` reads all of them together. `recount` brings totals up to a position,
+//! `oldest` finds the oldest record and counts what was overwritten before it. `reserve` implements
+//! reservations and the reasons for refusing one. `holder` reads and writes the owner info of a
+//! seat. `wait` implements sleep and wake.
+//!
+//! Above these are `producer` (the exclusive one), `shared` (one of many), `consumer` (of a drop
+//! ring) and `observer`. `aux_area` handles payloads that are too long for the data area, `kernel`
+//! reads the kernel's rings, `types` is the type table, `time` converts timestamps to wall-clock
+//! times, `heap` is a ring for tests. Making room and evicting the oldest records is implemented in
+//! `producer/room.rs` and `tail.rs`, and in `shared/locked_room.rs` and `evict.rs`.
 //!
 //! # Orderings
 //!
-//! The only crate that orders accesses to a ring's shared words. Each site carries its letter; `proto/ABI.md` and
-//! `proto/perfring.h` repeat this table.
+//! This is the only crate that orders accesses to a ring's shared words. Each site carries its
+//! letter; `proto/ABI.md` and `proto/perfring.h` repeat this table.
 //!
 //! | letter | site | pairs with | so that |
 //! |---|---|---|---|
 //! | A | a producer stores `data_head` (release): `producer/room.rs`, `shared/publish.rs`, `shared/sweep.rs` | B | a reader that sees the head sees every record before it |
 //! | B | a reader loads `data_head` (acquire; on read-only pages relaxed, then an acquire fence) | A | |
-//! | C | the consumer of a drop ring stores `aux_tail` (release), and `data_tail` (release): `consumer/release.rs` | D | what the consumer has read is not overwritten before it has read it, and what it hands back is not stored over what is new |
+//! | C | the consumer of a drop ring stores `aux_tail` (release), and `data_tail` (release): `consumer/release.rs` | D | what the consumer has read is not overwritten before it has read it, and the lines that it write-touches are not stored over new records |
 //! | D | the producer loads `data_tail`, or `aux_tail` (acquire) | C | |
-//! | E | a producer stores `data_tail`, or `aux_tail` (overwrite; a drop ring's has loaded it, D), and its book, then a release fence, then writes over the oldest records, or ranges | F | a reader that copied any new byte sees the tail past its record, or range |
-//! | F | a reader has copied a record, or a range; an acquire fence, then it loads `data_tail`, the book, or `aux_tail`, again | E | |
-//! | G | a latch's owner stores the first word, a release fence, the body, the last word (release) | H | a copy whose first and last word agree is whole |
-//! | H | a reader of a latch loads the last word, an acquire fence, the body, an acquire fence, the first word | G | |
+//! | E | a producer stores `data_tail`, or `aux_tail` (overwrite; a drop ring's has loaded it, D), and its totals, then a release fence, then writes over the oldest records, or ranges | F | a reader that copied any new byte sees the tail past its record, or range |
+//! | F | a reader has copied a record, or a range; an acquire fence, then it loads `data_tail`, the totals, or `aux_tail`, again | E | |
+//! | G | the writer of a sequence latch stores the first word, a release fence, the body, the last word (release) | H | a copy whose first and last word agree is whole |
+//! | H | a reader of a sequence latch loads the last word, an acquire fence, the body, an acquire fence, the first word | G | |
 //! | I | a producer stores `data_head`, a light fence, loads `wait.armed` | J | a consumer never sleeps past a record: one of the two sees the other |
 //! | J | a consumer stores `wait.armed`, a heavy fence, loads `data_head` | I | |
 //! | K | the consumer stores `data_tail`, a light fence, loads `space.armed` | L | a producer never sleeps past free space |
 //! | L | a producer stores `space.armed`, a heavy fence, loads `data_tail` | K | |
-//! | M | a producer of a shared ring takes the lock word by compare-and-swap (acquire) and gives it back (release) | M | whoever holds the lock sees all that was written under it before |
-//! | N | a reservation of a shared ring is ended by a swap of its header word (release); whoever looks at a word that may be open loads it (acquire) | N | a record that is seen to have ended is whole |
+//! | M | a producer of a shared ring takes the lock word by compare-and-swap (acquire) and releases it (release) | M | the holder of the lock sees all earlier writes made under it |
+//! | N | a reservation of a shared ring is ended by a swap of its header word (release); a reader of a word that may be open loads it (acquire) | N | a record that is seen as ended is whole |
 //! | O | a producer of a shared ring has ended a record, or has stored `producer_pos` (release); a full fence, then it loads `data_head`, `producer_pos` (acquire) and the header words from there on | O | of an older record that ends and a younger one that has ended, one side sees the other; and no word before `producer_pos` is an older one |
 //! | P | a producer that holds the type table's lock has written an entry, then stores `types_used` (release) | P | a reader that sees the count (relaxed, then an acquire fence) sees every entry before it |
-//! | Q | a producer has written an anchor, then stores `anchors_written` (release); a release fence before the next anchor's words | Q | a reader that sees the count (relaxed, then an acquire fence) sees the anchor, and one that sees a word of the next sees the count before it, when it looks again after an acquire fence |
+//! | Q | a producer has written an anchor, then stores `anchors_written` (release); a release fence before the next anchor's words | Q | a reader that sees the count (relaxed, then an acquire fence) sees the anchor, and one that sees a word of the next sees the count before it, when it checks again after an acquire fence |
 //! | R | a producer stores `lock` odd, a release fence, perf's time fields, `lock` even (release) | R | a perf reader that finds the same even `lock` before and after has fields of one moment |
 //!
-//! Light and heavy fences are the asymmetric pair of P1202 (Goldblatt, "Asymmetric Thread
-//! Fences"): the heavy side is `membarrier(2)` and costs microseconds, once per sleep; the light
-//! side keeps the compiler from reordering and costs nothing. Where `membarrier` is not to be had,
-//! the light side is a full fence, see [`Fences`].
+//! Light and heavy fences are the asymmetric pair of P1202 (Goldblatt, "Asymmetric Thread Fences").
+//! The heavy side is `membarrier(2)` and costs microseconds, once per sleep. The light side keeps
+//! the compiler from reordering and costs nothing. Where `membarrier` is unavailable, the light
+//! side is a full fence, see [`Fences`].
 #![no_std]
 #![forbid(unsafe_code)]
 

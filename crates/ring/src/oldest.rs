@@ -1,5 +1,5 @@
-//! The oldest record of a ring, and what stood before it: the tail mark of an overwrite ring tells, or
-//! the consumer's book of a drop ring.
+//! Finds the oldest record of a ring and counts what was before it: by the tail mark of an
+//! overwrite ring, or by the consumer's totals of a drop ring.
 
 use crate::counters::{ConsumerTotals, Count, Saved};
 use crate::record::{Corrupt, Record};
@@ -9,12 +9,12 @@ use crate::view::{POS_MAX, Ring};
 use perfring_abi::atomic::spin_loop;
 use perfring_abi::{MARK_AHEAD, Policy};
 
-/// How often the oldest record is looked for before that is taken for damage.
+/// How often the search for the oldest record is repeated before the ring is taken for corrupt.
 const TRIES: u32 = if cfg!(loom) { 3 } else { 1000 };
-/// How often the ring is walked to count what stands before a tail that keeps moving.
+/// How often the ring is walked to count what is before a tail that keeps moving.
 const WALKS_MAX: u32 = 4;
 
-/// The oldest valid record, and what stood before it.
+/// Returns the oldest valid record, and what was before it.
 pub(crate) fn oldest(ring: Ring<'_>, policy: Policy) -> Result<Saved, Corrupt> {
     let mut walks = 0;
     for _ in 0..TRIES {
@@ -23,10 +23,10 @@ pub(crate) fn oldest(ring: Ring<'_>, policy: Policy) -> Result<Saved, Corrupt> {
             Policy::Overwrite => marked(ring, tail),
             Policy::Drop => match released(ring, tail) {
                 Some(place) => Some(place),
-                // The consumer was faster, and has another book for another tail.
+                // The consumer was faster, and has other totals for another tail.
                 None if ring.tail() != tail => None,
-                // A foreign perf reader moves the tail and keeps no book: count from the
-                // producer's, or at worst begin there.
+                // A foreign perf reader moves the tail and keeps no totals: count from the
+                // producer's, or as a last resort begin there.
                 None => {
                     walks += 1;
                     counted(ring, tail, walks)?
@@ -62,7 +62,7 @@ fn counted(ring: Ring<'_>, tail: u64, walks: u32) -> Result<Option<Saved>, Corru
     Ok(before.map(|before| Saved { pos: tail, before }))
 }
 
-/// Writes the mark at `pos`, before which so much is overwritten.
+/// Writes the mark at `pos`, with the count that is overwritten before it.
 pub(crate) fn write_mark(
     ring: Ring<'_>,
     seq_latch: &mut SeqLatchWriter,
@@ -73,7 +73,8 @@ pub(crate) fn write_mark(
     seq_latch.write_as(&ring.header.tail_mark, pos, &[pos, records, bytes, pos]);
 }
 
-/// What was overwritten before `tail`, and a latch to go on with: for a producer that takes over.
+/// Returns what was overwritten before `tail`, and a sequence latch to continue with: for a
+/// producer that takes over.
 pub(crate) fn taken_over(ring: Ring<'_>, tail: u64) -> Option<(Count, SeqLatchWriter)> {
     let whole = seq_latch::find_least(&ring.header.tail_mark, tail)?;
     let ends = Ends::of(ring, tail, whole.words[0])?;
@@ -82,8 +83,8 @@ pub(crate) fn taken_over(ring: Ring<'_>, tail: u64) -> Option<(Count, SeqLatchWr
     Some((overwritten, SeqLatchWriter::after(&ring.header.tail_mark, Some(&whole))))
 }
 
-/// The oldest record of an overwrite ring, and what was overwritten before it: at `data_tail`, or,
-/// if the producer is so fast that this is gone before it is counted, at its newest mark.
+/// Returns the oldest record of an overwrite ring, and what was overwritten before it: at
+/// `data_tail`, or, if the producer overwrites that before it is counted, at its newest mark.
 fn marked(ring: Ring<'_>, tail: u64) -> Option<Saved> {
     let whole = seq_latch::find_least(&ring.header.tail_mark, tail)?;
     let [pos, records, bytes, _] = whole.words;
@@ -101,7 +102,7 @@ fn marked(ring: Ring<'_>, tail: u64) -> Option<Saved> {
     pos.is_multiple_of(8).then_some(Saved { pos, before: Count { records, bytes } })
 }
 
-/// Where the records from a tail to its mark begin, and whether each is data.
+/// The start of each record from a tail to its mark, and whether it is data.
 struct Ends {
     starts: [(u64, bool); MARK_AHEAD as usize],
     count: usize,
@@ -109,8 +110,8 @@ struct Ends {
 }
 
 impl Ends {
-    /// `None` if no such records lead from one to the other: of a ring that is being written, look
-    /// again; of one that is not, the mark lies.
+    /// Returns `None` if no such records lead from one to the other. A caller then retries on a
+    /// ring that is being written; otherwise the mark is invalid.
     fn of(ring: Ring<'_>, tail: u64, mark: u64) -> Option<Self> {
         let mut ends = Ends { starts: [(0, false); MARK_AHEAD as usize], count: 0, mark };
         for record in ring.records(tail, mark) {
@@ -121,7 +122,7 @@ impl Ends {
         Some(ends)
     }
 
-    /// Records from `tail` to the mark, if one begins there.
+    /// Counts the records from `tail` to the mark, if one begins at `tail`.
     fn count_from(&self, tail: u64) -> Option<Count> {
         let starts = self.starts.get(..self.count)?;
         let first = starts.iter().position(|(pos, _)| *pos == tail);

@@ -1,10 +1,11 @@
-//! Records: what one is, where it stands, and the one walk over them.
+//! Records: how one is recognized, where it is, and the walk over them.
 //!
-//! A header word is a record's if its payload's length can be told of it and the record ends where
-//! the walk does or before: [`payload_of`] is the only test. A size that is no multiple of eight
-//! would lead between records, one that does not hold the header would lead nowhere, one beyond the
-//! end leads into what nobody has published; padding that does not fit into the record is a length
-//! that no producer writes. Whoever walks takes any of these for damage at that place.
+//! A header word is a record's if the length of its payload can be derived from it and the record
+//! ends at or before the end of the walk: [`payload_of`] is the only test. A size that is no
+//! multiple of eight would lead between records, one that does not hold the header would not
+//! advance, one beyond the end leads into unpublished bytes, and padding that does not fit into the
+//! record is a length that no producer writes. A walk reports any of these as damage at that
+//! position.
 
 use crate::counters::{Count, Refused};
 use crate::view::{POS_MAX, Ring, Shared, sane};
@@ -14,7 +15,8 @@ use perfring_abi::{
     range_size,
 };
 
-/// The payload's length, if a record with this word can stand where `left` bytes are left.
+/// Returns the payload's length, if a record with this word fits into the `left` bytes that are
+/// left.
 #[inline(always)]
 pub(crate) fn payload_of(word: RecordWord, left: u64) -> Option<usize> {
     match word.payload_len() {
@@ -23,7 +25,7 @@ pub(crate) fn payload_of(word: RecordWord, left: u64) -> Option<usize> {
     }
 }
 
-/// A record on a walk.
+/// A record that a walk has found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
     pub(crate) pos: u64,
@@ -41,16 +43,16 @@ impl Record {
         self.pos + self.word.size()
     }
 
-    /// Where its words after the header stand in a copy that begins at `from`.
+    /// The words after its header, as a range of a copy that begins at `from`.
     pub(crate) fn body_in(&self, from: u64) -> core::ops::Range<usize> {
         let at = ((self.pos - from) / 8) as usize;
         at + 1..at + (self.word.size() / 8) as usize
     }
 }
 
-/// The records from a boundary to another, one after the other; from what is no record on,
-/// [`Corrupt`] without end. `load` reads a header word: in the order that its caller
-/// needs, or from a copy.
+/// Iterates over the records between two record boundaries. From the first word that is no record
+/// on, it returns [`Corrupt`] without end. `load` reads a header word: with the ordering that its
+/// caller needs, or from a copy.
 #[derive(Debug)]
 pub(crate) struct Walk<L> {
     pub(crate) pos: u64,
@@ -77,9 +79,9 @@ impl<L: FnMut(u64) -> u64> Iterator for Walk<L> {
 }
 
 impl<'a> Ring<'a> {
-    /// The records between two positions, by relaxed loads: the caller has acquired a head that is
-    /// not before `end` (B), or wrote them itself, or judges by the tail afterwards whether they
-    /// still stood (F).
+    /// The records between two positions, by relaxed loads. The caller has acquired a head that is
+    /// not before `end` (B), or wrote them itself, or checks the tail afterwards to find out
+    /// whether they were overwritten (F).
     #[inline(always)]
     pub(crate) fn records(self, pos: u64, end: u64) -> Walk<impl FnMut(u64) -> u64 + use<'a>> {
         Walk { pos, end, load: move |pos| self.load(pos) }
@@ -87,14 +89,14 @@ impl<'a> Ring<'a> {
 }
 
 impl<'a> Shared<'a> {
-    /// The records between two positions beyond `data_head`, open ones among them: of one that has
-    /// ended, all stands (N).
+    /// The records between two positions beyond `data_head`, open ones among them. A record that
+    /// has ended is complete (N).
     pub(crate) fn records(self, pos: u64, end: u64) -> Walk<impl FnMut(u64) -> u64 + use<'a>> {
         Walk { pos, end, load: move |pos| self.word_at(pos).raw() }
     }
 
-    /// The records from `head`, a `data_head`, to `producer_pos`, open ones among them. None where the two
-    /// are not of one ring: a walk from one to the other would go round and round.
+    /// The records from `head`, a `data_head`, to `producer_pos`, open ones among them. `None` if
+    /// the two positions do not belong to one ring: a walk between them would not end.
     pub(crate) fn unpublished(
         self,
         head: u64,
@@ -105,20 +107,20 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// Records that a reader will not see, as it comes to the place where they would have stood.
+/// Records that a reader will not see, reported where they would have been in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// The position in the stream where the loss is told.
+    /// The position in the stream at which the loss is reported.
     pub pos: u64,
     /// How many records.
     pub records: u64,
-    /// How many bytes of the ring they took or would have taken, headers and padding included.
+    /// How many bytes of the ring they used or would have used, headers and padding included.
     pub bytes: u64,
-    /// Why.
+    /// Why they are missing.
     pub cause: Cause,
 }
 
-/// A sentence that a program can print: how much was lost, and why.
+/// Writes how much was lost and why, as a message for people.
 impl core::fmt::Display for Lost {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let plural = |count| if count == 1 { "" } else { "s" };
@@ -131,39 +133,39 @@ impl core::fmt::Display for Lost {
     }
 }
 
-/// The ring holds at `pos` what no producer of ours writes there. What was read before stands;
-/// nothing can be said of what follows.
+/// The ring holds at `pos` something that no perfring producer writes there. Records before it
+/// remain valid; nothing is known of what follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt {
-    /// Where.
+    /// The position of the damage.
     pub pos: u64,
 }
 
 impl core::fmt::Display for Corrupt {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "the ring is damaged at position {}: no record can stand there", self.pos)
+        write!(f, "the ring is damaged at position {}: there is no valid record there", self.pos)
     }
 }
 
 impl core::error::Error for Corrupt {}
 
-/// Where a record stands.
+/// The position and properties of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Of its header.
+    /// The position of its header.
     pub pos: u64,
     /// `type`.
     pub kind: u32,
     /// The payload's length in bytes.
     pub len: usize,
-    /// Bytes it takes in the ring.
+    /// The bytes that it uses in the ring.
     pub size: u64,
-    /// Its stamp, in a timed ring: ns.
+    /// Its timestamp, in a timed ring: ns.
     pub time: Option<u64>,
 }
 
 impl Frame {
-    /// Where the payload begins.
+    /// Returns the position at which the payload begins.
     #[must_use]
     #[inline]
     pub fn payload_pos(&self) -> u64 {
@@ -172,19 +174,19 @@ impl Frame {
     }
 }
 
-/// What stands next in the ring.
+/// What comes next in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// A record.
     Record(Frame),
-    /// A record whose payload stands in the AUX area.
+    /// A record whose payload is in the AUX area.
     Large(Frame, Range),
-    /// A loss told by the producer.
+    /// A loss reported by the producer.
     Lost(Lost),
 }
 
-/// The next thing at or after `cursor` and before `head`, with the position after it. Holes are
-/// skipped. `head` is acquired, so everything before it stands still until it is released.
+/// Returns what comes next at or after `cursor` and before `head`, with the position after it.
+/// Holes are skipped. `head` is acquired, so everything before it is stable until it is released.
 #[inline(always)]
 pub(crate) fn step(
     ring: Ring<'_>,
@@ -216,19 +218,20 @@ pub(crate) fn step(
     Ok(None)
 }
 
-/// The payload's length, and the stamp if there is one, of a record with a body of `len` bytes; `None`
-/// if it cannot have one. A function of the word and not of what it holds, as there may be none.
+/// Returns the payload's length, and the timestamp if there is one, of a record with a body of
+/// `len` bytes; `None` if the body is too short for a timestamp. Takes the word by reference, since
+/// there may be none to load.
 #[inline(always)]
 pub(crate) fn split(timed: bool, len: usize, word: &AtomicU64) -> Option<(usize, Option<u64>)> {
     if !timed {
         return Some((len, None));
     }
     let len = len.checked_sub(TIMESTAMP_LEN as usize)?;
-    // Relaxed, as the header word.
+    // Relaxed, like the header word.
     Some((len, Some(word.load(Ordering::Relaxed))))
 }
 
-/// As [`split`], of a copy: the payload's words as well.
+/// Like [`split`], for a copy: also returns the payload's words.
 #[inline]
 pub(crate) fn split_body(
     timed: bool,
@@ -242,15 +245,16 @@ pub(crate) fn split_body(
     Some((len.checked_sub(TIMESTAMP_LEN as usize)?, Some(*timestamp), body))
 }
 
-/// The `PERF_RECORD_LOST` at `pos`.
+/// Returns the `PERF_RECORD_LOST` at `pos`.
 #[cold]
 pub(crate) fn lost_at(ring: Ring<'_>, pos: u64, size: u64) -> Option<Lost> {
-    // Relaxed: as the header word.
+    // Relaxed, like the header word.
     let body = [8, 16, 24].map(|at| ring.word(pos + at).load(Ordering::Relaxed));
     lost_of(&body[..body.len().min((size / 8) as usize - 1)], pos)
 }
 
-/// The `PERF_RECORD_LOST` with this body: ours has the bytes too, another perf writer's need not.
+/// Returns the `PERF_RECORD_LOST` with this body. perfring's has the bytes too; another perf
+/// writer's may not.
 #[cold]
 pub(crate) fn lost_of(body: &[u64], pos: u64) -> Option<Lost> {
     let (&[id, records], rest) = body.split_first_chunk()?;
@@ -258,7 +262,8 @@ pub(crate) fn lost_of(body: &[u64], pos: u64) -> Option<Lost> {
     Some(Lost { pos, records, bytes, cause: Cause::from_code(id) })
 }
 
-/// Writes a `PERF_RECORD_LOST` for each cause that lost something, from `pos` on. Returns how many.
+/// Writes a `PERF_RECORD_LOST` for each cause with losses, from `pos` on. Returns how many it
+/// wrote.
 pub(crate) fn write_lost(ring: Ring<'_>, pos: u64, losses: Refused) -> u64 {
     let causes = Cause::REFUSED.into_iter().zip(losses.all());
     let mut words = (pos..).step_by(8);
@@ -280,14 +285,14 @@ pub(crate) const BODY_LEN: usize = (AUX_SIZE - HEADER_LEN) as usize;
 /// A payload in the AUX area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// Where it begins: a position of that area.
+    /// Where it begins: a position in that area.
     pub at: u64,
-    /// Its length in bytes; it takes up to the next multiple of 64.
+    /// Its length in bytes; it is padded to a multiple of 64.
     pub len: usize,
 }
 
 impl Range {
-    /// Where the next one can begin.
+    /// Returns where the next range can begin.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.at.saturating_add(range_size(self.len))
@@ -297,13 +302,13 @@ impl Range {
 /// What readers know of the AUX area.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Bounds {
-    /// Its bytes; 0 if there is none.
+    /// Its size in bytes; 0 if there is none.
     pub(crate) size: u64,
-    /// Ranges begin here or after, if whoever asks knows; and end no more than `size` after.
+    /// No range begins before this, if the caller knows; and none ends more than `size` after it.
     pub(crate) floor: Option<u64>,
 }
 
-/// The shape of the records that a reader comes to.
+/// The shape of the records in a ring.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Shape {
     pub(crate) timed: bool,
@@ -311,8 +316,8 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// What a record of this body says of its range. `None` if no producer writes that; and what is
-    /// no record of ours, in a ring without AUX area, is not asked for.
+    /// Decodes the range that the body of a record describes. `None` if no producer writes such a
+    /// body. In a ring without an AUX area this is not called: such a record is another writer's.
     pub(crate) fn large(self, pos: u64, body: [u64; aux_record::WORDS]) -> Option<(Frame, Range)> {
         let Bounds { size, floor } = self.aux;
         let (at, len) = (body[aux_record::OFFSET], body[aux_record::LEN]);
@@ -329,19 +334,19 @@ impl Shape {
         Some((Frame { pos, kind: kind.get(), len: range.len, size, time }, range))
     }
 
-    /// Whether the payload of a record with this word may stand in the AUX area.
+    /// Returns whether the payload of a record with this word may be in the AUX area.
     pub(crate) fn is_large(self, word: RecordWord) -> bool {
         self.aux.size != 0 && word.kind() == RecordType::AUX
     }
 }
 
-/// The body of the `PERF_RECORD_AUX` at `pos`, whose word is this.
+/// Reads the body of the `PERF_RECORD_AUX` at `pos`, whose header word is `word`.
 pub(crate) fn body_at(
     ring: Ring<'_>,
     pos: u64,
     word: RecordWord,
 ) -> Option<[u64; aux_record::WORDS]> {
-    // Relaxed: as the header word.
+    // Relaxed, like the header word.
     let body = |nth| ring.word(pos + 8 + 8 * nth as u64).load(Ordering::Relaxed);
     (word.size() == AUX_SIZE.into()).then(|| core::array::from_fn(body))
 }

@@ -1,5 +1,5 @@
-//! The producers' book brought up to a position: it is written every so often, and whoever needs a
-//! count in between walks the records from there.
+//! Brings the producers' totals up to a position: they are written at intervals, and a reader that
+//! needs a count in between walks the records from there.
 
 use crate::counters::{Count, ProducerTotals};
 use crate::record::{Corrupt, Record, lost_at};
@@ -9,22 +9,22 @@ use crate::view::{POS_MAX, Ring};
 use perfring_abi::atomic::{Ordering, spin_loop};
 use perfring_abi::{Hole, LOST_SIZE, RecordType, SIZE_MAX};
 
-/// How often a walk is begun again because the producer was faster.
+/// How often a walk is restarted because the producer was faster.
 const TRIES: u32 = if cfg!(loom) { 2 } else { 100 };
 
-/// The book is written at least this often, so that whoever needs the count at a position walks
-/// no more than this many bytes of records.
+/// The totals are written at least this often, so that a reader that needs the count at a position
+/// walks no more than this many bytes of records.
 const TOTALS_INTERVAL_MAX: u64 = 64 << 10;
 
 pub(crate) fn totals_interval(ring: Ring<'_>) -> u64 {
     (ring.data_size() / 4).min(TOTALS_INTERVAL_MAX)
 }
 
-/// How far past its book a producer can have written: up to an interval, and then one record with
-/// the markers before it; and never over the book's own position. In a shared ring an open
-/// reservation holds the head and the book back, so that alone is sure.
+/// How far past its totals a producer can have written: up to an interval, and then one record with
+/// the markers before it; and never over the position of the totals. In a shared ring an open
+/// reservation holds the head and the totals back, so only the latter is certain.
 pub(crate) fn reach(ring: Ring<'_>) -> u64 {
-    // Relaxed: never zero again once a shared ring has had a record, and always in any other.
+    // Relaxed: never zero again once a shared ring has had a record, and zero in every other ring.
     if ring.header.shared.producer_pos.load(Ordering::Relaxed) != 0 {
         return ring.data_size() - 1;
     }
@@ -32,26 +32,26 @@ pub(crate) fn reach(ring: Ring<'_>) -> u64 {
         .min(ring.data_size() - 1)
 }
 
-/// The stamp of the newest record of a ring with time, or 0 if there was none; of a busy one perhaps
-/// that of a record some time before. Of a hostile one anything.
+/// Returns the timestamp of the newest record of a timed ring, or 0 if there was none; of a busy
+/// ring possibly that of a record some time before. A hostile ring may yield any value.
 #[must_use]
 pub fn newest_timestamp(ring: Ring<'_>) -> u64 {
     let head = ring.head();
     let from = match producer_totals(ring) {
         Some(totals) if totals.pos <= head && head - totals.pos <= reach(ring) => totals.pos,
-        _ => head, // what was noted alone
+        _ => head, // only the noted timestamp
     };
     let walked = time::newest_timestamp(ring, from, head);
-    if stood(ring, from) { walked } else { time::newest_timestamp(ring, head, head) }
+    if is_intact(ring, from) { walked } else { time::newest_timestamp(ring, head, head) }
 }
 
-/// The newest whole book of the producer.
+/// Finds the newest whole copy of the producer's totals.
 pub(crate) fn producer_totals(ring: Ring<'_>) -> Option<ProducerTotals> {
     seq_latch::find(&ring.header.producer).map(|whole| ProducerTotals::from_words(&whole.words))
 }
 
-/// The book as it was when `head` was published: walks the records since. Beyond `data_head`, where
-/// only a shared ring's producers look, an open reservation counts as a record.
+/// Returns the totals as they were when `head` was published: walks the records since. Beyond
+/// `data_head`, where only a shared ring's producers read, an open reservation counts as a record.
 pub(crate) fn bring_up(
     ring: Ring<'_>,
     mut totals: ProducerTotals,
@@ -83,7 +83,7 @@ pub(crate) fn bring_up(
     Ok(totals)
 }
 
-/// The producer's book, brought up to the newest head at which that can be done.
+/// Returns the producer's totals, brought up to the newest head at which that is possible.
 pub(crate) fn newest_totals(ring: Ring<'_>) -> Result<ProducerTotals, Corrupt> {
     for _ in 0..TRIES {
         if let Some(totals) = totals_at_head(ring)? {
@@ -91,16 +91,17 @@ pub(crate) fn newest_totals(ring: Ring<'_>) -> Result<ProducerTotals, Corrupt> {
         }
         spin_loop();
     }
-    // A producer that overtakes every walk: its book alone is true too, and not far behind.
+    // The producer overtakes every walk: its stored totals are true too, and not far behind.
     producer_totals(ring).ok_or(Corrupt { pos: ring.head() })
 }
 
-/// The producer's book at `data_head`, or `None` if the producer was faster than the walk.
+/// Returns the producer's totals at `data_head`, or `None` if the producer was faster than the
+/// walk.
 fn totals_at_head(ring: Ring<'_>) -> Result<Option<ProducerTotals>, Corrupt> {
     let head = ring.head();
     let totals = producer_totals(ring).ok_or(Corrupt { pos: head })?;
     if totals.pos > head {
-        // The book is true at a later head, unless it lies.
+        // The totals are true at a later head, unless they are invalid.
         let invalid =
             totals.pos > ring.head() || totals.pos > POS_MAX || !totals.pos.is_multiple_of(8);
         return if invalid { Err(Corrupt { pos: totals.pos }) } else { Ok(Some(totals)) };
@@ -110,26 +111,26 @@ fn totals_at_head(ring: Ring<'_>) -> Result<Option<ProducerTotals>, Corrupt> {
     } else {
         bring_up(ring, totals, head)
     };
-    if stood(ring, totals.pos) { walked.map(Some) } else { Ok(None) }
+    if is_intact(ring, totals.pos) { walked.map(Some) } else { Ok(None) }
 }
 
-/// Whether what has just been read from `from` on was still there. A producer publishes its tail
-/// and its book before it writes over what was before them (E).
-fn stood(ring: Ring<'_>, from: u64) -> bool {
+/// Returns whether what has just been read from `from` on was not overwritten. A producer publishes
+/// its tail and its totals before it overwrites what was before them (E).
+fn is_intact(ring: Ring<'_>, from: u64) -> bool {
     ring.tail() <= from // F
         || producer_totals(ring).is_some_and(|totals| {
             totals.pos.saturating_add(reach(ring)) <= from.saturating_add(ring.data_size())
         })
 }
 
-/// How many records, and bytes of them, stand before a position that is a record boundary. `None`
-/// if the place was passed while it was counted.
+/// Counts the records, and their bytes, before a position that is a record boundary. `None` if the
+/// position was passed during the count.
 pub(crate) fn count_at(ring: Ring<'_>, pos: u64) -> Result<Option<Count>, Corrupt> {
     let totals = producer_totals(ring).ok_or(Corrupt { pos })?;
     let (from, to) = (totals.pos.min(pos), totals.pos.max(pos));
     let start = ProducerTotals { pos: from, ..ProducerTotals::default() };
     let between = bring_up(ring, start, to);
-    if !stood(ring, from) {
+    if !is_intact(ring, from) {
         return Ok(None);
     }
     let between = between?.written;
@@ -140,8 +141,8 @@ pub(crate) fn count_at(ring: Ring<'_>, pos: u64) -> Result<Option<Count>, Corrup
     }))
 }
 
-/// As [`count_at`], for the consumer at its own tail: from there on nothing is overwritten, and
-/// only the way from a book before it may have to be walked again.
+/// Like [`count_at`], for the consumer at its own tail: from there on nothing is overwritten, and
+/// only the walk from totals before it may have to be repeated.
 pub(crate) fn count_surely(ring: Ring<'_>, tail: u64) -> Result<Count, Corrupt> {
     for _ in 0..TRIES {
         if let Some(count) = count_at(ring, tail)? {

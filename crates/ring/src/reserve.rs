@@ -1,4 +1,4 @@
-//! Reservations: why one is refused, and what one is until it ends.
+//! Reservations: why one is refused, and its state until it ends.
 
 use crate::record::Range;
 use crate::view::Ring;
@@ -13,19 +13,19 @@ use perfring_abi::{
 pub enum Refusal {
     /// A drop ring has no room for it.
     Full,
-    /// No ring of this size can hold it.
+    /// It is larger than any record of this ring can be.
     TooLarge {
         /// The payload's length.
         len: usize,
         /// The longest that fits.
         max: usize,
     },
-    /// A shared ring's lock is held, and its holder lives.
+    /// A shared ring's lock is held, and its holder is alive.
     Contended {
         /// The holder's slot.
         slot: u32,
     },
-    /// A shared ring has no room because an older reservation is open, and its producer lives.
+    /// A shared ring has no room because an older reservation is open, and its producer is alive.
     Pending {
         /// The producer's slot.
         slot: u32,
@@ -33,44 +33,44 @@ pub enum Refusal {
     /// This process is a forked child of the one that attached. `perfring-shm` returns this; no
     /// algorithm here does.
     Forked,
-    /// A position, a book or a record is such as none of ours leaves: somebody damages the ring. Nothing is
-    /// changed.
+    /// A position, the totals or a record is such as no perfring process leaves: somebody damaged
+    /// the ring. Nothing is changed.
     Corrupt {
-        /// The tail, of the area that has the damage; or where the damaged record stands.
+        /// The tail of the damaged area, or the position of the damaged record.
         tail: u64,
     },
 }
 
 /// Space for one record, still to be committed or discarded.
 ///
-/// Only a producer makes one, and its position is the writer's own: a token that is
-/// dropped leaves nothing behind, and the next reservation gets the same bytes.
+/// Only a producer creates one, and its position is the writer's own: a token that is dropped
+/// leaves no trace, and the next reservation gets the same bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Reserved {
     pub(crate) start: u64,
     pub(crate) kind: RecordType,
     pub(crate) len: usize,
-    /// Bytes of the stamp before the payload; or, of a payload that is to stand in the AUX area,
-    /// where.
+    /// Bytes of the timestamp before the payload; or, for a payload in the AUX area, its position
+    /// there.
     pub(crate) lead: u64,
 }
 
 impl Reserved {
-    /// The position of the record.
+    /// Returns the position of the record.
     #[must_use]
     #[inline]
     pub fn pos(&self) -> u64 {
         self.start
     }
 
-    /// Where the payload begins, if it is to stand in the data area.
+    /// Returns where the payload begins, if it is in the data area.
     #[must_use]
     #[inline]
     pub fn payload_pos(&self) -> u64 {
         self.start.wrapping_add(u64::from(HEADER_LEN)).wrapping_add(self.lead)
     }
 
-    /// The payload's length in bytes.
+    /// Returns the payload's length in bytes.
     #[must_use]
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "an empty payload is an ordinary one")]
@@ -78,28 +78,27 @@ impl Reserved {
         self.len
     }
 
-    /// The word of the record, with a payload of the first `len` bytes that stands in the data
-    /// area.
+    /// Returns the word of the record, with a payload of the first `len` bytes in the data area.
     #[inline(always)]
     pub(crate) fn word(&self, len: usize) -> RecordWord {
         RecordWord::of(self.kind, len + self.lead as usize)
     }
 
-    /// Bytes it takes in the data area, if its payload stands there.
+    /// Returns the bytes that it uses in the data area, if its payload is there.
     #[inline(always)]
     pub(crate) fn size(&self) -> u64 {
         record_size(self.len + self.lead as usize)
     }
 
-    /// Marks the lead of a reservation whose payload is to stand in the AUX area; the other bits are
-    /// its position there.
+    /// Marks the lead of a reservation whose payload is in the AUX area; the other bits are its
+    /// position there.
     const LARGE: u64 = 1 << 63;
 
     pub(crate) fn large_lead(at: u64) -> u64 {
         Self::LARGE | at
     }
 
-    /// Where the payload is to stand in the AUX area, if it is to stand there.
+    /// Returns where the payload is in the AUX area, if it is there.
     #[must_use]
     #[inline(always)]
     pub fn range(&self) -> Option<Range> {
@@ -127,14 +126,14 @@ impl Reserved {
         body[aux_record::TIME] = time;
         body[aux_record::ID] = self.kind.get().into();
         for (word, nth) in body.into_iter().zip(1..) {
-            // Relaxed: what publishes the record publishes it.
+            // Relaxed: the store that publishes the record publishes it.
             ring.word(self.start + 8 * nth).store(word, Ordering::Relaxed);
         }
     }
 }
 
-/// What a refused payload would have taken in a ring with an AUX area of `area` bytes and stamps of
-/// `timestamp`.
+/// Returns the bytes that a refused payload would have used in a ring with an AUX area of `area`
+/// bytes and timestamps of `timestamp` bytes.
 pub(crate) fn refused_size(area: u64, len: usize, timestamp: usize) -> u64 {
     match area {
         0 => record_size(len.saturating_add(timestamp)),
@@ -154,7 +153,7 @@ pub(crate) fn fill(ring: Ring<'_>, reserved: &Reserved, payload: &[u8]) {
     }
 }
 
-/// What [`Layout::max_small_len`] says, from the ring in hand: models have rings smaller than a page.
+/// Like [`Layout::max_small_len`], computed from the ring: models have rings smaller than a page.
 pub(crate) fn max_len(ring: Ring<'_>, layout: &Layout) -> usize {
     let size = (ring.data_size() - 8).min(perfring_abi::SIZE_MAX.into());
     (size - u64::from(HEADER_LEN)) as usize - layout.timestamp_len()

@@ -3,9 +3,9 @@
 use perfring_abi::SeqLatch;
 use perfring_abi::atomic::{Ordering, fence, spin_loop};
 
-/// How often a reader looks at a latch that changed under its eyes. A live writer leaves one copy
-/// whole for the time that it takes to write the other, so this many failures mean that the page
-/// lies.
+/// How often a reader retries when both copies changed while it read them. A live writer leaves one
+/// copy whole for the time that it takes to write the other, so this many failures mean that the
+/// page is corrupt.
 const TRIES: u32 = if cfg!(loom) { 3 } else { 1000 };
 
 #[derive(Debug, Default)]
@@ -15,9 +15,9 @@ pub(crate) struct SeqLatchWriter {
 }
 
 impl SeqLatchWriter {
-    /// Goes on after `kept`, the copy that counts: the other one is written next. It may be whole
-    /// too, and newer: its number must not come again with another body, so the next is higher
-    /// than both.
+    /// Continues after `kept`, the copy that counts: the other one is written next. The other may
+    /// be whole and newer. Its number must not be reused with another body, so the next number is
+    /// higher than both.
     pub(crate) fn after<const N: usize>(seq_latch: &SeqLatch<N>, kept: Option<&Whole<N>>) -> Self {
         let numbers =
             [0, 1].map(|copy| read_copy(seq_latch, copy).map_or(0, |whole| whole.words[0]));
@@ -27,14 +27,14 @@ impl SeqLatchWriter {
         }
     }
 
-    /// Writes a copy, numbered one more than the last.
+    /// Writes a copy with the next number.
     #[inline]
     pub(crate) fn write<const N: usize>(&mut self, seq_latch: &SeqLatch<N>, words: &[u64; N]) {
         let seq = self.seq.wrapping_add(1);
         self.write_as(seq_latch, seq, words);
     }
 
-    /// Writes a copy with a number that the caller knows to rise: the tail mark's position.
+    /// Writes a copy with a number that the caller knows to rise: the position of the tail mark.
     #[inline(always)]
     pub(crate) fn write_as<const N: usize>(
         &mut self,
@@ -59,7 +59,7 @@ pub(crate) struct Whole<const N: usize> {
     copy: usize,
 }
 
-/// One copy, if it is whole; else its first word: the number that it is being given.
+/// Reads one copy, if it is whole; else returns its first word: the number that is being written.
 fn read_copy<const N: usize>(seq_latch: &SeqLatch<N>, copy: usize) -> Result<Whole<N>, u64> {
     let from = &seq_latch.copies[copy];
     let mut words = [0; N];
@@ -73,16 +73,16 @@ fn read_copy<const N: usize>(seq_latch: &SeqLatch<N>, copy: usize) -> Result<Who
     if words[0] == words[N - 1] { Ok(Whole { words, copy }) } else { Err(words[0]) }
 }
 
-/// The newest whole copy: not older than the newest at the time of the call. `None` only where no
-/// writer of ours wrote.
+/// Finds the newest whole copy, which is not older than the newest at the time of the call. `None`
+/// only where no perfring writer wrote.
 pub(crate) fn find<const N: usize>(seq_latch: &SeqLatch<N>) -> Option<Whole<N>> {
     let mut last = None;
     for _ in 0..TRIES {
         match (read_copy(seq_latch, 0), read_copy(seq_latch, 1)) {
             (Ok(a), Ok(b)) => return Some(if b.words[0] > a.words[0] { b } else { a }),
             (Ok(one), Err(next)) | (Err(next), Ok(one)) => {
-                // The other is being written as the next: this is the newest. If it is further
-                // on, this was replaced while the other was looked at.
+                // The other is being written as the next: this is the newest. If it is further on,
+                // this one was replaced while the other was read.
                 if next <= one.words[0].saturating_add(1) {
                     return Some(one);
                 }
@@ -95,8 +95,8 @@ pub(crate) fn find<const N: usize>(seq_latch: &SeqLatch<N>) -> Option<Whole<N>> 
     last
 }
 
-/// The whole copy that fits, the newest first: after a death, the one that belongs to the position
-/// that was really published.
+/// Finds the newest whole copy that fits: after a death, the one that belongs to the published
+/// position.
 pub(crate) fn find_where<const N: usize>(
     seq_latch: &SeqLatch<N>,
     fits: impl Fn(&[u64; N]) -> bool,
@@ -108,7 +108,7 @@ pub(crate) fn find_where<const N: usize>(
         .max_by_key(|whole| whole.words[0])
 }
 
-/// The whole copy with the least number that is not below `least`.
+/// Finds the whole copy with the least number that is not below `least`.
 pub(crate) fn find_least<const N: usize>(seq_latch: &SeqLatch<N>, least: u64) -> Option<Whole<N>> {
     [read_copy(seq_latch, 0), read_copy(seq_latch, 1)]
         .into_iter()

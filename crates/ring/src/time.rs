@@ -1,10 +1,10 @@
-//! Time: stamps that never go back, and what tells wall-clock times of them.
+//! Time: timestamps that never decrease, and anchors that convert them to wall-clock times.
 //!
-//! A stamp is a number that comes in; which clock it is of is the caller's to know. Here it is
-//! made to rise: nothing is reserved with a stamp that is less than one before it.
+//! A timestamp is a number that the caller supplies, of a clock that the caller chooses. This
+//! module makes it monotonic: nothing is reserved with a timestamp that is less than one before it.
 //!
-//! An *anchor* says what the wall clock was at a moment of the stamps' clock, from a position on.
-//! The two clocks run at one rate, so one anchor does until somebody sets the wall clock.
+//! An *anchor* records the wall-clock time at a moment of the timestamps' clock, from a position
+//! on. The two clocks run at one rate, so one anchor is enough until somebody sets the wall clock.
 
 use crate::record::Record;
 use crate::view::Ring;
@@ -15,15 +15,15 @@ use perfring_abi::{
     aux_record,
 };
 
-/// A wall clock that was set by less than this, and what can be wrong with two readings, is taken
-/// for one that was not set.
+/// A difference below this, which includes the error of two readings, does not count as the wall
+/// clock being set.
 const STEP_NS: u64 = 20_000;
-/// No clock is behind a stamp by so much, or the stamp is another boot's, or damage.
+/// No clock is behind a timestamp by so much; such a timestamp is another boot's, or damage.
 const FUTURE_NS: u64 = 1_000_000_000;
-/// How often a reader copies anchors that are being added to.
+/// How often a reader retries copying anchors while more are added.
 const TRIES: u32 = if cfg!(loom) { 2 } else { 100 };
 
-/// How the processor's counter becomes the stamps' clock, as `perf_event_mmap_page` has it:
+/// How the processor's counter converts to the timestamps' clock, as `perf_event_mmap_page` has it:
 /// `zero + (counter * mult >> shift)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
@@ -36,7 +36,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// `counter * mult >> shift`, as perf's readers work it out: with 64 bits.
+    /// Returns `counter * mult >> shift` with 64 bits, as perf's readers compute it.
     #[must_use]
     pub fn scaled(&self, counter: u64) -> u64 {
         let shift = u32::from(self.shift).min(63);
@@ -46,25 +46,25 @@ impl Scale {
     }
 }
 
-/// What a producer has just read of the machine's clocks, for [`Writer::keep_time`].
+/// A producer's latest reading of the machine's clocks, for [`Writer::keep_time`].
 ///
 /// [`Writer::keep_time`]: crate::Writer::keep_time
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// Which boot this is: the first 8 bytes of its id.
     pub boot: u64,
-    /// The stamps' clock, ns.
+    /// The timestamps' clock, ns.
     pub clock_ns: u64,
     /// The wall clock, ns.
     pub realtime_ns: u64,
-    /// How far apart the two may have been read, ns.
+    /// The most that the two readings may be apart, ns.
     pub error_ns: u64,
-    /// How perf's readers get the stamps' clock, if they can.
+    /// How perf's readers get the timestamps' clock, if they can.
     pub scale: Option<Scale>,
 }
 
 impl Reading {
-    /// The anchor for records from this position on.
+    /// Returns the anchor for records from this position on.
     #[must_use]
     pub fn anchor(&self, pos: u64) -> Anchor {
         Anchor {
@@ -76,28 +76,28 @@ impl Reading {
     }
 }
 
-/// What the wall clock was at a moment of the stamps' clock.
+/// The wall-clock time at a moment of the timestamps' clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Anchor {
-    /// The position of the first record that it is for.
+    /// The position of the first record that it applies to.
     pub pos: u64,
-    /// The stamps' clock, ns.
+    /// The timestamps' clock, ns.
     pub clock_ns: u64,
     /// `CLOCK_REALTIME`, ns.
     pub realtime_ns: u64,
-    /// How far apart the two may have been read, ns.
+    /// The most that the two readings may be apart, ns.
     pub error_ns: u64,
 }
 
 impl Anchor {
-    /// The wall-clock time of a stamp, ns since 1970; `None` if no `u64` holds it.
+    /// Returns the wall-clock time of a timestamp, ns since 1970; `None` if it exceeds a `u64`.
     #[must_use]
     pub fn wall(&self, timestamp: u64) -> Option<u64> {
         let since = i128::from(timestamp) - i128::from(self.clock_ns);
         u64::try_from(i128::from(self.realtime_ns) + since).ok()
     }
 
-    /// An anchor as words of the file.
+    /// Returns the anchor as words of the file.
     #[must_use]
     pub fn to_words(&self) -> [u64; ANCHOR] {
         let mut words = [0; ANCHOR];
@@ -109,7 +109,7 @@ impl Anchor {
     }
 
     fn load(words: &[AtomicU64; ANCHOR]) -> Self {
-        // Relaxed: one's own, or Q orders it.
+        // Relaxed: the caller's own, or Q orders it.
         let word = |at: usize| words[at].load(Ordering::Relaxed);
         Anchor {
             pos: word(a::POS),
@@ -120,7 +120,7 @@ impl Anchor {
     }
 }
 
-/// The newest anchors of a ring, copied: what tells wall-clock times of stamps.
+/// A copy of a ring's newest anchors, which convert timestamps to wall-clock times.
 ///
 /// ```
 /// use perfring_ring::{Anchor, Anchors};
@@ -143,7 +143,7 @@ pub struct Anchors {
 }
 
 impl Anchors {
-    /// Those of a ring; none of one without time.
+    /// Reads the anchors of a ring; none of one without time.
     #[must_use]
     pub fn read(ring: Ring<'_>) -> Self {
         let line = &ring.header.time;
@@ -154,10 +154,11 @@ impl Anchors {
             let slots = line.anchors.each_ref().map(Anchor::load);
             fence(Ordering::Acquire); // Q, pairs with Q
             let now = line.anchors_written.load(Ordering::Relaxed);
-            // The slot of the oldest may be being written for the next.
+            // The slot of the oldest may be in the process of being overwritten by the next.
             let oldest = now.saturating_sub(ANCHORS as u64 - 1).min(written);
             found = Anchors::default();
-            // Never more than there is room for: a count that goes down is a lie, and gives none.
+            // Never more than there is room for: a count that decreases is invalid, and yields
+            // none.
             for n in oldest..written.min(oldest.saturating_add(ANCHORS as u64 - 1)) {
                 found.push(slots[(n % ANCHORS as u64) as usize]);
             }
@@ -178,21 +179,21 @@ impl Anchors {
         self.len += 1;
     }
 
-    /// The anchors, oldest first.
+    /// Returns the anchors, oldest first.
     #[must_use]
     pub fn all(&self) -> &[Anchor] {
         &self.all[..self.len]
     }
 
-    /// The one for a record at this position: the newest that is not after it. `None` if the wall
-    /// clock was set so often since that it is gone.
+    /// Returns the anchor for a record at this position: the newest that is not after it. `None` if
+    /// it has been overwritten because the wall clock was set too often since.
     #[must_use]
     pub fn at(&self, pos: u64) -> Option<&Anchor> {
         self.all().iter().rev().find(|anchor| anchor.pos <= pos)
     }
 
-    /// The wall-clock time of a record, ns since 1970: what `CLOCK_REALTIME` was when it was
-    /// stamped. `None` if no anchor is left for it.
+    /// Returns the wall-clock time of a record, ns since 1970: what `CLOCK_REALTIME` was at its
+    /// timestamp. `None` if there is no anchor left for it.
     #[must_use]
     pub fn wall(&self, pos: u64, timestamp: u64) -> Option<u64> {
         self.at(pos)?.wall(timestamp)
@@ -200,7 +201,7 @@ impl Anchors {
 }
 
 impl FromIterator<Anchor> for Anchors {
-    /// The last of them, if they are more than a ring has.
+    /// Keeps the last of them, if there are more than a ring has.
     fn from_iter<T: IntoIterator<Item = Anchor>>(anchors: T) -> Self {
         let mut all = Anchors::default();
         anchors.into_iter().for_each(|anchor| all.push(anchor));
@@ -208,20 +209,20 @@ impl FromIterator<Anchor> for Anchors {
     }
 }
 
-/// A producer that has just attached, before its first record. By the exclusive one, or under the
-/// lock, and there with clocks that were read under it; `pos` is where the next record begins, and
-/// `newest` the greatest stamp so far. Returns whether stamps begin anew: those before are of the
-/// future, so of another boot, or no stamps.
+/// Starts timekeeping for a producer that has just attached, before its first record. Called by the
+/// exclusive producer, or under the lock with clocks that were read under it; `pos` is where the
+/// next record begins, and `newest` the greatest timestamp so far. Returns whether timestamps
+/// restart: earlier ones are in the future, so they are of another boot, or invalid.
 pub(crate) fn begin(ring: Ring<'_>, reading: &Reading, pos: u64, newest: u64) -> bool {
     let (line, perf) = (&ring.header.time, &ring.header.perf_time);
     let anew = newest > reading.clock_ns.saturating_add(FUTURE_NS);
     if anew {
         ring.header.shared.newest_timestamp.store(0, Ordering::Relaxed);
     }
-    // Relaxed, both: of the producer before, whom a lock orders.
+    // Relaxed, both: written by the producer before, ordered by a lock.
     let rebooted = line.boot.load(Ordering::Relaxed) != reading.boot;
     if rebooted || perf.lock.load(Ordering::Relaxed) & 1 != 0 {
-        // Of another boot, or left half done by a death. Others write them again.
+        // Of another boot, or left incomplete by a death. It is written again.
         put_scale(perf, None);
         line.boot.store(reading.boot, Ordering::Release);
     }
@@ -229,15 +230,15 @@ pub(crate) fn begin(ring: Ring<'_>, reading: &Reading, pos: u64, newest: u64) ->
     anew
 }
 
-/// Keeps what tells wall-clock times, now and again. As [`begin`] in all else.
+/// Updates the anchors, from time to time. Callers and arguments are those of [`begin`].
 pub(crate) fn keep(ring: Ring<'_>, reading: &Reading, pos: u64) {
     let (line, anchor) = (&ring.header.time, reading.anchor(pos));
     let slot = |n: u64| &line.anchors[(n % ANCHORS as u64) as usize];
-    // Relaxed, as all here: one writer at a time, whom a lock orders.
+    // Relaxed, like everything here: one writer at a time, ordered by a lock.
     let written = line.anchors_written.load(Ordering::Relaxed);
     let newest = written.checked_sub(1).map(|newest| Anchor::load(slot(newest)));
     if newest.is_none_or(|last| was_set(&last, &anchor)) {
-        fence(Ordering::Release); // Q, pairs with Q: who sees a new word sees the count before it
+        fence(Ordering::Release); // Q, pairs with Q: a reader that sees a new word sees the count before it
         for (to, word) in slot(written).iter().zip(anchor.to_words()) {
             to.store(word, Ordering::Relaxed);
         }
@@ -248,19 +249,19 @@ pub(crate) fn keep(ring: Ring<'_>, reading: &Reading, pos: u64) {
     }
 }
 
-/// Whether the wall clock was set between the two.
+/// Returns whether the wall clock was set between the two.
 fn was_set(last: &Anchor, now: &Anchor) -> bool {
-    // What a page says need make no sense.
+    // A page may hold any values.
     let ahead = |at: &Anchor| at.realtime_ns.wrapping_sub(at.clock_ns);
     let apart = ahead(last).abs_diff(ahead(now));
-    let apart = apart.min(apart.wrapping_neg()); // round a circle of 2^64
+    let apart = apart.min(apart.wrapping_neg()); // modulo 2^64
     let noise = last.error_ns.saturating_add(now.error_ns);
     STEP_NS.saturating_add(noise.min(FUTURE_NS)).cmp(&apart) == Less
 }
 
-/// Writes perf's time fields as the kernel does, or takes them back.
+/// Writes perf's time fields as the kernel does, or clears them.
 fn put_scale(perf: &PerfTime, scale: Option<Scale>) {
-    let seq = perf.lock.load(Ordering::Relaxed) | 1; // a producer may have died in here
+    let seq = perf.lock.load(Ordering::Relaxed) | 1; // a producer may have died in this function
     perf.lock.store(seq, Ordering::Relaxed);
     fence(Ordering::Release); // R, pairs with R
     let (word, zero, cap) = match scale {
@@ -273,14 +274,14 @@ fn put_scale(perf: &PerfTime, scale: Option<Scale>) {
     perf.lock.store(seq.wrapping_add(1), Ordering::Release); // R, pairs with R
 }
 
-/// The greatest stamp before `to`: the one noted, or one of the records since `from`, which the
-/// caller has found to be records.
+/// Returns the greatest timestamp before `to`: the noted one, or that of a record since `from`. The
+/// caller has checked that there are records from `from` on.
 pub(crate) fn newest_timestamp(ring: Ring<'_>, from: u64, to: u64) -> u64 {
-    // Relaxed throughout: the last producer's, whose head B acquired.
+    // Relaxed throughout: written by the last producer, whose head B acquired.
     let mut newest = ring.header.shared.newest_timestamp.load(Ordering::Relaxed);
     for Record { pos, word, .. } in ring.records(from, to).map_while(Result::ok) {
         if word.is_data() && word.size() > 8 {
-            // Of a record with its payload in the AUX area it stands elsewhere.
+            // A record with its payload in the AUX area has it elsewhere.
             let aux = word.raw() == RecordWord::aux().raw();
             let nth = if aux { aux_record::TIME as u64 } else { 0 };
             newest = newest.max(ring.word(pos + 8 + 8 * nth).load(Ordering::Relaxed));
@@ -289,10 +290,12 @@ pub(crate) fn newest_timestamp(ring: Ring<'_>, from: u64, to: u64) -> u64 {
     newest
 }
 
-/// The stamp of what is reserved now in a shared ring, under the lock: no less than that of anything before it.
+/// Returns the timestamp of a reservation in a shared ring, under the lock: no less than that of
+/// anything before it.
 #[inline(always)]
 pub(crate) fn rise(ring: Ring<'_>, now: u64) -> u64 {
-    // Relaxed: M orders it. Before the reservation: a stamp that nothing has does no harm.
+    // Relaxed: M orders it. Stored before the reservation: a timestamp that no record has is
+    // harmless.
     let newest = &ring.header.shared.newest_timestamp;
     let timestamp = newest.load(Ordering::Relaxed).max(now);
     newest.store(timestamp, Ordering::Relaxed);

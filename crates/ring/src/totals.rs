@@ -1,4 +1,4 @@
-//! Everything that can be said of a ring's books at one moment.
+//! All totals of a ring at one moment.
 
 use crate::counters::{ConsumerTotals, Count, ProducerTotals};
 use crate::oldest::oldest;
@@ -9,44 +9,46 @@ use crate::view::{Ring, Shared};
 use perfring_abi::Policy;
 use perfring_abi::atomic::Ordering;
 
-/// Everything that can be said of a ring's books at one moment.
+/// All totals of a ring at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingTotals {
     /// `data_head`.
     pub head: u64,
     /// `data_tail`.
     pub tail: u64,
-    /// `aux_head`: end of the newest range of the AUX area; 0 in a ring without one. Not checked, as
-    /// `aux_tail`.
+    /// `aux_head`: end of the newest range of the AUX area; 0 in a ring without one. Like
+    /// `aux_tail`, it is not checked.
     pub aux_head: u64,
-    /// `aux_tail`: what the consumer has released of it, or before which no range is whole.
+    /// `aux_tail`: what the consumer has released of it, or the position before which no range is
+    /// whole.
     pub aux_tail: u64,
-    /// The producers' figures, true at `head`.
+    /// The producers' totals, true at `head`.
     pub producer: ProducerTotals,
-    /// The consumer's figures.
+    /// The consumer's totals.
     pub consumer: ConsumerTotals,
     /// Overwritten before `tail`.
     pub overwritten: Count,
-    /// Written and neither released nor overwritten.
+    /// Written, and neither released nor overwritten.
     pub present: Count,
-    /// In a shared ring: committed, and not among the written, because a reservation before it is
-    /// open whose producer is dead. Readers see it once the ring is recovered.
+    /// In a shared ring: committed but not counted as written, because an older reservation of a
+    /// dead producer is open. Readers see these once the ring is recovered.
     pub stranded: Count,
 }
 
 impl RingTotals {
-    /// The books of a ring, dead or alive. On a live one the figures are those of one moment each,
-    /// and of nearly the same moment together; on one at rest they are exact.
+    /// Reads the totals of a ring, dead or alive. On a live ring each figure is true at one moment,
+    /// and all of them at nearly the same moment. On an idle one they are exact.
     #[must_use]
     pub fn read(ring: Ring<'_>, policy: Policy) -> Option<Self> {
         Self::of(Shared::new(ring, &[]), policy, |_| false)
     }
 
-    /// As [`RingTotals::read`], for a ring with slots; `is_dead` says whether a slot's producer is.
+    /// Like [`RingTotals::read`], for a ring with slots; `is_dead` returns whether a slot's
+    /// producer is dead.
     #[must_use]
     pub fn of(at: Shared<'_>, policy: Policy, is_dead: impl Fn(u32) -> bool) -> Option<Self> {
         let ring = at.ring();
-        // In the order of a record's life turned round: what is read or gone was written before.
+        // In the reverse order of a record's life: what is read or evicted was written before.
         let consumer = seq_latch::find(&ring.header.consumer)?;
         let place = oldest(ring, policy).ok()?;
         let mut producer = newest_totals(ring).ok()?;
@@ -54,8 +56,8 @@ impl RingTotals {
         let stranded = Stranded::find(at, is_dead).written;
         let (consumer, overwritten) = match policy {
             Policy::Overwrite => (ConsumerTotals::from_words(&consumer.words), place.before),
-            // After a death between the book and the tail, the book that fits the tail counts;
-            // after a foreign reader, what stood before the tail is what was read.
+            // After a death between the totals and the tail, the totals that fit the tail count.
+            // After a foreign reader, everything before the tail counts as read.
             Policy::Drop => {
                 let read =
                     ConsumerTotals { pos: place.pos, read: place.before, lapped: Count::default() };
@@ -80,7 +82,7 @@ impl RingTotals {
         })
     }
 
-    /// Losses that the counters know and the stream does not tell yet.
+    /// Losses that are counted but not yet reported in the stream.
     #[must_use]
     pub fn unreported(&self) -> Count {
         self.producer.refused.since(self.producer.reported).total()
@@ -105,13 +107,13 @@ impl Stranded {
                 Some(owner) if !is_dead(owner) => break,
                 None if record.word.is_data() => {
                     counted.add(record.size());
-                    // Holes after the last record bring nobody anything.
+                    // Holes after the last record do not count.
                     found = Stranded { upto: record.end(), written: counted };
                 }
                 _ => {}
             }
         }
-        // What is written over behind the eyes of who looks was no such record.
+        // What was overwritten during the walk was no such record.
         if ring.tail() > head {
             found = Stranded { upto: ring.head(), written: Count::default() }; // F
         }

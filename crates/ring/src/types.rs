@@ -1,4 +1,4 @@
-//! The type table: words that are only ever added to, before a count of those that are good.
+//! The type table: append-only words, and a count of the valid ones.
 
 use alloc::vec::Vec;
 use perfring_abi::TYPES_FIRST;
@@ -17,24 +17,24 @@ pub struct TypeTable<'a> {
 pub struct TableFull {
     /// Bytes of the entry.
     pub needed: u64,
-    /// Bytes that are left.
+    /// Bytes left in the table.
     pub left: u64,
 }
 
 impl<'a> TypeTable<'a> {
-    /// Of these words; none if the ring has no table.
+    /// Creates a view of these words; empty if the ring has no table.
     #[must_use]
     pub fn new(words: &'a [AtomicU64]) -> Self {
         TypeTable { words }
     }
 
-    /// Whether the ring has a table.
+    /// Returns whether the ring has a table.
     #[must_use]
     pub fn exists(&self) -> bool {
         self.words.len() > FIRST
     }
 
-    /// End of the last entry, in words, no further than the table goes.
+    /// Returns the end of the last entry in words, at most the length of the table.
     fn used(&self) -> usize {
         let Some(used) = self.words.first() else { return FIRST };
         // Relaxed and a fence, as the pages may be read-only: P, pairs with P.
@@ -43,13 +43,14 @@ impl<'a> TypeTable<'a> {
         usize::try_from(used / 8).unwrap_or(usize::MAX).clamp(FIRST, self.words.len().max(FIRST))
     }
 
-    /// End of the last entry, in bytes: who has read the table up to here has read all of it.
+    /// Returns the end of the last entry in bytes. A reader that has read up to here has read all
+    /// of it.
     #[must_use]
     pub fn end(&self) -> u64 {
         8 * self.used() as u64
     }
 
-    /// A copy of all entries, one after the other. Empty if the ring has no table.
+    /// Copies all entries, one after the other. Empty if the ring has no table.
     #[must_use]
     pub fn entries(&self) -> Vec<u64> {
         let entries = self.words.get(FIRST..self.used()).unwrap_or_default();
@@ -58,18 +59,18 @@ impl<'a> TypeTable<'a> {
     }
 }
 
-/// A type table on pages that may be written.
+/// A type table on writable pages.
 #[derive(Clone, Copy, Debug)]
 pub struct TypeTableWriter<'a>(TypeTable<'a>);
 
 impl<'a> TypeTableWriter<'a> {
-    /// Of these words; none if the ring has no table.
+    /// Creates a writer for these words; they are empty if the ring has no table.
     #[must_use]
     pub fn new(words: &'a [AtomicU64]) -> Self {
         TypeTableWriter(TypeTable::new(words))
     }
 
-    /// To read it.
+    /// Returns the table for reading.
     #[must_use]
     pub fn table(&self) -> TypeTable<'a> {
         self.0
@@ -77,7 +78,7 @@ impl<'a> TypeTableWriter<'a> {
 
     /// Adds an entry. The caller holds the table's lock.
     ///
-    /// A process that dies in here has added nothing, or the whole entry.
+    /// A process that dies in this call has added nothing, or the whole entry.
     ///
     /// # Errors
     /// [`TableFull`]; nothing is changed.
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_stand_in_the_order_in_which_they_came() {
+    fn entries_keep_the_order_of_appending() {
         let words = words(14, TYPES_FIRST);
         let writer = TypeTableWriter::new(&words);
         let table = writer.table();
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_finished_is_written_over() {
+    fn an_unfinished_entry_is_overwritten() {
         let words = words(12, TYPES_FIRST);
         words[FIRST].store(99, Ordering::Relaxed); // a producer died in `append`
         let writer = TypeTableWriter::new(&words);
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_lies_or_is_none_is_read_within_its_bounds() {
+    fn an_invalid_or_missing_table_is_read_within_its_bounds() {
         for used in [0, 1, 8, 63, 64, 71, 72, 96, 97, 1 << 40, u64::MAX] {
             let words = words(12, used);
             assert!(TypeTable::new(&words).entries().len() <= 4, "{used}");

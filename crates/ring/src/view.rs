@@ -1,5 +1,5 @@
-//! What the algorithm works on: a ring's live header and its data area, and with them the slots of a
-//! shared one.
+//! The views that the algorithm works on: a ring's live header and its data area, and for a shared
+//! ring also its slots.
 
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{Header, RecordWord, Slot};
@@ -12,8 +12,9 @@ pub struct Ring<'a> {
 }
 
 impl<'a> Ring<'a> {
-    /// A view of a ring. The data area must be a power of two of words, which whoever made it has
-    /// checked: positions in any other would be wrong, though never out of bounds.
+    /// Creates a view of a ring. The length of the data area in words must be a power of two, which
+    /// the caller has checked: any other length gives wrong positions, though never an access out
+    /// of bounds.
     #[must_use]
     #[inline]
     pub fn new(header: &'a Header, data: &'a [AtomicU64]) -> Self {
@@ -21,27 +22,27 @@ impl<'a> Ring<'a> {
         Ring { header, data }
     }
 
-    /// The header's live fields.
+    /// Returns the header's live fields.
     #[must_use]
     #[inline]
     pub fn header(&self) -> &'a Header {
         self.header
     }
 
-    /// Bytes of the data area.
+    /// Returns the size of the data area in bytes.
     #[must_use]
     #[inline]
     pub fn data_size(&self) -> u64 {
         self.data.len() as u64 * 8
     }
 
-    /// The word at a position.
+    /// Returns the word at a position.
     #[inline]
     pub(crate) fn word(&self, pos: u64) -> &'a AtomicU64 {
         &self.data[(pos >> 3) as usize & (self.data.len() - 1)]
     }
 
-    /// `data_head` as an observer sees it, on pages that may be mapped read-only.
+    /// Loads `data_head` as an observer does, on pages that may be mapped read-only.
     #[must_use]
     #[inline]
     pub fn head(&self) -> u64 {
@@ -50,7 +51,7 @@ impl<'a> Ring<'a> {
         head
     }
 
-    /// `data_tail`, read after all that was read before it.
+    /// Loads `data_tail` after everything that was read before it.
     #[must_use]
     #[inline]
     pub fn tail(&self) -> u64 {
@@ -58,17 +59,17 @@ impl<'a> Ring<'a> {
         self.header.data_tail.load(Ordering::Relaxed)
     }
 
-    /// What the word at a position holds: a relaxed load. Of a drop ring's record it is what was
-    /// committed, if the head was loaded before (B) and the tail does not move past it; elsewhere the
-    /// caller looks at the tail afterwards (F).
+    /// Loads the word at a position, relaxed. For a record of a drop ring this is what was
+    /// committed, if the head was loaded before (B) and the tail does not move past it. In other
+    /// cases the caller checks the tail afterwards (F).
     #[must_use]
     #[inline]
     pub fn load(&self, pos: u64) -> u64 {
         self.word(pos).load(Ordering::Relaxed)
     }
 
-    /// Copies the words from `pos` on, at most a ring of them: relaxed loads, since a producer may
-    /// be writing over them; the caller looks at the tail afterwards (F).
+    /// Copies the words from `pos` on, at most a ring of them, by relaxed loads, since a producer
+    /// may be overwriting them. The caller checks the tail afterwards (F).
     pub fn copy_out(&self, pos: u64, to: &mut [u64]) {
         let start = (pos >> 3) as usize & (self.data.len() - 1);
         let (first, second) = to.split_at_mut(to.len().min(self.data.len() - start));
@@ -81,7 +82,7 @@ impl<'a> Ring<'a> {
     }
 }
 
-/// Positions beyond this are not believed: a ring written at 100 GB/s comes here after a year.
+/// Positions beyond this are invalid: a ring written at 100 GB/s reaches it after a year.
 pub(crate) const POS_MAX: u64 = 1 << 62;
 
 pub(crate) fn sane(ring: Ring<'_>, head: u64, tail: u64) -> bool {
@@ -92,24 +93,25 @@ pub(crate) fn sane(ring: Ring<'_>, head: u64, tail: u64) -> bool {
         && head - tail < ring.data_size()
 }
 
-/// Puts the positions where nobody leaves them: of a ring that is to be taken for damaged by all who
-/// look at it, readers and producers.
+/// Stores positions that no producer or consumer leaves, so that all readers and producers that
+/// check them take the ring for corrupt.
 pub fn spoil(header: &Header) {
-    // Relaxed, and then a fence: it is of no ring any more, and what is done to its data comes after.
+    // Relaxed, and then a fence: the file is no longer a ring, and changes to its data come after.
     header.data_tail.store(u64::MAX, Ordering::Relaxed);
     header.data_head.store(u64::MAX, Ordering::Relaxed);
     header.aux.tail.store(u64::MAX, Ordering::Relaxed);
     fence(Ordering::SeqCst);
 }
 
-/// What the algorithm asks of the system that it runs on.
+/// What the algorithm needs from the system that it runs on.
 pub trait Liveness {
-    /// Whether whoever attached to this slot last lives. The slot after the last one stands for
-    /// whoever recovers the ring and is no producer.
+    /// Returns whether the process that attached to this slot last is alive. The slot after the
+    /// last one stands for a process that recovers the ring and is no producer.
     fn is_alive(&self, slot: u32) -> bool;
-    /// Passes the time between two looks at a lock that is held; `round` counts them.
+    /// Passes the time between two attempts to take a held lock; `round` counts them.
     fn relax(&self, round: u32);
-    /// `CLOCK_REALTIME`, ns: to tell for how long the ring has been held up.
+    /// Returns `CLOCK_REALTIME` in ns, from which it is computed how long the ring has been held
+    /// up.
     fn now_ns(&self) -> u64;
 }
 
@@ -121,20 +123,20 @@ pub struct Shared<'a> {
 }
 
 impl<'a> Shared<'a> {
-    /// A view of a shared ring.
+    /// Creates a view of a shared ring.
     #[must_use]
     #[inline]
     pub fn new(ring: Ring<'a>, slots: &'a [Slot]) -> Self {
         Shared { ring, slots }
     }
 
-    /// The slots.
+    /// Returns the slots.
     #[must_use]
     pub fn slots(&self) -> &'a [Slot] {
         self.slots
     }
 
-    /// The ring alone.
+    /// Returns the ring without the slots.
     #[must_use]
     #[inline]
     pub fn ring(&self) -> Ring<'a> {
@@ -146,39 +148,39 @@ impl<'a> Shared<'a> {
         &self.ring.header.shared.lock
     }
 
-    /// End of the last reservation.
+    /// Loads the end of the last reservation.
     #[inline(always)]
     pub(crate) fn producer_pos(&self) -> u64 {
-        // Acquire: what was written before the position was published stands (O). Under the lock
-        // that orders it anyway. By a fence, as the page may be read-only.
+        // Acquire: what was written before the position was published is visible (O). The lock
+        // orders it as well where it is held. By a fence, as the page may be read-only.
         let pos = self.ring.header.shared.producer_pos.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         pos
     }
 
-    /// The slot of whoever holds the lock at this moment.
+    /// Returns the slot of the current holder of the lock.
     #[must_use]
     pub fn locked_by(&self) -> Option<u32> {
         let word = self.lock().load(Ordering::Relaxed); // a hint for people
         (word != 0).then(|| slot_of(word))
     }
 
-    /// Whether something is reserved or ended and not published. In a ring in use that is so at
-    /// many moments; in one at rest it means that a reservation is open, or that a producer died
+    /// Returns whether something is reserved or ended and not published. In a ring in use that is
+    /// often so. In an idle one it means that a reservation is open, or that a producer died
     /// between the end of a record and the store of `data_head`.
     #[must_use]
     pub fn lags(&self) -> bool {
         self.ring.head() < self.producer_pos()
     }
 
-    /// The slot whose open reservation holds `data_head` back, if there is one.
+    /// Returns the slot whose open reservation holds `data_head` back, if there is one.
     #[must_use]
     pub fn held_up(&self) -> Option<u32> {
         let head = self.ring.head();
         if head < self.producer_pos() { self.word_at(head).owner() } else { None }
     }
 
-    /// The header word at `pos`, beyond `data_head`: of a record that has ended, all stands.
+    /// Loads the header word at `pos`, beyond `data_head`. A record that has ended is complete.
     pub(crate) fn word_at(&self, pos: u64) -> RecordWord {
         let word = self.ring.word(pos).load(Ordering::Relaxed);
         fence(Ordering::Acquire); // N; a fence, as the page may be read-only

@@ -1,7 +1,7 @@
 //! The sleep and wake handshake. The algorithm is here, the system call in `perfring-shm`.
 //!
-//! A sleeper says that it is about to sleep, then looks again; whoever publishes, publishes, then
-//! looks for a sleeper. Between the two steps of each side stands a fence, so one of them must see
+//! A sleeper announces that it is about to sleep, then checks again. A publisher publishes, then
+//! checks for a sleeper. A fence separates the two steps of each side, so at least one of them sees
 //! the other: a wake is never missed. The publisher's fence is on the path of every record, so the
 //! pair is asymmetric, see [`Fences`].
 
@@ -10,22 +10,22 @@ use crate::view::Ring;
 use perfring_abi::atomic::{AtomicU32, Ordering, compiler_fence, fence};
 use perfring_abi::{SpaceLine, WaitLine};
 
-/// What stands between a publisher's store and its look for a sleeper.
+/// The fence between a publisher's store and its check for a sleeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fences {
-    /// Nothing but a compiler fence: the process is registered for
-    /// `MEMBARRIER_CMD_GLOBAL_EXPEDITED`, and sleepers issue it before they look.
+    /// Only a compiler fence: the process is registered for `MEMBARRIER_CMD_GLOBAL_EXPEDITED`, and
+    /// sleepers issue it before they check.
     Asymmetric,
-    /// A full fence: `membarrier(2)` is not to be had.
+    /// A full fence: `membarrier(2)` is unavailable.
     Full,
 }
 
 impl Fences {
-    /// The publisher's fence (I, K).
+    /// Issues the publisher's fence (I, K).
     #[inline]
     pub(crate) fn light(self) {
         match self {
-            // loom knows no membarrier: there both sides are full fences, which is what the
+            // loom does not model membarrier: there both sides are full fences, which is what the
             // asymmetric pair amounts to.
             Fences::Asymmetric if cfg!(not(loom)) => compiler_fence(Ordering::SeqCst),
             _ => fence(Ordering::SeqCst),
@@ -33,7 +33,7 @@ impl Fences {
     }
 }
 
-/// A full fence: the heavy side where every light side is [`Fences::Full`] too.
+/// Issues a full fence: the heavy side where every light side is [`Fences::Full`] too.
 pub fn full_fence() {
     fence(Ordering::SeqCst);
 }
@@ -41,32 +41,32 @@ pub fn full_fence() {
 /// Whether a publish wakes a sleeping consumer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wake {
-    /// If it sleeps, and the threshold that it set is reached (`BPF_RB` default).
+    /// Wakes it if it sleeps and the threshold that it set is reached (`BPF_RB` default).
     #[default]
     Auto,
-    /// Not even then: a later publish will (`BPF_RB_NO_WAKEUP`).
+    /// Does not wake it; a later publish will (`BPF_RB_NO_WAKEUP`).
     No,
-    /// If it sleeps, whatever its threshold (`BPF_RB_FORCE_WAKEUP`).
+    /// Wakes it if it sleeps, whatever its threshold (`BPF_RB_FORCE_WAKEUP`).
     Force,
 }
 
-/// What a sleeping consumer wants to be woken for.
+/// When a sleeping consumer wants to be woken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WakeAt {
-    /// Every record.
+    /// At every record.
     #[default]
     Record,
-    /// This many records after those read so far (perf's `wakeup_events`).
+    /// After this many records beyond those read so far (perf's `wakeup_events`).
     Records(u64),
-    /// This many bytes of ring after the cursor (perf's `wakeup_watermark`).
+    /// After this many bytes beyond the cursor (perf's `wakeup_watermark`).
     Bytes(u64),
 }
 
 impl Ring<'_> {
-    /// Before a consumer sleeps: announces it, issues the heavy fence, and looks again.
+    /// Prepares a consumer's sleep: announces it, issues the heavy fence, and checks again.
     ///
-    /// Returns the futex word's value to sleep on, or `None` if the sleep is off because what it
-    /// would wait for is there. `passed` is how many records lie before `cursor`.
+    /// Returns the value of the futex word to sleep on, or `None` if what the consumer would wait
+    /// for is already there. `passed` is the number of records before `cursor`.
     pub fn prepare_sleep(
         &self,
         cursor: u64,
@@ -75,7 +75,7 @@ impl Ring<'_> {
         heavy: impl FnOnce(),
     ) -> Option<u32> {
         let line = &self.header.wait;
-        // Never wait for more than half a ring: it might not fit.
+        // Never waits for more than half a ring: more might not fit.
         let half = (self.data_size() / 2).max(8);
         let (ahead, records) = match at {
             WakeAt::Record => (8, u64::MAX),
@@ -98,15 +98,16 @@ impl Ring<'_> {
         Some(seq)
     }
 
-    /// Whether so many records stand between the two positions, or what is none.
+    /// Returns whether there are so many records between the two positions, or an invalid one.
     fn holds(&self, mut cursor: u64, head: u64, records: u64) -> bool {
-        // Nobody has checked this head: a walk to one that is out of reach would go round and round.
+        // This head is unchecked: a walk to one that is out of reach would not end.
         if head.wrapping_sub(cursor) >= self.data_size() {
-            return true; // whoever reads says what is wrong
+            return true; // reading reports what is wrong
         }
         let mut found = 0;
         while found < records {
-            // Without time: where a record is, and not what it holds.
+            // With the default shape: the position of the record is needed, its timestamp and
+            // payload are not.
             match step(*self, Shape::default(), cursor, head) {
                 Ok(Some((Found::Record(_) | Found::Large(..), after))) => {
                     (found, cursor) = (found + 1, after);
@@ -119,28 +120,30 @@ impl Ring<'_> {
         true
     }
 
-    /// After a consumer's sleep, for whatever reason it ended.
+    /// Ends a consumer's sleep, for whatever reason it was woken.
     pub fn end_sleep(&self) {
-        // Relaxed: a producer that still sees 1 makes one wake too many, which harms nobody.
+        // Relaxed: a producer that still sees 1 issues one superfluous wake, which is harmless.
         self.header.wait.armed.store(0, Ordering::Relaxed);
     }
 
-    /// Before a producer sleeps for space: announces it, issues the heavy fence, and looks again.
+    /// Prepares a producer's sleep for space: announces it, issues the heavy fence, and checks
+    /// again.
     ///
-    /// Returns the futex word's value to sleep on, or `None` if `data_tail` is at `target` already.
+    /// Returns the value of the futex word to sleep on, or `None` if `data_tail` has reached
+    /// `target`.
     pub fn prepare_space_sleep(&self, target: u64, heavy: impl FnOnce()) -> Option<u32> {
         let line = &self.header.space;
         let seq = line.seq.load(Ordering::Acquire);
-        // Armed first, and then the lowest of all sleepers' targets: whoever wakes resets them in
-        // the opposite order, so a target that is wiped out belongs to a sleeper who is woken.
+        // Armed first, and then the lowest of all sleepers' targets. The waking side resets them in
+        // the opposite order, so a target that is reset belongs to a sleeper that is woken.
         line.armed.store(1, Ordering::SeqCst); // L, pairs with K
         line.wake_pos.fetch_min(target, Ordering::SeqCst);
         heavy(); // L
         (self.header.data_tail.load(Ordering::Acquire) < target).then_some(seq)
     }
 
-    /// Wakes a consumer that sleeps, whatever for. Returns whether there is one, to be woken on
-    /// [`Ring::wait_word`].
+    /// Wakes a sleeping consumer, whatever its threshold. Returns whether there is one, to be woken
+    /// on [`Ring::wait_word`].
     pub fn force_wake(&self) -> bool {
         fence(Ordering::SeqCst); // I, in full
         // Relaxed: I orders it.
@@ -148,27 +151,28 @@ impl Ring<'_> {
             && claim_wake(&self.header.wait, Wake::Force, 0, 0)
     }
 
-    /// The word that a consumer sleeps on.
+    /// Returns the word that a consumer sleeps on.
     #[must_use]
     pub fn wait_word(&self) -> &AtomicU32 {
         &self.header.wait.seq
     }
 
-    /// The word that a waiting producer sleeps on.
+    /// Returns the word that a waiting producer sleeps on.
     #[must_use]
     pub fn space_word(&self) -> &AtomicU32 {
         &self.header.space.seq
     }
 }
 
-/// A producer saw `wait.armed`: is the threshold reached, and does it fall to this one to wake?
+/// Called after a producer saw `wait.armed`: returns whether the threshold is reached and this
+/// producer is the one to wake.
 #[cold]
 pub(crate) fn claim_wake(line: &WaitLine, wake: Wake, head: u64, records: u64) -> bool {
     fence(Ordering::Acquire); // pairs with the release store of `armed`: the targets are visible
     let due = wake == Wake::Force
         || head >= line.wake_pos.load(Ordering::Relaxed)
         || records >= line.wake_records.load(Ordering::Relaxed);
-    // The swap makes one wake of one sleep, however many records are published meanwhile.
+    // The swap issues one wake per sleep, however many records are published meanwhile.
     if !due || line.armed.swap(0, Ordering::AcqRel) == 0 {
         return false;
     }
@@ -176,14 +180,15 @@ pub(crate) fn claim_wake(line: &WaitLine, wake: Wake, head: u64, records: u64) -
     true
 }
 
-/// The consumer saw `space.armed`: as [`claim_wake`].
+/// Called after the consumer saw `space.armed`: returns whether the target is reached and this call
+/// is the one to wake.
 #[cold]
 pub(crate) fn claim_space_wake(line: &SpaceLine, tail: u64) -> bool {
-    // Relaxed: K orders it. Who arms after that looks at the tail again, see there.
+    // Relaxed: K orders it. A producer that arms later checks the tail again, see there.
     if tail < line.wake_pos.load(Ordering::Relaxed) {
         return false;
     }
-    // The targets before the flag, see `prepare_space_sleep`. Whoever still sleeps arms anew.
+    // The targets before the flag, see `prepare_space_sleep`. Producers that still sleep arm again.
     line.wake_pos.swap(u64::MAX, Ordering::SeqCst);
     if line.armed.swap(0, Ordering::SeqCst) == 0 {
         return false;

@@ -1,5 +1,5 @@
-//! Whoever can write the file can lie in it: no content of the header or of the data area makes
-//! any side of an exclusive ring panic, loop, or report anything but damage.
+//! Any process that can write the file can corrupt it: no content of the header or of the data area
+//! makes any side of an exclusive ring panic, loop, or report anything but damage.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -15,10 +15,10 @@ use perfring_ring::{Fences, Observer, Reader, Start, Wake, WakeAt, Writer, full_
 use perfring_testkit::choices::Choices;
 use perfring_testkit::rng::Rng;
 use perfring_testkit::size::every;
-use spoiled::{SIZE, Shape, Tally, lie, nasty};
+use spoiled::{SIZE, Shape, Tally, corrupt, nasty};
 use std::time::Instant;
 
-/// Honest rings: fresh, half full, full, wrapped; with holes and losses, released and not.
+/// Valid rings: fresh, half full, full, wrapped; with holes and losses, released and not.
 fn shapes() -> Vec<Shape> {
     let mut shapes = Vec::new();
     for policy in [Policy::Drop, Policy::Overwrite] {
@@ -65,14 +65,14 @@ fn shapes() -> Vec<Shape> {
     shapes
 }
 
-/// There are more shapes than this; each gets one of so many parts of the lies.
+/// There are more shapes than this; each gets one of so many parts of the corruptions.
 const PART: usize = if cfg!(miri) { 90 } else { 12 };
 
-/// Every side on a ring that lies from the beginning.
-fn all_sides(tally: &mut Tally, shape: &Shape, heap: &HeapRing, lie: impl Fn()) {
+/// Runs every side on a ring that is corrupt from the beginning.
+fn all_sides(tally: &mut Tally, shape: &Shape, heap: &HeapRing, corrupt: impl Fn()) {
     let again = || {
         shape.restore(heap);
-        lie();
+        corrupt();
     };
     again();
     tally.meet(heap);
@@ -93,7 +93,7 @@ fn no_word_of_a_ring_can_make_anybody_panic_or_loop() {
             // Every value in every word, spread over the shapes.
             let mut taken = every(turn + at, PART);
             for value in nasty(*old).filter(|_| taken()) {
-                all_sides(&mut tally, &shape, &heap, || lie(&heap, &[(at, value)]));
+                all_sides(&mut tally, &shape, &heap, || corrupt(&heap, &[(at, value)]));
             }
         }
     }
@@ -119,20 +119,20 @@ fn no_random_bytes_can_make_anybody_panic_or_loop() {
                 (at, rng.number(shape.words[at], SIZE))
             })
             .collect();
-        all_sides(&mut tally, shape, &heap, || lie(&heap, &invalid));
+        all_sides(&mut tally, shape, &heap, || corrupt(&heap, &invalid));
     }
     println!("random: {tally:?} in {:?}", started.elapsed());
     assert!(tally.corrupt > 0 && tally.records > 0 && tally.losses > 0);
 }
 
-/// A stream of holes alone, and positions as far apart as they can lie: the longest ways there are.
+/// A stream of only holes, and positions as far apart as possible: the longest walks there are.
 #[test]
 fn a_ring_of_holes_keeps_nobody_for_ever() {
     let mut tally = Tally::default();
     for (head, tail) in [(1 << 62, 0), (1 << 62, (1 << 62) - SIZE + 8), (SIZE, 0), (1 << 40, 8)] {
         for policy in [Policy::Drop, Policy::Overwrite] {
             let heap = HeapRing::new(SIZE, policy).unwrap();
-            let lie = || {
+            let corrupt = || {
                 for word in heap.data() {
                     word.store(RecordWord::nop(8, Hole::Discarded).raw(), Ordering::Relaxed);
                 }
@@ -140,14 +140,14 @@ fn a_ring_of_holes_keeps_nobody_for_ever() {
                 heap.header().data_tail.store(tail, Ordering::Relaxed);
             };
             let shape = Shape::of(&heap);
-            all_sides(&mut tally, &shape, &heap, lie);
+            all_sides(&mut tally, &shape, &heap, corrupt);
         }
     }
     println!("holes: {tally:?}");
 }
 
-/// Between the last look of a consumer and its sleep anybody may move the head: whoever counts the
-/// records up to there must come to an end.
+/// Between a consumer's last poll and its sleep another process may move the head: counting the
+/// records up to there must end.
 #[test]
 fn a_head_out_of_reach_keeps_no_sleeper_for_ever() {
     for record in [RecordWord::pack(4096, 0, 16), RecordWord::lost()] {
@@ -158,13 +158,13 @@ fn a_head_out_of_reach_keeps_no_sleeper_for_ever() {
         for head in [SIZE, 1 << 40, (1 << 62) - 8, u64::MAX - 7] {
             heap.header().data_head.store(head, Ordering::Relaxed);
             let at = WakeAt::Records(u64::MAX);
-            // It does not sleep, as its next look is to say what is wrong.
+            // It does not sleep, as its next poll reports what is wrong.
             assert_eq!(heap.ring().prepare_sleep(8, 0, at, full_fence), None);
         }
     }
 }
 
-/// An honest ring in all but that it has come unbelievably far: every position is moved by as many
+/// A ring that is valid but for positions near the maximum: every position is moved by as many
 /// rings, to where sums would overflow.
 #[test]
 fn positions_at_the_end_of_the_world_make_nobody_panic_or_loop() {
@@ -212,7 +212,7 @@ fn positions_at_the_end_of_the_world_make_nobody_panic_or_loop() {
     assert!(refused > 0 && tally.records > 0);
 }
 
-/// The header changes while its readers and its writer are at work: each keeps to what it checked.
+/// The header changes while its readers and its writer work: each uses the values that it checked.
 #[test]
 fn a_word_that_changes_under_way_makes_nobody_panic_or_loop() {
     let (started, mut tally) = (Instant::now(), Tally::default());
@@ -229,7 +229,7 @@ fn a_word_that_changes_under_way_makes_nobody_panic_or_loop() {
                     .into_iter()
                     .map(|start| Observer::new(ring, shape.policy, start).unwrap())
                     .collect();
-                lie(&heap, &[(at, value)]);
+                corrupt(&heap, &[(at, value)]);
                 tally.invalid += 1;
                 if let Ok(mut reader) = reader {
                     for _ in 0..3 {

@@ -1,5 +1,5 @@
-//! Whoever can write the file can lie in it: no content of the header or of the data area makes
-//! any side of a shared ring panic, loop, or report anything but damage.
+//! Any process that can write the file can corrupt it: no content of the header or of the data area
+//! makes any side of a shared ring panic, loop, or report anything but damage.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -16,12 +16,11 @@ use perfring_testkit::choices::Choices;
 use perfring_testkit::nasty::{LOCKS, LOCKS_OF_NOBODY, reservations};
 use perfring_testkit::rng::Rng;
 use perfring_testkit::size::every;
-use spoiled::{SIZE, STEPS, Shape, Tally, lie, nasty};
+use spoiled::{SIZE, STEPS, Shape, Tally, corrupt, nasty};
 use std::cell::Cell;
 use std::time::Instant;
 
-/// The system as the algorithm of shared rings sees it: who lives is made up, and whoever asks
-/// without end is found out.
+/// Liveness with made-up answers. It detects a caller that asks without end.
 struct MadeUp {
     alive: fn(u32) -> bool,
     asked: Cell<u64>,
@@ -43,7 +42,7 @@ impl MadeUp {
 impl Liveness for MadeUp {
     fn is_alive(&self, slot: u32) -> bool {
         self.count();
-        // As the kernel's answer is: a slot that there is none of is nobody's to rob.
+        // Like the kernel's answer: the lock of a slot that does not exist cannot be taken over.
         slot > MEMBERS || (self.alive)(slot)
     }
 
@@ -64,7 +63,7 @@ fn join(heap: &HeapRing, index: u32, liveness: &MadeUp) -> Option<SharedWriter> 
     SharedWriter::attach(at, heap.layout(), Fences::Full, index, &who, liveness).ok()
 }
 
-/// Honest shared rings: fresh, in use, wrapped; with open reservations, holes and losses, and with
+/// Valid shared rings: fresh, in use, wrapped; with open reservations, holes and losses, and with
 /// the lock taken.
 fn shared_shapes() -> Vec<Shape> {
     let mut shapes = Vec::new();
@@ -123,8 +122,8 @@ fn shared_shapes() -> Vec<Shape> {
 }
 
 impl Tally {
-    /// Whoever looks at a shared ring.
-    fn look(&mut self, heap: &HeapRing, is_alive: fn(u32) -> bool) {
+    /// Reads a shared ring in every way.
+    fn observe_shared(&mut self, heap: &HeapRing, is_alive: fn(u32) -> bool) {
         let (at, policy) = (heap.shared(), heap.layout().policy);
         let is_dead = |slot| !is_alive(slot);
         let _ = RingTotals::of(at, policy, is_dead).map(|totals| totals.unreported());
@@ -133,7 +132,7 @@ impl Tally {
         let _ = (at.held_up(), at.locked_by());
     }
 
-    /// What a producer of a shared ring does.
+    /// Performs the operations of a producer of a shared ring.
     fn join_in(&mut self, writer: &mut SharedWriter, heap: &HeapRing, liveness: &MadeUp) {
         let at = heap.shared();
         let mut open = Vec::new();
@@ -147,9 +146,9 @@ impl Tally {
                     })
                     .err(),
                 1 => match writer.try_reserve_span(at, liveness, len as u64, 0) {
-                    Ok(mut group) => {
-                        self.fill(writer, heap, &mut group);
-                        let _ = writer.commit_span(at, liveness, group, Wake::Force);
+                    Ok(mut batch) => {
+                        self.fill(writer, heap, &mut batch);
+                        let _ = writer.commit_span(at, liveness, batch, Wake::Force);
                         None
                     }
                     Err(refusal) => Some(refusal),
@@ -184,23 +183,23 @@ impl Tally {
         let _ = writer.totals(at);
     }
 
-    fn fill(&mut self, writer: &SharedWriter, heap: &HeapRing, group: &mut BatchSpan) {
-        while let Some(reserved) = writer.next_in_span(heap.shared(), group, RecordType::BYTES, 9) {
+    fn fill(&mut self, writer: &SharedWriter, heap: &HeapRing, batch: &mut BatchSpan) {
+        while let Some(reserved) = writer.next_in_span(heap.shared(), batch, RecordType::BYTES, 9) {
             writer.fill(heap.shared(), &reserved, b"in groups");
             self.records += 1;
         }
     }
 
-    /// Every side of a shared ring on a lie that was there before it.
-    fn shared_sides(&mut self, shape: &Shape, heap: &HeapRing, turn: usize, lie: impl Fn()) {
+    /// Runs every side of a shared ring that was corrupted before.
+    fn shared_sides(&mut self, shape: &Shape, heap: &HeapRing, turn: usize, corrupt: impl Fn()) {
         self.invalid += 1;
         let alive = MadeUp::ALL[turn % MadeUp::ALL.len()];
         let again = || {
             shape.restore(heap);
-            lie();
+            corrupt();
         };
         again();
-        self.look(heap, alive);
+        self.observe_shared(heap, alive);
         self.observe(heap.ring(), Observer::new(heap.ring(), shape.policy, Start::Oldest));
 
         let liveness = MadeUp::new(alive);
@@ -210,22 +209,22 @@ impl Tally {
         } else {
             self.corrupt += 1;
         }
-        self.look(heap, alive);
+        self.observe_shared(heap, alive);
 
         again();
         let liveness = MadeUp::new(alive);
         let _ = recover(heap.shared(), 99, &liveness).is_ok();
-        self.look(heap, alive);
+        self.observe_shared(heap, alive);
         self.read(heap.ring());
     }
 }
 
-/// What a word may be replaced by.
+/// The values that a word may be replaced by.
 fn busy(old: u64) -> impl Iterator<Item = u64> {
     nasty(old).chain(reservations(SIZE)).chain(LOCKS).chain(LOCKS_OF_NOBODY)
 }
 
-/// Whether a word is a position or the lock, which everybody looks at first.
+/// Returns whether a word is a position or the lock, which every side reads first.
 fn is_key(at: usize) -> bool {
     at < 4
 }
@@ -237,12 +236,13 @@ fn no_word_of_a_shared_ring_can_make_anybody_panic_or_loop() {
     for (turn, shape) in shared_shapes().into_iter().enumerate() {
         let heap = shape.heap();
         for (at, old) in shape.words.iter().enumerate() {
-            // All that there are for what everybody looks at first, and for all else some.
+            // Every value for the words that every side reads first, and some values for all
+            // others.
             let part = if is_key(at) { 1 } else { part };
             let mut taken = every(turn + at, part);
             for (index, value) in busy(*old).enumerate().filter(|_| taken()) {
                 tally.shared_sides(&shape, &heap, turn + at + index / part, || {
-                    lie(&heap, &[(at, value)]);
+                    corrupt(&heap, &[(at, value)]);
                 });
             }
         }
@@ -263,7 +263,7 @@ fn no_random_words_of_a_shared_ring_can_make_anybody_panic_or_loop() {
         let data = words - SIZE as usize / 8;
         let invalid: Vec<_> = (0..2 + rng.below(6))
             .map(|_| {
-                // Rather what all look at: positions, the lock and the words of records.
+                // Mostly words that every side reads: positions, the lock and the words of records.
                 let at = match rng.below(3) {
                     0 => rng.index(4),
                     1 => data + rng.index(words - data),
@@ -272,13 +272,13 @@ fn no_random_words_of_a_shared_ring_can_make_anybody_panic_or_loop() {
                 (at, rng.number(shape.words[at], SIZE))
             })
             .collect();
-        tally.shared_sides(shape, &heap, round, || lie(&heap, &invalid));
+        tally.shared_sides(shape, &heap, round, || corrupt(&heap, &invalid));
     }
     println!("shared, random: {tally:?} in {:?}", started.elapsed());
     assert!(tally.corrupt > 0 && tally.records > 0 && tally.losses > 0);
 }
 
-/// An honest shared ring in all but that it has come unbelievably far.
+/// A shared ring that is valid but for positions near the maximum.
 #[test]
 fn positions_of_a_shared_ring_at_the_end_of_the_world_make_nobody_panic_or_loop() {
     let mut tally = Tally::default();
@@ -287,7 +287,7 @@ fn positions_of_a_shared_ring_at_the_end_of_the_world_make_nobody_panic_or_loop(
         let heap = shape.heap();
         let by = [1 << 62, (1 << 62) - SIZE, (1 << 62) + SIZE, 1 << 63, last - SIZE, last];
         for (index, by) in by.into_iter().enumerate() {
-            // With the end of the last reservation, and with it alone.
+            // Together with the end of the last reservation, and that alone.
             for together in [true, false] {
                 let header = heap.header();
                 tally.shared_sides(&shape, &heap, turn + index, || {
@@ -310,14 +310,14 @@ fn positions_of_a_shared_ring_at_the_end_of_the_world_make_nobody_panic_or_loop(
                 });
             }
         }
-        // The last words there are, with records of any size at their place.
+        // The last possible words, with records of any size there.
         for size in [8, 16, 240, 65_528] {
             for head in [u64::MAX - 7, u64::MAX - 15, u64::MAX - 255] {
                 for end in [u64::MAX, u64::MAX - 1, u64::MAX - 7] {
                     tally.shared_sides(&shape, &heap, turn, || {
                         for word in heap.data() {
-                            let lie = RecordWord::pack(4096, 0, size).raw();
-                            word.store(lie, Ordering::Relaxed);
+                            let corrupt = RecordWord::pack(4096, 0, size).raw();
+                            word.store(corrupt, Ordering::Relaxed);
                         }
                         heap.header().data_head.store(head, Ordering::Relaxed);
                         heap.header().shared.producer_pos.store(end, Ordering::Relaxed);
@@ -329,7 +329,7 @@ fn positions_of_a_shared_ring_at_the_end_of_the_world_make_nobody_panic_or_loop(
     println!("shared, far: {tally:?}");
 }
 
-/// The ring changes while its producers are at work.
+/// The ring changes while its producers work.
 #[test]
 fn a_word_of_a_shared_ring_that_changes_under_way_makes_nobody_panic_or_loop() {
     let (started, mut tally) = (Instant::now(), Tally::default());
@@ -339,28 +339,29 @@ fn a_word_of_a_shared_ring_that_changes_under_way_makes_nobody_panic_or_loop() {
             let mut taken = every(turn + at, if is_key(at) { 1 } else { 5 });
             for (index, value) in busy(*old).enumerate().filter(|_| taken()) {
                 shape.restore(&heap);
-                // With a lock that is free, or nobody gets in.
+                // With a free lock, or no producer attaches.
                 heap.header().shared.lock.store(0, Ordering::Relaxed);
                 let liveness = MadeUp::new(MadeUp::ALL[(turn + index) % 3]);
                 let mut writers = [0, 1].map(|index| join(&heap, index, &liveness).unwrap());
                 for writer in &mut writers {
-                    // Each knows where it is before the lie comes.
+                    // Each knows its position before the corruption.
                     let at = heap.shared();
                     let _ = writer
                         .publish(at, &liveness, RecordType::BYTES, 40, Wake::Auto, |_| {})
                         .is_ok();
                 }
-                lie(&heap, &[(at, value)]);
+                corrupt(&heap, &[(at, value)]);
                 tally.invalid += 1;
                 for writer in &mut writers {
                     tally.join_in(writer, &heap, &liveness);
                     let _ = writer.detach(heap.shared(), &liveness);
                 }
-                tally.look(&heap, liveness.alive);
+                tally.observe_shared(&heap, liveness.alive);
             }
         }
-        // Where a producer has a reservation open it gets no other, wherever positions go.
-        for lie in (0..4 * SIZE).step_by(4) {
+        // While a producer has a reservation open it gets no other at the same position, wherever
+        // positions move.
+        for corrupt in (0..4 * SIZE).step_by(4) {
             shape.restore(&heap);
             let (at, header) = (heap.shared(), heap.header());
             header.shared.lock.store(0, Ordering::Relaxed);
@@ -369,15 +370,15 @@ fn a_word_of_a_shared_ring_that_changes_under_way_makes_nobody_panic_or_loop() {
             let Ok(first) = writer.try_reserve(at, &liveness, RecordType::BYTES, 24, 0) else {
                 continue;
             };
-            header.shared.producer_pos.store(lie, Ordering::Relaxed);
+            header.shared.producer_pos.store(corrupt, Ordering::Relaxed);
             if let Ok(second) = writer.try_reserve(at, &liveness, RecordType::BYTES, 24, 0) {
                 let apart = second.payload_pos().wrapping_sub(first.payload_pos()) % SIZE;
-                assert!(apart.is_multiple_of(8) && (32..=SIZE - 32).contains(&apart), "{lie}");
+                assert!(apart.is_multiple_of(8) && (32..=SIZE - 32).contains(&apart), "{corrupt}");
                 let _ = writer.commit(at, &liveness, second, 24, Wake::Auto);
             }
             let _ = writer.commit(at, &liveness, first, 20, Wake::Auto);
         }
-        // All positions go back, and fit each other.
+        // All positions go back, and agree with each other.
         for end in [0, 8, 64, 128] {
             shape.restore(&heap);
             heap.header().shared.lock.store(0, Ordering::Relaxed);

@@ -1,10 +1,11 @@
-//! Operations that were run against the BPF ring buffer of a real kernel, replayed: our ring must
-//! grant, refuse and stand where the kernel did.
+//! Replays operations that were run against the BPF ring buffer of a real kernel: the ring must
+//! grant and refuse as the kernel did, and reach the same positions.
 //!
-//! The kernel's one thread held both reservations of a row open at once, and so do the producers of
-//! a shared ring here: A is one's and B another's. An exclusive producer has one open at a time, and
-//! ends A before it reserves B, which changes no position. Where the kernel refused B only because A
-//! was open, an exclusive ring would grant it: B is then left out of that ring's replay.
+//! The kernel's one thread held both reservations of a row open at once. So do the producers of a
+//! shared ring here: A belongs to one and B to the other. An exclusive producer has one open at a
+//! time, and ends A before it reserves B, which changes no position. Where the kernel refused B
+//! only because A was open, an exclusive ring would grant it: B is then left out of that ring's
+//! replay.
 //!
 //! The traces are in `tests/kernel-traces`; `PERFRING_KERNEL_TRACES` names further folders, with colons
 //! between them.
@@ -23,7 +24,7 @@ use perfring_testkit::size::workspace;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-/// Of the ring in every trace.
+/// The size of the ring in every trace.
 const SIZE: u64 = 4096;
 
 fn folders() -> Vec<PathBuf> {
@@ -51,9 +52,9 @@ impl Row<'_> {
         }
     }
 
-    /// Whether the kernel refused B because A, which begins at `a_pos`, was still open: B's end would
-    /// have been a whole ring behind A, and B by itself fits. The oldest record that is committed is in
-    /// nobody's way, as the ring overwrites it.
+    /// Returns whether the kernel refused B because A, which begins at `a_pos`, was open: B's end
+    /// would have been a whole ring behind A, and B by itself fits. The oldest committed record is
+    /// no obstacle, as the ring overwrites it.
     fn only_a_is_in_the_way(&self, policy: Policy, a_pos: u64) -> bool {
         let (Some(a), Some(b)) = (self.maybe("a_len"), self.maybe("b_len")) else { return false };
         let [a, b] = [a, b].map(|len| record_size(len as usize));
@@ -65,7 +66,7 @@ impl Row<'_> {
     }
 }
 
-/// What came of a trace on one kind of ring.
+/// The outcome of a trace on one kind of ring.
 #[derive(Default)]
 struct Replayed {
     rows: usize,
@@ -117,7 +118,7 @@ fn one(writer: &mut Writer, ring: Ring<'_>, len: usize, commit: bool, fill: u8) 
     }
 }
 
-/// Who offers A, and who B. Nobody dies here, and nobody waits.
+/// The producers of A and B. Neither dies, and neither waits.
 struct Two<'a> {
     at: Shared<'a>,
     liveness: Reported,
@@ -143,7 +144,7 @@ impl<'a> Two<'a> {
                 let (max, ring) = (writer.max_len(), at.ring());
                 let expected = match refusal {
                     Refusal::TooLarge { .. } => len > max,
-                    // Only A can be in B's way.
+                    // Only A can block B.
                     Refusal::Pending { slot } => of == 1 && slot == 0,
                     other => other == Refusal::Full && ring.head() - ring.tail() <= SIZE,
                 };
@@ -165,7 +166,7 @@ impl<'a> Two<'a> {
     }
 }
 
-/// As [`replay`], with A and B open at once, and ended in the order that the row says.
+/// Like [`replay`], with A and B open at once, and ended in the order that the row gives.
 fn replay_shared(name: &str, text: &str) -> Replayed {
     let policy = if name.starts_with("overwrite") { Policy::Overwrite } else { Policy::Drop };
     let heap = HeapRing::new(SIZE, policy).unwrap().report(Report::CountersOnly).many(2);
@@ -215,13 +216,13 @@ fn replay_shared(name: &str, text: &str) -> Replayed {
         for (nth, of) in order.into_iter().enumerate() {
             let Some((reserved, commit)) = open[of].take() else { continue };
             two.end(of, reserved, commit);
-            // B's end is not seen before A's.
+            // B's end is not visible before A's.
             if both && nth == 0 && of == 1 {
                 assert_eq!(ring.head(), stood, "{name} {op}: B ended, A is open");
             }
         }
         assert_eq!(producer_pos(&heap), number("ended_producer_pos"), "{name} {op}");
-        // The kernel advances its pending position at the next reserve; ours stands at the end.
+        // The kernel advances its pending position at the next reserve; ours is at the end.
         assert_eq!(ring.head(), number("ended_producer_pos"), "{name} {op}");
         match policy {
             Policy::Overwrite => {
@@ -237,7 +238,7 @@ fn producer_pos(heap: &HeapRing) -> u64 {
     heap.header().shared.producer_pos.load(std::sync::atomic::Ordering::Relaxed)
 }
 
-/// Replays one trace, but for what only rings with several open reservations refuse.
+/// Replays one trace, except what only rings with several open reservations refuse.
 fn replay(name: &str, text: &str) -> Replayed {
     let policy = if name.starts_with("overwrite") { Policy::Overwrite } else { Policy::Drop };
     let heap = HeapRing::new(SIZE, policy).unwrap().report(Report::CountersOnly);
@@ -276,7 +277,7 @@ fn replay(name: &str, text: &str) -> Replayed {
         }
         let at = |column| (row.number(column), format!("{name} {op}: {column}"));
         for (ours, (kernels, what)) in [
-            // Ending a record moves neither: what stood after the reserves stands after the ends.
+            // Ending a record moves neither: positions after the reserves are those after the ends.
             (writer.pos(), at("reserved_producer_pos")),
             (writer.pos(), at("ended_producer_pos")),
             (ring.head(), at("ended_producer_pos")),
@@ -309,7 +310,7 @@ fn advance_to(reader: &mut Reader, ring: Ring<'_>, target: u64) {
         cursor = after;
         reader.pass(cursor, Count { records: 1, bytes: frame.size });
     }
-    // What is left are holes, which a reader skips on the way to the next record.
+    // Only holes are left, which a reader skips on the way to the next record.
     let next = match reader.peek(ring, cursor).unwrap() {
         Some((Found::Record(frame), _)) => frame.pos,
         _ => ring.head(),

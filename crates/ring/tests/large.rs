@@ -1,4 +1,4 @@
-//! Payloads of the AUX area on a heap ring: who dies where, and what a ring says that lies.
+//! Payloads of the AUX area on a heap ring: deaths, and corrupt rings.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -59,7 +59,7 @@ fn bytes_at(heap: &HeapRing, range: Range) -> Vec<u8> {
     bytes
 }
 
-/// What the consumer finds next.
+/// Returns what the consumer finds next.
 fn read(heap: &HeapRing, reader: &mut Reader) -> Option<(usize, u8)> {
     match reader.next(heap.ring()).unwrap().0 {
         Some(Found::Large(frame, range)) => {
@@ -133,7 +133,7 @@ fn what_the_dead_had_reserved_is_free_again() {
         assert!(matches!(a.try_reserve(at, &liveness, KIND, 300, 0), Err(Refusal::Full)));
         let _ = (b, open);
         liveness.dead.borrow_mut().insert(1);
-        // The consumer finds it, as whoever waits does.
+        // Recovery ends it, as a waiting producer does.
         perfring_ring::recover(at, 1, &liveness).unwrap();
         assert_eq!(read(&heap, &mut reader), None);
         let _ = reader.release(heap.ring());
@@ -145,7 +145,7 @@ fn what_the_dead_had_reserved_is_free_again() {
     }
 }
 
-/// What a consumer takes that releases by marks: all that there is.
+/// Reads everything, for a consumer that releases by resume points.
 fn take_held(heap: &HeapRing, reader: &mut Reader) {
     let ring = heap.ring();
     while reader.peek_held(ring).unwrap().0 != Front::Empty {
@@ -216,13 +216,13 @@ fn what_was_given_back_is_free_although_others_publish_all_the_time() {
                 Ok(reserved) => break reserved,
                 Err(refusal) => assert_eq!(refusal, Refusal::Full),
             }
-            // One small record after the other, of which the last is never released at once.
+            // One small record after the other; the last is never released at once.
             let small = b.try_reserve(at, &liveness, KIND, 8, 0).unwrap();
             b.fill(at, &small, &[1; 8]);
             let _ = b.commit(at, &liveness, small, 8, Wake::Auto);
             while reader.next(heap.ring()).unwrap().0.is_some() {}
             turns += 1;
-            assert!(turns * 16 <= DATA, "a turn of the ring, and it is not free");
+            assert!(turns * 16 <= DATA, "not free after a whole lap");
         };
         let _ = a.discard(at, &liveness, reserved);
     }
@@ -230,7 +230,7 @@ fn what_was_given_back_is_free_although_others_publish_all_the_time() {
 
 #[test]
 fn an_aux_tail_that_nobody_left_is_damage_and_not_a_reason_to_skip_records() {
-    for lie in [7, 64 * 100, u64::MAX, u64::MAX - 63] {
+    for value in [7, 64 * 100, u64::MAX, u64::MAX - 63] {
         let heap = heap(Policy::Drop);
         let mut writer = writer(&heap);
         for _ in 0..3 {
@@ -239,14 +239,14 @@ fn an_aux_tail_that_nobody_left_is_damage_and_not_a_reason_to_skip_records() {
             let _ = writer.commit_and_publish(heap.ring(), reserved, 8, Wake::Auto);
         }
         publish(&heap, &mut writer, 300, 9).unwrap();
-        heap.header().aux.tail.store(lie, Ordering::Relaxed);
+        heap.header().aux.tail.store(value, Ordering::Relaxed);
         let mut reader = reader(&heap);
-        assert_eq!(reader.passed().records, 0, "{lie}");
+        assert_eq!(reader.passed().records, 0, "{value}");
         for _ in 0..3 {
-            assert!(matches!(reader.next(heap.ring()), Ok((Some(Found::Record(_)), _))), "{lie}");
+            assert!(matches!(reader.next(heap.ring()), Ok((Some(Found::Record(_)), _))), "{value}");
         }
-        assert!(reader.next(heap.ring()).is_err(), "{lie}");
-        assert_eq!(reader.passed().records, 3, "{lie}");
+        assert!(reader.next(heap.ring()).is_err(), "{value}");
+        assert_eq!(reader.passed().records, 3, "{value}");
     }
 }
 
@@ -300,13 +300,13 @@ fn what_is_open_is_not_overwritten_unless_its_owner_is_dead() {
     }
 }
 
-/// Writers at full speed, and an observer that believes nothing.
+/// A writer at full speed, and an observer that checks every byte.
 #[test]
 fn an_observer_never_takes_what_is_written_over_it_for_a_payload() {
     let heap = heap(Policy::Overwrite);
     let done = AtomicBool::new(false);
     let turns = if cfg!(miri) { 60 } else { 200_000u64 };
-    // It is there before the first.
+    // It is attached before the first record.
     let mut observer = observer(&heap);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -336,7 +336,7 @@ fn an_observer_never_takes_what_is_written_over_it_for_a_payload() {
     });
 }
 
-/// Whatever any word of the ring says, nobody panics, loops, or is shown a range that is not there.
+/// Whatever the words of the ring hold, no side panics, loops, or returns a range out of bounds.
 #[test]
 fn no_lie_about_ranges_is_believed() {
     let mut rng = Rng::new(1);
@@ -360,7 +360,7 @@ fn no_lie_about_ranges_is_believed() {
         }
         let header = heap.header();
         for _ in 0..=random() % 2 {
-            let lie = match random() % 6 {
+            let value = match random() % 6 {
                 0 => random(),
                 1 => random() % 2048,
                 2 => (random() % 64) * 64,
@@ -375,13 +375,13 @@ fn no_lie_about_ranges_is_believed() {
                 3 => &header.data_head,
                 _ => &heap.data()[(random() % 18) as usize],
             };
-            word.store(lie, Ordering::Relaxed);
+            word.store(value, Ordering::Relaxed);
         }
         meet(&heap);
     }
 }
 
-/// Every side meets the lie.
+/// Runs every side on the corrupt ring.
 fn meet(heap: &HeapRing) {
     let (ring, layout) = (heap.ring(), heap.layout());
     if let Ok(reader) = Reader::attach(ring, Fences::Full) {

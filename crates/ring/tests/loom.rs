@@ -20,13 +20,14 @@ use perfring_ring::{
 };
 use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
 
-/// Runs a model with so many forced switches, and prints how many executions it had and how often
-/// what it looks for came up: a model in which nothing happened has shown nothing.
+/// Runs a model with so many forced switches. Prints how many executions it had and in how many the
+/// case under test occurred: a model in which it never occurs shows nothing.
 fn model(name: &str, switches: usize, run: impl Fn(&Plain) + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(switches);
     builder.max_branches = 20_000;
-    // Only the late-comer, who reads whole books, comes so far; its mutations are found by then.
+    // Only the late observer, which reads whole totals, takes so long; its mutations are found by
+    // then.
     builder.max_duration = Some(std::time::Duration::from_secs(30));
     let counts = std::sync::Arc::new((Plain::new(0), Plain::new(0)));
     let inner = std::sync::Arc::clone(&counts);
@@ -36,8 +37,8 @@ fn model(name: &str, switches: usize, run: impl Fn(&Plain) + Sync + Send + 'stat
         run(&inner.1);
     });
     let (runs, hits) = (counts.0.load(Relaxed), counts.1.load(Relaxed));
-    println!("{name}: {runs} executions, {hits} times it came up, {:?}", started.elapsed());
-    assert!(hits > 0, "{name}: what it is about never came up");
+    println!("{name}: {runs} executions, {hits} hits, {:?}", started.elapsed());
+    assert!(hits > 0, "{name}: the case under test never occurred");
 }
 
 fn heap(size: u64, policy: Policy) -> Arc<HeapRing> {
@@ -48,7 +49,7 @@ fn writer(heap: &HeapRing) -> Writer {
     Writer::attach(heap.ring(), heap.layout(), Fences::Full).unwrap()
 }
 
-/// One record with two words of payload, each of which says which record it is of.
+/// Publishes one record with two words of payload, each of which identifies the record.
 fn publish(writer: &mut Writer, ring: Ring<'_>, id: u64) -> Result<bool, Refusal> {
     let reserved = writer.try_reserve(ring, RecordType::BYTES, 16, |_| 0)?;
     let bytes: Vec<u8> = [id, !id].iter().flat_map(|word| word.to_ne_bytes()).collect();
@@ -70,7 +71,7 @@ fn borrowed(heap: &HeapRing, pos: u64) -> u64 {
     whole(&[word(pos), word(pos + 8)])
 }
 
-/// The quick way, and where that does not know, the other.
+/// Reads on the fast path, and where that returns nothing, on the other.
 fn read(reader: &mut Reader, heap: &HeapRing) -> Option<Frame> {
     reader.next_record(heap.ring()).or_else(|| match reader.next(heap.ring()).unwrap().0 {
         Some(Found::Record(frame)) => Some(frame),
@@ -78,7 +79,7 @@ fn read(reader: &mut Reader, heap: &HeapRing) -> Option<Frame> {
     })
 }
 
-/// As who holds several records reads: a fresh look, a peek, and then a pass.
+/// Reads as a holder of several records does: a poll, a peek, and then a pass.
 fn hold(reader: &mut Reader, heap: &HeapRing) -> Option<Frame> {
     reader.refresh(heap.ring()).unwrap();
     match reader.peek(heap.ring(), reader.cursor()).unwrap() {
@@ -90,11 +91,12 @@ fn hold(reader: &mut Reader, heap: &HeapRing) -> Option<Frame> {
     }
 }
 
-/// C, D: a line that the consumer hands back is not what the producer is writing, nor stored over it.
-/// The tail is within a line, and the producer writes where that line begins.
+/// C, D: a line that the consumer write-touches is not one that the producer is writing, nor is it
+/// stored over new bytes. The tail is within a line, and the producer writes where that line
+/// begins.
 #[test]
 fn a_line_is_handed_back_before_the_tail_moves_or_never() {
-    model("hand back", 4, |wraps| {
+    model("write-touch", 4, |wraps| {
         let heap = heap(64, Policy::Drop);
         let mut writer = writer(&heap);
         let mut reader = Reader::attach(heap.ring(), Fences::Full).unwrap().with_hands(true);
@@ -169,9 +171,9 @@ fn a_drop_rings_record_is_never_torn_and_no_loss_uncounted() {
     });
 }
 
-fn observe(heap: &HeapRing, observer: &mut Observer, looks: u32, hits: &Plain) -> (Vec<u64>, u64) {
+fn observe(heap: &HeapRing, observer: &mut Observer, polls: u32, hits: &Plain) -> (Vec<u64>, u64) {
     let (mut got, mut lost) = (Vec::new(), 0);
-    for _ in 0..looks {
+    for _ in 0..polls {
         match observer.next(heap.ring()) {
             Ok(Some(Seen::Record(_, words))) => got.push(whole(words)),
             Ok(Some(Seen::Lost(reported))) => {
@@ -210,8 +212,8 @@ fn an_observer_never_sees_a_torn_record_and_counts_what_it_lost() {
     });
 }
 
-/// E, F where a producer of an overwrite ring evicts one record and nothing else is due, and the new
-/// record lies on the first word of what goes: a record of 16 bytes at `pos`.
+/// E, F where a producer of an overwrite ring evicts one record and nothing else is due, and the
+/// new record covers the first word of the evicted one: a record of 16 bytes at `pos`.
 fn observed_eviction(name: &str, size: u64, lens: &'static [usize], pos: u64) {
     model(name, 4, move |laps| {
         let heap = heap(size, Policy::Overwrite);
@@ -246,23 +248,23 @@ fn observed_eviction(name: &str, size: u64, lens: &'static [usize], pos: u64) {
     });
 }
 
-/// The producer looks for what goes.
+/// The producer walks to what it evicts.
 #[test]
 fn an_observer_of_the_short_way_never_sees_a_torn_record() {
-    // The last book is at 104, the head at 120: the next record evicts the first.
-    observed_eviction("short way", 128, &[16, 8, 8, 8, 8, 8, 8], 0);
+    // The last totals are at 104, the head at 120: the next record evicts the first.
+    observed_eviction("short path", 128, &[16, 8, 8, 8, 8, 8, 8], 0);
 }
 
-/// It knows what goes from the eviction before: no walk, and a fence of its own.
+/// It knows what to evict from the eviction before: no walk, and a fence of its own.
 #[test]
 fn an_observer_of_what_is_known_to_go_never_sees_a_torn_record() {
-    // The one that ends at 256 evicts the first, at 0, and learns where the second ends; at 256 stands
-    // the last book. The next but one evicts the second.
+    // The one that ends at 256 evicts the first, at 0, and learns where the second ends; the last
+    // totals are at 256. The next but one evicts the second.
     let lens = &[16, 16, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8];
     observed_eviction("known", 256, lens, 24);
 }
 
-/// E, F of a range of the AUX area, while its record stands where it stood when it was copied.
+/// E, F of a range of the AUX area, while its record remains where it was copied.
 #[test]
 fn an_observer_of_a_range_never_sees_a_torn_payload() {
     model("range", 3, |laps| {
@@ -272,7 +274,7 @@ fn an_observer_of_a_range_never_sees_a_torn_payload() {
         let mut put = move |heap: &HeapRing, byte: u8| {
             let ring = heap.ring();
             let reserved = writer.try_reserve(ring, RecordType::BYTES, 64, |_| 0).unwrap();
-            // The last words alone, which are copied last and written first.
+            // Only the last words, which are copied last and written first.
             let at = reserved.range().unwrap().at + 48;
             heap.fill_range(perfring_ring::Range { at, len: 16 }, &[byte; 16]);
             let _ = writer.commit_and_publish(ring, reserved, 64, Wake::Auto);
@@ -329,8 +331,8 @@ fn an_observer_of_a_drop_ring_never_sees_a_torn_record() {
     });
 }
 
-/// E, F by the book: on a drop ring whose consumer keeps up, the tail says nothing of what the
-/// producer writes over, and the book does.
+/// E, F by the totals: on a drop ring whose consumer keeps up, the tail does not show what the
+/// producer overwrites, and the totals do.
 #[test]
 fn a_late_comers_count_is_of_records_that_stood() {
     model("late-comer", 2, |counted| {
@@ -344,22 +346,22 @@ fn a_late_comers_count_is_of_records_that_stood() {
             let heap = Arc::clone(&heap);
             thread::spawn(move || publish(&mut writer, heap.ring(), 2).unwrap())
         };
-        let place = Observer::new(heap.ring(), Policy::Drop, Start::Latest).unwrap().saved();
-        assert_eq!(place.before.records * 24, place.pos);
-        assert_eq!(place.before.bytes, place.pos);
-        counted.fetch_add(u64::from(place.pos > 0), Relaxed);
+        let saved = Observer::new(heap.ring(), Policy::Drop, Start::Latest).unwrap().saved();
+        assert_eq!(saved.before.records * 24, saved.pos);
+        assert_eq!(saved.before.bytes, saved.pos);
+        counted.fetch_add(u64::from(saved.pos > 0), Relaxed);
         producer.join().unwrap();
     });
 }
 
-/// The bytes of a ring as loom sees plain memory: it fails the test when two accesses of which one
-/// writes are not ordered, whatever values they saw.
+/// The bytes of a ring as loom sees plain memory: loom fails the test when two accesses of which
+/// one writes are not ordered, whatever values they saw.
 struct Plainly(Vec<loom::cell::UnsafeCell<()>>);
 
 // SAFETY: nothing is ever read or written through the cells, loom only keeps account of them.
 unsafe impl Sync for Plainly {}
 
-/// A and B, C and D: payloads are plain bytes to whoever maps the ring.
+/// A and B, C and D: payloads are plain bytes to a process that maps the ring.
 #[test]
 fn payloads_need_no_atomics_between_producer_and_consumer() {
     model("plain bytes", 4, |wraps| {
@@ -413,8 +415,12 @@ fn a_consumer_never_sleeps_past_a_record() {
         let slept = heap.ring().prepare_sleep(0, 0, WakeAt::Record, full_fence);
         let woken = producer.join().unwrap();
         if let Some(seq) = slept {
-            assert!(woken, "it sleeps, and nobody wakes it");
-            assert_ne!(seq, heap.ring().wait_word().load(Relaxed), "the futex would sleep on");
+            assert!(woken, "it sleeps and is not woken");
+            assert_ne!(
+                seq,
+                heap.ring().wait_word().load(Relaxed),
+                "the futex would continue to sleep"
+            );
             sleeps.fetch_add(1, Relaxed);
         }
     });
@@ -439,7 +445,7 @@ fn a_sleeper_is_woken_at_its_own_threshold() {
         let slept = ring.prepare_sleep(0, 0, WakeAt::Records(2), full_fence);
         producer.join().unwrap();
         if let Some(seq) = slept {
-            assert_ne!(seq, ring.wait_word().load(Relaxed), "two records, and it sleeps on");
+            assert_ne!(seq, ring.wait_word().load(Relaxed), "two records, and it is not woken");
             sleeps.fetch_add(1, Relaxed);
         }
     });
@@ -463,17 +469,21 @@ fn a_producer_never_sleeps_past_free_space() {
         let slept = heap.ring().prepare_space_sleep(target, full_fence);
         let woken = consumer.join().unwrap();
         if let Some(seq) = slept {
-            assert!(woken, "it sleeps, and nobody wakes it");
-            assert_ne!(seq, heap.ring().space_word().load(Relaxed), "the futex would sleep on");
+            assert!(woken, "it sleeps and is not woken");
+            assert_ne!(
+                seq,
+                heap.ring().space_word().load(Relaxed),
+                "the futex would continue to sleep"
+            );
             sleeps.fetch_add(1, Relaxed);
         }
     });
 }
 
-/// G, H: the tail mark, whose three copies in two places an observer reads as it starts.
+/// G, H: the tail mark, of which three writes in two copies an observer reads as it starts.
 #[test]
 fn a_reader_of_a_latch_always_gets_a_whole_copy() {
-    model("latch", 4, |changes| {
+    model("sequence latch", 4, |changes| {
         let heap = heap(32, Policy::Overwrite);
         let mut writer = writer(&heap);
         publish(&mut writer, heap.ring(), 1).unwrap();
@@ -488,10 +498,10 @@ fn a_reader_of_a_latch_always_gets_a_whole_copy() {
         };
         // A live producer can outrun the few tries that an observer has here.
         if let Ok(observer) = Observer::new(heap.ring(), Policy::Overwrite, Start::Oldest) {
-            let place = observer.saved();
-            assert_eq!(place.before.bytes, place.pos, "a torn mark");
-            assert_eq!(place.before.records * 24, place.pos, "a torn mark");
-            changes.fetch_add(u64::from(place.pos > 24), Relaxed);
+            let saved = observer.saved();
+            assert_eq!(saved.before.bytes, saved.pos, "a torn mark");
+            assert_eq!(saved.before.records * 24, saved.pos, "a torn mark");
+            changes.fetch_add(u64::from(saved.pos > 24), Relaxed);
         }
         producer.join().unwrap();
     });

@@ -5,13 +5,13 @@
 //! RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p perfring-ring --test loom_shared
 //! ```
 //!
-//! **Why this covers deaths.** What a killed process leaves is what others can see: which of its
-//! stores it has made. So a producer runs in a thread of its own and dies, by unwinding, before its
-//! store number n, for every n that it ever comes to, while a survivor publishes at the same time;
-//! loom tries every interleaving (up to a bound of forced switches) and every stale value that the
-//! orderings allow. The second test lets the heir die as well, at every store of what it does, one
-//! after the other and so without a bound. `README.md` beside this file says which test failed for
-//! which breach.
+//! **Why this covers deaths.** A killed process leaves behind what others can see: the stores that
+//! it has made. So a producer runs in a thread of its own and dies, by unwinding, before its store
+//! number n, for every n that it reaches, while a survivor publishes at the same time. Loom tries
+//! every interleaving (up to a bound of forced switches) and every stale value that the orderings
+//! allow. The second test lets the successor die as well, at every store of what it does, one after
+//! the other and so without a bound. `README.md` beside this file says which test failed for which
+//! breach.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -41,13 +41,13 @@ fn model(name: &str, switches: usize, run: impl Fn(&Plain) + Sync + Send + 'stat
     });
     let (runs, hits) = (counts.0.load(Relaxed), counts.1.load(Relaxed));
     if !name.is_empty() {
-        println!("{name}: {runs} executions, {hits} times it came up, {:?}", started.elapsed());
-        assert!(hits > 0, "{name}: what it is about never came up");
+        println!("{name}: {runs} executions, {hits} hits, {:?}", started.elapsed());
+        assert!(hits > 0, "{name}: the case under test never occurred");
     }
     hits
 }
 
-/// Who lives: a flag for each slot, as the kernel has a lock.
+/// Liveness: a flag for each slot, in place of the kernel's locks.
 struct Flags([AtomicBool; 3]);
 
 impl Flags {
@@ -95,7 +95,7 @@ impl World {
         self.heap.header().shared.producer_pos.load(Acquire)
     }
 
-    /// What an operation of a producer does with the record `id`, of two words.
+    /// Performs an operation of a producer with the record `id`, of two words.
     fn act(&self, writer: &mut SharedWriter, act: Act, id: u64) -> Result<(), Refusal> {
         let (at, liveness) = (self.heap.shared(), &self.liveness);
         let payload: Vec<u8> = [id, !id].iter().flat_map(|word| word.to_ne_bytes()).collect();
@@ -121,11 +121,11 @@ impl World {
                 Ok(())
             }
             Act::Batch => {
-                // One record and a hole, which the ledger does not expect.
-                let mut group = writer.try_reserve_span(at, liveness, 32, 0)?;
-                let reserved = writer.next_in_span(at, &mut group, RecordType::BYTES, 16).unwrap();
+                // One record and a hole, which the running totals do not expect.
+                let mut batch = writer.try_reserve_span(at, liveness, 32, 0)?;
+                let reserved = writer.next_in_span(at, &mut batch, RecordType::BYTES, 16).unwrap();
                 writer.fill(at, &reserved, &payload);
-                let _ = writer.commit_span(at, liveness, group, Wake::Auto);
+                let _ = writer.commit_span(at, liveness, batch, Wake::Auto);
                 Ok(())
             }
         }
@@ -157,8 +157,8 @@ fn read(reader: &mut Reader, heap: &HeapRing) -> Option<u64> {
     }
 }
 
-/// Two producers, each with one operation, and a reader meanwhile. At the end everything that was
-/// granted is published: nobody has to come again for that (O).
+/// Runs two producers, each with one operation, and a reader at the same time. At the end
+/// everything that was granted is published, without a further call (O).
 fn two(name: &str, acts: [Act; 2]) {
     model(name, 3, move |hits| {
         let world = World::new(128, Policy::Drop);
@@ -209,8 +209,8 @@ fn one_that_discards_beside_a_batch() {
     two("discard and batch", [Act::Discard, Act::Batch]);
 }
 
-/// Two reservations that are open, ended by their owners at the same time: of the two, one sees
-/// the other (O).
+/// Two open reservations are ended by their owners at the same time: at least one sees the other
+/// (O).
 #[test]
 fn ends_that_meet_leave_nothing_behind() {
     model("ends that meet", 4, |hits| {
@@ -237,7 +237,8 @@ fn ends_that_meet_leave_nothing_behind() {
                 })
             })
             .collect();
-        // Whoever publishes a record, it is whole: also one whose producer left that to the other.
+        // Whichever producer publishes a record, it is whole, even if its own producer left
+        // publishing to the other.
         let mut got: Vec<u64> = (0..2).filter_map(|_| read(&mut reader, &world.heap)).collect();
         let heads: Vec<u64> = threads.into_iter().map(|t| t.join().unwrap()).collect();
         assert_eq!(world.heap.ring().head(), 48, "both are published");
@@ -247,7 +248,7 @@ fn ends_that_meet_leave_nothing_behind() {
     });
 }
 
-/// An overwrite ring of two records, two producers, and an observer who copies (E over M, F).
+/// An overwrite ring of two records, two producers, and an observer that copies (E over M, F).
 #[test]
 fn an_observer_of_a_shared_ring_never_sees_a_torn_record() {
     model("overwrite", 3, |laps| {
@@ -266,7 +267,7 @@ fn an_observer_of_a_shared_ring_never_sees_a_torn_record() {
             })
             .collect();
         let (mut seen, mut lost) = (0, 0);
-        let mut look = |observer: &mut Observer| match observer.next(ring).unwrap() {
+        let mut poll = |observer: &mut Observer| match observer.next(ring).unwrap() {
             Some(Seen::Record(_, words)) => {
                 whole(words);
                 seen += 1;
@@ -277,16 +278,16 @@ fn an_observer_of_a_shared_ring_never_sees_a_torn_record() {
             }
             None => thread::yield_now(),
         };
-        look(&mut observer);
+        poll(&mut observer);
         let written: u64 = threads.into_iter().map(|t| t.join().unwrap()).sum();
         for _ in 0..5 {
-            look(&mut observer);
+            poll(&mut observer);
         }
         assert_eq!(seen + lost, 2 + written);
     });
 }
 
-/// What must hold once everybody is dead or done and the ring was recovered.
+/// Checks what must hold once every producer is dead or done and the ring was recovered.
 fn balanced(world: &World, policy: Policy, attached_once: bool) -> RingTotals {
     let at = world.heap.shared();
     recover(at, 9, &world.liveness).unwrap();
@@ -314,8 +315,8 @@ fn balanced(world: &World, policy: Policy, attached_once: bool) -> RingTotals {
     totals
 }
 
-/// A producer dies at every one of its stores, while another publishes: that one gets through, or
-/// a bounded answer; and afterwards, everything that was granted to it is there, once.
+/// A producer dies at every one of its stores, while another publishes: the other succeeds or gets
+/// a bounded answer. Afterwards everything that was granted to it is present, once.
 fn deaths(name: &str, policy: Policy, act: Act) {
     let died = std::sync::Arc::new(Plain::new(0));
     let mut at = 0;
@@ -398,8 +399,8 @@ fn a_death_while_it_overwrites_costs_no_other_record() {
     deaths("publish, overwrite", Policy::Overwrite, Act::Publish);
 }
 
-/// The victim dies at every store of each operation, its heir at every store of the recovery (and
-/// of what it does next), and a third finds the ring as if nothing had been.
+/// The victim dies at every store of each operation, its successor at every store of the recovery
+/// (and of what it does next). A third producer then finds the ring intact.
 #[test]
 fn heirs_may_die_as_well() {
     let mut pairs = 0;
@@ -417,7 +418,8 @@ fn heirs_may_die_as_well() {
     assert!(pairs > 1000);
 }
 
-/// All deaths of the heir of one that died at its store number `first`. Returns whether it did.
+/// Runs all deaths of the successor of a victim that died at its store number `first`. Returns
+/// whether it did.
 fn successors_of(policy: Policy, act: Act, recovers: bool, first: u64, pairs: &mut u64) -> bool {
     for second in 0.. {
         let died = std::sync::Arc::new((Plain::new(0), Plain::new(0)));
@@ -433,10 +435,10 @@ fn successors_of(policy: Policy, act: Act, recovers: bool, first: u64, pairs: &m
             return died.0.load(Relaxed) != 0;
         }
     }
-    unreachable!("an heir that never lives")
+    unreachable!("a successor that never runs")
 }
 
-/// Returns whether the victim died, and whether the heir did.
+/// Returns whether the victim died, and whether the successor did.
 fn one_after_another(
     policy: Policy,
     act: Act,
@@ -447,7 +449,7 @@ fn one_after_another(
     let world = World::new(256, policy);
     let mut victim = world.attach(0);
     let mut other = world.attach(1);
-    // Something before, so that there is a book and, in an overwrite ring, an eviction to come.
+    // Records before, so that there are totals and, in an overwrite ring, an eviction to come.
     for id in 10..20 {
         let _ = world.act(&mut other, Act::Publish, id);
     }
@@ -462,11 +464,11 @@ fn one_after_another(
         }
     });
     if successor.is_none() {
-        // The recovering is done by nobody's slot: the one after the last.
+        // Recovery runs with the slot number after the last one.
         world.liveness.dies(if successor_recovers { 2 } else { 1 });
     }
     if successor.is_none() && !successor_recovers {
-        // Whoever takes the slot sweeps it, too.
+        // The producer that takes the slot sweeps it, too.
         let mut third = world.attach(1);
         let _ = world.act(&mut third, Act::Publish, 3);
     }

@@ -1,5 +1,5 @@
-//! What tells wall-clock times under loom: anchors that are read while others are written over the
-//! oldest (Q), and perf's fields, as a perf reader reads them (R).
+//! The anchors under loom, read while others overwrite the oldest (Q), and perf's fields, as a perf
+//! reader reads them (R).
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p perfring-ring --test loom_time
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The clock tells the wall clock, which is set each time.
+/// A reading whose wall clock is set anew each time, to a value that follows from the clock.
 fn reading(n: u64, scale: Option<Scale>) -> Reading {
     let realtime_ns = if scale.is_some() { n } else { n * SECOND };
     Reading { boot: 7, clock_ns: n, realtime_ns, error_ns: 100, scale }
@@ -37,7 +37,7 @@ fn check(run: impl Fn() + Sync + Send + 'static) {
     builder.check(run);
 }
 
-/// The reader sees one round of anchors, and two more are written over the oldest.
+/// The reader sees one round of anchors, while two more overwrite the oldest.
 #[test]
 fn anchors_that_are_read_are_whole() {
     let seen = std::sync::Arc::new([const { Plain::new(0) }; 3]);
@@ -76,7 +76,7 @@ fn anchors_that_are_read_are_whole() {
     assert!(seen.iter().all(|&times| times > 0), "{seen:?}");
 }
 
-/// As `perf_mmap__read_self` and the like do it.
+/// Like `perf_mmap__read_self`.
 fn as_perf_reads(perf: &PerfTime) -> Option<[u64; 2]> {
     let before = perf.lock.load(Ordering::Relaxed);
     fence(Ordering::Acquire); // R, pairs with R

@@ -1,5 +1,5 @@
-//! The type table under loom: somebody adds an entry and dies at each of its stores, while others
-//! read; then the next one adds.
+//! The type table under loom: a writer adds an entry and dies at each of its stores, while others
+//! read; then the next writer adds one.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p perfring-ring --test loom_types

@@ -51,7 +51,8 @@ fn an_overwrite_ring_does_what_its_model_does() {
     run("overwrite", Policy::Overwrite);
 }
 
-/// At whatever fill a producer takes over, its evictions by halves leave three eighths and more.
+/// At whatever fill level a producer takes over, its evictions by halves leave at least three
+/// eighths.
 #[test]
 fn a_ring_evicted_by_halves_keeps_three_eighths() {
     const SIZE: u64 = 1024;

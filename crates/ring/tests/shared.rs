@@ -16,7 +16,7 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 /// `data_tail`, `data_head`, `producer_pos`.
-fn stands(heap: &HeapRing) -> [u64; 3] {
+fn positions(heap: &HeapRing) -> [u64; 3] {
     let end = heap.header().shared.producer_pos.load(Ordering::Relaxed);
     [heap.ring().tail(), heap.ring().head(), end]
 }
@@ -35,28 +35,28 @@ fn the_nine_steps() {
         producer.fill(at, &reserved, &vec![producer.index() as u8 + 1; len]);
         let _ = producer.commit(at, &liveness, reserved, len, Wake::Auto);
     };
-    assert_eq!(stands(&heap), [0, 0, 0], "1");
+    assert_eq!(positions(&heap), [0, 0, 0], "1");
     let a = reserve(&mut producers[0], 512).unwrap();
-    assert_eq!(stands(&heap), [0, 0, 512], "2: A is reserved");
+    assert_eq!(positions(&heap), [0, 0, 512], "2: A is reserved");
     let b = reserve(&mut producers[1], 1024).unwrap();
-    assert_eq!(stands(&heap), [0, 0, 1536], "3: B is reserved");
+    assert_eq!(positions(&heap), [0, 0, 1536], "3: B is reserved");
     let c = reserve(&mut producers[2], 2048).unwrap();
-    assert_eq!(stands(&heap), [0, 0, 3584], "4: C is reserved");
+    assert_eq!(positions(&heap), [0, 0, 3584], "4: C is reserved");
     commit(&mut producers[0], a);
-    assert_eq!(stands(&heap), [0, 512, 3584], "5: A is committed");
+    assert_eq!(positions(&heap), [0, 512, 3584], "5: A is committed");
     commit(&mut producers[1], b);
-    assert_eq!(stands(&heap), [0, 1536, 3584], "6: B is committed");
+    assert_eq!(positions(&heap), [0, 1536, 3584], "6: B is committed");
     let d = reserve(&mut producers[3], 1536).unwrap();
-    assert_eq!(stands(&heap), [1536, 1536, 5120], "7: D is reserved over A and B");
+    assert_eq!(positions(&heap), [1536, 1536, 5120], "7: D is reserved over A and B");
     let refused = reserve(&mut producers[4], 1024).unwrap_err();
-    assert_eq!(refused, Refusal::Pending { slot: 2 }, "8: E would go over C, which is open");
+    assert_eq!(refused, Refusal::Pending { slot: 2 }, "8: E would overwrite C, which is open");
     let _ = producers[4].refuse(at, refused, 1024 - 8);
-    assert_eq!(stands(&heap), [1536, 1536, 5120], "8: and nothing moves");
-    // D ends first here, which the drawing leaves open: nothing is published before C is.
+    assert_eq!(positions(&heap), [1536, 1536, 5120], "8: nothing moves");
+    // D ends first here, which the drawing leaves open: nothing is published before C ends.
     commit(&mut producers[3], d);
-    assert_eq!(stands(&heap), [1536, 1536, 5120], "9: D is committed, C is open");
+    assert_eq!(positions(&heap), [1536, 1536, 5120], "9: D is committed, C is open");
     commit(&mut producers[2], c);
-    assert_eq!(stands(&heap), [1536, 5120, 5120], "9: C and D are committed");
+    assert_eq!(positions(&heap), [1536, 5120, 5120], "9: C and D are committed");
 
     let totals = RingTotals::of(at, Policy::Overwrite, |_| false).unwrap();
     assert_eq!(totals.overwritten, Count { records: 2, bytes: 1536 });
@@ -91,7 +91,7 @@ fn no_damaged_size_moves_the_tail_beyond_the_head() {
                     producer.publish(at, &liveness, RecordType::BYTES, len, Wake::No, |_| {});
                 assert_eq!(ended, Ok(false));
             }
-            let [tail, head, _] = stands(&heap);
+            let [tail, head, _] = positions(&heap);
             let damaged = RecordWord::pack(RecordType::BYTES.get(), 0, size);
             heap.data()[(tail % 1024 / 8) as usize].store(damaged.raw(), Ordering::Relaxed);
             let reserved = producer.try_reserve(at, &liveness, RecordType::BYTES, len, 0);
@@ -105,12 +105,12 @@ fn no_damaged_size_moves_the_tail_beyond_the_head() {
     println!("{refused} damaged sizes refused");
 }
 
-/// What the model knows of a stretch of the ring.
+/// What the model knows of a part of the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Open: whose, and which of its open ones.
+    /// Open, by the producer in this slot.
     Open(u32),
-    /// Records, that many.
+    /// So many records.
     Data {
         records: u64,
         bytes: u64,
@@ -171,7 +171,7 @@ struct Model<'a> {
     reader: Option<Reader>,
     refused: Refused,
     reported: Refused,
-    /// With a stamp in each record, of a clock that goes back now and then.
+    /// With a timestamp in each record, of a clock that goes back from time to time.
     time: bool,
     clock: u64,
 }
@@ -216,8 +216,8 @@ impl<'a> Model<'a> {
         self.parts.iter().find(open).map_or(self.end(), |part| part.pos)
     }
 
-    /// A producer that has just been granted something: the markers that came before it are in
-    /// the ring, one for each cause that was untold.
+    /// A producer has just been granted something: the markers that came before it are in the ring,
+    /// one for each cause that was unreported.
     fn granted(&mut self, start: u64, size: u64, kind: Kind) {
         let mut pos = self.end();
         while pos < start {
@@ -239,10 +239,10 @@ impl<'a> Model<'a> {
             Refusal::TooLarge { .. } => &mut self.refused.too_large,
             Refusal::Pending { slot } => {
                 let part = self.parts.iter().find(|part| part.pos == self.heap.ring().head());
-                assert_eq!(part.unwrap().kind, Kind::Open(slot), "who holds it up");
+                assert_eq!(part.unwrap().kind, Kind::Open(slot), "the slot that holds it up");
                 &mut self.refused.pending
             }
-            other => panic!("nobody else runs: {other:?}"),
+            other => panic!("no other process runs: {other:?}"),
         };
         count.records += 1;
         count.bytes += size;
@@ -309,16 +309,16 @@ impl<'a> Model<'a> {
                 let Some(writer) = self.writers[slot as usize].as_mut() else { return };
                 let size = bytes.next_multiple_of(8).max(least);
                 match writer.try_reserve_span(at, &self.liveness, bytes, now) {
-                    Ok(mut group) => {
+                    Ok(mut batch) => {
                         for _ in 0..records {
-                            let _ = writer.next_in_span(at, &mut group, RecordType::BYTES, 40);
+                            let _ = writer.next_in_span(at, &mut batch, RecordType::BYTES, 40);
                         }
                         let end = at.ring().data_size();
                         let start =
                             self.heap.header().shared.producer_pos.load(Ordering::Relaxed) - size;
                         assert!(size < end);
                         self.granted(start, size, Kind::Open(slot));
-                        self.open.push((slot, start, Held::Many(group)));
+                        self.open.push((slot, start, Held::Many(batch)));
                     }
                     Err(refusal) => self.refuse(slot, refusal, (size - least) as usize),
                 }
@@ -339,9 +339,9 @@ impl<'a> Model<'a> {
                         let _ = writer.commit(at, &self.liveness, reserved, len, Wake::Auto);
                         Kind::Data { records: 1, bytes: self.size_of(len) }
                     }
-                    Held::Many(group) => {
-                        let records = group.records();
-                        let _ = writer.commit_span(at, &self.liveness, group, Wake::Auto);
+                    Held::Many(batch) => {
+                        let records = batch.records();
+                        let _ = writer.commit_span(at, &self.liveness, batch, Wake::Auto);
                         match records {
                             0 => Kind::Discarded,
                             _ => Kind::Data { records, bytes: records * self.size_of(40) },
@@ -387,8 +387,8 @@ impl<'a> Model<'a> {
         open.collect()
     }
 
-    /// What a dead producer left open may have been reclaimed by whoever needed it: all of it, or
-    /// nothing.
+    /// What a dead producer left open may have been reclaimed by a producer that needed it: all of
+    /// it, or nothing.
     fn sync(&mut self) {
         for slot in 0..SLOTS {
             let left: Vec<_> = (0..self.parts.len())
@@ -401,7 +401,7 @@ impl<'a> Model<'a> {
                 perfring_abi::RecordWord::from_raw(word).owner() == Some(slot)
             };
             let open = left.iter().filter(|&&at| still(&self.parts[at])).count();
-            assert!(open == 0 || open == left.len(), "swept by halves");
+            assert!(open == 0 || open == left.len(), "swept only in part");
             if open == 0 {
                 for at in left {
                     self.parts[at].kind = Kind::Reclaimed;
@@ -413,7 +413,7 @@ impl<'a> Model<'a> {
     fn check(&mut self) {
         self.sync();
         let (at, ring) = (self.at(), self.heap.ring());
-        let [tail, head, end] = stands(self.heap);
+        let [tail, head, end] = positions(self.heap);
         assert_eq!((head, end), (self.head(), self.end()));
         assert!(tail <= head && end - tail < ring.data_size());
         if self.policy == Policy::Overwrite {
@@ -430,7 +430,7 @@ impl<'a> Model<'a> {
             for part in self.parts.iter().filter(|part| part.pos >= from && part.pos < to) {
                 let (sum, count) = match part.kind {
                     Kind::Data { records, bytes } => {
-                        sums[1].bytes += part.size - bytes; // what is left of it is a hole
+                        sums[1].bytes += part.size - bytes; // the rest of it is a hole
                         (0, Count { records, bytes })
                     }
                     Kind::Discarded => (1, Count { records: 1, bytes: part.size }),
@@ -455,8 +455,8 @@ impl<'a> Model<'a> {
             Policy::Drop => totals.consumer.read,
             Policy::Overwrite => totals.overwritten,
         };
-        assert_eq!(gone.plus(totals.present), written, "written = gone + still there");
-        // The slots tell the same story: of those alive since they attached, no more than all.
+        assert_eq!(gone.plus(totals.present), written, "written = gone + present");
+        // The slots agree: those of live producers count since they attached, no more than all.
         let figures = SlotFigures::all(at);
         for of in &figures {
             let open = self.parts.iter().filter(|part| part.kind == Kind::Open(of.slot));
@@ -480,7 +480,7 @@ impl<'a> Model<'a> {
             if let Found::Record(frame) = found {
                 assert_eq!(frame.time.is_some(), self.time);
                 assert_eq!(words.len(), frame.len.div_ceil(8));
-                assert!(frame.time.unwrap_or(0) >= newest, "a stamp went back");
+                assert!(frame.time.unwrap_or(0) >= newest, "a timestamp went back");
                 newest = frame.time.unwrap_or(0);
             }
             cursor = after;
@@ -489,7 +489,7 @@ impl<'a> Model<'a> {
         assert!(noted >= newest && noted <= 16 * self.clock + 64);
     }
 
-    /// Everything ends, everything is told: the ring at rest.
+    /// Ends everything and reports everything: the ring is idle.
     fn finish(&mut self) {
         while !self.open.is_empty() {
             self.run(&Op::End { which: 0, how: 2 });
@@ -532,8 +532,8 @@ proptest! {
     }
 }
 
-/// Everybody at once: producers in threads, in a ring so small that they are always in each other's
-/// way, and an observer or a consumer.
+/// All at once: producers in threads, in a ring so small that they always block each other, and an
+/// observer or a consumer.
 fn crowd(policy: Policy, time: bool) {
     const PRODUCERS: u32 = 3;
     const EACH: u64 = if cfg!(miri) { 50 } else { 150_000 };
@@ -543,7 +543,7 @@ fn crowd(policy: Policy, time: bool) {
     let now = || since.elapsed().as_nanos() as u64;
     let liveness = Reported::default();
     let writers: Vec<_> = (0..PRODUCERS).map(|slot| attach_at(&heap, &liveness, slot)).collect();
-    // `Reported` is for one thread; here nobody dies.
+    // `Reported` is for one thread; here no producer dies.
     struct Alive;
     impl Liveness for Alive {
         fn is_alive(&self, _slot: u32) -> bool {
@@ -573,7 +573,7 @@ fn crowd(policy: Policy, time: bool) {
                 writer.try_reserve(at, &Alive, RecordType::BYTES, 8, now()).map(|reserved| {
                     writer.fill(at, &reserved, &word.to_ne_bytes());
                     if turn % 16 == 1 {
-                        std::thread::yield_now(); // long enough to be in the others' way
+                        std::thread::yield_now(); // long enough to block the others
                     }
                     let _ = writer.commit(at, &Alive, reserved, 8, Wake::Auto);
                 })
@@ -596,7 +596,7 @@ fn crowd(policy: Policy, time: bool) {
     let mut newest = 0;
     let mut see = |word: u64, timestamp: Option<u64>| {
         assert_eq!(timestamp.is_some(), time);
-        assert!(timestamp.unwrap_or(0) >= newest, "a stamp went back");
+        assert!(timestamp.unwrap_or(0) >= newest, "a timestamp went back");
         newest = timestamp.unwrap_or(0);
         let (of, number) = ((word >> 56) as usize, word << 8 >> 8);
         assert!(number >= next[of], "in order, and once");
@@ -647,7 +647,7 @@ fn crowd(policy: Policy, time: bool) {
     let totals = totals(heap.shared());
     assert_eq!(totals.producer.written.records, written);
     assert_eq!(u64::from(PRODUCERS) * EACH, written + totals.producer.refused.total().records);
-    assert_eq!(heap.ring().head(), stands(&heap)[2], "everything is published");
+    assert_eq!(heap.ring().head(), positions(&heap)[2], "everything is published");
     if policy == Policy::Drop {
         assert_eq!(totals.consumer.read.records, written);
         assert_eq!(next.iter().sum::<u64>(), written);

@@ -1,5 +1,5 @@
-//! Everybody at once, at full speed, on real threads: a producer, a consumer, two observers and
-//! one who takes snapshots. Every record says who it is; the books are added up at the end.
+//! All sides at once, at full speed, on real threads: a producer, a consumer, two observers and a
+//! taker of snapshots. Every record carries its number; the totals are added up at the end.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -14,13 +14,13 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Instant;
 
-// Miri takes a microsecond a word, and snapshots copy rings whole, again and again.
+// Miri takes a microsecond per word, and snapshots copy whole rings again and again.
 const RECORDS: u64 = if cfg!(miri) { 100 } else { 300_000 };
 const LARGE: u64 = if cfg!(miri) { 8 << 10 } else { 1 << 20 };
 const MIDDLE: u64 = if cfg!(miri) { 8 << 10 } else { 64 << 10 };
 const KIND: RecordType = RecordType::new(5000).unwrap();
 
-/// A record of id n has a length and a content that follow from n.
+/// The length of a record; length and content follow from its number.
 fn len(id: u64) -> usize {
     (8 + id.wrapping_mul(0x9e37_79b9) % 57) as usize
 }
@@ -35,7 +35,7 @@ fn write(writer: &mut Writer, ring: Ring<'_>, id: u64) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The id of a record, whose every byte is checked.
+/// The id of a record; checks every byte of it.
 fn id_of(frame: Frame, words: &[u64]) -> u64 {
     let id = words[0];
     assert_eq!((frame.kind, frame.len), (KIND.get(), len(id)), "a torn record at {}", frame.pos);
@@ -51,12 +51,12 @@ fn produce(heap: &HeapRing, done: &AtomicBool, pause: u64) -> RingTotals {
     let mut writer = Writer::attach(ring, heap.layout(), Fences::Full).unwrap();
     let mut id = 0;
     while id < RECORDS {
-        // Singly, in batches, and as a producer that was killed and came again.
+        // One by one, in batches, and as a producer that was killed and restarted.
         let batch = if id % 64 < 8 { 4 } else { 1 };
         for _ in 0..batch {
             if let Err(refusal) = write(&mut writer, ring, id) {
                 let _ = writer.refuse(ring, refusal, len(id));
-                // A full ring's consumer needs the core.
+                // The consumer of a full ring needs the core.
                 thread::yield_now();
             }
             id += 1;
@@ -82,7 +82,8 @@ fn produce(heap: &HeapRing, done: &AtomicBool, pause: u64) -> RingTotals {
     RingTotals { producer: sums, overwritten: writer.overwritten(ring), ..RingTotals::default() }
 }
 
-/// The consumer of a drop ring: everything, in order, and the markers add up to what is missing.
+/// The consumer of a drop ring: everything arrives, in order, and the markers add up to what is
+/// missing.
 fn consume(heap: &HeapRing, done: &AtomicBool) -> (Count, u64) {
     let ring = heap.ring();
     let mut reader = Reader::attach(ring, Fences::Full).unwrap().with_hands(true);
@@ -102,9 +103,9 @@ fn consume(heap: &HeapRing, done: &AtomicBool) -> (Count, u64) {
                 };
                 let words: Vec<_> = (0..frame.size / 8 - 1).map(at).collect();
                 let id = id_of(frame, &words);
-                // Only what markers told may be missing before it.
+                // Only records that markers reported may be missing before it.
                 assert!(id >= next, "{id} after {next}");
-                assert_eq!(id - next, lost, "a loss that was not told, or told too often");
+                assert_eq!(id - next, lost, "a loss that was not reported, or reported twice");
                 (next, lost) = (id + 1, 0);
                 count.records += 1;
                 count.bytes += frame.size;
@@ -118,7 +119,7 @@ fn consume(heap: &HeapRing, done: &AtomicBool) -> (Count, u64) {
             None => thread::yield_now(),
         }
         if count.records.is_multiple_of(5003) {
-            // Killed and come again: what was not released comes once more.
+            // Killed and restarted: what was not released is returned again.
             let before = reader.passed();
             let _ = reader.release(ring);
             reader = Reader::attach(ring, Fences::Full).unwrap().with_hands(true);
@@ -137,7 +138,7 @@ struct Watched {
     laps: u64,
 }
 
-/// An observer, from the oldest on: in order, and read + lapped = written.
+/// An observer, from the oldest record on: in order, and read + lapped = written.
 fn observe(heap: &HeapRing, done: &AtomicBool, mut observer: Observer, keeper: bool) -> Watched {
     let ring = heap.ring();
     let start = observer.saved().before;
@@ -160,7 +161,7 @@ fn observe(heap: &HeapRing, done: &AtomicBool, mut observer: Observer, keeper: b
             Ok(Some(Seen::Lost(lost))) => watched.reported += lost.records,
             Ok(None) if last => break,
             Ok(None) => thread::yield_now(),
-            Err(error) => panic!("of an honest ring: {error}"),
+            Err(error) => panic!("a valid ring is reported as damaged: {error}"),
         }
         if keeper && watched.read.records.is_multiple_of(1009) {
             observer.save(ring);
@@ -178,7 +179,7 @@ fn observe(heap: &HeapRing, done: &AtomicBool, mut observer: Observer, keeper: b
     watched
 }
 
-/// Snapshots without a pause: each whole, in order, and its books in agreement.
+/// Snapshots without a pause: each whole, in order, and with consistent totals.
 fn snap(heap: &HeapRing, done: &AtomicBool) -> (u64, u64, u64) {
     let (ring, policy) = (heap.ring(), heap.layout().policy);
     let (mut taken, mut records, mut empty) = (0, 0, 0);
@@ -199,14 +200,14 @@ fn snap(heap: &HeapRing, done: &AtomicBool) -> (u64, u64, u64) {
         assert_eq!(cursor.max(snapshot.start()), cursor);
         let totals = snapshot.totals();
         assert!(totals.producer.written.records >= totals.consumer.read.records);
-        // From a place that was whole: a late-comer's count is exact too.
+        // From a position that was intact: the count of an observer that starts late is exact too.
         let late = Observer::new(ring, policy, Start::Latest).unwrap().saved();
         assert!(late.before.records <= RECORDS && late.before.bytes <= late.pos);
     }
     (taken, records, empty)
 }
 
-/// The producer lets others run every `pause` records: on few cores they meet it oftener.
+/// The producer yields every `pause` records: on few cores the others then meet it more often.
 fn everybody(name: &str, size: u64, policy: Policy, evict: Evict, pause: u64) {
     let heap = HeapRing::new(size, policy).unwrap().evict(evict).report(Report::InStream);
     let (heap, done) = (&heap, &AtomicBool::new(false));

@@ -1,4 +1,4 @@
-//! What is kept in a ring of time: anchors, stamps across producers and boots.
+//! Time in a ring: anchors, and timestamps across producers and boots.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -64,7 +64,7 @@ fn a_wall_clock_that_nobody_sets_needs_one_anchor() {
     assert!(anchors.wall(0, 500 * SECOND).unwrap().abs_diff(WALL + 500 * SECOND) < 1000);
 }
 
-/// However small the steps, no wall-clock time is further off than a step that goes unnoticed.
+/// However small the steps, no wall-clock time is off by more than a step that goes unnoticed.
 #[test]
 fn a_wall_clock_that_is_set_gets_an_anchor_where_that_was() {
     let heap = timed();
@@ -72,7 +72,7 @@ fn a_wall_clock_that_is_set_gets_an_anchor_where_that_was() {
     let (mut wall, mut records) = (WALL, Vec::new());
     for step in 0..12u64 {
         for _ in 0..3 {
-            wall += 15_000; // not noticed at once
+            wall += 15_000; // not detected at once
             let now = (1 + step) * SECOND;
             writer.keep_time(heap.ring(), &reading(now, wall));
             records.push((publish(&mut writer, &heap, now), now, now + wall));
@@ -109,7 +109,8 @@ fn of_many_anchors_the_newest_can_be_read() {
     }
 }
 
-/// The next producer's clock may be a little behind the last one's; within a boot that is not seen.
+/// The next producer's clock may be a little behind the last one's; within a boot timestamps do not
+/// show it.
 #[test]
 fn stamps_go_on_from_producer_to_producer_and_begin_anew_with_a_boot() {
     let heap = timed();
@@ -127,7 +128,7 @@ fn stamps_go_on_from_producer_to_producer_and_begin_anew_with_a_boot() {
     let of_one_boot = timestamps(&heap);
     assert_eq!(of_one_boot, vec![9 * SECOND; 15]);
 
-    // The same ring after a reboot: the boot clock began anew.
+    // The same ring after a reboot: the boot clock restarted.
     let mut writer = attach(&heap);
     let boot = Reading { boot: 8, ..reading(500, WALL + SECOND) };
     writer.begin_time(heap.ring(), &boot);
@@ -141,7 +142,7 @@ fn stamps_go_on_from_producer_to_producer_and_begin_anew_with_a_boot() {
     assert_eq!(anchors.wall(pos, 600), Some(WALL + SECOND + 600));
 }
 
-/// What cannot be a stamp of this boot does not hold all later ones up.
+/// A value that cannot be a timestamp of this boot does not raise all later ones.
 #[test]
 fn a_stamp_from_the_future_is_not_believed() {
     let heap = timed();
@@ -152,13 +153,13 @@ fn a_stamp_from_the_future_is_not_believed() {
     writer.begin_time(heap.ring(), &reading(2 * SECOND, WALL));
     publish(&mut writer, &heap, 2 * SECOND);
     assert_eq!(timestamps(&heap), [2 * SECOND]);
-    // But a producer that was stopped, and tells what it read before, takes nothing back.
+    // But a producer that was stopped, and stores an earlier reading, takes nothing back.
     writer.keep_time(heap.ring(), &reading(1, WALL));
     publish(&mut writer, &heap, 1);
     assert_eq!(timestamps(&heap), [2 * SECOND; 2]);
 }
 
-/// A producer of a shared ring was stopped for long after it had looked at the clock; others went on.
+/// A producer of a shared ring was stopped for long after it had read the clock; others continued.
 #[test]
 fn a_producer_that_was_stopped_takes_no_time_back() {
     let heap = timed().many(2);
@@ -176,7 +177,7 @@ fn a_producer_that_was_stopped_takes_no_time_back() {
     publish(&mut stopped, 2 * SECOND);
     publish(&mut other, 9 * SECOND - 5);
     assert_eq!(timestamps(&heap), [1, 9, 9, 9].map(|n| n * SECOND));
-    // After a reboot, whoever attaches begins anew.
+    // After a reboot, the next producer to attach starts anew.
     let mut next = attach_at(&heap, &liveness, 0);
     assert!(next.begin_time(at, &liveness, || Reading { boot: 8, ..reading(SECOND, 2 * WALL) }));
     publish(&mut next, SECOND);
@@ -189,7 +190,7 @@ fn perf_readers_get_a_scale_of_one_moment_and_none_of_another_boot() {
     let mut writer = attach(&heap);
     let perf = &heap.header().perf_time;
     let scale = Scale { shift: 31, mult: 0x3456_789a, zero: 99 };
-    perf.lock.store(5, Ordering::Relaxed); // a producer died as it wrote
+    perf.lock.store(5, Ordering::Relaxed); // a producer died while it wrote
     writer.begin_time(heap.ring(), &reading(SECOND, WALL));
     assert_eq!(perf.lock.load(Ordering::Relaxed) % 2, 0);
     perf.lock.store(5, Ordering::Relaxed);
@@ -210,11 +211,11 @@ fn perf_readers_get_a_scale_of_one_moment_and_none_of_another_boot() {
 fn anchors_are_whole_while_they_are_written() {
     let heap = timed();
     let mut writer = attach(&heap);
-    let (rounds, mut looks) = (if cfg!(miri) { 60 } else { 200_000u64 }, 0u64);
+    let (rounds, mut reads) = (if cfg!(miri) { 60 } else { 200_000u64 }, 0u64);
     std::thread::scope(|scope| {
         let writing = scope.spawn(|| {
             for n in 1..=rounds {
-                // The clock tells the wall clock, and both are set all the time.
+                // The wall clock follows from the clock, and both are set all the time.
                 writer.keep_time(heap.ring(), &reading(n, WALL + n * SECOND));
             }
         });
@@ -227,14 +228,14 @@ fn anchors_are_whole_while_they_are_written() {
                 let wall = WALL + anchor.clock_ns * SECOND + anchor.clock_ns;
                 assert_eq!(anchor.realtime_ns, wall, "a torn anchor");
             }
-            looks += u64::from(!anchors.all().is_empty());
+            reads += u64::from(!anchors.all().is_empty());
         }
     });
-    println!("{looks} looks at {rounds} anchors");
+    println!("{reads} reads at {rounds} anchors");
 }
 
 #[test]
-fn a_record_without_room_for_a_stamp_is_damage() {
+fn a_record_without_room_for_a_timestamp_is_damage() {
     for (misc, size) in [(0, 8), (1, 16), (7, 16)] {
         let heap = timed();
         let mut writer = attach(&heap);
@@ -265,7 +266,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Anchors of nonsense give times of nonsense, or none; a producer goes on.
+    /// Nonsensical anchors give nonsensical times, or none; a producer continues.
     #[test]
     fn anchors_of_nonsense_harm_nobody(
         written in prop_oneof![any::<u64>(), 0..40u64, Just(u64::MAX)],

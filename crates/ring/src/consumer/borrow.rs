@@ -1,4 +1,4 @@
-//! The consumer of a drop ring: borrows records where they stand, and hands the space back.
+//! The consumer of a drop ring: borrows records in place and releases their space.
 
 use crate::consumer::lines::Lines;
 use crate::consumer::passed::Passed;
@@ -10,7 +10,7 @@ use crate::wait::Fences;
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{HEADER_LEN, RecordWord};
 
-/// Empty looks after which a reader that does nothing else hands back what it has read.
+/// Empty polls after which a reader that does nothing else releases what it has read.
 const IDLE_POLLS: u32 = 64;
 
 /// The private state of the consumer of a drop ring.
@@ -18,22 +18,22 @@ const IDLE_POLLS: u32 = 64;
 pub struct Reader {
     progress: Progress,
     pub(super) release: Release,
-    /// No further than this goes the quick way.
+    /// The fast path goes no further than this.
     pub(super) stop: u64,
-    /// The same, of a ring without time and AUX area; else nowhere, so that such a ring pays nothing
-    /// for them.
+    /// The same limit for a ring without timestamps and AUX area; 0 for any other, so that a plain
+    /// ring pays nothing for them.
     plain_stop: u64,
-    /// Looks in a row that found nothing new.
+    /// Polls in a row that found nothing new.
     idle: u32,
     pub(super) timed: bool,
     pub(super) area: Passed,
     lines: Lines,
-    hands: bool,
+    write_touch: bool,
 }
 
 impl Reader {
-    /// Takes over as the one consumer, where the last one released. Records that it had read and
-    /// not released come again.
+    /// Takes over as the one consumer, at the position that the last one released. Records that it
+    /// had read and not released are returned again.
     ///
     /// # Errors
     /// [`Corrupt`] if the positions are such as no producer and consumer leave.
@@ -53,11 +53,11 @@ impl Reader {
             timed: false,
             area: Passed::default(),
             lines: Lines::NEVER,
-            hands: false,
+            write_touch: false,
         })
     }
 
-    /// The same reader, of a ring with a stamp in each record or without.
+    /// Sets whether each record has a timestamp.
     #[must_use]
     pub fn with_time(self, timed: bool) -> Self {
         let mut reader = Reader { timed, ..self };
@@ -65,11 +65,11 @@ impl Reader {
         reader
     }
 
-    /// The same reader, of a ring with an AUX area of so many bytes, or without one.
+    /// Sets the size of the AUX area in bytes, 0 for none.
     #[must_use]
     pub fn with_aux(self, ring: Ring<'_>, size: u64) -> Self {
         let mut reader = Reader { area: Passed::attach(ring, size), ..self };
-        if let Some((after, count)) = reader.area.write_touched(ring, reader.cursor()) {
+        if let Some((after, count)) = reader.area.already_released(ring, reader.cursor()) {
             reader.progress.head = reader.progress.head.max(after);
             reader.pass(after, count);
         }
@@ -77,63 +77,66 @@ impl Reader {
         reader
     }
 
-    /// The shape of the records before the head.
+    /// Returns the shape of the records before the head.
     #[inline]
     pub(crate) fn shape(&self) -> Shape {
         Shape { timed: self.timed, aux: self.area.bounds() }
     }
 
-    /// The same reader, handing the cache lines of what it has read back to the producer: by
-    /// [`Reader::hand_lines`], and at each release. The data area must be writable.
+    /// Sets whether to write-touch the cache lines of what was read, in [`Reader::hand_lines`] and
+    /// at each release, so that they move to the producer's core at once. The data area must be
+    /// writable.
     #[must_use]
-    pub fn with_hands(self, hands: bool) -> Self {
-        let mut reader = Reader { hands, ..self };
-        reader.hand_on();
+    pub fn with_hands(self, write_touch: bool) -> Self {
+        let mut reader = Reader { write_touch, ..self };
+        reader.restart_lines();
         reader
     }
 
-    /// Hands back the lines before the cursor. What earlier calls returned counts as read.
+    /// Write-touches the lines before the cursor. Everything that earlier calls returned counts as
+    /// read.
     #[inline(always)]
     pub fn hand_lines(&mut self, ring: Ring<'_>) {
-        self.lines.hand_to(ring, self.cursor());
+        self.lines.write_touch(ring, self.cursor());
     }
 
-    /// From now on nothing is released but by [`Reader::release_to`].
+    /// From now on, only [`Reader::release_to`] releases anything.
     pub fn hold(&mut self) {
         self.release.hold();
         self.set_stop();
-        self.hand_on();
+        self.restart_lines();
     }
 
-    /// Goes on at the tail. A reader on hold hands back when it releases, and not before.
-    fn hand_on(&mut self) {
-        let now = self.hands && !self.release.holds();
+    /// Restarts the lines at the tail. A reader on hold write-touches lines only when it releases.
+    fn restart_lines(&mut self) {
+        let now = self.write_touch && !self.release.holds();
         self.lines = if now { Lines::from_tail(self.release.pos) } else { Lines::NEVER };
     }
 
-    /// The next record or loss, or `None` if there is none now. What earlier calls returned counts
-    /// as read; the second value says whether the caller owes a waiting producer a wake.
+    /// Returns the next record or loss, or `None` if there is none now. Everything that earlier
+    /// calls returned counts as read. The second value says whether the caller owes a waiting
+    /// producer a wake.
     ///
-    /// The tail goes back to the producer when an eighth of the ring has been read, and when some
-    /// looks in a row found nothing: a reader that keeps up leaves the shared line alone.
+    /// The tail is released when an eighth of the ring has been read, and after some polls in a row
+    /// that found nothing: a reader that keeps up leaves the shared line alone.
     ///
     /// # Errors
-    /// [`Corrupt`], again and again at the same position.
+    /// [`Corrupt`], at every further call with the same position.
     pub fn next(&mut self, ring: Ring<'_>) -> Result<(Option<Found>, bool), Corrupt> {
         if self.known() == 0 {
             return self.next_of_poll(ring);
         }
         let due = self.is_due();
         let stepped = step(ring, self.shape(), self.cursor(), self.progress.head)?;
-        // After the last error, which would lose the wake that is owed.
+        // After the last error, which would otherwise lose the wake that is owed.
         let owed = due && self.release(ring);
         if let Some(found) = self.stepped(stepped) {
             return Ok((Some(found), owed));
         }
-        // What was known of ended in holes: there may be more by now.
+        // The known part ended in holes: there may be more by now.
         match self.next_of_poll(ring) {
             Ok((found, also)) => Ok((found, owed || also)),
-            Err(_) if owed => Ok((None, true)), // the error comes again
+            Err(_) if owed => Ok((None, true)), // the next call returns the error again
             Err(error) => Err(error),
         }
     }
@@ -160,21 +163,22 @@ impl Reader {
         };
         self.pass(after, count);
         if self.area_is_due() {
-            // The quick way asks for nothing but this.
+            // The fast path needs only this.
             let cursor = self.cursor();
             (self.stop, self.plain_stop) = (cursor, cursor.min(self.plain_stop));
         }
         Some(found)
     }
 
-    /// What most calls of [`Reader::next`] come to: a record that is known of, and nothing to
-    /// release. `None` for all else: then `next` knows. Of a ring without time and AUX area.
+    /// The fast path of [`Reader::next`], for a ring without timestamps and AUX area: returns a
+    /// known record if nothing is to be released. In any other case returns `None`, and `next`
+    /// handles it.
     #[inline(always)]
     pub fn next_record(&mut self, ring: Ring<'_>) -> Option<Frame> {
         self.next_known(ring, self.plain_stop, RecordWord::is_data, |len| Some((len, None)))
     }
 
-    /// As [`Reader::next_record`], of any ring.
+    /// Like [`Reader::next_record`], for any ring.
     #[inline]
     pub fn next_any(&mut self, ring: Ring<'_>) -> Option<Frame> {
         let timed = self.timed;
@@ -182,20 +186,21 @@ impl Reader {
         self.next_known(ring, self.stop, RecordWord::is_plain, |len| split(timed, len, word))
     }
 
-    /// Whether no record has a stamp, or its payload elsewhere: [`Reader::next_record`] and
-    /// `visit_known::<true>` are the quick way.
+    /// Returns whether no record has a timestamp or a payload in the AUX area: then
+    /// [`Reader::next_record`] and `visit_known::<true>` are the fast path.
     #[must_use]
     #[inline(always)]
     pub fn is_plain(&self) -> bool {
         !self.timed && !self.area.exists()
     }
 
-    /// As [`Reader::next_record`], of a ring with or without time, and how many records in a row,
-    /// this one included and at most `max`, have the very same header: one type and one length.
+    /// Like [`Reader::next_record`], for a ring with or without timestamps. Also returns how many
+    /// records in a row, this one included and at most `max`, have an identical header: one type
+    /// and one length.
     #[inline]
     pub fn next_run(&mut self, ring: Ring<'_>, max: u64) -> Option<(Frame, u64)> {
         let frame = if self.is_plain() { self.next_record(ring) } else { self.next_any(ring) }?;
-        // Relaxed, as in `next_known`; what that found of one header is true of its like.
+        // Relaxed, as in `next_known`; what was checked for one header holds for an identical one.
         let same = ring.word(frame.pos).load(Ordering::Relaxed);
         let (mut count, mut pos, head) = (1, self.cursor(), self.progress.head);
         while count < max && pos < self.stop && head - pos >= frame.size {
@@ -231,11 +236,11 @@ impl Reader {
         Some(Frame { pos, kind: word.kind(), len, size, time })
     }
 
-    /// Shows `visit` one record after the other, as [`Reader::next_record`] (`PLAIN`) or
-    /// [`Reader::next_any`] would find them, until that finds none. Each counts as read, and its
-    /// lines are handed back, when `visit` returns. Returns how many they were.
+    /// Calls `visit` for one record after the other, as [`Reader::next_record`] (`PLAIN`) or
+    /// [`Reader::next_any`] would find them, until there is none. Each counts as read, and its
+    /// lines are write-touched, when `visit` returns. Returns the number of records.
     ///
-    /// All that changes is kept in registers: if a visit panics, all of them come again.
+    /// All changing state is kept in registers: if a visit panics, all of them are returned again.
     #[inline(always)]
     pub fn visit_known<const PLAIN: bool>(
         &mut self,
@@ -246,9 +251,9 @@ impl Reader {
         let (head, stop) = (self.progress.head, if PLAIN { self.plain_stop } else { self.stop });
         let timed = self.timed;
         let (mut pos, mut lines, mut records) = (self.cursor(), self.lines, 0);
-        // What was found of the last header is true of its like, which most are; and the way to the
-        // next record then need not wait for this one's header. At first there was none: no record is
-        // as long as that.
+        // What was checked for the last header holds for an identical one, which most are, and the
+        // step to the next record then need not wait for this one's header. At first there was
+        // none: no record has this size.
         let (mut like, mut size, mut body, mut kind) = (0, u64::MAX, 0, 0);
         while pos < stop {
             // Relaxed: B ordered it.
@@ -270,15 +275,15 @@ impl Reader {
             visit(&Frame { pos, kind, len, size, time });
             pos += size;
             records += 1;
-            lines.hand_to(ring, pos);
+            lines.write_touch(ring, pos);
         }
         self.lines = lines;
         self.progress.pass_records(pos, records);
         records
     }
 
-    /// Looks at `data_head` where [`Reader::next_record`] found none because none is known of.
-    /// Returns whether there is more; if not, or if something is wrong, `next` knows.
+    /// Polls `data_head` when [`Reader::next_record`] found no known record. Returns whether there
+    /// is more; if not, or if something is wrong, `next` handles it.
     #[inline]
     pub fn poll_ahead(&mut self, ring: Ring<'_>) -> bool {
         let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
@@ -295,18 +300,18 @@ impl Reader {
         true
     }
 
-    /// Where the quick way ends: at what is known of, or where a release is due.
+    /// Sets the end of the fast path: at what is known, or where a release is due.
     #[inline]
     fn set_stop(&mut self) {
         self.stop = self.progress.head.min(self.release.due_at());
         self.plain_stop = if self.is_plain() { self.stop } else { 0 };
     }
 
-    /// Looks at `data_head`. Returns whether to release.
+    /// Polls `data_head`. Returns whether to release.
     fn poll(&mut self, ring: Ring<'_>) -> Result<bool, Corrupt> {
         let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
         if head == self.progress.head {
-            // Relaxed: a hint; whoever waits looks again by itself.
+            // Relaxed: a hint; a waiting producer checks again by itself.
             let wanted =
                 self.idle >= IDLE_POLLS || ring.header.space.armed.load(Ordering::Relaxed) != 0;
             self.idle = self.idle.saturating_add(1);
@@ -326,7 +331,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether so much was read that it goes back to the producer.
+    /// Returns whether enough was read for a release.
     fn is_due(&self) -> bool {
         self.cursor() >= self.release.due_at() || self.area_is_due()
     }
@@ -336,87 +341,87 @@ impl Reader {
         self.area.is_due() && !self.release.holds()
     }
 
-    /// Passes a range, with its record.
+    /// Passes a range together with its record.
     pub fn pass_range(&mut self, range: &Range) {
         self.area.pass_to(range.end());
     }
 
-    /// Hands back everything before the cursor, unless it is on [`Reader::hold`]. Returns whether a
-    /// waiting producer is to be woken.
+    /// Releases everything before the cursor, unless the reader is on [`Reader::hold`]. Returns
+    /// whether a waiting producer is to be woken.
     pub fn release(&mut self, ring: Ring<'_>) -> bool {
         if self.cursor() == self.release.pos || self.release.holds() {
             return false;
         }
         let totals =
             ConsumerTotals { pos: self.cursor(), read: self.passed(), lapped: Count::default() };
-        self.write_touch(ring, &totals, self.area.end)
+        self.release_at(ring, &totals, self.area.end)
     }
 
-    /// Hands back everything before the book's position, at which it must be true, and the ranges
-    /// before `range_end`.
-    pub(crate) fn write_touch(
+    /// Releases everything before the position of `totals`, which must be true there, and the
+    /// ranges before `range_end`.
+    pub(crate) fn release_at(
         &mut self,
         ring: Ring<'_>,
         totals: &ConsumerTotals,
         range_end: u64,
     ) -> bool {
         if self.area.exists() {
-            self.area.write_touch(ring, totals.pos, range_end);
+            self.area.release(ring, totals.pos, range_end);
         }
-        if self.hands {
+        if self.write_touch {
             if self.release.holds() {
                 self.lines = Lines::from_tail(self.release.pos);
             }
-            self.lines.hand_to(ring, totals.pos);
+            self.lines.write_touch(ring, totals.pos);
         }
-        let owed = self.release.write_touch(ring, totals);
+        let owed = self.release.release(ring, totals);
         self.set_stop();
-        self.hand_on();
+        self.restart_lines();
         owed
     }
 
-    /// A fresh look at how far the producer is.
+    /// Polls how far the producer is.
     ///
     /// # Errors
-    /// [`Corrupt`] if it went where it cannot be.
+    /// [`Corrupt`] if the head moved to an impossible position.
     pub fn refresh(&mut self, ring: Ring<'_>) -> Result<u64, Corrupt> {
         let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
         self.learn(ring, head)?;
         Ok(head)
     }
 
-    /// The next thing at or after `cursor`, without passing it: for holding many records. Start
-    /// from [`Reader::cursor`], go on from the position returned, and pass them all in one with
-    /// [`Reader::pass`].
+    /// Returns what comes next at or after `cursor`, without passing it, so that many records can
+    /// be held. Start from [`Reader::cursor`], continue from the returned position, and pass all of
+    /// them at once with [`Reader::pass`].
     ///
     /// # Errors
-    /// [`Corrupt`].
+    /// [`Corrupt`] if there is no valid record at that position.
     #[inline]
     pub fn peek(&self, ring: Ring<'_>, cursor: u64) -> Result<Option<(Found, u64)>, Corrupt> {
         step(ring, self.shape(), cursor, self.progress.head)
     }
 
-    /// Passes what was peeked: `count` records up to `cursor`; of those with ranges, each has been
-    /// told of by [`Reader::pass_range`].
+    /// Passes what was peeked: `count` records up to `cursor`. Each range among them must have been
+    /// passed by [`Reader::pass_range`].
     pub fn pass(&mut self, cursor: u64, count: Count) {
         self.progress.pass(cursor, count);
     }
 
-    /// Bytes after the cursor that are known to be published.
+    /// Returns the number of bytes after the cursor that are known to be published.
     #[must_use]
     #[inline]
     pub fn known(&self) -> u64 {
         self.progress.head - self.progress.pos
     }
 
-    /// The position of the next record.
+    /// Returns the position of the next record.
     #[must_use]
     #[inline]
     pub fn cursor(&self) -> u64 {
         self.progress.pos
     }
 
-    /// Records before the cursor, since the ring was made.
+    /// Returns the count of records before the cursor, since the ring was created.
     #[must_use]
     pub fn passed(&self) -> Count {
         self.progress.passed()

@@ -1,5 +1,5 @@
-//! Reading ahead of what is released, for readers of many rings, who hold records of each until it
-//! is their turn.
+//! Reading ahead of what is released, for readers of many rings that hold records of each until
+//! their turn comes.
 
 use crate::consumer::borrow::Reader;
 use crate::counters::{Count, Front, ResumePoint};
@@ -8,14 +8,14 @@ use crate::view::Ring;
 use perfring_abi::{HEADER_LEN, RecordWord};
 
 impl Reader {
-    /// Bytes that were read and are not released.
+    /// Returns the number of bytes that were read and are not released.
     #[must_use]
     #[inline]
     pub fn held(&self) -> u64 {
         self.cursor() - self.release.pos
     }
 
-    /// The place after everything that was read.
+    /// Returns the position after everything that was read, as a resume point.
     #[must_use]
     #[inline]
     pub fn resume_point(&self) -> ResumePoint {
@@ -27,8 +27,9 @@ impl Reader {
         }
     }
 
-    /// Hands back everything before a mark. Returns whether a waiting producer is to be woken. A
-    /// mark that is not after the last one, or of a place not read yet, does nothing.
+    /// Releases everything before a resume point. Returns whether a waiting producer is to be
+    /// woken. A resume point that is not after the last one, or that has not been read yet, has no
+    /// effect.
     pub fn release_to(&mut self, ring: Ring<'_>, resume_point: &ResumePoint) -> bool {
         if resume_point.pos <= self.release.pos
             || resume_point.pos > self.cursor()
@@ -36,13 +37,13 @@ impl Reader {
         {
             return false;
         }
-        self.write_touch(ring, &resume_point.totals(), resume_point.range_end.min(self.area.end))
+        self.release_at(ring, &resume_point.totals(), resume_point.range_end.min(self.area.end))
     }
 
-    /// What is next, of what is known of.
+    /// Returns what comes next among the known records.
     ///
     /// # Errors
-    /// [`Corrupt`].
+    /// [`Corrupt`] if there is no valid record at the cursor.
     #[inline]
     pub fn front(&self, ring: Ring<'_>) -> Result<Front, Corrupt> {
         let pos = self.cursor();
@@ -53,14 +54,14 @@ impl Reader {
         self.front_beyond(ring)
     }
 
-    /// As [`Reader::front`], after a look at how far the producer is. The second value says whether the
-    /// caller owes a waiting producer a wake.
+    /// Like [`Reader::front`], after a poll of how far the producer is. The second value says
+    /// whether the caller owes a waiting producer a wake.
     ///
-    /// Holes at the end are passed, as nobody takes them, and released if nothing else is held: a ring
-    /// that is full of them would never have room again.
+    /// Holes at the end are passed, as no record follows them, and released if nothing else is
+    /// held: a ring that is full of them would never have room again.
     ///
     /// # Errors
-    /// [`Corrupt`].
+    /// [`Corrupt`] if there is no valid record at the cursor.
     #[inline]
     pub fn peek_held(&mut self, ring: Ring<'_>) -> Result<(Front, bool), Corrupt> {
         self.refresh(ring)?;
@@ -85,7 +86,7 @@ impl Reader {
         self.pass(self.cursor() + self.known(), Count::default());
         let holes =
             self.held() > 0 && step(ring, self.shape(), self.release.pos, self.cursor())?.is_none();
-        Ok(holes && self.write_touch(ring, &self.resume_point().totals(), self.area.end))
+        Ok(holes && self.release_at(ring, &self.resume_point().totals(), self.area.end))
     }
 
     #[cold]
@@ -100,12 +101,12 @@ impl Reader {
         })
     }
 
-    /// Passes records up to `to`, which must be where one ends: for a reader that found them by
-    /// itself. Returns how many they were.
+    /// Passes records up to `to`, which must be the end of one, for a reader that found them by
+    /// itself. Returns the count of records.
     ///
     /// # Errors
-    /// [`Corrupt`] if `to` is not where a record ends that is published, or something stands before
-    /// it that no producer writes. Nothing is passed then.
+    /// [`Corrupt`] if `to` is not the end of a published record, or something invalid comes before
+    /// it. Nothing is passed then.
     pub fn pass_to(&mut self, ring: Ring<'_>, to: u64) -> Result<Count, Corrupt> {
         self.refresh(ring)?;
         let (mut pos, mut count, mut last) = (self.cursor(), Count::default(), None);
@@ -113,7 +114,7 @@ impl Reader {
             return Err(Corrupt { pos: to });
         }
         while pos < to {
-            // No further than `to`, so that holes alone may stand there, too.
+            // No further than `to`, so that there may also be only holes.
             match step(ring, self.shape(), pos, to)? {
                 Some((found, after)) => {
                     match found {

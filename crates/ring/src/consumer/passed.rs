@@ -1,4 +1,4 @@
-//! The ranges of the AUX area that the consumer of a drop ring has passed, and hands back.
+//! The ranges of the AUX area that the consumer of a drop ring has passed, and their release.
 
 use crate::counters::Count;
 use crate::record::{Bounds, Found, Shape, step};
@@ -14,80 +14,83 @@ pub(crate) struct Passed {
     pub(super) end: u64,
     /// What `aux_tail` holds.
     released: u64,
-    /// Of a shared ring, seen at a release: `aux_head`, and where what was reserved by then ends.
+    /// For a shared ring, seen at a release: `aux_head`, and the end of what was reserved by then.
     seen: (u64, u64),
 }
 
 impl Passed {
     pub(crate) fn attach(ring: Ring<'_>, size: u64) -> Self {
-        // Relaxed: the last consumer's, whose lock this one has.
+        // Relaxed: stored by the last consumer, whose lock this one holds.
         let tail = if size == 0 { 0 } else { ring.header.aux.tail.load(Ordering::Relaxed) };
-        // What no consumer leaves is damage to the first range that is read.
+        // An invalid position becomes damage at the first range that is read.
         let tail = if tail.is_multiple_of(RANGE_ALIGN) { tail.min(POS_MAX) } else { POS_MAX };
         Passed { size, end: tail, released: tail, seen: (0, 0) }
     }
 
-    /// Whether the ring has an AUX area.
+    /// Returns whether the ring has an AUX area.
     #[inline(always)]
     pub(crate) fn exists(&self) -> bool {
         self.size != 0
     }
 
-    /// Where ranges can begin and end that were not passed.
+    /// Returns where ranges that were not passed can begin and end.
     #[inline(always)]
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds { size: self.size, floor: Some(self.released) }
     }
 
-    /// Passes what ends here.
+    /// Passes the ranges that end here or before.
     #[inline(always)]
     pub(crate) fn pass_to(&mut self, end: u64) {
         self.end = self.end.max(end);
     }
 
-    /// Whether so much was read that it goes back to the producer.
+    /// Returns whether enough was read for a release.
     #[inline(always)]
     pub(crate) fn is_due(&self) -> bool {
         self.end - self.released > self.size / 8
     }
 
-    /// The last consumer may have died after it stored `aux_tail` and before it stored `data_tail`.
-    /// It had read all up to the last record whose range it gave up, and those ranges may be
-    /// another payload's by now: they do not come again. How far from `cursor` that goes, and the
+    /// Returns how far a dead consumer had already released ranges from `cursor` on, and the
     /// records up to there.
-    pub(crate) fn write_touched(&self, ring: Ring<'_>, cursor: u64) -> Option<(u64, Count)> {
+    ///
+    /// The last consumer may have died after it stored `aux_tail` and before it stored `data_tail`.
+    /// It had read everything up to the last record whose range it released, and those ranges may
+    /// hold another payload by now: these records are not returned again.
+    pub(crate) fn already_released(&self, ring: Ring<'_>, cursor: u64) -> Option<(u64, Count)> {
         let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
         if self.size == 0 || self.released == 0 || !sane(ring, head, cursor) {
             return None;
         }
-        // Where a record is and what it takes: without time, whose stamp nobody asks for.
+        // Where a record is and what it uses: without its timestamp, which is not needed.
         let shape = Shape { timed: false, aux: Bounds { size: self.size, floor: None } };
-        let (mut pos, mut count, mut handed) = (cursor, Count::default(), None);
+        let (mut pos, mut count, mut released) = (cursor, Count::default(), None);
         // A producer may have died before it stored this.
         let mut aux_head = ring.header.aux.head.load(Ordering::Acquire);
-        // What is no record is damage to who reads it.
+        // An invalid record is damage to the reader that comes to it.
         while let Ok(Some((found, after))) = step(ring, shape, pos, head) {
             match found {
                 Found::Record(frame) => count.add(frame.size),
-                // Not by its end: one without a byte may begin, and end, at `aux_tail`.
+                // Not by its end: an empty one may begin, and end, at `aux_tail`.
                 Found::Large(_, range) if range.at >= self.released => break,
                 Found::Large(frame, range) => {
                     count.add(frame.size);
-                    handed = Some((after, count));
+                    released = Some((after, count));
                     aux_head = aux_head.max(range.end());
                 }
                 Found::Lost(_) => {}
             }
             pos = after;
         }
-        // What was never written nobody has handed back: that `aux_tail` is damage, and they come.
-        handed.filter(|_| self.released <= aux_head)
+        // What was never written was not released: such an `aux_tail` is damage, and the records
+        // are returned.
+        released.filter(|_| self.released <= aux_head)
     }
 
-    /// Hands back what goes with everything before `pos`: before `data_tail`, so that whoever waits
-    /// for that finds both.
+    /// Releases the ranges that belong to everything before `pos`: before `data_tail` is stored, so
+    /// that a producer that waits for that finds both.
     #[inline]
-    pub(crate) fn write_touch(&mut self, ring: Ring<'_>, pos: u64, range_end: u64) {
+    pub(crate) fn release(&mut self, ring: Ring<'_>, pos: u64, range_end: u64) {
         let end = self.before(ring, pos, range_end);
         if end > self.released {
             self.released = end;
@@ -95,18 +98,21 @@ impl Passed {
         }
     }
 
-    /// Where the ranges end that go back with everything before `pos`: those read, up to `range_end`,
-    /// and those that dead producers and shortened commits left, which no record tells of.
+    /// Returns the end of the ranges that are released together with everything before `pos`: those
+    /// read, up to `range_end`, and those that dead producers and shortened commits left, which no
+    /// record describes.
     ///
-    /// A range is stored in `aux_head` after its reservation is in `producer_pos`. So of an
-    /// `aux_head` seen before some `producer_pos`, everything is nobody's once the consumer has passed
-    /// that. Looked at before each store of `data_tail` alone: who waits for a range waits for that.
+    /// A range is stored in `aux_head` after its reservation is in `producer_pos`. So once the
+    /// consumer has passed a `producer_pos` that was loaded after an `aux_head`, everything before
+    /// that `aux_head` is unused. Checked before each store of `data_tail` only: a producer that
+    /// waits for a range waits for that.
     #[cold]
     fn before(&mut self, ring: Ring<'_>, pos: u64, range_end: u64) -> u64 {
         let head = ring.header.aux.head.load(Ordering::Acquire);
         let upto = ring.header.shared.producer_pos.load(Ordering::Acquire);
         let Passed { size, released, seen, .. } = *self;
-        // The exclusive producer leaves nothing, and does not say where it is. Nor is nonsense asked.
+        // The exclusive producer leaves nothing, and does not store `producer_pos`. Nonsensical
+        // positions are ignored.
         let sane = upto != 0
             && head.is_multiple_of(RANGE_ALIGN)
             && head >= released

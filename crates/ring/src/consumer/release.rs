@@ -1,4 +1,4 @@
-//! How far the consumer of a drop ring has read, and what it has released: its book, and the tail.
+//! How far the consumer of a drop ring has read and released: its totals, and the tail.
 
 use crate::counters::{ConsumerTotals, Count};
 use crate::record::Corrupt;
@@ -8,11 +8,11 @@ use crate::view::Ring;
 use crate::wait::{Fences, claim_space_wake};
 use perfring_abi::atomic::Ordering;
 
-/// Release after so many bytes: never. Positions stay below a quarter of this range, so that the sum
+/// An interval for never releasing. Positions stay below a quarter of this range, so that the sum
 /// of the two does not overflow.
 const NEVER: u64 = u64::MAX >> 1;
 
-/// Where the tail is, and when it is due to move.
+/// The tail's position, and when it is due to move.
 #[derive(Debug)]
 pub(crate) struct Release {
     /// What `data_tail` holds.
@@ -24,15 +24,15 @@ pub(crate) struct Release {
 }
 
 impl Release {
-    /// Takes over from the last consumer at this tail. Also what it had read.
+    /// Takes over from the last consumer at this tail. Also returns what it had read.
     pub(crate) fn take_over(
         ring: Ring<'_>,
         tail: u64,
         fences: Fences,
     ) -> Result<(Self, Count), Corrupt> {
         let page = &ring.header.consumer;
-        // After a death between the book and the tail, the book that fits the tail counts; after a
-        // foreign perf reader, none does, and what it read is what was written and is not there.
+        // After a death between the totals and the tail, the totals that fit the tail count. After
+        // a foreign perf reader none do: then everything written and no longer present was read.
         let fits =
             seq_latch::find_where(page, |words| ConsumerTotals::from_words(words).pos == tail);
         let passed = match &fits {
@@ -44,27 +44,27 @@ impl Release {
         Ok((Release { pos: tail, interval: ring.data_size() / 8, seq_latch, fences }, passed))
     }
 
-    /// Where it is due to move.
+    /// Returns where it is due to move.
     #[inline(always)]
     pub(crate) fn due_at(&self) -> u64 {
         self.pos + self.interval
     }
 
-    /// Never due any more.
+    /// Makes the release never due.
     pub(crate) fn hold(&mut self) {
         self.interval = NEVER;
     }
 
-    /// Whether [`Release::hold`] was called.
+    /// Returns whether [`Release::hold`] was called.
     #[inline(always)]
     pub(crate) fn holds(&self) -> bool {
         self.interval == NEVER
     }
 
-    /// Hands back everything before the book's position, at which it must be true. Returns whether a
-    /// waiting producer is to be woken.
-    pub(crate) fn write_touch(&mut self, ring: Ring<'_>, totals: &ConsumerTotals) -> bool {
-        // The book before the tail: after a death between the two, the older book fits the tail.
+    /// Releases everything before the position of `totals`, which must be true there. Returns
+    /// whether a waiting producer is to be woken.
+    pub(crate) fn release(&mut self, ring: Ring<'_>, totals: &ConsumerTotals) -> bool {
+        // The totals before the tail: after a death between the two, the older totals fit the tail.
         self.seq_latch.write(&ring.header.consumer, &totals.to_words());
         self.pos = totals.pos;
         ring.header.data_tail.store(totals.pos, Ordering::Release); // C, pairs with D
@@ -75,37 +75,38 @@ impl Release {
     }
 }
 
-/// A place in the stream, and what is known to be published after it.
+/// A position in the stream, and what is known to be published after it.
 #[derive(Debug)]
 pub(crate) struct Progress {
     /// The next record.
     pub(super) pos: u64,
-    /// `data_head` when last looked at.
+    /// `data_head` at the last poll.
     pub(super) head: u64,
-    /// Records before `pos`, since the ring was made.
+    /// Records before `pos`, since the ring was created.
     records: u64,
-    /// Bytes before `pos` that are no record's: holes and markers.
+    /// Bytes before `pos` that belong to no record: holes and markers.
     skipped: u64,
 }
 
 impl Progress {
-    /// At a tail, before which so much was passed.
+    /// Starts at a tail, before which `passed` was passed.
     pub(crate) fn at(pos: u64, passed: Count) -> Self {
         let skipped = pos.wrapping_sub(passed.bytes);
         Progress { pos, head: pos, records: passed.records, skipped }
     }
 
-    /// Passes so many records, which are all that stands before `pos`.
+    /// Passes so many records, which are everything before `pos`.
     #[inline(always)]
     pub(crate) fn pass_records(&mut self, pos: u64, records: u64) {
         self.pos = pos;
         self.records = self.records.wrapping_add(records);
     }
 
-    /// Passes what was counted on the way to `pos`.
+    /// Passes what was counted up to `pos`.
     #[inline]
     pub(crate) fn pass(&mut self, pos: u64, count: Count) {
-        // A place that nobody found would break the books, not memory: keep it in range.
+        // A position that was not found by a walk would break the totals, not memory: keep it in
+        // range.
         if (self.pos..=self.head).contains(&pos) && pos.is_multiple_of(8) {
             let other = (pos - self.pos).wrapping_sub(count.bytes);
             self.skipped = self.skipped.wrapping_add(other);
@@ -113,7 +114,7 @@ impl Progress {
         }
     }
 
-    /// What was passed since the ring was made.
+    /// Returns the count passed since the ring was created.
     #[inline]
     pub(crate) fn passed(&self) -> Count {
         Count { records: self.records, bytes: self.pos.wrapping_sub(self.skipped) }

@@ -1,5 +1,5 @@
-//! The observer: reads without leaving a trace, copies each record, and looks afterwards whether
-//! the copy was of a record or of what was being written over it.
+//! The observer: reads without changing the ring. It copies each record and checks afterwards
+//! whether the copy is intact or was overwritten meanwhile.
 
 use crate::aux_area;
 use crate::counters::{ConsumerTotals, Count, Front, ResumePoint, Saved};
@@ -15,53 +15,53 @@ use alloc::vec::Vec;
 use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{Cause, Policy, RecordType, RecordWord, SIZE_MAX, aux_record};
 
-/// An observer that was lapped this often without reading a record in between goes on from the
-/// producer's last book instead of from the oldest record, which it would never catch.
+/// After this many laps in a row without a record read in between, an observer continues from the
+/// producer's last totals instead of from the oldest record, which it would never catch.
 const LAPS_MAX: u32 = 4;
 /// Where an observer starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
-    /// At the oldest record that is there.
+    /// At the oldest record present.
     #[default]
     Oldest,
     /// At the next record to be published.
     Latest,
-    /// Where another observer of the same ring left off.
+    /// Where another observer of the same ring stopped.
     At(Saved),
 }
 
-/// What an observer saw.
+/// What an observer returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen<'a> {
-    /// A record: where it stood, and a copy of its payload.
+    /// A record: its position and properties, and a copy of its payload.
     Record(Frame, &'a [u64]),
     /// Records that it will not see.
     Lost(Lost),
 }
 
 /// The private state of an observer. Also the consumer of an overwrite ring, which saves its
-/// place in the page.
+/// position in the page.
 #[derive(Debug)]
 pub struct Observer {
     cursor: u64,
     head: u64,
-    /// Records before `cursor`, since the ring was made: read and lost.
+    /// Count before `cursor`, since the ring was created: read and lost.
     passed: Count,
-    /// Of those, lost.
+    /// The lost part of `passed`.
     lapped: Count,
     laps_in_a_row: u32,
     policy: Policy,
     shape: Shape,
     /// A copy of the last range that was fetched.
     large: Vec<u64>,
-    /// Whether the last record was one.
+    /// Whether the last record's payload is in `large`.
     is_large: bool,
-    /// Words of the ring from `from` to `upto`, judged to be whole.
+    /// Words of the ring from `from` to `upto`, checked to be intact.
     copy: Vec<u64>,
     from: u64,
     upto: u64,
-    /// A loss that was found by looking ahead, and the place before it: it comes before what is at
-    /// the cursor.
+    /// A loss that was found by reading ahead, and the position before it: it is reported before
+    /// what is at the cursor.
     pending: Option<(Lost, ResumePoint)>,
     seq_latch: SeqLatchWriter,
 }
@@ -73,7 +73,7 @@ enum Refill {
 }
 
 impl Observer {
-    /// An observer of this ring, dead or alive.
+    /// Creates an observer of this ring, dead or alive.
     ///
     /// # Errors
     /// [`Corrupt`] if the positions are such as no producer leaves.
@@ -108,10 +108,11 @@ impl Observer {
         })
     }
 
-    /// As [`Observer::new`], going on where the last consumer of this overwrite ring saved itself.
+    /// Like [`Observer::new`], but continues at the position that the last consumer of this
+    /// overwrite ring saved.
     ///
     /// # Errors
-    /// [`Corrupt`].
+    /// [`Corrupt`] if the positions are such as no producer leaves.
     pub fn resume(ring: Ring<'_>) -> Result<Self, Corrupt> {
         let whole = seq_latch::find(&ring.header.consumer).ok_or(Corrupt { pos: 0 })?;
         let totals = ConsumerTotals::from_words(&whole.words);
@@ -122,21 +123,21 @@ impl Observer {
         Ok(observer)
     }
 
-    /// The same observer, of a ring with a stamp in each record or without.
+    /// Sets whether each record has a timestamp.
     #[must_use]
     pub fn with_time(self, timed: bool) -> Self {
         Observer { shape: Shape { timed, ..self.shape }, ..self }
     }
 
-    /// The same observer, of a ring with an AUX area of so many bytes, or without one.
+    /// Sets the size of the AUX area in bytes, 0 for none.
     #[must_use]
     pub fn with_aux(self, size: u64) -> Self {
         let aux = Bounds { size, floor: None };
         Observer { shape: Shape { aux, ..self.shape }, ..self }
     }
 
-    /// Passes a record whose payload is in the AUX area: a copy, or its loss, if it has been
-    /// overwritten. Without memory for it, the record is not passed, and comes again.
+    /// Passes a record whose payload is in the AUX area: returns a copy, or its loss, if it has
+    /// been overwritten. Without memory for it, the record is not passed, and is returned again.
     #[cold]
     fn fetch(
         &mut self,
@@ -145,7 +146,7 @@ impl Observer {
         frame: Frame,
         range: Range,
     ) -> Result<Seen<'_>, ReadError> {
-        // A look before, so that nothing is copied in vain.
+        // Checked before as well, so that nothing is copied in vain.
         let whole = aux_area::is_whole(ring, range);
         if whole {
             aux_area::space_for(range, &mut self.large)?;
@@ -158,39 +159,39 @@ impl Observer {
             return Ok(Seen::Record(frame, &self.large));
         }
         self.lapped.add(frame.size);
-        Ok(Seen::Lost(aux_area::gone(&frame)))
+        Ok(Seen::Lost(aux_area::lost_payload(&frame)))
     }
 
-    /// Saves the place in the page: for the consumer of an overwrite ring alone.
+    /// Saves the position in the page: only for the consumer of an overwrite ring.
     pub fn save(&mut self, ring: Ring<'_>) {
         self.save_resume_point(ring, &self.resume_point());
     }
 
-    /// The next record or loss, or `None` if there is none now.
+    /// Returns the next record or loss, or `None` if there is none now.
     ///
-    /// Copies as much as there is, up to 64 KiB, and looks at the tail once for all of it: every
-    /// look takes the line of the positions from the producer.
+    /// Copies as much as there is, up to 64 KiB, and checks the tail once for all of it: each check
+    /// takes the line of the positions from the producer.
     ///
     /// # Errors
-    /// [`ReadError::Corrupt`] if the ring holds at the cursor what no producer writes, and the cursor
-    /// was not lapped.
+    /// [`ReadError::Corrupt`] if the ring holds at the cursor something that no producer writes, and
+    /// the cursor was not lapped.
     pub fn next(&mut self, ring: Ring<'_>) -> Result<Option<Seen<'_>>, ReadError> {
         self.next_in(ring, &[])
     }
 
-    /// As [`Observer::next`], of a ring with this AUX area.
+    /// Like [`Observer::next`], for a ring with this AUX area.
     ///
     /// # Errors
-    /// As there, and [`ReadError::OutOfMemory`].
+    /// Those of [`Observer::next`]; and [`ReadError::OutOfMemory`].
     pub fn next_in(
         &mut self,
         ring: Ring<'_>,
         aux: &[AtomicU64],
     ) -> Result<Option<Seen<'_>>, ReadError> {
         self.is_large = false;
-        // A turn passes a hole, or copies anew, or goes on after a lap that cost no record, or
-        // returns. No more holes fit than the ring has words; only a producer that outruns them
-        // makes more turns.
+        // An iteration passes a hole, or copies again, or continues after a lap that cost no
+        // record, or returns. No more holes fit than the ring has words; only a producer that
+        // outruns them causes more iterations.
         for _ in 0..=2 * ring.data.len() {
             let Some((word, len)) = self.copied()? else {
                 match self.refill(ring)? {
@@ -224,7 +225,8 @@ impl Observer {
         Ok(None)
     }
 
-    /// The header at the cursor and its payload's length, if the whole record is in the copy.
+    /// Returns the header at the cursor and its payload's length, if the whole record is in the
+    /// copy.
     #[inline]
     fn copied(&self) -> Result<Option<(RecordWord, usize)>, Corrupt> {
         let (pos, ready) = (self.cursor, self.upto - self.cursor);
@@ -234,13 +236,14 @@ impl Observer {
         let word = RecordWord::from_raw(self.copy[((pos - self.from) / 8) as usize]);
         match payload_of(word, ready) {
             Some(len) => Ok(Some((word, len))),
-            // Cut by the end of the copy: there is more, and a copy that begins here has it all.
+            // Truncated by the end of the copy: there is more, and a copy that begins here has all
+            // of it.
             None if payload_of(word, self.head - pos).is_some() && pos != self.from => Ok(None),
             None => Err(Corrupt { pos }),
         }
     }
 
-    /// Copies what is there from the cursor on, and judges the copy.
+    /// Copies what is there from the cursor on, and checks the copy.
     fn refill(&mut self, ring: Ring<'_>) -> Result<Refill, Corrupt> {
         if let Some((lost, _)) = self.pending.take() {
             return Ok(Refill::Lost(lost));
@@ -262,7 +265,7 @@ impl Observer {
         let copied_to = self.cursor + words * 8;
         if ring.tail() > self.cursor {
             let lost = self.resync(ring)?;
-            // What was copied beyond the place where it goes on stood when it was judged.
+            // What was copied beyond the new cursor was intact when it was checked.
             if self.cursor < copied_to {
                 self.upto = copied_to;
             } else {
@@ -278,14 +281,14 @@ impl Observer {
         Ok(Refill::Copied)
     }
 
-    /// Lapped: goes on from the oldest valid record, and counts what lies between.
+    /// Continues from the oldest valid record after a lap, and counts what lies between.
     #[cold]
     fn resync(&mut self, ring: Ring<'_>) -> Result<Lost, Corrupt> {
         self.laps_in_a_row = self.laps_in_a_row.saturating_add(1);
         let mut place = oldest(ring, self.policy)?;
         if self.laps_in_a_row > LAPS_MAX {
-            // Where the producer's last book was true is a record boundary too, and most of a ring
-            // away from the place where it overwrites.
+            // The position of the producer's last totals is a record boundary too, and most of a
+            // ring away from the position where it overwrites.
             let totals = newest_totals(ring)?;
             if totals.pos > place.pos {
                 place = Saved { pos: totals.pos, before: totals.written };
@@ -303,20 +306,20 @@ impl Observer {
         Ok(Lost { pos, records: lost.records, bytes: lost.bytes, cause: Cause::Lapped })
     }
 
-    /// Whether the next call of [`Observer::next`] has to look at what the producer shares.
+    /// Returns whether the next call of [`Observer::next`] has to poll the producer's shared words.
     #[must_use]
     #[inline]
     pub fn must_poll(&self) -> bool {
         self.cursor == self.upto
     }
 
-    /// Where this observer would go on.
+    /// Returns where this observer would continue.
     #[must_use]
     pub fn saved(&self) -> Saved {
         self.resume_point().saved()
     }
 
-    /// The place after everything that was read.
+    /// Returns the position after everything that was read, as a resume point.
     #[must_use]
     #[inline]
     pub fn resume_point(&self) -> ResumePoint {
@@ -329,16 +332,16 @@ impl Observer {
         }
     }
 
-    /// Saves a place in the page, as [`Observer::save`] does that of now: for the consumer of an
-    /// overwrite ring alone.
+    /// Saves a resume point in the page, as [`Observer::save`] saves the present one: only for the
+    /// consumer of an overwrite ring.
     pub fn save_resume_point(&mut self, ring: Ring<'_>, resume_point: &ResumePoint) {
         self.seq_latch.write(&ring.header.consumer, &resume_point.totals().to_words());
     }
 
-    /// What is next, of what was copied.
+    /// Returns what comes next in the copy.
     ///
     /// # Errors
-    /// [`Corrupt`].
+    /// [`Corrupt`] if there is no valid record at the cursor.
     #[inline]
     pub fn front(&mut self) -> Result<Front, Corrupt> {
         if self.pending.is_some() {
@@ -349,7 +352,7 @@ impl Observer {
                 if !self.shape.timed {
                     return Ok(Front::Plain);
                 }
-                // Of a record with a range it stands elsewhere.
+                // A record with a range has it elsewhere.
                 let nth = if self.shape.is_large(word) { aux_record::TIME } else { 0 };
                 let at = ((self.cursor - self.from) / 8) as usize + 1 + nth;
                 return Ok(Front::Timestamped(self.copy.get(at).copied().unwrap_or(0)));
@@ -359,16 +362,16 @@ impl Observer {
             }
             self.cursor += word.size();
         }
-        // The head may have been looked at long before this was copied.
+        // The head may have been loaded long before this was copied.
         Ok(Front::More)
     }
 
-    /// As [`Observer::front`], after a look at the ring if nothing is known of.
+    /// Like [`Observer::front`], but polls the ring if nothing is known.
     ///
     /// # Errors
-    /// [`Corrupt`].
+    /// [`Corrupt`] if there is no valid record at the cursor.
     pub fn peek(&mut self, ring: Ring<'_>) -> Result<Front, Corrupt> {
-        // As in `next`: a turn passes holes, or copies anew, or returns.
+        // As in `next`: an iteration passes holes, or copies again, or returns.
         for _ in 0..=2 * ring.data.len() {
             let front = self.front()?;
             if front != Front::More {
@@ -379,7 +382,7 @@ impl Observer {
                 Refill::Empty => return Ok(Front::Empty),
                 Refill::Lost(lost) if lost.records > 0 => {
                     self.pending = Some((lost, before));
-                    // What was copied is copied again: so `next` comes to `refill` before it.
+                    // Drops the copy, so that `next` comes to `refill` first.
                     (self.from, self.upto) = (self.cursor, self.cursor);
                 }
                 Refill::Lost(_) | Refill::Copied => {}
@@ -388,10 +391,10 @@ impl Observer {
         Ok(Front::More)
     }
 
-    /// As [`Observer::next_in`], and what is next after it of what was copied.
+    /// Like [`Observer::next`], and also returns what comes next in the copy after it.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Observer::next_in`].
     #[inline]
     pub fn take(
         &mut self,
@@ -403,7 +406,7 @@ impl Observer {
             Some(Seen::Lost(lost)) => (lost.pos, Err(lost)),
             Some(Seen::Record(frame, words)) => (frame.pos, Ok((frame, words.len()))),
         };
-        // What is wrong with the next is told by the next look.
+        // An error about the next record is returned by the next poll.
         let front = self.front().unwrap_or(Front::More);
         Ok(Some(match what {
             Err(lost) => (Seen::Lost(lost), front),
@@ -416,7 +419,7 @@ impl Observer {
         }))
     }
 
-    /// Records that were gone before this observer came to them.
+    /// Returns the count of records that were overwritten before this observer came to them.
     #[must_use]
     pub fn lapped(&self) -> Count {
         self.lapped

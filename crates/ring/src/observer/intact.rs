@@ -10,9 +10,9 @@ use alloc::vec::Vec;
 use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{Policy, RecordType};
 
-/// Bytes that are copied between two looks at the tail.
+/// Bytes that are copied between two checks of the tail.
 const CHUNK: u64 = 64 << 10;
-/// How often it is begun again because a producer came round the whole ring meanwhile.
+/// How often the copy is restarted because a producer wrapped around the whole ring meanwhile.
 const TRIES: u32 = if cfg!(loom) { 2 } else { 16 };
 
 /// A copy of the records that a ring held at one moment.
@@ -22,22 +22,22 @@ pub struct Snapshot {
     words: Vec<u64>,
     totals: RingTotals,
     shape: Shape,
-    /// Payloads of the AUX area, and where their records stand; those are missing that were
-    /// overwritten.
+    /// Payloads of the AUX area, by the position of their records; overwritten ones are missing.
     large: Vec<(u64, Vec<u64>)>,
-    /// The first record whose range no producer wrote, if there is one.
+    /// The first record with a range that no producer wrote, if there is one.
     damage: Option<u64>,
     anchors: Anchors,
 }
 
-/// What stands at a place, its payload, and the position to go on from.
+/// What is at a position, its payload, and the position to continue from.
 pub type Step<'a> = (Found, &'a [u64], u64);
 
 impl Snapshot {
     /// Copies everything intact.
     ///
-    /// From the newest back to the oldest: a producer overwrites from the oldest on, so the two
-    /// meet, and what is behind the meeting point was whole when it was copied and is kept.
+    /// The copy goes from the newest record back to the oldest. A producer overwrites from the
+    /// oldest on, so the two meet. What is behind the meeting point was intact when it was copied
+    /// and is kept.
     ///
     /// # Errors
     /// [`ReadError::Corrupt`] if the positions are such as no producer leaves;
@@ -46,8 +46,9 @@ impl Snapshot {
         Self::of(Shared::new(ring, &[]), policy, |_| false)
     }
 
-    /// As [`Snapshot::take`], for a ring with slots: what is committed behind reservations that
-    /// dead producers left open is in it too. `is_dead` says whether a slot's producer is.
+    /// Like [`Snapshot::take`], for a ring with slots: includes what is committed behind
+    /// reservations that dead producers left open. `is_dead` returns whether a slot's producer is
+    /// dead.
     ///
     /// # Errors
     /// [`ReadError::Corrupt`] if the positions are such as no producer leaves;
@@ -67,24 +68,25 @@ impl Snapshot {
             }
             (start, words) = copy(ring)?;
         }
-        // After the copy: what a record needs was written before it was published.
+        // After the copy: the anchor that a record needs was written before the record was
+        // published.
         let anchors = Anchors::read(ring);
         let (shape, large, damage) = (Shape::default(), Vec::new(), None);
         Ok(Snapshot { start, words, totals, shape, large, damage, anchors })
     }
 
-    /// The same snapshot, of a ring with a stamp in each record or without.
+    /// Sets whether each record has a timestamp.
     #[must_use]
     pub fn with_time(self, timed: bool) -> Self {
         Snapshot { shape: Shape { timed, ..self.shape }, ..self }
     }
 
-    /// The same snapshot, with the payloads in the ring's AUX area: of those that are still whole,
-    /// as [`Snapshot::step`] shows the others as lost. To be called at once.
+    /// Adds the payloads in the ring's AUX area that are still intact; [`Snapshot::step`] reports
+    /// the others as lost. Call it immediately after taking the snapshot.
     ///
     /// # Errors
     /// [`ReadError::OutOfMemory`] if there is no memory for a payload. Damage is found by
-    /// [`Snapshot::step`], when it comes to it.
+    /// [`Snapshot::step`] when it comes to it.
     pub fn with_aux(self, ring: Ring<'_>, aux: &[AtomicU64]) -> Result<Self, ReadError> {
         if aux.is_empty() {
             return Ok(self);
@@ -104,7 +106,7 @@ impl Snapshot {
             cursor = after;
         }
         // From the newest on, as they are overwritten from the oldest on; and no more than the area
-        // holds, so that no more is copied, whatever the records say.
+        // holds, which limits the copy whatever the records say.
         for (pos, range) in ranges.into_iter().rev() {
             let mut words = Vec::new();
             if end - range.at > bounds.size || !aux_area::is_whole(ring, range) {
@@ -118,35 +120,35 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// The position of the oldest record in it.
+    /// Returns the position of the oldest record in it.
     #[must_use]
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// The position after the newest.
+    /// Returns the position after the newest.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.start + self.words.len() as u64 * 8
     }
 
-    /// The ring's books, read just before.
+    /// Returns the ring's totals, read just before the copy.
     #[must_use]
     pub fn totals(&self) -> &RingTotals {
         &self.totals
     }
 
-    /// What tells wall-clock times of the stamps in it.
+    /// Returns the anchors, which convert its timestamps to wall-clock times.
     #[must_use]
     pub fn anchors(&self) -> &Anchors {
         &self.anchors
     }
 
-    /// What stands at `cursor` or after it, with its payload and the position to go on from. Start
-    /// from [`Snapshot::start`].
+    /// Returns what is at `cursor` or after it, with its payload and the position to continue from.
+    /// Start from [`Snapshot::start`].
     ///
     /// # Errors
-    /// [`Corrupt`] where no record can stand.
+    /// [`Corrupt`] where there is no valid record.
     pub fn step(&self, cursor: u64) -> Result<Option<Step<'_>>, Corrupt> {
         let Some((found, words, after)) = self.step_to(cursor)? else {
             return Ok(None);
@@ -157,11 +159,11 @@ impl Snapshot {
         if self.damage.is_some_and(|damage| frame.pos >= damage) {
             return Err(Corrupt { pos: frame.pos });
         }
-        // The newest first.
+        // Sorted with the newest first.
         let at = self.large.binary_search_by(|(pos, _)| frame.pos.cmp(pos)).ok();
         Ok(Some(match at.and_then(|at| self.large.get(at)) {
             Some((_, words)) => (Found::Record(frame), words, after),
-            None => (Found::Lost(aux_area::gone(&frame)), &[], after),
+            None => (Found::Lost(aux_area::lost_payload(&frame)), &[], after),
         }))
     }
 
@@ -195,8 +197,8 @@ impl Snapshot {
     }
 }
 
-/// Where the oldest record stood, and everything from there to the head. Nothing, if the producer
-/// came round once while the first chunk was copied.
+/// Returns the position of the oldest record, and everything from there to the head. Empty if the
+/// producer wrapped around once while the first chunk was copied.
 fn copy(ring: Ring<'_>, head: u64) -> Result<(u64, Vec<u64>), ReadError> {
     let mut tail = ring.tail();
     if !head.is_multiple_of(8) || !tail.is_multiple_of(8) || head > POS_MAX {
@@ -208,7 +210,7 @@ fn copy(ring: Ring<'_>, head: u64) -> Result<(u64, Vec<u64>), ReadError> {
     }
     let first = tail;
     let at = |pos: u64| ((pos - first) / 8) as usize;
-    // A file may claim any size, and this may be all the memory there is: no abort for that.
+    // A file may claim any size, and this may be all the memory there is: do not abort for that.
     let mut words = Vec::new();
     let bytes = head - tail;
     words.try_reserve_exact(at(head)).map_err(|_| ReadError::OutOfMemory { bytes })?;

@@ -1,4 +1,4 @@
-//! Who reads without leaving a trace.
+//! The observer and the snapshot: reading without changing the ring.
 
 pub(crate) mod copy; // the observer
 pub(crate) mod intact; // a snapshot

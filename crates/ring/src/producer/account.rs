@@ -1,4 +1,4 @@
-//! What the exclusive producer has written and lost: its book, and what was committed since.
+//! What the exclusive producer has written and lost: its totals, and what was committed since.
 
 use crate::counters::{Count, ProducerTotals};
 use crate::record::{Corrupt, write_lost};
@@ -15,20 +15,20 @@ const ONE_RECORD: u64 = 1 << 32;
 
 #[derive(Debug)]
 pub(crate) struct Account {
-    /// What was committed since the book, published or held back by a batch: bytes in the lower
-    /// half, records in the upper. One word, because each record changes it: what a producer that
-    /// waits for a cache line runs out of is room for stores.
+    /// What was committed since the totals, published or held back by a batch: bytes in the lower
+    /// half, records in the upper. One word, because each record changes it, and a producer that
+    /// waits for a cache line is limited by its store buffer.
     since: u64,
-    /// All counts, true at its own position; `since` leads from there to here.
+    /// All counts, true at their own position; `since` has what was committed after it.
     pub(super) totals: ProducerTotals,
     seq_latch: SeqLatchWriter,
     timed: bool,
-    /// The newest stamp: none after it is less.
+    /// The newest timestamp: no later one is less.
     pub(super) last: u64,
 }
 
 impl Account {
-    /// The account as of `head`, and where the book in the page is true.
+    /// Returns the account as of `head`, and the position of the totals in the page.
     pub(crate) fn attach(
         ring: Ring<'_>,
         layout: &Layout,
@@ -43,7 +43,7 @@ impl Account {
         Ok((Account { since: 0, totals, seq_latch, timed, last }, from))
     }
 
-    /// End of the last committed record.
+    /// Returns the end of the last committed record.
     #[inline(always)]
     pub(crate) fn pos(&self) -> u64 {
         self.totals.pos + (self.since & (ONE_RECORD - 1))
@@ -54,14 +54,15 @@ impl Account {
         self.totals.written.records.wrapping_add(self.since >> 32)
     }
 
-    /// What stands before [`Account::pos`]: bytes that are neither holes nor markers are records'.
+    /// Returns what was written before [`Account::pos`]: bytes that are neither holes nor markers
+    /// belong to records.
     pub(crate) fn written(&self) -> Count {
         let markers = self.totals.lost_markers.wrapping_mul(LOST_SIZE.into());
         let other = self.totals.discarded.bytes.wrapping_add(markers);
         Count { records: self.records(), bytes: self.pos().wrapping_sub(other) }
     }
 
-    /// All counts, true at [`Account::pos`].
+    /// Returns all counts, true at [`Account::pos`].
     pub(crate) fn totals(&self) -> ProducerTotals {
         ProducerTotals { pos: self.pos(), written: self.written(), ..self.totals }
     }
@@ -71,7 +72,7 @@ impl Account {
         self.since += ONE_RECORD + size;
     }
 
-    /// Counts so many records that lead up to `pos`.
+    /// Counts so many records, which end at `pos`.
     #[inline(always)]
     pub(crate) fn add_up_to(&mut self, pos: u64, records: u64) {
         self.since += (pos - self.pos()) + records * ONE_RECORD;
@@ -90,16 +91,16 @@ impl Account {
         cause.add(size);
     }
 
-    /// How many causes of loss the stream is still to be told of. An exclusive ring knows no other
-    /// than these two.
+    /// Returns how many causes of loss are still to be reported in the stream. An exclusive ring
+    /// has only these two.
     pub(crate) fn unreported(&self) -> u64 {
         let (refused, reported) = (&self.totals.refused, &self.totals.reported);
         u64::from(refused.full != reported.full)
             + u64::from(refused.too_large != reported.too_large)
     }
 
-    /// Writes the markers; the next publish brings them with it. A producer that dies before that
-    /// has told nothing, as the book in the page then still says.
+    /// Writes the markers; the next publish includes them. A producer that dies before that has
+    /// reported nothing, as the totals in the page then still say.
     pub(crate) fn report_losses(&mut self, ring: Ring<'_>) {
         let markers = write_lost(ring, self.pos(), self.totals.refused.since(self.totals.reported));
         self.since += markers * u64::from(LOST_SIZE);
@@ -107,17 +108,18 @@ impl Account {
         self.totals.reported = self.totals.refused;
     }
 
-    /// The stamp of what is reserved now: none after it is less.
+    /// Returns the timestamp of what is reserved now: no later one is less.
     #[inline(always)]
     pub(crate) fn timestamp(&mut self, now: u64) -> u64 {
         self.last = self.last.max(now);
         self.last
     }
 
-    /// Writes the book into the page, true at the head. Everything committed must be published.
+    /// Writes the totals into the page, true at the head. Everything committed must be published.
     pub(crate) fn write(&mut self, ring: Ring<'_>) {
         if self.timed {
-            // G publishes it: after the book nobody looks at the records before it.
+            // G publishes it: after the totals are written, the records before them are not read
+            // for it.
             ring.header.shared.newest_timestamp.store(self.last, Ordering::Relaxed);
         }
         let written = self.written();

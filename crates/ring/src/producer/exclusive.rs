@@ -1,8 +1,9 @@
 //! The producer of an exclusive ring.
 //!
-//! Private copies decide; what the page says is taken for nothing but the tail of a drop ring,
-//! and that is checked. The fast path is one comparison, the header store, the payload copy and a
-//! release store of `data_head`; everything else is in [`crate::producer::room`] behind one branch.
+//! Private copies decide. The only shared word that this producer reads for a decision is the tail
+//! of a drop ring, and that is checked. The fast path is one comparison, the header store, the
+//! payload copy and a release store of `data_head`; everything else is in [`crate::producer::room`]
+//! behind one branch.
 
 use crate::aux_area;
 use crate::counters::{Count, ProducerTotals};
@@ -26,8 +27,8 @@ use perfring_abi::{
 pub struct Writer {
     room: Room,
     max_len: usize,
-    /// A payload of this length or longer is too long, or wants a stamp: one test for both, so that
-    /// a ring without time pays nothing for it.
+    /// A payload of this length or longer is too long, or needs a timestamp: one test for both, so
+    /// that a ring without timestamps pays nothing for them.
     plain_end: usize,
     timestamp: usize,
     fences: Fences,
@@ -36,8 +37,8 @@ pub struct Writer {
 
 impl Writer {
     /// Takes over a ring as its one producer: from a new ring's zeros, or from where the last
-    /// producer was stopped, killed or not. What it had reserved and not committed is gone without
-    /// a trace, as nothing of it was published.
+    /// producer stopped, killed or not. What that had reserved and not committed leaves no trace,
+    /// as nothing of it was published.
     ///
     /// # Errors
     /// [`Corrupt`] if positions or records are such as no producer leaves.
@@ -49,21 +50,21 @@ impl Writer {
         }
         let (mut room, from) = Room::attach(ring, layout, head, tail)?;
         let ranges = Ranges::attach(ring, layout, from, head)?;
-        // The records from the old book to the head may be overwritten from now on.
+        // The records from the old totals to the head may be overwritten from now on.
         room.account.write(ring);
         let max_len = max_len(ring, layout);
         let plain_end = if layout.time { 0 } else { max_len + 1 };
         Ok(Writer { room, max_len, plain_end, timestamp: layout.timestamp_len(), fences, ranges })
     }
 
-    /// Space for a record, or why not. Counts nothing: a caller that gives up calls
-    /// [`Writer::refuse`].
+    /// Reserves space for a record, or returns the reason for a refusal. Counts nothing: a caller
+    /// that gives up calls [`Writer::refuse`].
     ///
-    /// `now` is asked for a moment of the stamps' clock, if one is needed: the record of a timed
-    /// ring gets that, or the stamp of the record before it, if that is later.
+    /// `now` is called for the current time of the timestamps' clock, if it is needed. The record
+    /// of a timed ring gets that, or the timestamp of the record before it, if that is later.
     ///
-    /// What it returns is put together in one place: so what the caller's compiler knows of the
-    /// length is not forgotten where its ways meet.
+    /// The result is built in one place, so that what the caller's compiler knows of the length is
+    /// not lost where its branches join.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -84,8 +85,9 @@ impl Writer {
         Ok(Reserved { start, kind, len, lead })
     }
 
-    /// As [`Writer::try_reserve`], of a payload shorter than [`Writer::plain_end`]; any other is
-    /// refused as too large. So the caller's code knows nothing of stamps and of the AUX area.
+    /// Like [`Writer::try_reserve`], for a payload shorter than [`Writer::plain_end`]; any other is
+    /// refused as too large. The caller's code thus contains nothing for timestamps and the AUX
+    /// area.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -103,7 +105,7 @@ impl Writer {
         Ok(Reserved { start, kind, len, lead: 0 })
     }
 
-    /// Where a record begins that may have a stamp or be large, and its lead.
+    /// Returns the start and the lead of a record that may have a timestamp or be large.
     #[inline]
     fn place_other(
         &mut self,
@@ -131,8 +133,8 @@ impl Writer {
         now: u64,
     ) -> Result<u64, Refusal> {
         let start = self.room.place(ring, record_size(len + TIMESTAMP))?;
-        // The header now, in order with the payload after it: at commit, a reader that runs ahead
-        // may have taken its line back. Nobody looks at it before the head has passed it.
+        // The header is stored now, in order with the payload after it: at commit, a reader that
+        // runs ahead may have taken its line back. It is not read before the head has passed it.
         // Relaxed: A publishes it, and E came before it.
         let word = RecordWord::of(kind, len + TIMESTAMP);
         ring.word(start).store(word.raw(), Ordering::Relaxed);
@@ -143,8 +145,8 @@ impl Writer {
         Ok(start)
     }
 
-    /// As [`Writer::place_other`], of a payload that is too long for the data area. Not what the
-    /// caller's code knows: that would be forgotten there.
+    /// Like [`Writer::place_other`], for a payload that is too long for the data area. It does not
+    /// take what the caller's compiler knows, as that would be lost there.
     #[cold]
     #[inline(never)]
     fn place_large(
@@ -168,9 +170,10 @@ impl Writer {
         Ok((start, Reserved::large_lead(self.ranges.pos)))
     }
 
-    /// Ends a reservation and holds the record back until the next publish. `len` bytes of it
-    /// count, the rest is given back. One with its payload in the AUX area is published at once, with
-    /// all before it; who sleeps is woken by the next publish.
+    /// Ends a reservation and holds the record back until the next publish. `len` bytes of it are
+    /// kept, the rest is returned to the ring. A record with its payload in the AUX area is
+    /// published at once, with everything before it; a sleeping consumer is woken by the next
+    /// publish.
     #[inline(always)]
     pub fn commit(&mut self, ring: Ring<'_>, reserved: Reserved, len: usize) {
         if reserved.is_large() {
@@ -183,8 +186,8 @@ impl Writer {
         self.end(ring, reserved, len);
     }
 
-    /// Ends a reservation and publishes it with all that was held back before. Returns whether the
-    /// caller owes the consumer a wake.
+    /// Ends a reservation and publishes it with everything that was held back before. Returns
+    /// whether the caller owes the consumer a wake.
     #[inline(always)]
     #[must_use]
     pub fn commit_and_publish(
@@ -207,7 +210,7 @@ impl Writer {
     #[inline(always)]
     fn end(&mut self, ring: Ring<'_>, reserved: Reserved, len: usize) -> u64 {
         let len = len.min(reserved.len);
-        // Two ways, so that each knows what it adds where the caller knows the length.
+        // Two branches, so that each knows what it adds where the caller knows the length.
         let word = match reserved.lead {
             0 => RecordWord::of(reserved.kind, len),
             timestamp => RecordWord::of(reserved.kind, len + timestamp as usize),
@@ -220,10 +223,10 @@ impl Writer {
         word.size()
     }
 
-    /// Ends a reservation of [`Writer::place_large`], and publishes it with all that was held back.
-    /// Returns whether a wake is owed.
+    /// Ends a reservation of [`Writer::place_large`], and publishes it with everything that was
+    /// held back. Returns whether a wake is owed.
     ///
-    /// All that it is told in scalars: what a call from the hot path can see has to be in memory.
+    /// All arguments are scalars: what a call from the hot path can reach has to be in memory.
     #[cold]
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "they are a ring and a reservation")]
@@ -247,8 +250,8 @@ impl Writer {
         owed
     }
 
-    /// Gives a reservation back: a hole that readers skip, as in the BPF ring buffer, so that
-    /// positions do not depend on what was thought better of.
+    /// Discards a reservation: leaves a hole that readers skip, as in the BPF ring buffer, so that
+    /// positions do not depend on discards.
     pub fn discard(&mut self, ring: Ring<'_>, reserved: Reserved) {
         self.room.hold();
         let size = if reserved.is_large() { AUX_SIZE.into() } else { reserved.size() };
@@ -258,14 +261,14 @@ impl Writer {
         self.room.account.discard(size);
     }
 
-    /// Publishes all that is committed. Returns whether the caller owes the consumer a wake.
+    /// Publishes everything that is committed. Returns whether the caller owes the consumer a wake.
     #[inline(always)]
     #[must_use]
     pub fn publish(&mut self, ring: Ring<'_>, wake: Wake) -> bool {
         self.publish_at(ring, wake, self.pos())
     }
 
-    /// As [`Writer::publish`], by a caller that knows the position.
+    /// Like [`Writer::publish`], for a caller that knows the position.
     #[inline(always)]
     fn publish_at(&mut self, ring: Ring<'_>, wake: Wake, pos: u64) -> bool {
         self.room.publish_at(ring, pos);
@@ -280,8 +283,8 @@ impl Writer {
         claim_wake(&ring.header.wait, wake, pos, self.room.account.records())
     }
 
-    /// Before a batch: makes sure that no book is due for the next eighth of the ring, or 32 KiB,
-    /// of records. A book is true at a published head, so writing one would cut the batch in two.
+    /// Prepares a batch: makes sure that no totals are due for the next eighth of the ring, or 32
+    /// KiB, of records. Totals are true at a published head, so writing them would split the batch.
     #[inline]
     pub fn begin_batch(&mut self, ring: Ring<'_>) {
         let room = &mut self.room;
@@ -292,13 +295,13 @@ impl Writer {
         }
     }
 
-    /// Copies a payload into its reservation, word by word. A mapping has a quicker way.
+    /// Copies a payload into its reservation, word by word. A mapping has a faster method.
     pub fn fill(&self, ring: Ring<'_>, reserved: &Reserved, payload: &[u8]) {
         fill(ring, reserved, payload);
     }
 
-    /// Counts a refusal, to be told in the stream before the next record that fits. Returns
-    /// whether the caller owes the consumer a wake: a full ring wants reading.
+    /// Counts a refusal, to be reported in the stream before the next record that fits. Returns
+    /// whether the caller owes the consumer a wake, since a full ring needs to be read.
     #[cold]
     pub fn refuse(&mut self, ring: Ring<'_>, refusal: Refusal, len: usize) -> bool {
         let size = if len > self.max_len {
@@ -307,14 +310,14 @@ impl Writer {
             record_size(len + self.timestamp)
         };
         self.room.account.refuse(refusal, size);
-        // The next reservation makes room, which tells the loss.
+        // The next reservation makes room, which reports the loss.
         self.room.poll_again();
         let owed = self.publish(ring, Wake::Force);
         self.room.account.write(ring);
         owed
     }
 
-    /// The tail that would let a record of `len` bytes in: what to wait for.
+    /// Returns the tail that would let a record of `len` bytes in: what to wait for.
     #[must_use]
     pub fn tail_for(&self, ring: Ring<'_>, len: usize) -> u64 {
         if len <= self.max_len {
@@ -329,11 +332,11 @@ impl Writer {
         (self.pos() + need + 8).saturating_sub(ring.data_size())
     }
 
-    /// Before the producer goes: publishes what is held back, tells a loss that is still to be told
-    /// if there is room, and closes the book. Returns whether a wake is owed.
+    /// Prepares the producer's exit: publishes what is held back, reports an unreported loss if
+    /// there is room, and writes the final totals. Returns whether a wake is owed.
     pub fn detach(&mut self, ring: Ring<'_>) -> bool {
         let owed = self.publish(ring, Wake::Auto);
-        // Asking for room for nothing writes the markers, if they fit.
+        // Requesting room for nothing writes the markers, if they fit.
         let reported =
             self.room.make_room(ring.header, ring.data, 0).is_ok() && self.room.held.is_some();
         let owed = owed | (reported && self.publish(ring, Wake::Auto));
@@ -341,61 +344,61 @@ impl Writer {
         owed
     }
 
-    /// End of the last committed record (the BPF ring buffer's `producer_pos`).
+    /// Returns the end of the last committed record (the BPF ring buffer's `producer_pos`).
     #[must_use]
     #[inline(always)]
     pub fn pos(&self) -> u64 {
         self.room.pos()
     }
 
-    /// The private counts, true at [`Writer::pos`].
+    /// Returns the private counts, true at [`Writer::pos`].
     #[must_use]
     pub fn totals(&self) -> ProducerTotals {
         self.room.account.totals()
     }
 
-    /// Records and bytes evicted from an overwrite ring.
+    /// Returns the count evicted from an overwrite ring.
     #[must_use]
     pub fn overwritten(&self, ring: Ring<'_>) -> Count {
         self.room.tail.overwritten(ring)
     }
 
-    /// The longest payload.
+    /// Returns the length of the longest payload.
     #[must_use]
     #[inline]
     pub fn max_len(&self) -> usize {
         self.max_len.max(self.ranges.size as usize)
     }
 
-    /// Payloads shorter than this get no stamp and are not too long:
-    /// [`Writer::try_reserve_plain`] is the quick way for them.
+    /// Payloads shorter than this get no timestamp and are not too long:
+    /// [`Writer::try_reserve_plain`] is the fast path for them.
     #[must_use]
     #[inline(always)]
     pub fn plain_end(&self) -> usize {
         self.plain_end
     }
 
-    /// The newest stamp.
+    /// Returns the newest timestamp.
     #[must_use]
     pub fn newest_timestamp(&self) -> u64 {
         self.room.account.last
     }
 
-    /// Notes in a timed ring what the clocks say: after attaching, before the first record.
+    /// Records the clocks in a timed ring: after attaching, before the first record.
     pub fn begin_time(&mut self, ring: Ring<'_>, reading: &Reading) {
         if time::begin(ring, reading, self.pos(), self.newest_timestamp()) {
             self.room.account.last = 0;
         }
     }
 
-    /// The same, now and again.
+    /// Records the clocks in a timed ring again, from time to time.
     pub fn keep_time(&mut self, ring: Ring<'_>, reading: &Reading) {
         time::keep(ring, reading, self.pos());
     }
 
-    /// Lends what changes with every record. Nothing else of the writer may be used before
-    /// [`Writer::take_back`] or [`Writer::find_again`], but for [`Writer::evict_for`] and
-    /// [`Writer::publish_lent`].
+    /// Lends the state that changes with every record. Only [`Writer::evict_for`] and
+    /// [`Writer::publish_lent`] may be called before [`Writer::take_back`] or
+    /// [`Writer::find_again`].
     #[must_use]
     #[inline(always)]
     pub fn lend(&self) -> Hot {
@@ -403,18 +406,18 @@ impl Writer {
         Hot::new(changed, self.room.limit, self.plain_end)
     }
 
-    /// Takes back what was lent.
+    /// Takes back the lent state.
     #[inline(always)]
     pub fn take_back(&mut self, Changed { pos, records, head }: Changed) {
         self.room.add_up_to(pos, records, head);
     }
 
-    /// What was lent is lost: goes on at `data_head`. What was held back since then is gone without a
-    /// trace, as nobody could see it.
+    /// Continues at `data_head` after the lent state was lost. What was held back since then leaves
+    /// no trace, as it was never visible.
     #[cold]
     pub fn find_again(&mut self, ring: Ring<'_>) {
-        // Relaxed: this thread stored it. Others can have, too: it is believed as far as a loop can
-        // have come that looked at nothing else.
+        // Relaxed: this thread stored it. Another process can have stored it too, so it is accepted
+        // only as far as a loop that polled nothing else can have come.
         let head = ring.header.data_head.load(Ordering::Relaxed);
         let most = self.room.limit.max(self.room.evict_limit);
         let here = ProducerTotals { pos: self.pos(), ..ProducerTotals::default() };
@@ -427,15 +430,15 @@ impl Writer {
         self.room.poll_again();
     }
 
-    /// Makes room for a record of `len` bytes in the way that most records of a full overwrite ring
-    /// need, while its position is lent. Returns whether it could.
+    /// Makes room for a record of `len` bytes on the path that most records of a full overwrite
+    /// ring need, while the position is lent. Returns whether it could.
     #[inline(always)]
     pub fn evict_for(&mut self, ring: Ring<'_>, hot: &Hot, len: usize) -> bool {
         hot.end_of(len).is_some_and(|end| self.room.evict_known(ring, end))
     }
 
-    /// Publishes what was held back while the position is lent. Returns whether somebody may want to
-    /// be woken: then [`Writer::publish`] knows.
+    /// Publishes what was held back while the position is lent. Returns whether somebody may need a
+    /// wake: then [`Writer::publish`] decides.
     #[must_use]
     #[inline(always)]
     pub fn publish_lent(&self, ring: Ring<'_>, hot: &mut Hot) -> bool {

@@ -1,9 +1,10 @@
-//! What changes with every record, out of the producer's memory and in a loop's registers.
+//! The state that changes with every record, moved from the producer's memory into a loop's
+//! registers.
 //!
 //! A producer that is called record by record keeps its position in memory, and each record waits
 //! until the store of the one before it can be loaded again: half of what a small record costs.
-//! [`Hot`] is lent to a loop by value and comes back by value, wherever the loop needs anything else
-//! of the producer, so that a compiler can see that nobody else looks at it.
+//! [`Hot`] is lent to a loop by value and returned by value wherever the loop needs anything else
+//! of the producer, so that a compiler can see that nothing else reads it.
 
 use crate::reserve::Reserved;
 use crate::view::Ring;
@@ -18,7 +19,7 @@ pub struct Hot {
     plain_end: usize,
 }
 
-/// What of it changes: so few words that they can be passed in registers, one by one.
+/// The part of it that changes: so few words that they can be passed in registers, one by one.
 #[derive(Clone, Copy, Debug)]
 pub struct Changed {
     /// End of the last committed record.
@@ -35,31 +36,31 @@ impl Hot {
         Hot { changed, limit, plain_end }
     }
 
-    /// What has changed since it was lent.
+    /// Returns what has changed since it was lent.
     #[must_use]
     #[inline(always)]
     pub fn changed(&self) -> Changed {
         self.changed
     }
 
-    /// Where a record of `len` bytes would end, if it has no stamp and is not too long.
+    /// Returns where a record of `len` bytes would end, if it has no timestamp and is not too long.
     #[inline(always)]
     pub(crate) fn end_of(&self, len: usize) -> Option<u64> {
         (len < self.plain_end).then(|| self.changed.pos + record_size(len))
     }
 
-    /// Whether a record of `len` bytes fits without a look at anything else.
+    /// Returns whether a record of `len` bytes fits without reading anything else.
     #[must_use]
     #[inline(always)]
     pub fn fits(&self, len: usize) -> bool {
         self.end_of(len).is_some_and(|end| end <= self.limit)
     }
 
-    /// Begins a record where [`Hot::fits`] or `Writer::evict_for` says that there is room for it.
+    /// Begins a record where [`Hot::fits`] or `Writer::evict_for` reported room for it.
     #[inline(always)]
     pub fn reserve(&self, ring: Ring<'_>, kind: RecordType, len: usize) -> Reserved {
         let reserved = Reserved { start: self.changed.pos, kind, len, lead: 0 };
-        // Relaxed, as where the writer itself reserves.
+        // Relaxed, as in the writer's own reservation.
         ring.word(self.changed.pos).store(reserved.word(len).raw(), Ordering::Relaxed);
         reserved
     }
@@ -71,7 +72,7 @@ impl Hot {
         self.changed.records += 1;
     }
 
-    /// Notes that what is held back is published: up to where.
+    /// Records that everything held back is published, and returns up to where.
     #[inline(always)]
     pub(crate) fn publish(&mut self) -> u64 {
         self.changed.head = self.changed.pos;

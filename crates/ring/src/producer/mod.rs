@@ -1,6 +1,6 @@
 //! The exclusive producer: one at a time, plain stores.
 
-pub(crate) mod account; // what it has written, for its book
+pub(crate) mod account; // what it has written, for its totals
 pub(crate) mod exclusive; // the producer
 pub(crate) mod loan; // its position, lent to a loop
 pub(crate) mod ranges; // its ranges of the AUX area

@@ -7,20 +7,21 @@ use crate::view::Ring;
 use perfring_abi::atomic::{Ordering, fence};
 use perfring_abi::{Layout, Policy, RANGE_ALIGN};
 
-/// Whether a ring has an AUX area, and what the exclusive producer knows of it.
+/// The size of the AUX area, if there is one, and what the exclusive producer knows of it.
 #[derive(Debug)]
 pub(crate) struct Ranges {
     /// Bytes of the area; 0 if there is none.
     pub(super) size: u64,
     /// End of the last range that is committed.
     pub(super) pos: u64,
-    /// `aux_tail` when last looked at, or stored.
+    /// `aux_tail` when last loaded or stored.
     tail: u64,
 }
 
 impl Ranges {
     /// Takes over from the last producer. It may have died after it published a record and before
-    /// it stored where the range ends: that is the last of the records from the book on.
+    /// it stored the end of the range: that range belongs to the last of the records after the
+    /// totals.
     pub(crate) fn attach(
         ring: Ring<'_>,
         layout: &Layout,
@@ -43,12 +44,12 @@ impl Ranges {
                 end = end.max(range.end());
             }
         }
-        line.head.store(end, Ordering::Release); // B of who looks whether all is read
+        line.head.store(end, Ordering::Release); // B of a reader that checks whether all is read
         let (pos, tail) = positions(ring, size).ok_or(Corrupt { pos: head })?;
         Ok(Ranges { size, pos, tail })
     }
 
-    /// Where `aux_tail` must be for a range of `need` bytes, no more than there are.
+    /// Returns where `aux_tail` must be for a range of `need` bytes, at most the size of the area.
     pub(crate) fn find_room(
         &self,
         ring: Ring<'_>,
@@ -82,8 +83,8 @@ impl Ranges {
         fence(Ordering::Release); // E, pairs with F
     }
 
-    /// Publishes where the last range ends: after `data_head`, as the kernel does it. A producer
-    /// killed between the two leaves no range that has no record.
+    /// Publishes the end of the last range: after `data_head`, as the kernel does. A producer
+    /// killed between the two leaves no range without a record.
     pub(crate) fn publish(&self, ring: Ring<'_>) {
         ring.header.aux.head.store(self.pos, Ordering::Release);
     }

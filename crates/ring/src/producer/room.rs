@@ -1,5 +1,5 @@
-//! Room for a reservation of the exclusive producer: what is published, what may be written over,
-//! and the slow way, which writes the book, tells the losses and makes room.
+//! Room for a reservation of the exclusive producer: what is published, what may be overwritten,
+//! and the slow path, which writes the totals, reports losses and makes room.
 
 use crate::producer::account::Account;
 use crate::producer::tail::Tail;
@@ -14,9 +14,9 @@ use perfring_abi::{Evict, Header, LOST_SIZE, Layout, Policy, Report};
 #[derive(Debug)]
 pub(crate) struct Room {
     pub(super) account: Account,
-    /// A reservation that ends here or before needs no look at anything else.
+    /// A reservation that ends here or before needs no further check.
     pub(super) limit: u64,
-    /// An overwrite ring need do no more than evict for a reservation that ends here or before.
+    /// For a reservation that ends here or before, an overwrite ring need only evict.
     pub(super) evict_limit: u64,
     /// What `data_head` holds while something is held back; at all other times that is `pos`.
     pub(super) held: Option<u64>,
@@ -27,7 +27,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Takes over from the last producer. Also where the book in the page is true.
+    /// Takes over from the last producer. Also returns the position of the totals in the page.
     pub(crate) fn attach(
         ring: Ring<'_>,
         layout: &Layout,
@@ -54,7 +54,7 @@ impl Room {
         self.held.unwrap_or(self.pos())
     }
 
-    /// What is committed from here on is held back.
+    /// Holds back what is committed from here on.
     #[inline(always)]
     pub(crate) fn hold(&mut self) {
         if self.held.is_none() {
@@ -62,7 +62,7 @@ impl Room {
         }
     }
 
-    /// Publishes everything up to `pos`, where this is.
+    /// Publishes everything up to `pos`, the current position.
     #[inline(always)]
     pub(crate) fn publish_at(&mut self, ring: Ring<'_>, pos: u64) {
         debug_assert_eq!(pos, self.pos());
@@ -72,19 +72,19 @@ impl Room {
         }
     }
 
-    /// A loop has committed so many records, up to `pos`, and stored `head`.
+    /// Records that a loop has committed so many records, up to `pos`, and stored `head`.
     #[inline(always)]
     pub(crate) fn add_up_to(&mut self, pos: u64, records: u64, head: u64) {
         self.account.add_up_to(pos, records);
         self.held = (head != pos).then_some(head);
     }
 
-    /// The next reservation works out the limits anew.
+    /// Makes the next reservation recompute the limits.
     pub(crate) fn poll_again(&mut self) {
         (self.limit, self.evict_limit) = (0, 0);
     }
 
-    /// Room for `size` bytes: where they begin.
+    /// Finds room for `size` bytes, and returns where they begin.
     #[inline(always)]
     pub(crate) fn place(&mut self, ring: Ring<'_>, size: u64) -> Result<u64, Refusal> {
         let start = self.pos();
@@ -96,24 +96,25 @@ impl Room {
         Ok(start)
     }
 
-    /// What most reservations of a full overwrite ring need: the oldest go, and nothing else is
-    /// due. Returns whether that was so.
+    /// The path that most reservations of a full overwrite ring need: evicts the oldest records, if
+    /// nothing else is due. Returns whether that was so.
     ///
-    /// As `end` is within a book's interval of the book, which is at most a quarter of the ring,
-    /// the tail stays behind the book.
+    /// As `end` is within an interval of the totals, which is at most a quarter of the ring, the
+    /// tail stays behind the position of the totals.
     #[inline(always)]
     fn evict_few(&mut self, ring: Ring<'_>, end: u64) -> bool {
         end <= self.evict_limit
             && (self.tail.evict_known(ring, end) || self.evict_on(ring.header, ring.data, end))
     }
 
-    /// Makes room up to `end` as [`Tail::evict_known`] does, if nothing else is due.
+    /// Makes room up to `end` like [`Tail::evict_known`], if nothing else is due.
     #[inline(always)]
     pub(crate) fn evict_known(&mut self, ring: Ring<'_>, end: u64) -> bool {
         end <= self.evict_limit && self.tail.evict_known(ring, end)
     }
 
-    /// As [`Tail::evict_known`], whatever it takes. The ring in two, so that it is passed in registers.
+    /// Like [`Tail::evict_known`], for any number of records. Takes the ring in two parts, so that
+    /// it is passed in registers.
     #[inline(never)]
     fn evict_on(&mut self, header: &Header, data: &[AtomicU64], end: u64) -> bool {
         let ring = Ring::new(header, data);
@@ -123,27 +124,27 @@ impl Room {
         end - self.tail.pos < ring.data_size()
     }
 
-    /// Evicts record by record, at most all of them. Nothing is published but the mark.
+    /// Evicts record by record, at most all of them. Only the mark is published.
     fn walk(&mut self, ring: Ring<'_>, end: u64) {
         while !self.tail.pass_known(ring, end, self.head()) {
-            // Before the next mark the tail is at this one: there is always one after it.
+            // Before the next mark the tail is at this one: one mark is always after it.
             if self.tail.pos > self.account.totals.pos {
                 self.account.write(ring);
             }
             self.tail.publish(ring);
             if self.tail.poll_on(ring, self.head()).is_err() {
-                // All that was ever written goes, and that count is private: at the end of what is
-                // committed, so that is published.
+                // All that was ever written is evicted, and that count is private: it is true at
+                // the end of what is committed, so that is published.
                 self.publish_at(ring, self.pos());
                 self.tail.give_up(ring, self.pos(), self.account.written());
             }
         }
     }
 
-    /// Makes room for a record of `size` bytes at `self.pos()`, tells the losses that are still to be
-    /// told, and sets the next limit.
+    /// Makes room for a record of `size` bytes at `self.pos()`, reports the unreported losses, and
+    /// sets the next limit.
     ///
-    /// Takes the ring in two, so that the call from the hot path passes it in registers.
+    /// Takes the ring in two parts, so that the call from the hot path passes it in registers.
     #[inline(never)]
     pub(crate) fn make_room(
         &mut self,
@@ -161,11 +162,12 @@ impl Room {
             Policy::Overwrite if full => {
                 // Nothing unpublished may be overwritten.
                 self.publish_held(ring);
-                self.make_way(ring, end);
+                self.advance_tail(ring, end);
             }
             _ => {}
         }
-        // Whoever takes this ring over walks from the book to the head: those records must stand.
+        // A process that takes this ring over walks from the totals to the head: those records must
+        // remain.
         let totals = self.account.totals.pos;
         if self.pos() - totals >= totals_interval(ring)
             || end - totals > mask
@@ -177,14 +179,14 @@ impl Room {
         if self.policy == Policy::Overwrite && full {
             self.tail.publish(ring);
         }
-        // Book and tail are out before anything is written over what was before them. A drop
-        // ring's producer passes on the tail that it saw (D), for observers who look at it.
+        // Totals and tail are published before anything before them is overwritten. A drop ring's
+        // producer passes on the tail that it loaded (D), for observers that check it.
         fence(Ordering::Release); // E, pairs with F
         if markers != 0 {
             self.hold();
             self.account.report_losses(ring);
         } else if self.unreported() != 0 {
-            // They did not fit beside this record: the next one comes here too.
+            // They did not fit beside this record: the next reservation comes here too.
             self.poll_again();
             return Ok(());
         }
@@ -198,14 +200,14 @@ impl Room {
         match (self.policy, self.evict) {
             (Policy::Overwrite, Evict::Exact) => self.evict_limit = due,
             (Policy::Overwrite, Evict::Half) if self.tail.half.is_none() => {
-                self.look_for_half(ring, end);
+                self.find_half(ring, end);
             }
             _ => {}
         }
     }
 
-    /// Publishes what a batch holds back, where it cannot go on otherwise. The wake is left to what
-    /// ends the reservation in hand, which publishes in any case.
+    /// Publishes what a batch holds back, where it cannot continue otherwise. The wake is left to
+    /// the end of the current reservation, which publishes in any case.
     fn publish_held(&mut self, ring: Ring<'_>) {
         if self.head() != self.pos() {
             self.publish_at(ring, self.pos());
@@ -214,7 +216,7 @@ impl Room {
 
     /// Remembers the boundary before the record that crosses the middle of the ring, or makes sure
     /// to be called when one does.
-    fn look_for_half(&mut self, ring: Ring<'_>, end: u64) {
+    fn find_half(&mut self, ring: Ring<'_>, end: u64) {
         let middle = self.tail.pos + ring.data_size() / 2;
         if end <= middle {
             self.limit = self.limit.min(middle);
@@ -225,12 +227,12 @@ impl Room {
         // leave too little: the next eviction walks.
     }
 
-    /// The kernel's space rule, with a fresh look at the consumer's tail.
+    /// Applies the kernel's space rule, after a reload of the consumer's tail.
     fn reload_tail(&mut self, ring: Ring<'_>, end: u64) -> Result<(), Refusal> {
         let tail = ring.header.data_tail.load(Ordering::Acquire); // D, pairs with C
         let last = self.tail.pos;
-        // The one word of the page that this producer believes: it may only move on, and not past
-        // what was published.
+        // The one word of the page that this producer accepts from outside: it may only advance,
+        // and not past what was published.
         if !tail.is_multiple_of(8) || tail.wrapping_sub(last) > self.head() - last {
             return Err(Refusal::Corrupt { tail });
         }
@@ -238,7 +240,7 @@ impl Room {
         if end - tail > ring.data_size() - 1 { Err(Refusal::Full) } else { Ok(()) }
     }
 
-    fn make_way(&mut self, ring: Ring<'_>, end: u64) {
+    fn advance_tail(&mut self, ring: Ring<'_>, end: u64) {
         match self.evict {
             Evict::Exact => self.walk(ring, end),
             Evict::Half => {
@@ -250,8 +252,8 @@ impl Room {
         }
     }
 
-    /// Bytes of the `PERF_RECORD_LOST` records that are due before a record of `size` bytes: none
-    /// if they would not fit the ring together, then a later record brings them.
+    /// Returns the bytes of the `PERF_RECORD_LOST` records that are due before a record of `size`
+    /// bytes: 0 if they would not fit the ring together, then a later record includes them.
     pub(crate) fn marker_bytes(&self, ring: Ring<'_>, size: u64) -> u64 {
         let bytes = self.unreported() * u64::from(LOST_SIZE);
         if bytes + size < ring.data_size() { bytes } else { 0 }

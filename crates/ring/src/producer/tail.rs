@@ -1,11 +1,12 @@
 //! The tail as the exclusive producer knows it, and the oldest records of an overwrite ring: what
-//! goes next, and how its count is kept.
+//! is evicted next, and how it is counted.
 //!
-//! What an eviction costs is the way from one record to the next, each of which waits for the one
+//! The cost of an eviction is the step from one record to the next, each of which waits for the one
 //! before it, and what is stored beside `data_tail`. So the exclusive producer walks ahead of the
-//! tail, some records at a time, remembers where they end, and marks the last of these ends with
-//! what will be overwritten before it. Up to there a move of the tail is one store. Whoever needs
-//! the count at the tail takes the records between tail and mark from the mark's.
+//! tail, some records at a time, remembers where they end, and writes a tail mark at the last of
+//! these ends with the count that will be overwritten before it. Up to there a move of the tail is
+//! one store. A reader that needs the count at the tail subtracts the records between tail and mark
+//! from the mark's count.
 
 use crate::counters::Count;
 use crate::oldest::{taken_over, write_mark};
@@ -16,20 +17,20 @@ use perfring_abi::atomic::{Ordering, fence};
 use perfring_abi::{MARK_AHEAD, RecordWord};
 
 const AHEAD: usize = MARK_AHEAD as usize;
-/// How many records are looked at together: all places are one and nine of these.
+/// How many records are checked together: the number of slots in `ends` is one plus nine of these.
 const GROUP: usize = 7;
 
 /// The tail, and what is known of the records from there on.
 #[derive(Debug)]
 pub(crate) struct Tail {
-    /// Drop: the consumer's tail when last looked at. Overwrite: what `data_tail` holds.
+    /// Drop: the consumer's tail at the last poll. Overwrite: what `data_tail` holds.
     pub(super) pos: u64,
     /// Where the next records end.
     ends: [u64; AHEAD],
-    /// Those of them that are still to go: from `next` on, up to `known`.
+    /// The range of those that are still to be evicted: from `next` up to `known`.
     next: usize,
     known: usize,
-    /// What is overwritten once all of them are gone.
+    /// What is overwritten once all of them are evicted.
     marked: Count,
     seq_latch: SeqLatchWriter,
     /// A record boundary half a ring back, and what was written before it.
@@ -37,18 +38,18 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// That of a drop ring.
+    /// The tail of a drop ring.
     pub(crate) fn of_consumer(pos: u64) -> Self {
         Self::after(pos, Count::default(), SeqLatchWriter::default())
     }
 
-    /// That of an overwrite ring, taken over from the last producer.
+    /// The tail of an overwrite ring, taken over from the last producer.
     pub(crate) fn take_over(ring: Ring<'_>, pos: u64) -> Option<Self> {
         let (overwritten, seq_latch) = taken_over(ring, pos)?;
         Some(Self::after(pos, overwritten, seq_latch))
     }
 
-    /// Nothing is known but what was overwritten before the tail.
+    /// A tail of which only the count overwritten before it is known.
     fn after(pos: u64, marked: Count, seq_latch: SeqLatchWriter) -> Self {
         Tail { pos, ends: [0; AHEAD], next: 0, known: 0, marked, seq_latch, half: None }
     }
@@ -63,13 +64,13 @@ impl Tail {
         end
     }
 
-    /// Makes room up to `end` if at most one record has to go for that, and it is known of. Returns
-    /// whether there is room.
+    /// Makes room up to `end` if at most one record has to be evicted for that, and it is known.
+    /// Returns whether there is room.
     #[inline(always)]
     pub(crate) fn evict_known(&mut self, ring: Ring<'_>, end: u64) -> bool {
         let mask = ring.data_size() - 1;
         if end - self.pos > mask {
-            // No further than the head: what a batch holds back is not among what is known.
+            // No further than the head: what a batch holds back is not among the known ends.
             let Some(tail) = self.next() else { return false };
             self.pos = tail;
             if end - tail > mask {
@@ -81,8 +82,8 @@ impl Tail {
         true
     }
 
-    /// Passes what is known of, record by record, so that `end` fits. Publishes nothing. Returns
-    /// whether there is room, or nothing left before `head`.
+    /// Passes known records one by one, until `end` fits. Publishes nothing. Returns whether there
+    /// is room, or nothing left before `head`.
     pub(crate) fn pass_known(&mut self, ring: Ring<'_>, end: u64, head: u64) -> bool {
         let mask = ring.data_size() - 1;
         while end - self.pos > mask && self.pos != head {
@@ -93,8 +94,8 @@ impl Tail {
     }
 
     /// Finds where the next records end, at least one, and marks the last of them. The tail is not
-    /// at the head, and published: at the mark before this one, or not past it, which after a death
-    /// is still there.
+    /// at the head, and is published: it is at the mark before this one, or, after a death, not
+    /// past it; then that mark remains valid.
     ///
     /// # Errors
     /// [`Corrupt`] if somebody else wrote into the data area.
@@ -110,7 +111,7 @@ impl Tail {
             pos += size;
             ends[known] = pos;
             known += 1;
-            // While all are alike, none waits for the header before it.
+            // While all headers are identical, no step waits for the header before it.
             while let Some(group) = ends.get_mut(known..known + GROUP)
                 && head - pos >= GROUP as u64 * size
                 && (0..GROUP as u64)
@@ -133,20 +134,21 @@ impl Tail {
         Ok(())
     }
 
-    /// All before `head` goes, and nothing is known of what follows: that was written.
+    /// Evicts everything before `head`; nothing is known of what follows. `written` is the count
+    /// before it.
     pub(crate) fn give_up(&mut self, ring: Ring<'_>, head: u64, written: Count) {
         self.forget(ring, head, written);
         (self.ends[0], self.known) = (head, 1);
     }
 
-    /// Goes on at `pos`, before which so much is overwritten.
+    /// Continues at `pos`, before which `overwritten` was overwritten.
     fn forget(&mut self, ring: Ring<'_>, pos: u64, overwritten: Count) {
         (self.next, self.known) = (0, 0);
         self.marked = overwritten;
         write_mark(ring, &mut self.seq_latch, pos, self.marked);
     }
 
-    /// Goes on at the boundary in the middle, if `end` fits then. Returns whether it did.
+    /// Continues at the boundary in the middle, if `end` fits then. Returns whether it did.
     pub(crate) fn jump(&mut self, ring: Ring<'_>, end: u64) -> bool {
         match self.half.take() {
             Some((pos, before)) if end - pos < ring.data_size() && pos > self.pos => {
@@ -158,15 +160,15 @@ impl Tail {
         }
     }
 
-    /// Publishes the tail; the caller writes over what was before it only after its fence (E).
+    /// Publishes the tail; the caller overwrites what was before it only after its fence (E).
     #[inline(always)]
     pub(crate) fn publish(&mut self, ring: Ring<'_>) {
-        // The fence orders it before the records written over the old ones. Release: the mark that is
-        // not behind it is out before it.
+        // The fence orders it before the records that overwrite the old ones. Release: the mark at
+        // or after it is published before it.
         ring.header.data_tail.store(self.pos, Ordering::Release); // E, pairs with F
     }
 
-    /// What was overwritten before the tail.
+    /// Returns what was overwritten before the tail.
     pub(crate) fn overwritten(&self, ring: Ring<'_>) -> Count {
         let (mut pos, mut count) = (self.pos, self.marked);
         for end in self.ends.iter().take(self.known).skip(self.next) {

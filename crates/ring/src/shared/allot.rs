@@ -14,15 +14,15 @@ use perfring_abi::{Policy, RecordType, RecordWord, aux_record, range_size};
 /// What a producer of a shared ring knows of the AUX area, if there is one.
 #[derive(Debug)]
 pub(crate) struct Allotted {
-    /// Bytes of the area; 0 if there is none.
+    /// Size of the area in bytes; 0 if there is none.
     pub(super) size: u64,
     /// End of this producer's last range: none begins before it.
     pub(super) floor: u64,
 }
 
 impl Allotted {
-    /// Space for the record of a payload that is not too long, and for the payload: open, under the
-    /// lock. Stamped if it is told the time.
+    /// Reserves space for the record of a payload that is not too long, and for the payload: left
+    /// open, under the lock. Adds a timestamp if a time is given.
     pub(crate) fn reserve<P: Liveness>(
         &mut self,
         at: Shared<'_>,
@@ -48,15 +48,15 @@ impl Allotted {
         let time = now.map_or(0, |now| rise(at.ring, now));
         reserved.write_body(at.ring, len, time, policy);
         running::open(at, start, RecordWord::busy_aux(me));
-        // After `producer_pos`: whoever sees the range sees that something is reserved (O). Under
-        // the lock.
+        // After `producer_pos`: a reader that sees the range sees that something is reserved (O).
+        // Under the lock.
         at.ring.header.aux.head.store(range + need, Ordering::Release);
         room.owner.unlock(at);
         Ok(reserved)
     }
 
-    /// Where the next range begins, and room for it: by the producer in slot `me`, whose record
-    /// begins at `start`.
+    /// Finds where the next range begins, and makes room for it: for the producer in slot `me`,
+    /// whose record begins at `start`.
     fn find<P: Liveness>(
         &mut self,
         at: Shared<'_>,
@@ -66,7 +66,7 @@ impl Allotted {
         start: u64,
         need: u64,
     ) -> Result<u64, Refusal> {
-        // What this producer has reserved it may have open: the page is not believed in that.
+        // What this producer has reserved may be open: the page is not trusted for that.
         let (head, tail) = aux_area::positions(at.ring, self.size)
             .filter(|(head, _)| *head >= self.floor)
             .ok_or(Refusal::Corrupt { tail: at.ring.header.aux.tail.load(Ordering::Relaxed) })?;
@@ -79,16 +79,16 @@ impl Allotted {
             // Relaxed: the fence orders it before what is written over the old.
             at.ring.header.aux.tail.store(to, Ordering::Relaxed);
         }
-        // E, pairs with F: who moved `aux_tail` over what is written over now, D or M has it seen
-        // here, and this passes it on.
+        // E, pairs with F: if another process moved `aux_tail` over what is overwritten now, D or M
+        // made that visible here, and this passes it on.
         fence(Ordering::Release);
         self.floor = head + need;
         Ok(head)
     }
 }
 
-/// Sees to it that no reservation before `start` is open whose range begins before `to`: those of
-/// the dead are ended. What is open is never overwritten.
+/// Makes sure that no reservation before `start` is open whose range begins before `to`: ends those
+/// of dead producers. An open range is never overwritten.
 fn close_ranges<P: Liveness>(
     at: Shared<'_>,
     liveness: &P,
@@ -100,7 +100,7 @@ fn close_ranges<P: Liveness>(
     for record in at.records(head, start) {
         let Record { pos, word, .. } = record.map_err(|bad| Refusal::Corrupt { tail: bad.pos })?;
         let Some(slot) = word.owner().filter(|_| word.is_busy_aux()) else { continue };
-        // Relaxed: M orders it; nobody writes there while it is open.
+        // Relaxed: M orders it; it does not change while the reservation is open.
         let range = at.ring.word(pos + 8 + 8 * aux_record::OFFSET as u64).load(Ordering::Relaxed);
         if range < to {
             if (slot as usize) >= at.slots.len() || slot == me || liveness.is_alive(slot) {

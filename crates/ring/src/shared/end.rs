@@ -1,5 +1,6 @@
-//! The end of a reservation, and what follows from it: `data_head` goes over everything that has
-//! ended, a sleeper is woken, and now and then somebody asks whether what holds the head up lives.
+//! The end of a reservation, and what follows from it: `data_head` advances over everything that
+//! has ended, a sleeper is woken, and from time to time the owner of what holds the head back is
+//! checked for liveness.
 
 use crate::shared::owner::Owner;
 use crate::shared::running;
@@ -9,8 +10,8 @@ use crate::wait::{Fences, Wake, claim_wake};
 use perfring_abi::RecordWord;
 use perfring_abi::atomic::{Ordering, fence};
 
-/// Records published behind the same open reservation before a producer asks whether its owner
-/// still lives.
+/// Records published behind the same open reservation before a producer checks whether its owner is
+/// alive.
 const BEHIND_MAX: u32 = if cfg!(loom) { 1 } else { 64 };
 
 /// How a producer of a shared ring ends its reservations.
@@ -18,13 +19,13 @@ const BEHIND_MAX: u32 = if cfg!(loom) { 1 } else { 64 };
 pub(crate) struct Ends {
     pub(super) me: Owner,
     pub(super) fences: Fences,
-    /// Where `data_head` stood at the last publish behind an open reservation, and how many in a row
+    /// Where `data_head` was at the last publish behind an open reservation, and how many in a row
     /// found it there.
     pub(super) behind: (u64, u32),
 }
 
 impl Ends {
-    /// The swap that ends a reservation, and what follows from it.
+    /// Performs the swap that ends a reservation, and what follows from it.
     #[inline(always)]
     pub(crate) fn end<P: Liveness>(
         &mut self,
@@ -36,13 +37,13 @@ impl Ends {
         wake: Wake,
     ) -> bool {
         at.ring.word(start).swap(word.raw(), Ordering::SeqCst); // N, O
-        // loom takes SeqCst accesses for acquire and release ones, and knows the fence.
+        // loom treats SeqCst accesses as acquire and release ones, and models the fence.
         #[cfg(loom)]
         fence(Ordering::SeqCst);
         self.ended_at(at, liveness, wake, start + size)
     }
 
-    /// After a record was published behind an open one.
+    /// Called after a record was published behind an open one.
     #[cold]
     pub(crate) fn ended<P: Liveness>(
         &mut self,
@@ -66,8 +67,8 @@ impl Ends {
         let head = advance(at);
         if head < end {
             self.wait_behind(at, liveness, head);
-            // Whoever sleeps will not be woken by what is published here: it is to look whether
-            // the one that holds it up is dead.
+            // What is published here will not wake a sleeper. It is woken to check whether the
+            // producer that holds the head back is dead.
             return self.wake(at, if wake == Wake::No { wake } else { Wake::Force }, head);
         }
         self.wake(at, wake, head)
@@ -83,7 +84,8 @@ impl Ends {
         at.ring.header.wait.armed.load(Ordering::Relaxed) != 0 && claim(at, wake, head)
     }
 
-    /// Asks now and then whether the owner of the reservation that holds up the head is alive.
+    /// Checks from time to time whether the owner of the reservation that holds back the head is
+    /// alive.
     #[cold]
     fn wait_behind<P: Liveness>(&mut self, at: Shared<'_>, liveness: &P, head: u64) {
         let (pos, times) = self.behind;
@@ -97,7 +99,8 @@ impl Ends {
             && !liveness.is_alive(owner)
             && self.me.lock(at, liveness).is_ok()
         {
-            // Again under the lock: its slot may have another holder by now, who has swept it.
+            // Checked again under the lock: its slot may have another holder by now, which has
+            // swept it.
             if !liveness.is_alive(owner) {
                 sweep(at, owner);
             }
@@ -108,8 +111,8 @@ impl Ends {
     }
 }
 
-/// A producer saw a sleeper. The ledger counts open records too, so one who waits for so many may be
-/// woken somewhat early; and where it is stale, at once.
+/// Called after a producer saw a sleeper. The running totals count open records too, so a consumer
+/// that waits for a number of records may be woken early; and at once if they are stale.
 #[cold]
 fn claim(at: Shared<'_>, wake: Wake, head: u64) -> bool {
     claim_wake(&at.ring.header.wait, wake, head, running::records(at))

@@ -7,11 +7,11 @@ use crate::seq_latch::{self, SeqLatchWriter};
 use crate::view::Ring;
 use perfring_abi::atomic::Ordering;
 
-/// A tail to go to, and what is overwritten before it.
-pub(crate) type Place = (u64, Count);
+/// A tail to move to, and what is overwritten before it.
+pub(crate) type TailPosition = (u64, Count);
 
 /// What `data_tail` held after this producer's last eviction, and what was overwritten before it:
-/// good for as long as nobody else evicts.
+/// valid as long as no other producer evicts.
 #[derive(Debug)]
 pub(crate) struct KnownTail {
     pos: u64,
@@ -20,7 +20,7 @@ pub(crate) struct KnownTail {
 }
 
 impl KnownTail {
-    /// Nothing is known.
+    /// A tail of which nothing is known.
     pub(crate) fn new() -> Self {
         KnownTail {
             pos: u64::MAX,
@@ -29,14 +29,14 @@ impl KnownTail {
         }
     }
 
-    /// Whether this is the tail, or a mark says what is overwritten before it: after a death between
-    /// the mark and `data_tail`, the mark that fits the tail counts.
+    /// Returns whether this is the tail, or a mark says what is overwritten before it. After a
+    /// death between the mark and `data_tail`, the mark that fits the tail counts.
     #[inline(always)]
     fn is_at(&mut self, ring: Ring<'_>, tail: u64) -> bool {
         self.pos == tail || self.take_over(ring, tail)
     }
 
-    /// Takes over a tail that somebody else has published.
+    /// Takes over a tail that another producer has published.
     fn take_over(&mut self, ring: Ring<'_>, tail: u64) -> bool {
         let mark = seq_latch::find_where(&ring.header.tail_mark, |words| words[0] == tail);
         let Some(mark) = mark else { return false };
@@ -46,9 +46,9 @@ impl KnownTail {
         true
     }
 
-    /// Evicts so that `end` fits, if the records that go are before `totals`, and publishes the tail.
-    /// Returns whether that was so; if not, nothing has changed. `totals` is not beyond a `data_head` that
-    /// this producer has acquired (B).
+    /// Evicts so that `end` fits, if the evicted records are before `totals`, and publishes the
+    /// tail. Returns whether that was so; if not, nothing has changed. `totals` is not beyond a
+    /// `data_head` that this producer has acquired (B).
     #[inline(always)]
     pub(crate) fn evict(&mut self, ring: Ring<'_>, end: u64, totals: u64) -> bool {
         let mask = ring.data_size() - 1;
@@ -59,7 +59,7 @@ impl KnownTail {
         let (mut to, mut records, mut bytes) = (tail, 0, 0);
         let mut oldest = ring.records(tail, totals);
         while end.wrapping_sub(to) > mask {
-            // Damage, or an open reservation, or the book: the slow way finds out which.
+            // Damage, or an open reservation, or the totals: the slow path finds out which.
             let Some(Ok(record)) = oldest.next() else { return false };
             let data = u64::from(record.word.is_data());
             (records, bytes) = (records + data, bytes + data * record.size());
@@ -75,15 +75,15 @@ impl KnownTail {
         true
     }
 
-    /// The oldest records that go so that `end` fits: the place after them. Nothing is published. It
-    /// stops at `head`: what is open, or behind it, stays.
+    /// Walks over the oldest records until `end` fits, and returns the position after them.
+    /// Publishes nothing. Stops at `head`: what is open, or behind it, remains.
     pub(crate) fn walk(
         &mut self,
         ring: Ring<'_>,
         tail: u64,
         head: u64,
         end: u64,
-    ) -> Result<Place, Corrupt> {
+    ) -> Result<TailPosition, Corrupt> {
         if !self.is_at(ring, tail) {
             return Err(Corrupt { pos: tail });
         }
@@ -102,12 +102,12 @@ impl KnownTail {
         Ok((to, overwritten))
     }
 
-    /// Publishes where the tail goes.
-    pub(crate) fn publish(&mut self, ring: Ring<'_>, (tail, overwritten): Place) {
-        // The mark before the tail: after a death between the two, the older mark is still there
-        // and fits the tail.
+    /// Publishes a new tail.
+    pub(crate) fn publish(&mut self, ring: Ring<'_>, (tail, overwritten): TailPosition) {
+        // The mark before the tail: after a death between the two, the older mark is present and
+        // fits the tail.
         write_mark(ring, &mut self.seq_latch, tail, overwritten);
-        // Relaxed: a fence orders it before anything is written over the old records.
+        // Relaxed: a fence orders it before the old records are overwritten.
         ring.header.data_tail.store(tail, Ordering::Relaxed); // E, pairs with F
         (self.pos, self.overwritten) = (tail, overwritten);
     }

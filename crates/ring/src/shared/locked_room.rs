@@ -1,5 +1,5 @@
-//! Room for a reservation in a shared ring: the lock, and under it the slow way, which finds the
-//! room, brings the book, and tells the losses.
+//! Room for a reservation in a shared ring: the lock, and under it the slow path, which finds the
+//! room, writes the totals, and reports the losses.
 
 use crate::counters::{Count, ProducerTotals};
 use crate::holder::OwnerInfo;
@@ -7,7 +7,7 @@ use crate::record::{Corrupt, write_lost};
 use crate::recount::totals_interval;
 use crate::reserve::Refusal;
 use crate::seq_latch;
-use crate::shared::evict::{KnownTail, Place};
+use crate::shared::evict::{KnownTail, TailPosition};
 use crate::shared::owner::Owner;
 use crate::shared::running;
 use crate::shared::slot::Figures;
@@ -21,25 +21,25 @@ use perfring_abi::{Evict, Header, LOST_SIZE, Layout, Policy, RecordWord, Report}
 pub enum Unattached {
     /// Positions or records are such as no producer leaves.
     Corrupt(Corrupt),
-    /// The lock is held by the producer in this slot, which lives and does not move.
+    /// The lock is held by the producer in this slot, which is alive and does not release it.
     Contended {
-        /// The slot.
+        /// The holder's slot.
         slot: u32,
     },
 }
 
-/// How far a producer of a shared ring may go, and what it counts of its slot.
+/// How far a producer of a shared ring may go, and the counts of its slot.
 #[derive(Debug)]
 pub(crate) struct LockedRoom {
     pub(super) owner: Owner,
     /// End of this producer's last reservation: none begins before it.
     pub(super) floor: u64,
-    /// A reservation that ends here or before needs no look at anything but the lock's line.
+    /// A reservation that ends here or before needs only the lock's line.
     limit: u64,
-    /// An overwrite ring need do no more than evict for a reservation that ends here or before.
+    /// For a reservation that ends here or before, an overwrite ring need only evict.
     evict_limit: u64,
     tail: KnownTail,
-    /// Where the producers' book was true when last looked at.
+    /// The position of the producers' totals when last loaded.
     totals_pos: u64,
     pub(super) figures: Figures,
     pub(super) policy: Policy,
@@ -56,17 +56,18 @@ struct Stand {
 }
 
 impl LockedRoom {
-    /// Signs for a slot whose lock the caller holds, and ends what the last holder left open.
+    /// Writes the owner info of a slot whose lock the caller holds, and ends what the last holder
+    /// left open.
     pub(crate) fn attach<P: Liveness>(
         at: Shared<'_>,
         layout: &Layout,
         index: u32,
-        who: &OwnerInfo,
+        owner_info: &OwnerInfo,
         liveness: &P,
     ) -> Result<Self, Unattached> {
         let holder = &at.slots[index as usize].holder;
-        // The new epoch before anything else: no lock word of an earlier holder is this one's.
-        who.sign(holder);
+        // The new epoch before anything else: then no lock word of an earlier holder is this one's.
+        owner_info.sign(holder);
         let owner = Owner::new(index, OwnerInfo::read(holder).epoch);
         owner.lock(at, liveness).map_err(|refusal| match refusal {
             Refusal::Contended { slot } => Unattached::Contended { slot },
@@ -96,15 +97,15 @@ impl LockedRoom {
         })
     }
 
-    /// The next reservation works out the limits anew.
+    /// Makes the next reservation recompute the limits.
     pub(crate) fn poll_again(&mut self) {
         (self.limit, self.evict_limit) = (0, 0);
     }
 
-    /// Takes the lock and finds room. Under the lock when it returns `Ok`.
+    /// Takes the lock and finds room. Holds the lock when it returns `Ok`.
     ///
-    /// By reference, as those that it is built in: a copy of what was put together a moment ago
-    /// waits for its stores, and then the locked instruction for the copy.
+    /// Takes references, like its callers: a copy of a value that was just built waits for its
+    /// stores, and then the locked instruction waits for the copy.
     #[inline(always)]
     pub(crate) fn begin<P: Liveness>(
         &mut self,
@@ -127,21 +128,21 @@ impl LockedRoom {
                 }
             };
         }
-        // E, pairs with F: whoever moved the tail over what is written over now, M has it seen
-        // here, and this passes it on.
+        // E, pairs with F: if another process moved the tail over what is overwritten now, M made
+        // that visible here, and this passes it on.
         fence(Ordering::Release);
         self.floor = start + size;
         Ok(start)
     }
 
-    /// Opens a reservation, and gives the lock back.
+    /// Opens a reservation, and releases the lock.
     #[inline(always)]
     pub(crate) fn open(&self, at: Shared<'_>, start: u64, size: u64) {
         running::open(at, start, RecordWord::busy(size, self.owner.index));
         self.owner.unlock(at);
     }
 
-    /// Does something else under the lock. Returns whether that was to be had.
+    /// Runs a closure under the lock. Returns whether the lock could be taken.
     pub(crate) fn under_lock<P: Liveness>(
         &self,
         at: Shared<'_>,
@@ -156,26 +157,28 @@ impl LockedRoom {
         true
     }
 
-    /// Whether a record ends at `limit` or before. One that begins where none can, at no multiple of
-    /// eight or before the end of this producer's last, does not: the page is not believed in that.
+    /// Returns whether a record ends at `limit` or before. False if it begins at an invalid
+    /// position, no multiple of eight or before the end of this producer's last reservation: the
+    /// page is not trusted for that.
     #[inline(always)]
     fn fits(&self, start: u64, size: u64, limit: u64) -> bool {
-        // What is no multiple of eight becomes a huge number of words, as what is negative does.
+        // A value that is no multiple of eight becomes a huge number of words, as a negative one
+        // does.
         let words = start.wrapping_sub(self.floor).rotate_right(3);
         words.saturating_add(size >> 3) <= limit.saturating_sub(self.floor) >> 3
     }
 
-    /// What most reservations in a full overwrite ring need: the oldest go, and nothing else is
-    /// due. Returns whether that was so; if not, nothing has changed.
+    /// The path that most reservations in a full overwrite ring need: evicts the oldest records, if
+    /// nothing else is due. Returns whether that was so; if not, nothing has changed.
     ///
-    /// Takes the ring in two, so that the call from the hot path passes it in registers.
+    /// Takes the ring in two parts, so that the call from the hot path passes it in registers.
     #[inline(never)]
     fn evict_few(&mut self, header: &Header, data: &[AtomicU64], end: u64) -> bool {
         self.tail.evict(Ring::new(header, data), end, self.totals_pos)
     }
 
-    /// Makes room for `size` bytes, tells what is still to be told, and sets the next limit.
-    /// Returns where the record begins.
+    /// Makes room for `size` bytes, reports the unreported losses, and sets the next limit. Returns
+    /// where the record begins.
     #[inline(never)]
     pub(crate) fn make_room<P: Liveness>(
         &mut self,
@@ -184,8 +187,8 @@ impl LockedRoom {
         size: u64,
     ) -> Result<u64, Refusal> {
         let mut found = self.find_room(at, size)?;
-        // Each turn ends what one dead producer left open, or finds that somebody has just ended
-        // what was in the way.
+        // Each iteration ends what one dead producer left open, or finds that what was in the way
+        // has just ended.
         for _ in 0..=at.slots.len() {
             let Err(stand) = found else { break };
             self.unblock(at, liveness, stand)?;
@@ -202,12 +205,12 @@ impl LockedRoom {
         if markers != 0 {
             self.report_losses(at, stand);
         } else if self.unreported() != 0 {
-            // They did not fit beside this record: the next one comes here too.
+            // They did not fit beside this record: the next reservation comes here too.
             self.poll_again();
             return Ok(start);
         }
         let interval = totals_interval(at.ring);
-        // An open reservation can keep the book back: then it is looked at now and then.
+        // An open reservation can hold the totals back: then they are checked at intervals.
         let totals = (self.totals_pos + interval).max(end + interval / 8);
         let totals = totals.min(self.totals_pos + mask);
         self.limit = totals.min(tail.0 + mask);
@@ -217,13 +220,13 @@ impl LockedRoom {
         Ok(start)
     }
 
-    /// Where the tail must go for a record of `size` bytes, what is overwritten before it, and the
-    /// bytes of markers before the record. `Ok(Err(_))` if there is no room.
+    /// Returns where the tail must move for a record of `size` bytes, what is overwritten before
+    /// it, and the bytes of markers before the record. `Ok(Err(_))` if there is no room.
     fn find_room(
         &mut self,
         at: Shared<'_>,
         size: u64,
-    ) -> Result<Result<(Stand, Place, u64), Stand>, Refusal> {
+    ) -> Result<Result<(Stand, TailPosition, u64), Stand>, Refusal> {
         let (ring, mask) = (at.ring, at.ring.data_size() - 1);
         let stand = Stand {
             tail: ring.header.data_tail.load(Ordering::Acquire), // D, pairs with C
@@ -253,7 +256,8 @@ impl LockedRoom {
         Ok(if end - tail.0 > mask { Err(stand) } else { Ok((stand, tail, markers)) })
     }
 
-    /// Ends what holds the room back, if its owner is dead. Returns when it is worth another look.
+    /// Ends what holds the room back, if its owner is dead. Returns when another attempt is
+    /// worthwhile.
     fn unblock<P: Liveness>(
         &self,
         at: Shared<'_>,
@@ -265,7 +269,7 @@ impl LockedRoom {
                 sweep(at, slot);
                 Ok(())
             }
-            // It has ended since: whoever did that is about to move the head.
+            // It has ended since: the process that ended it is about to move the head.
             None if stand.head != stand.end => {
                 fence(Ordering::SeqCst); // O
                 advance(at);
@@ -283,22 +287,23 @@ impl LockedRoom {
         RecordWord::from_raw(word).owner().filter(|slot| (*slot as usize) < at.slots.len())
     }
 
-    /// Full, or held up: that is so when the consumer of a drop ring has read all that it may.
+    /// Returns the refusal: full, or held up, if the consumer of a drop ring has read everything
+    /// that it may.
     fn no_room<P: Liveness>(&self, at: Shared<'_>, liveness: &P, stand: Stand) -> Refusal {
         match self.blocker(at, stand) {
             Some(slot) if self.policy == Policy::Overwrite || stand.tail == stand.head => {
                 note_stuck(at, liveness, stand.head);
                 Refusal::Pending { slot }
             }
-            // An overwrite ring is never full: one reservation after another ended just before it
-            // was looked at, and the next was in the way.
+            // An overwrite ring is never full: reservation after reservation ended just before it
+            // was checked, and the next was in the way.
             _ if self.policy == Policy::Overwrite => Refusal::Pending { slot: self.owner.index },
             _ => Refusal::Full,
         }
     }
 
-    /// Writes the producers' book if it is due: before the tail passes it, before it is written
-    /// over, and every interval.
+    /// Writes the producers' totals if they are due: before the tail passes them, before they are
+    /// overwritten, and every interval.
     fn bring_totals(
         &mut self,
         at: Shared<'_>,
@@ -311,21 +316,21 @@ impl LockedRoom {
         let must = |totals: u64| {
             end - totals > mask || (self.policy == Policy::Overwrite && tail > totals)
         };
-        // What was seen once does not go back, or somebody damages the ring.
+        // A position never decreases, unless somebody damages the ring.
         if self.totals_pos > stand.head {
             return Err(damaged);
         }
         if end - self.totals_pos < interval && !must(self.totals_pos) {
             return Ok(());
         }
-        // Somebody else may have written it.
+        // Another producer may have written them.
         let totals = seq_latch::find(&at.ring.header.producer).ok_or(damaged)?;
         let pos = ProducerTotals::from_words(&totals.words).pos;
         if pos > stand.head || pos < self.totals_pos {
             return Err(damaged);
         }
         self.totals_pos = pos;
-        // With something open it has to be counted: not before there is enough to count.
+        // With something open the records have to be counted: not before there is enough to count.
         let upto = if stand.head == stand.end { end } else { stand.head };
         if upto - pos >= interval || must(pos) {
             running::write_totals(at, stand.head, stand.end).map_err(|_| damaged)?;
@@ -334,13 +339,13 @@ impl LockedRoom {
         Ok(())
     }
 
-    /// The tail that would let a record of `size` bytes in now.
+    /// Returns the tail that would let a record of `size` bytes in now.
     pub(crate) fn tail_for(&self, at: Shared<'_>, size: u64) -> u64 {
         let need = size + self.marker_bytes(at.ring, size);
         (at.producer_pos().saturating_add(need + 8)).saturating_sub(at.ring.data_size())
     }
 
-    /// Bytes of the markers due before a record: as the exclusive producer's.
+    /// Returns the bytes of the markers due before a record, like the exclusive producer's.
     fn marker_bytes(&self, ring: Ring<'_>, size: u64) -> u64 {
         let bytes = self.unreported() * u64::from(LOST_SIZE);
         if bytes + size < ring.data_size() { bytes } else { 0 }
@@ -362,13 +367,13 @@ impl LockedRoom {
     fn report_losses(&mut self, at: Shared<'_>, stand: Stand) {
         let header = at.ring.header;
         let unreported = self.figures.unreported();
-        // E, as before every write over what was evicted.
+        // E, as before every store over what was evicted.
         fence(Ordering::Release);
         let markers = write_lost(at.ring, stand.end, unreported);
         let pos = stand.end + markers * u64::from(LOST_SIZE);
         self.figures.report(at, stand.end);
         running::add_reported(at, unreported, markers);
-        // B: what is before it is published by this store too.
+        // B: this store also publishes what is before it.
         if header.data_head.load(Ordering::Acquire) == stand.end {
             header.data_head.store(pos, Ordering::Release); // A, pairs with B
             header.shared.producer_pos.store(pos, Ordering::Release); // O

@@ -1,12 +1,13 @@
 //! The lock of a shared ring, and what is done about owners that died.
 //!
-//! The lock word names its owner: the slot, and the slot's epoch, which rises at every attach. An
-//! owner that lives is never robbed, however long it takes; one that is dead (its
-//! open-file-description lock is gone, which the caller's [`Liveness`] can tell) is taken over by
-//! compare-and-swap from exactly the word that was seen, so one of any number of heirs wins.
+//! The lock word names its owner: the slot, and the slot's epoch, which rises at every attach. The
+//! lock is never taken from an owner that is alive, however long it holds it. A dead one (its
+//! open-file-description lock is released, which the caller's [`Liveness`] detects) is taken over
+//! by compare-and-swap from exactly the word that was seen, so one of any number of successors
+//! wins.
 //!
-//! What the lock guards is written so that a death between any two stores leaves a state from
-//! which the heir can go on: see [`repair`].
+//! What the lock protects is written so that a death between any two stores leaves a state from
+//! which the successor can continue: see [`repair`].
 
 use crate::reserve::Refusal;
 use crate::shared::slot;
@@ -15,13 +16,13 @@ use crate::view::{Liveness, SLOT_BITS, Shared, slot_of};
 use alloc::vec::Vec;
 use perfring_abi::atomic::{Ordering, fence};
 
-/// Looks at a held lock before a producer gives up. What passes between them is [`Liveness::relax`]'s
-/// to say.
+/// Attempts to take a held lock before a producer gives up. [`Liveness::relax`] decides what
+/// happens between them.
 pub const LOCK_ROUNDS: u32 = if cfg!(loom) { 3 } else { 96 };
-/// Every so many of them, it is asked whether the holder lives.
+/// The holder's liveness is checked once in this many attempts.
 const ASK_EVERY: u32 = if cfg!(loom) { 1 } else { 24 };
 
-/// Who takes the lock.
+/// The identity with which a producer takes the lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owner {
     pub(crate) index: u32,
@@ -33,17 +34,18 @@ impl Owner {
         Owner { index, id: u64::from(index + 1) | epoch << SLOT_BITS }
     }
 
-    /// Takes the lock, and says which dead owner it was taken from, if it was.
+    /// Takes the lock, and returns the slot of the dead owner that it was taken from, if there was
+    /// one.
     ///
     /// # Errors
-    /// [`Refusal::Contended`] if its owner lives and keeps it.
+    /// [`Refusal::Contended`] if its owner is alive and keeps it.
     #[inline(always)]
     pub(crate) fn lock<P: Liveness>(
         self,
         at: Shared<'_>,
         liveness: &P,
     ) -> Result<Option<u32>, Refusal> {
-        // M, pairs with the release of whoever had it.
+        // M, pairs with the release of the last holder.
         match at.lock().compare_exchange(0, self.id, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => Ok(None),
             Err(_) => self.lock_slowly(at, liveness),
@@ -67,16 +69,16 @@ impl Owner {
                 }
             }
             let owner = slot_of(seen);
-            // A word of one's own slot is a predecessor's: the slot's lock is held by none but
-            // this producer now.
+            // A lock word that names the caller's own slot was left by its previous holder: only
+            // this producer holds the slot's lock now.
             if seen != 0
                 && (owner == self.index
                     || (round % ASK_EVERY == ASK_EVERY - 1 && !liveness.is_alive(owner)))
                 && lock
                     .compare_exchange(seen, self.id, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok()
-            // M, as the owner's last release, and everything it did before it died: a dead
-            // process's stores are all out.
+            // M, as the owner's last release, and everything it did before it died: all stores of a
+            // dead process are visible.
             {
                 repair(at, owner);
                 return Ok(Some(owner));
@@ -102,29 +104,30 @@ pub struct Recovered {
     pub lock: Option<u32>,
 }
 
-/// Recovers a ring for somebody who is no producer of it, and who holds the lock of the place after
-/// the last slot. `epoch` is a number that no other such call has had.
+/// Recovers a ring for a caller that is no producer of it and holds the lock byte after the last
+/// slot. `epoch` is a number that no other such call has used.
 ///
 /// # Errors
-/// [`Refusal::Contended`] if the ring's lock is held by somebody who lives.
+/// [`Refusal::Contended`] if the ring's lock is held by a live process.
 pub fn recover<P: Liveness>(
     at: Shared<'_>,
     epoch: u64,
     liveness: &P,
 ) -> Result<Recovered, Refusal> {
     let owner = Owner::new(at.slots.len() as u32, epoch);
-    // Of a dead heir the newest figure may be of a hole that it did not come to make.
+    // If a successor died too, the newest figure may count a hole that it did not get to make.
     let counts = |index| slot::Losses::load(at, index).reclaimed.records;
     let slots = 0..at.slots.len() as u32;
     let old: Vec<u64> = slots.clone().map(counts).collect();
     let lock = owner.lock(at, liveness)?;
-    // Only slots with something open: asking the system for each of hundreds is slow.
-    // Each turn ends all that one of them left open.
+    // Only slots with something open: a system call for each of hundreds is slow. Each iteration
+    // ends everything that one of them left open.
     for _ in 0..at.slots.len() {
         let Some(slot) = next_dead(at, liveness) else { break };
         sweep(at, slot);
     }
-    // One that died between the end of a record and this: nothing is open, and nothing published.
+    // A producer may have died between the end of a record and this: nothing is open, and nothing
+    // published.
     fence(Ordering::SeqCst); // O
     advance(at);
     owner.unlock(at);

@@ -1,8 +1,8 @@
 //! A producer of a shared ring: one of many, in any processes.
 //!
-//! A reservation is a few stores under the lock. What is small enough is written and published
-//! there too, which costs one locked instruction in all; what is not is written outside, with the
-//! header word marked as open, and ended by a swap of that word, after which `data_head` goes over
+//! A reservation is a few stores under the lock. A small payload is written and published there
+//! too, which costs one locked instruction in all. A larger one is written outside, with the header
+//! word marked as open, and ended by a swap of that word, after which `data_head` advances over
 //! everything that has ended.
 
 use crate::aux_area;
@@ -30,7 +30,7 @@ use perfring_abi::{
 pub struct SharedWriter {
     room: LockedRoom,
     max_len: usize,
-    /// No record without a stamp is so long, or longer.
+    /// Records without a timestamp are shorter than this.
     plain_end: usize,
     timestamp: usize,
     allotted: Allotted,
@@ -39,7 +39,7 @@ pub struct SharedWriter {
 
 impl SharedWriter {
     /// Attaches to a slot whose lock the caller holds: ends what the last holder left open, and
-    /// signs.
+    /// writes the owner info.
     ///
     /// # Errors
     /// See [`Unattached`].
@@ -48,10 +48,10 @@ impl SharedWriter {
         layout: &Layout,
         fences: Fences,
         index: u32,
-        who: &OwnerInfo,
+        owner_info: &OwnerInfo,
         liveness: &P,
     ) -> Result<Self, Unattached> {
-        let room = LockedRoom::attach(at, layout, index, who, liveness)?;
+        let room = LockedRoom::attach(at, layout, index, owner_info, liveness)?;
         let max_len = max_len(at.ring, layout);
         Ok(SharedWriter {
             ends: Ends { me: room.owner, fences, behind: (u64::MAX, 0) },
@@ -63,11 +63,11 @@ impl SharedWriter {
         })
     }
 
-    /// Publishes a record that `fill` writes, all under the lock. Returns whether the caller owes
-    /// the consumer a wake. Counts no refusal: see [`SharedWriter::refuse`].
+    /// Publishes a record that `fill` writes, entirely under the lock. Returns whether the caller
+    /// owes the consumer a wake. Counts no refusal: see [`SharedWriter::refuse`].
     ///
-    /// For a ring without time: in any other it refuses every record as too large, and
-    /// [`SharedWriter::publish_at`] is the way.
+    /// Only for a ring without timestamps: in any other it refuses every record as too large; use
+    /// [`SharedWriter::publish_at`] there.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -89,9 +89,9 @@ impl SharedWriter {
         self.publish_here(&at, liveness, start, RecordWord::of(kind, len), wake)
     }
 
-    /// As [`SharedWriter::publish`], at `now`: a moment of the stamps' clock, read before. The
-    /// record is stamped with that, or with the newest stamp there is, if that is later. A ring
-    /// without time takes no note of it.
+    /// Like [`SharedWriter::publish`], at `now`: the current time of the timestamps' clock, read
+    /// before. The record's timestamp is that, or the newest timestamp there is, if that is later.
+    /// A ring without timestamps ignores it.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -112,7 +112,7 @@ impl SharedWriter {
         self.publish_here(&at, liveness, reserved.start, reserved.word(len), wake)
     }
 
-    /// The record at `start` is in: under the lock, which this gives back.
+    /// Commits the record at `start`: under the lock, which this releases.
     #[inline(always)]
     fn publish_here<P: Liveness>(
         &mut self,
@@ -127,7 +127,7 @@ impl SharedWriter {
         at.ring.word(start).store(word.raw(), Ordering::Relaxed);
         self.room.figures.add_written(*at, start, 1, word.size());
         running::expect(*at, 1);
-        // Nothing is open before it: nobody else can move the head, but to where it goes anyway. (B)
+        // Nothing is open before it: no other process can move the head elsewhere. (B)
         if header.data_head.load(Ordering::Acquire) == start {
             header.data_head.store(end, Ordering::Release); // A, pairs with B: it is committed
             header.shared.producer_pos.store(end, Ordering::Release); // O
@@ -139,8 +139,8 @@ impl SharedWriter {
         Ok(self.ends.ended(*at, liveness, wake, end))
     }
 
-    /// Space for a record, marked as open. Any number can be open at a time, and end in any order.
-    /// `now` as in [`SharedWriter::publish_at`].
+    /// Reserves space for a record, marked as open. Any number can be open at a time, and end in
+    /// any order. `now` is as in [`SharedWriter::publish_at`].
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -164,8 +164,8 @@ impl SharedWriter {
         Ok(reserved)
     }
 
-    /// Space for several records, in one reservation of `bytes`: a multiple of 8, headers and
-    /// stamps and padding included. All of them get one stamp. `now` as in
+    /// Reserves space for several records, in one reservation of `bytes`: a multiple of 8, headers,
+    /// timestamps and padding included. All of them get one timestamp. `now` is as in
     /// [`SharedWriter::publish_at`].
     ///
     /// # Errors
@@ -189,8 +189,8 @@ impl SharedWriter {
         Ok(BatchSpan { start, size, time, ..BatchSpan::default() })
     }
 
-    /// Takes the lock, finds room for a record, and stamps it if it is to have one. Under the lock
-    /// when it returns `Ok`.
+    /// Takes the lock, finds room for a record, and writes its timestamp if it has one. Holds the
+    /// lock when it returns `Ok`.
     #[inline(always)]
     fn begin_at<P: Liveness>(
         &mut self,
@@ -214,10 +214,10 @@ impl SharedWriter {
         Ok(Reserved { start, kind, len, lead: timestamp as u64 })
     }
 
-    /// As [`SharedWriter::try_reserve`], of a payload that is too long for the data area: its record's
-    /// position, and its lead.
+    /// Like [`SharedWriter::try_reserve`], for a payload that is too long for the data area:
+    /// returns its record's position, and its lead.
     ///
-    /// The ring in its parts, so that the call from the hot path passes it in registers.
+    /// Takes the ring in parts, so that the call from the hot path passes it in registers.
     #[cold]
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "three are the ring")]
@@ -280,14 +280,14 @@ impl SharedWriter {
     ) -> bool {
         let at = Shared::new(Ring::new(header, data), slots);
         let word = RecordWord::aux();
-        // What is left of its range is free when the next one is. Relaxed: N publishes it.
+        // The rest of its range is free when the next one is. Relaxed: N publishes it.
         let len_word = at.ring.word(start + 8 + 8 * aux_record::LEN as u64);
         len_word.store(len as u64, Ordering::Relaxed);
         self.room.figures.add_written(at, start, 1, word.size());
         self.ends.end(at, liveness, start, word, word.size(), wake)
     }
 
-    /// Gives a reservation back: a hole that readers skip. Returns whether a wake is owed, as
+    /// Discards a reservation: leaves a hole that readers skip. Returns whether a wake is owed, as
     /// younger records may have waited for it to end.
     pub fn discard<P: Liveness>(
         &mut self,
@@ -311,7 +311,7 @@ impl SharedWriter {
         self.ends.end(at, liveness, start, RecordWord::nop(size, Hole::Discarded), size, Wake::Auto)
     }
 
-    /// The next record of a group, to be filled, if it fits.
+    /// Returns the next record of a batch, to be filled, if it fits.
     pub fn next_in_span(
         &self,
         at: Shared<'_>,
@@ -330,8 +330,8 @@ impl SharedWriter {
         Some(reserved)
     }
 
-    /// Ends a group: all its records are published at once, and the rest is given back. Returns
-    /// whether a wake is owed.
+    /// Ends a batch: all its records are published at once, and the rest is returned to the ring.
+    /// Returns whether a wake is owed.
     pub fn commit_span<P: Liveness>(
         &mut self,
         at: Shared<'_>,
@@ -350,8 +350,8 @@ impl SharedWriter {
         self.ends.end(at, liveness, start, RecordWord::from_raw(span.first), span.size, wake)
     }
 
-    /// Counts a refusal, to be told in the stream before the next record of this producer that
-    /// fits. Returns whether a wake is owed: a full ring wants reading.
+    /// Counts a refusal, to be reported in the stream before the next record of this producer that
+    /// fits. Returns whether a wake is owed, since a full ring needs to be read.
     #[cold]
     pub fn refuse(&mut self, at: Shared<'_>, refusal: Refusal, len: usize) -> bool {
         let size = if len > self.max_len {
@@ -360,13 +360,13 @@ impl SharedWriter {
             record_size(len + self.timestamp)
         };
         self.room.figures.add_refused(at, refusal, size);
-        // The next reservation makes room, which tells the loss.
+        // The next reservation makes room, which reports the loss.
         self.room.poll_again();
         self.ends.wake(at, Wake::Force, at.ring.head())
     }
 
-    /// Before the producer goes: tells losses that are still to be told, if there is room. Returns
-    /// whether a wake is owed.
+    /// Prepares the producer's exit: reports unreported losses, if there is room. Returns whether a
+    /// wake is owed.
     pub fn detach<P: Liveness>(&mut self, at: Shared<'_>, liveness: &P) -> bool {
         let (owner, losses) = (self.room.owner, &self.room.figures.losses);
         if losses.refused == losses.reported || owner.lock(at, liveness).is_err() {
@@ -378,21 +378,21 @@ impl SharedWriter {
         reported && self.ends.ended_at(at, liveness, Wake::Auto, 0)
     }
 
-    /// The tail that would let a record of `len` bytes in now: what to wait for.
+    /// Returns the tail that would let a record of `len` bytes in now: what to wait for.
     #[must_use]
     pub fn tail_for(&self, at: Shared<'_>, len: usize) -> u64 {
         if len <= self.max_len {
             return self.room.tail_for(at, record_size(len + self.timestamp));
         }
         let small = self.room.tail_for(at, record_size(BODY_LEN));
-        // Relaxed: who waits looks again.
+        // Relaxed: a waiting producer checks again.
         let head = at.ring.header.aux.head.load(Ordering::Relaxed);
         aux_area::tail_for(at.ring, self.allotted.size, head, len).max(small)
     }
 
-    /// Notes in a timed ring what the clocks say: after attaching, before the first record. `read`
-    /// reads them, under the lock: what is stamped by then is not of the future. Returns whether the
-    /// lock was to be had.
+    /// Records the clocks in a timed ring: after attaching, before the first record. `read` reads
+    /// them, under the lock, so that earlier timestamps are not in their future. Returns whether
+    /// the lock could be taken.
     #[must_use]
     pub fn begin_time<P: Liveness>(
         &self,
@@ -407,7 +407,7 @@ impl SharedWriter {
         })
     }
 
-    /// The same, now and again.
+    /// Records the clocks in a timed ring again, from time to time.
     #[must_use]
     pub fn keep_time<P: Liveness>(
         &self,
@@ -418,7 +418,8 @@ impl SharedWriter {
         self.room.under_lock(at, liveness, || time::keep(at.ring, &read(), at.producer_pos()))
     }
 
-    /// What this slot's producers have done since the ring was made, this one and those before it.
+    /// Returns the totals of this slot's producers, this one and those before it, since the ring was
+    /// created.
     /// `lost_markers` is 0: the ring counts them for all slots together.
     #[must_use]
     pub fn totals(&self, at: Shared<'_>) -> ProducerTotals {
@@ -429,20 +430,20 @@ impl SharedWriter {
         ProducerTotals { pos, written, discarded, reclaimed, refused, reported, lost_markers: 0 }
     }
 
-    /// The slot.
+    /// Returns the slot's index.
     #[must_use]
     pub fn index(&self) -> u32 {
         self.room.owner.index
     }
 
-    /// The longest payload.
+    /// Returns the length of the longest payload.
     #[must_use]
     #[inline]
     pub fn max_len(&self) -> usize {
         self.max_len.max(self.allotted.size as usize)
     }
 
-    /// Copies a payload into its reservation, word by word. A mapping has a quicker way.
+    /// Copies a payload into its reservation, word by word. A mapping has a faster method.
     pub fn fill(&self, at: Shared<'_>, reserved: &Reserved, payload: &[u8]) {
         fill(at.ring, reserved, payload);
     }

@@ -1,4 +1,5 @@
-//! The ledger of a shared ring: the producers' book as of `producer_pos`, kept under the lock.
+//! The running totals of a shared ring: the producers' totals as of `producer_pos`, kept under the
+//! lock.
 
 use crate::counters::{Count, ProducerTotals, Refused};
 use crate::record::Corrupt;
@@ -8,8 +9,8 @@ use crate::view::Shared;
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{Hole, LOST_SIZE, RUNNING, RecordWord, SharedLine, running};
 
-/// The ledger as a book that is true at `producer_pos`, if nothing is open: then nobody adds to it
-/// without the lock either.
+/// Returns the running totals as totals that are true at `producer_pos`, if nothing is open: then
+/// they do not change without the lock either.
 fn running_totals(at: Shared<'_>, pos: u64) -> ProducerTotals {
     // Relaxed throughout: the lock orders it.
     let line = &at.ring.header.shared;
@@ -30,7 +31,7 @@ fn running_totals(at: Shared<'_>, pos: u64) -> ProducerTotals {
     }
 }
 
-/// Makes the ledger say what a counted book says.
+/// Sets the running totals to counted totals.
 fn set_running(at: Shared<'_>, totals: &ProducerTotals) {
     // Relaxed throughout: the lock orders it.
     let line = &at.ring.header.shared;
@@ -47,10 +48,10 @@ fn set_running(at: Shared<'_>, totals: &ProducerTotals) {
     line.running_stale.store(0, Ordering::Relaxed);
 }
 
-/// Writes the producers' book, true at `head`, under the lock.
+/// Writes the producers' totals, true at `head`, under the lock.
 ///
-/// With nothing open the ledger is the book. Else, or after an end that the ledger does not know
-/// of, the records since the last book are counted.
+/// With nothing open they are the running totals. Otherwise, or after an end that the running
+/// totals did not count, the records since the last totals are counted.
 pub(crate) fn write_totals(at: Shared<'_>, head: u64, end: u64) -> Result<(), Corrupt> {
     let header = at.ring.header;
     let whole = seq_latch::find(&header.producer).ok_or(Corrupt { pos: head })?;
@@ -70,17 +71,17 @@ pub(crate) fn write_totals(at: Shared<'_>, head: u64, end: u64) -> Result<(), Co
     Ok(())
 }
 
-/// Expects so many records more. Under the lock.
+/// Expects so many more records. Under the lock.
 #[inline(always)]
 pub(crate) fn expect(at: Shared<'_>, records: u64) {
-    // Relaxed, and no addition in one: the lock orders it.
+    // Relaxed, and no atomic addition: the lock orders it.
     let written = &at.ring.header.shared.running_written;
     written.store(written.load(Ordering::Relaxed).wrapping_add(records), Ordering::Relaxed);
 }
 
-/// Tells the ledger of an end that it does not expect. Before it comes: whoever finds nothing
-/// open any more (B) finds this too. If it never comes, because this producer dies, the ledger
-/// is counted anew.
+/// Adds an end that the running totals do not expect. Called before that end: a producer that finds
+/// nothing open any more (B) sees this too. If the end never happens, because this producer dies,
+/// the running totals are recomputed.
 pub(crate) fn correct(at: Shared<'_>, written: u64, discarded: Count) {
     let line = &at.ring.header.shared;
     let running = &line.running[running::DISCARDED_RECORDS..];
@@ -92,22 +93,23 @@ pub(crate) fn correct(at: Shared<'_>, written: u64, discarded: Count) {
     }
 }
 
-/// Counts losses that are told by so many markers. Under the lock.
+/// Counts losses that are reported by so many markers. Under the lock.
 pub(crate) fn add_reported(at: Shared<'_>, losses: Refused, markers: u64) {
     let mut more = [0; RUNNING];
     losses.put(&mut more, running::REPORTED);
     more[running::LOST_MARKERS] = markers;
-    // No further ahead: those are added to without the lock.
+    // No further: the words before those are added to without the lock.
     for (word, more) in at.ring.header.shared.running.iter().zip(more).skip(running::REPORTED) {
         // Relaxed: the lock orders it.
         word.store(word.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
     }
 }
 
-/// How many records there are, open ones among them; very many where that is not known.
+/// Returns how many records there are, open ones among them; a very large number where that is
+/// unknown.
 pub(crate) fn records(at: Shared<'_>) -> u64 {
     let line = &at.ring.header.shared;
-    // Relaxed: who asks has a wish.
+    // Relaxed: the caller needs only an estimate.
     match line.running_stale.load(Ordering::Relaxed) {
         0 => written(line),
         _ => u64::MAX,
@@ -128,8 +130,8 @@ pub(crate) fn open(at: Shared<'_>, start: u64, word: RecordWord) {
     at.ring.header.shared.producer_pos.store(start + word.size(), Ordering::Release); // O
 }
 
-/// What is left of a reservation becomes a hole of its own, and the ledger hears of it, and of
-/// records that it did not expect.
+/// Makes what is left of a reservation a hole of its own, and adds it, and records that were not
+/// expected, to the running totals.
 pub(crate) fn leave(at: Shared<'_>, pos: u64, rest: u64, more: u64) {
     if rest > 0 {
         // Relaxed: the swap publishes it.

@@ -1,9 +1,9 @@
-//! What the producers of one slot have done: two latches, each counted *before* the store that it
-//! counts.
+//! What the producers of one slot have done: two sequence latches, each written *before* the store
+//! that it counts.
 //!
-//! A producer killed between the two has counted a record that never was, or an end that never
-//! came. So each copy names the position that its newest figure is about, and whether that has
-//! happened can be seen there: see [`happened`]. Whoever sweeps the slot settles it for good.
+//! A producer killed between the two has counted a record, or an end, that never happened. So each
+//! copy names the position that its newest figure is about, and the word there shows whether that
+//! has happened: see [`happened`]. The process that sweeps the slot settles it for good.
 
 use crate::counters::{Count, Refused};
 use crate::holder::OwnerInfo;
@@ -14,13 +14,14 @@ use alloc::vec::Vec;
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{Cause, SLOT_LOSSES, SeqLatch, Slot, slot_losses as l};
 
-/// The position in a copy whose figures are true whatever stands in the ring.
+/// The position in a copy whose figures are true whatever the ring holds.
 pub(crate) const NOWHERE: u64 = u64::MAX;
 
 const POS: usize = l::POS;
 
-/// Whether the record at `pos` has been published, or ended, by the producer of this slot. Only
-/// for the newest copy of its latch, and only as long as nobody else reserves at `pos`.
+/// Returns whether the record at `pos` has been published, or ended, by the producer of this slot.
+/// Only for the newest copy of its sequence latch, and only as long as no other process reserves at
+/// `pos`.
 fn happened(at: Shared<'_>, index: u32, pos: u64) -> bool {
     pos == NOWHERE
         || pos < at.ring.head() // B
@@ -37,7 +38,7 @@ fn true_copy<const N: usize>(
         return Some(newest);
     }
     let number = newest.words[0];
-    // The copy before it was true, or it would not have been written.
+    // The copy before it was true, or this one would not have been written.
     seq_latch::find_where(seq_latch, |words| words[0] < number).or(Some(newest))
 }
 
@@ -54,7 +55,7 @@ pub(crate) fn settle<const N: usize>(at: Shared<'_>, index: u32, seq_latch: &Seq
     SeqLatchWriter::after(seq_latch, Some(&kept)).write(seq_latch, &words);
 }
 
-/// What a slot's producers gave back, left behind and were refused.
+/// What a slot's producers discarded, left behind and were refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Losses {
     pub(crate) discarded: Count,
@@ -83,7 +84,7 @@ impl Losses {
         words
     }
 
-    /// What stands in a slot, true at this moment.
+    /// Loads the losses of a slot, true at this moment.
     pub(crate) fn load(at: Shared<'_>, index: u32) -> Self {
         let slot = &at.slots[index as usize];
         true_copy(at, index, &slot.losses)
@@ -99,7 +100,7 @@ impl Losses {
     }
 }
 
-/// What a slot's producers have done, as the one that has it counts on.
+/// What a slot's producers have done, as its present producer continues to count it.
 #[derive(Debug)]
 pub(crate) struct Figures {
     index: u32,
@@ -110,7 +111,8 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// Those of the slot's last holder, noted as where the next one's begin.
+    /// Takes over the figures of the slot's last holder, and stores them as the base of the next
+    /// one's.
     pub(crate) fn take_over(at: Shared<'_>, index: u32) -> Self {
         let slot = &at.slots[index as usize];
         let whole = seq_latch::find(&slot.written);
@@ -158,13 +160,13 @@ impl Figures {
         self.losses.refused.since(self.losses.reported)
     }
 
-    /// All that was refused is told by markers at `pos`.
+    /// Counts all refusals as reported by markers at `pos`.
     pub(crate) fn report(&mut self, at: Shared<'_>, pos: u64) {
         self.losses.reported = self.losses.refused;
         self.write_losses(at, pos);
     }
 
-    /// Writes the losses; the newest of them comes true at `pos`.
+    /// Writes the losses; the newest of them becomes true at `pos`.
     fn write_losses(&mut self, at: Shared<'_>, pos: u64) {
         let seq_latch = &at.slots[self.index as usize].losses;
         self.losses_seq_latch.write(seq_latch, &self.losses.to_words(pos));
@@ -174,33 +176,33 @@ impl Figures {
 /// The figures of one producer of a shared ring, since it attached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlotFigures {
-    /// Which slot it has, or had.
+    /// The slot that it has, or had.
     pub slot: u32,
-    /// Who it is.
+    /// Its owner info.
     pub owner: OwnerInfo,
     /// Committed.
     pub written: Count,
-    /// Given back.
+    /// Discarded.
     pub discarded: Count,
     /// Left open when it died.
     pub reclaimed: Count,
     /// Refused.
     pub refused: Refused,
-    /// Of the refused, told in the stream.
+    /// The part of `refused` that is reported in the stream.
     pub reported: Refused,
     /// Reserved and not ended.
     pub open: Count,
 }
 
 impl SlotFigures {
-    /// The figures of all slots that anybody ever had.
+    /// Returns the figures of all slots that were ever used.
     #[must_use]
     pub fn all(at: Shared<'_>) -> Vec<SlotFigures> {
         let mut figures: Vec<_> = (0..at.slots.len() as u32)
             .map(|index| Self::of(at, index))
             .filter(|figures| figures.owner.epoch != 0)
             .collect();
-        // Of a ring in use, roughly.
+        // Approximate for a ring in use.
         for record in at.unpublished(at.ring.head()).map_while(Result::ok) {
             let owner = record.word.owner();
             if let Some(found) = figures.iter_mut().find(|figures| owner == Some(figures.slot)) {
@@ -224,15 +226,16 @@ impl SlotFigures {
             discarded: now.discarded.since(then.discarded),
             reclaimed: now.reclaimed.since(then.reclaimed),
             refused: now.refused.since(then.refused),
-            // What the slot's last holder left untold its heir tells: that is none of its own.
+            // Losses that the slot's last holder left unreported are reported by its successor:
+            // they are none of the successor's own.
             reported: now.reported.since(then.refused),
             open: Count::default(),
         }
     }
 }
 
-/// A slot's base as words of its losses: what follows the two that it has of the written. The
-/// refusals told are not among them: a producer's own begin where those refused stood.
+/// Returns a slot's base as words of its losses: what follows the two words of the written count.
+/// Reported refusals are not among them: a producer's own begin at the refused count.
 fn base_losses(base: &[u64]) -> [u64; SLOT_LOSSES] {
     let mut words = [0; SLOT_LOSSES];
     words[l::DISCARDED_RECORDS..l::REPORTED]
@@ -240,7 +243,7 @@ fn base_losses(base: &[u64]) -> [u64; SLOT_LOSSES] {
     words
 }
 
-/// Notes in the slot where its figures stand as a producer attaches.
+/// Stores the slot's figures at the time a producer attaches.
 fn set_base(slot: &Slot, written: Count, losses: &Losses) {
     let words = losses.to_words(NOWHERE);
     let figures = [written.records, written.bytes];
@@ -251,9 +254,9 @@ fn set_base(slot: &Slot, written: Count, losses: &Losses) {
     }
 }
 
-/// What was refused in all slots since the ring was made.
+/// Returns what was refused in all slots since the ring was created.
 pub(crate) fn refused(slots: &[Slot]) -> Refused {
-    // The newest figures, one of which may still be about to come true.
+    // The newest figures, one of which may not be true yet.
     let newest = slots.iter().filter_map(|slot| seq_latch::find(&slot.losses));
     newest.fold(Refused::default(), |sum, whole| sum.plus(Losses::from_words(&whole.words).refused))
 }

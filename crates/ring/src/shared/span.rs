@@ -4,8 +4,8 @@ use crate::view::Ring;
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{HEADER_LEN, RecordWord};
 
-/// Space for several records in one reservation. The default, of no space, is to be left in the
-/// place of one that is ended.
+/// Space for several records in one reservation. The default, with no space, replaces one that has
+/// ended.
 #[derive(Debug, Default)]
 pub struct BatchSpan {
     pub(super) start: u64,
@@ -13,31 +13,32 @@ pub struct BatchSpan {
     /// Bytes that records have taken.
     pub(super) used: u64,
     pub(super) records: u64,
-    /// The word of its first record, whose place says that the group is open.
+    /// The word of its first record; the word in its position in the ring marks the batch as open.
     pub(super) first: u64,
-    /// Of all its records, in a timed ring: what is reserved after them may end before.
+    /// Timestamp of all its records, in a timed ring: a record reserved after them may end before
+    /// them.
     pub(super) time: u64,
 }
 
 impl BatchSpan {
-    /// Bytes of it that no record has taken.
+    /// Returns the bytes of it that no record has taken.
     #[must_use]
     pub fn left(&self) -> u64 {
         self.size - self.used
     }
 
-    /// Records in it.
+    /// Returns the number of records in it.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// Where the next record begins.
+    /// Returns where the next record begins.
     pub(crate) fn next(&self) -> u64 {
         self.start + self.used
     }
 
-    /// Adds a record, which fits, with a stamp or without.
+    /// Adds a record, which fits, with a timestamp or without.
     pub(crate) fn add(&mut self, ring: Ring<'_>, word: RecordWord, timestamped: bool) {
         let start = self.next();
         // Relaxed, both: the swap at the end publishes them.

@@ -1,4 +1,4 @@
-//! What is done about owners that died, and how `data_head` goes over what has ended.
+//! Ending what dead owners left open, and the advance of `data_head` over what has ended.
 
 use crate::record::{Record, Walk};
 use crate::recount::totals_interval;
@@ -7,12 +7,12 @@ use crate::view::{Liveness, Shared};
 use perfring_abi::atomic::{Ordering, fence};
 use perfring_abi::{Hole, RecordWord};
 
-/// Moves `data_head` over every record that has ended, and returns where it is then.
+/// Moves `data_head` over every record that has ended, and returns its new position.
 ///
-/// Called after a full fence (O) by whoever ends a reservation, or publishes behind an open one: one
-/// side sees the other, so `data_head` always stands before an open reservation or at the end.
+/// Called after a full fence (O) by a producer that ends a reservation, or publishes behind an open
+/// one: one side sees the other, so `data_head` is always before an open reservation or at the end.
 ///
-/// There is no ABA: a position never comes again, and the words that led from `head` on stand until
+/// There is no ABA: a position is never reused, and the words that led from `head` on remain until
 /// `head` has passed them, so a swap that succeeds was right.
 pub(crate) fn advance(at: Shared<'_>) -> u64 {
     let header = at.ring.header;
@@ -20,7 +20,7 @@ pub(crate) fn advance(at: Shared<'_>) -> u64 {
         let head = header.data_head.load(Ordering::SeqCst); // O, and B
         let end = header.shared.producer_pos.load(Ordering::SeqCst); // O
         if head >= end || end - head >= at.ring.data_size() {
-            return head; // nothing to do, or a lie
+            return head; // nothing to do, or invalid
         }
         let upto = end.min(head.saturating_add(totals_interval(at.ring)));
         let mut to = head;
@@ -35,19 +35,19 @@ pub(crate) fn advance(at: Shared<'_>) -> u64 {
         if to == head {
             return head;
         }
-        // A, pairs with B: and passes on what N acquired of the records' own producers.
+        // A, pairs with B: also passes on what N acquired of the records' own producers.
         let _ = header.data_head.compare_exchange(head, to, Ordering::SeqCst, Ordering::Relaxed);
     }
 }
 
-/// Puts in order what an owner that died under the lock left half done. May itself be cut
-/// short anywhere: its heir does it again.
+/// Repairs what an owner that died under the lock left incomplete. It may itself be interrupted
+/// anywhere: its successor repeats it.
 ///
-/// What needs no repair: bytes and headers beyond `producer_pos` are nobody's; a latch has one
-/// whole copy; a tail mark without its tail does not fit `data_tail`.
+/// What needs no repair: bytes and headers beyond `producer_pos` belong to nobody; a sequence latch
+/// has one whole copy; a tail mark without its tail does not fit `data_tail`.
 pub(crate) fn repair(at: Shared<'_>, dead: u32) {
     let line = &at.ring.header.shared;
-    // Its counts may be half changed.
+    // Its counts may be partly changed.
     line.running_stale.store(1, Ordering::Relaxed);
     // It published a record by `data_head` and had not moved `producer_pos` after it.
     let head = at.ring.header.data_head.load(Ordering::Acquire); // B
@@ -59,20 +59,20 @@ pub(crate) fn repair(at: Shared<'_>, dead: u32) {
     }
 }
 
-/// Ends what a dead producer left open, under the lock: each of its reservations becomes a
-/// hole, counted as reclaimed. Returns how many.
+/// Ends what a dead producer left open, under the lock: makes a hole of each of its reservations,
+/// counted as reclaimed. Returns how many.
 pub(crate) fn sweep(at: Shared<'_>, dead: u32) -> u64 {
     let slot = &at.slots[dead as usize];
-    // First its counts: whether the newest of them are true is told by the words of records
-    // that are changed below.
+    // Its counts first: the words of the records changed below show whether the newest of them are
+    // true.
     slot::settle(at, dead, &slot.written);
     slot::settle(at, dead, &slot.losses);
     let mut figures = slot::Losses::load(at, dead);
     let mut swept = 0;
-    // What is damaged ends it: whoever makes room says so.
+    // A damaged record ends the loop: making room reports it.
     for Record { pos, word, .. } in at.unpublished(at.ring.head()).map_while(Result::ok) {
         if word.owner() == Some(dead) {
-            // No batch or shorter record that it may have begun counts.
+            // Batches or shorter records that it may have begun do not count.
             at.ring.header.shared.running_stale.store(1, Ordering::Relaxed);
             figures.reclaimed.add(word.size());
             figures.store(at, dead, pos);
@@ -89,10 +89,10 @@ pub(crate) fn sweep(at: Shared<'_>, dead: u32) -> u64 {
     swept
 }
 
-/// The slot of the first open reservation whose owner is dead.
+/// Returns the slot of the first open reservation whose owner is dead.
 pub(crate) fn next_dead<P: Liveness>(at: Shared<'_>, liveness: &P) -> Option<u32> {
     let mut alive = None;
-    // What is damaged nobody can end.
+    // A damaged record cannot be ended.
     for record in at.unpublished(at.ring.head()).map_while(Result::ok) {
         if let Some(owner) = record.word.owner()
             && alive != Some(owner)
@@ -107,7 +107,7 @@ pub(crate) fn next_dead<P: Liveness>(at: Shared<'_>, liveness: &P) -> Option<u32
     None
 }
 
-/// Notes since when the head has not moved, for who looks at the ring.
+/// Stores since when the head has not moved, for observers of the ring.
 pub(crate) fn note_stuck<P: Liveness>(at: Shared<'_>, liveness: &P, head: u64) {
     let line = &at.ring.header.shared;
     // Relaxed: hints for people.

@@ -5,7 +5,7 @@ use perfring_ring::{Fences, Liveness, OwnerInfo, SharedWriter};
 use std::cell::RefCell;
 use std::collections::HashSet;
 
-/// Who lives is what the test says, nobody waits, and it is always the same time.
+/// Liveness as the test sets it, without waiting, at a constant time.
 #[derive(Default)]
 pub(crate) struct Reported {
     pub(crate) dead: RefCell<HashSet<u32>>,

@@ -1,4 +1,4 @@
-//! What is done to a ring, in any order.
+//! Operations on a ring, in any order.
 
 use perfring_abi::{Evict, Policy, RecordType, Report};
 use perfring_ring::Lost;
@@ -28,7 +28,7 @@ pub(crate) enum Op {
     ReaderKillBeforeTail,
     ForeignReader(u8),
     Watch(u8, Start0),
-    Look(u8, u8),
+    Observe(u8, u8),
     Snapshot,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Case {
     pub(crate) policy: Policy,
     pub(crate) evict: Evict,
     pub(crate) report: Report,
-    /// With a stamp in each record.
+    /// With a timestamp in each record.
     pub(crate) time: bool,
     pub(crate) ops: Vec<Op>,
 }
@@ -83,7 +83,7 @@ pub(crate) fn case(policy: Policy) -> impl Strategy<Value = Case> {
             1 => (0u8..3, prop_oneof![
                 Just(Start0::Oldest), Just(Start0::Latest), Just(Start0::Saved)
             ]).prop_map(|(who, start)| Op::Watch(who, start)),
-            3 => (0u8..3, 1u8..9).prop_map(|(who, times)| Op::Look(who, times)),
+            3 => (0u8..3, 1u8..9).prop_map(|(who, times)| Op::Observe(who, times)),
             1 => Just(Op::Snapshot),
         ];
         (

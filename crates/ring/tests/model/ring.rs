@@ -1,4 +1,4 @@
-//! The ring beside a plain list: after every operation the two are compared.
+//! The ring beside a plain list: the two are compared after every operation.
 
 use super::case::*;
 use perfring_abi::atomic::Ordering;
@@ -29,7 +29,7 @@ pub(crate) struct Model<'a> {
     pub(crate) size: u64,
     pub(crate) writer: Option<Writer>,
     pub(crate) reader: Option<Reader>,
-    /// Everything ever committed, the unpublished last.
+    /// Everything ever committed, the unpublished records last.
     pub(crate) items: BTreeMap<u64, Item>,
     pub(crate) pos: u64,
     pub(crate) head: u64,
@@ -39,7 +39,7 @@ pub(crate) struct Model<'a> {
     pub(crate) attempts: u64,
     pub(crate) given_up: u64,
     pub(crate) next_id: u64,
-    /// The greatest stamp in the ring, and of all that any reservation ever had.
+    /// The greatest timestamp in the ring, and of all reservations so far.
     pub(crate) newest: u64,
     pub(crate) highest: u64,
     /// The consumer of a drop ring: its cursor, and the head that it knows.
@@ -47,7 +47,7 @@ pub(crate) struct Model<'a> {
     pub(crate) known: u64,
     pub(crate) watchers: BTreeMap<u8, Watcher>,
     pub(crate) saved: Option<Saved>,
-    /// The consumer of an overwrite ring, which saves itself in the page.
+    /// The consumer of an overwrite ring, which saves its position in the page.
     pub(crate) keeper: Option<(Observer, ConsumerTotals)>,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Model<'a> {
     }
 
     pub(crate) fn attach_writer(&mut self) {
-        // What was not published is gone without a trace.
+        // What was not published leaves no trace.
         self.items.split_off(&self.head);
         self.pos = self.head;
         let timestamps = self.items.values().filter_map(|item| match item.kind {
@@ -173,8 +173,8 @@ impl<'a> Model<'a> {
         unreported
     }
 
-    /// The tail after room was made for a reservation that ends at `end`.
-    pub(crate) fn made_way(&mut self, end: u64) {
+    /// Checks the tail after room was made for a reservation that ends at `end`.
+    pub(crate) fn made_room(&mut self, end: u64) {
         let mut exact = self.tail;
         while end - exact > self.size - 1 {
             exact += self.items[&exact].size;
@@ -192,10 +192,10 @@ impl<'a> Model<'a> {
         self.tail = tail;
     }
 
-    /// A reservation, and what the model says of it.
+    /// Makes a reservation, and checks it against the model.
     pub(crate) fn reserve(&mut self, len: usize) -> Result<Reserved, Refusal> {
         let id = self.next_id;
-        // A clock that goes back now and then.
+        // A clock that goes back from time to time.
         let now = 16 * id + (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58);
         let (ring, kind) = (self.heap.ring(), kind_of(id));
         let writer = self.writer.as_mut().unwrap();
@@ -209,7 +209,7 @@ impl<'a> Model<'a> {
             assert_eq!(got.as_ref().unwrap_err(), &Refusal::TooLarge { len, max });
             return got;
         }
-        // A reservation on the slow way publishes what a batch holds back.
+        // A reservation on the slow path publishes what a batch holds back.
         self.adopt_head();
         let mut markers = self.unreported();
         if markers.len() as u64 * u64::from(LOST_SIZE) + size >= self.size {
@@ -222,7 +222,7 @@ impl<'a> Model<'a> {
                 return got;
             }
         } else {
-            self.made_way(end);
+            self.made_room(end);
         }
         for mut lost in markers {
             lost.pos = self.pos;
@@ -234,8 +234,8 @@ impl<'a> Model<'a> {
         if self.case.time {
             let timestamp = self.timestamp_at(self.pos);
             let now = if id.is_multiple_of(5) { 0 } else { now };
-            assert!(timestamp >= now.max(self.newest), "a stamp that is not after all before it");
-            assert!(timestamp <= now.max(self.highest), "a stamp of no clock");
+            assert!(timestamp >= now.max(self.newest), "a timestamp less than an earlier one");
+            assert!(timestamp <= now.max(self.highest), "a timestamp of no clock");
             tick(&self.tally.clock_back, u64::from(timestamp > now));
             tick(&self.tally.timestamps, 1);
             self.highest = self.highest.max(timestamp);
@@ -262,7 +262,7 @@ impl<'a> Model<'a> {
         let (cause, tally) = match refusal {
             Refusal::Full => (&mut self.full, &self.tally.full),
             Refusal::TooLarge { .. } => (&mut self.too_large, &self.tally.too_large),
-            other => panic!("nobody lied, and nobody shares: {other:?}"),
+            other => panic!("an honest, exclusive ring: {other:?}"),
         };
         cause.records += 1;
         cause.bytes += size;
@@ -359,7 +359,7 @@ impl<'a> Model<'a> {
         }
         let mut before = self.cursor;
         let (found, _) = self.reader.as_mut().unwrap().next(self.heap.ring()).unwrap();
-        // It looks when it knows of nothing more, also after holes.
+        // It polls when nothing more is known, also after holes.
         if self.first(self.cursor, self.known).is_none() {
             (self.cursor, self.known) = (self.known, self.head);
             before = self.cursor;
@@ -371,7 +371,7 @@ impl<'a> Model<'a> {
                 tick(&self.tally.read, 1);
             }
             (None, None) => self.cursor = self.known,
-            (found, model) => panic!("{found:?} where {model:?} stands"),
+            (found, model) => panic!("{found:?} where the model has {model:?}"),
         }
         self.adopt_tail(before);
     }
@@ -387,7 +387,7 @@ impl<'a> Model<'a> {
         };
         if let Some(frame) = frame {
             if self.cursor == self.known {
-                self.known = self.head; // it looked
+                self.known = self.head; // it polled
             }
             let (at, after) = self.first(self.cursor, self.known).unwrap();
             assert_eq!(at, self.cursor);
@@ -399,7 +399,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// The consumer of an overwrite ring reads on and saves itself.
+    /// The consumer of an overwrite ring reads on and saves its position.
     pub(crate) fn keep(&mut self) {
         let (mut observer, mut totals) = self.keeper.take().unwrap();
         let from = observer.saved().pos;
@@ -451,7 +451,7 @@ impl<'a> Model<'a> {
         self.watchers.insert(who, watcher);
     }
 
-    pub(crate) fn look(&mut self, who: u8) {
+    pub(crate) fn observe(&mut self, who: u8) {
         let Some(mut watcher) = self.watchers.remove(&who) else { return };
         let w = &mut watcher;
         let from = w.cursor;
@@ -459,7 +459,7 @@ impl<'a> Model<'a> {
         // What it should have seen.
         loop {
             if w.cursor == w.upto {
-                // It copies anew, and looks at the tail once for all that it copied.
+                // It copies again, and checks the tail once for everything that it copied.
                 if w.cursor == w.head {
                     w.head = self.head;
                     if w.cursor == w.head {
@@ -471,13 +471,13 @@ impl<'a> Model<'a> {
                 let copied_to = w.cursor + (w.head - w.cursor).min(chunk);
                 if self.tail > w.cursor {
                     w.laps_in_a_row += 1;
-                    // From the tail, or at last from the newest book brought up to the head.
-                    let place = if w.laps_in_a_row > 4 { self.head } else { self.tail };
-                    let lost = self.data(w.cursor, place);
+                    // From the tail, or finally from the newest totals brought up to the head.
+                    let oldest = if w.laps_in_a_row > 4 { self.head } else { self.tail };
+                    let lost = self.data(w.cursor, oldest);
                     let at = w.cursor;
-                    w.cursor = place;
-                    w.head = w.head.max(place);
-                    w.upto = copied_to.max(place);
+                    w.cursor = oldest;
+                    w.head = w.head.max(oldest);
+                    w.upto = copied_to.max(oldest);
                     w.lapped = w.lapped.plus(lost);
                     if lost.records == 0 {
                         continue;
@@ -489,7 +489,7 @@ impl<'a> Model<'a> {
             }
             let item = &self.items[&w.cursor];
             if item.size > w.upto - w.cursor {
-                w.upto = w.cursor; // cut by the end of the copy
+                w.upto = w.cursor; // truncated by the end of the copy
                 continue;
             }
             w.cursor += item.size;
@@ -506,7 +506,7 @@ impl<'a> Model<'a> {
                     tick(&self.tally.seen, 1);
                 }
                 (Kind::Lost(model), Some(Seen::Lost(lost))) => assert_eq!(*model, lost),
-                (kind, seen) => panic!("{seen:?} where {kind:?} stands, from {from}"),
+                (kind, seen) => panic!("{seen:?} where the model has {kind:?}, from {from}"),
             }
             break;
         }
@@ -519,7 +519,7 @@ impl<'a> Model<'a> {
     }
 
     pub(crate) fn lapped_is(seen: Option<Seen<'_>>, pos: u64, lost: Count) {
-        // Laps over holes alone go unsaid and are added to the next.
+        // Laps over holes only are not reported and are added to the next.
         let Some(Seen::Lost(reported)) = seen else { panic!("{seen:?} after a lap of {lost:?}") };
         let expected = Lost { pos, records: lost.records, bytes: lost.bytes, cause: Cause::Lapped };
         assert_eq!(reported, expected);
@@ -558,7 +558,7 @@ impl<'a> Model<'a> {
     pub(crate) fn kill_writer_before_tail(&mut self, len: usize) {
         let quiet =
             self.unreported().is_empty() && len <= self.size as usize - 16 - self.timestamp_len();
-        // And without a stamp over the oldest record.
+        // And without a timestamp over the oldest record.
         let quiet = quiet && self.pos + 8 + self.timestamp_len() as u64 - self.tail <= self.size;
         if self.case.policy == Policy::Overwrite && quiet {
             let old = self.tail;
@@ -639,7 +639,7 @@ impl<'a> Model<'a> {
             Op::ReaderKillBeforeTail => self.kill_reader_before_tail(),
             Op::ForeignReader(times) => self.foreign_reader(times),
             Op::Watch(who, start) => self.watch(who, start),
-            Op::Look(who, times) => (0..times).for_each(|_| self.look(who)),
+            Op::Observe(who, times) => (0..times).for_each(|_| self.observe(who)),
             Op::Snapshot => self.snapshot(),
         }
         tick(&self.tally.ops, 1);
@@ -654,7 +654,7 @@ impl<'a> Model<'a> {
         let room = self.case.policy == Policy::Overwrite || end - self.tail < self.size;
         if !markers.is_empty() && fits && room {
             if self.case.policy == Policy::Overwrite {
-                self.made_way(end);
+                self.made_room(end);
             }
             for mut lost in markers {
                 lost.pos = self.pos;
@@ -693,7 +693,7 @@ impl<'a> Model<'a> {
         (self.cursor, self.tail) = (cursor, cursor);
     }
 
-    /// A perf reader, which keeps no book, moves the tail between two of our consumers.
+    /// A perf reader, which keeps no totals, moves the tail between two of our consumers.
     pub(crate) fn foreign_reader(&mut self, times: u8) {
         if self.reader.is_none() {
             return;

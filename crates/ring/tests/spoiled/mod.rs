@@ -1,4 +1,4 @@
-//! Honest rings on the heap, whose words are then changed, and everybody who meets them.
+//! Valid rings on the heap, whose words are then changed, and every side that meets them.
 #![allow(dead_code, reason = "each file of tests uses what it needs")]
 
 use perfring_abi::atomic::Ordering;
@@ -17,12 +17,12 @@ pub(crate) const SIZE: u64 = 256;
 /// The words of a ring at one moment.
 #[derive(Clone)]
 pub(crate) struct Shape {
-    /// None: an exclusive ring.
+    /// `None`: an exclusive ring.
     slots: u32,
     pub(crate) policy: Policy,
     evict: Evict,
     report: Report,
-    /// First the positions, last the data area.
+    /// The positions first, the data area last.
     pub(crate) words: Vec<u64>,
 }
 
@@ -34,8 +34,8 @@ fn words(heap: &HeapRing) -> Vec<Word<'_>> {
     words
 }
 
-/// Changes some words of a ring.
-pub(crate) fn lie(heap: &HeapRing, invalid: &[(usize, u64)]) {
+/// Overwrites some words of a ring.
+pub(crate) fn corrupt(heap: &HeapRing, invalid: &[(usize, u64)]) {
     let words = words(heap);
     for &(at, value) in invalid {
         words[at].store(value);
@@ -78,11 +78,11 @@ pub(crate) struct Tally {
     steps: u64,
 }
 
-/// More than this from a ring of 32 words is a loop.
+/// More steps than this on a ring of 32 words are a loop.
 pub(crate) const STEPS: u64 = 20_000;
 
 impl Tally {
-    /// Counts what a call returned; says whether to go on.
+    /// Counts what a call returned, and returns it; `None` ends the caller's loop.
     fn goes_on<T, E: Into<ReadError>>(
         &mut self,
         steps: &mut u64,
@@ -233,7 +233,7 @@ impl Tally {
         }
     }
 
-    /// Every side attaches to the lie.
+    /// Attaches every side to the corrupt ring.
     pub(crate) fn meet(&mut self, heap: &HeapRing) {
         self.invalid += 1;
         let ring = heap.ring();
@@ -255,7 +255,7 @@ impl Tally {
     }
 }
 
-/// What a word may be replaced by.
+/// The values that a word may be replaced by.
 pub(crate) fn nasty(old: u64) -> impl Iterator<Item = u64> {
     values(old, 64, SIZE).into_iter().chain(records(SIZE)).chain(bits(old, 64))
 }
