@@ -80,7 +80,12 @@ fn texts() -> Vec<String> {
         ReserveError::Type(TypeError::NoTable),
         ReserveError::Type(TypeError::Taken { id: 5000 }),
     ];
-    let read = [ReadError::Corrupt { pos: 17 }, ReadError::Truncated, ReadError::Removed];
+    let read = [
+        ReadError::Corrupt { pos: 17 },
+        ReadError::Truncated,
+        ReadError::OutOfMemory { bytes: 1 << 30 },
+        ReadError::Removed,
+    ];
     let mut all =
         vec![differs.to_string(), TypeMismatch::Kind { kind: 5000, wanted: 5001 }.to_string()];
     all.extend(of_rings().iter().map(|error| match error {
