@@ -136,6 +136,19 @@ fn options_that_differ_from_the_rings_are_named() {
 }
 
 #[test]
+fn a_ring_is_made_only_if_it_is_missing() {
+    let dir = ring_dir();
+    let ring = dir.path().join("ring");
+    create_if_missing(&ring, &Options::default()).unwrap();
+    let made = uuid_of(&ring);
+    let _taken = Producer::attach(&ring).unwrap();
+    create_if_missing(&ring, &Options::default()).unwrap();
+    assert_eq!(uuid_of(&ring), made);
+    let kind = create_if_missing(&ring, &Options::many()).unwrap_err();
+    assert!(matches!(kind, OpenError::Attach(AttachError::Kind { .. })), "{kind}");
+}
+
+#[test]
 fn a_taken_ring_and_one_of_the_other_kind_say_so() {
     let dir = ring_dir();
     let (one, many) = (dir.path().join("one"), dir.path().join("many"));

@@ -81,6 +81,19 @@ pub fn open_or_create<T>(
     Ok(attached)
 }
 
+/// Makes a ring if there is none. Nobody is attached to it by this.
+///
+/// # Errors
+/// [`OpenError::Differs`] if the ring is there with other options; [`OpenError::Attach`] if it is of the other
+/// kind, or no ring; [`OpenError::Create`].
+pub fn create_if_missing(
+    location: impl Into<Location>,
+    options: &RingOptions,
+) -> Result<(), OpenError> {
+    let open = |location: &Location| RingFile::open(location.clone(), Access::Read);
+    open_or_create(location, options, open, RingFile::layout).map(drop)
+}
+
 impl RingOptions {
     /// Refuses a ring that differs from these options. Its mode may.
     fn agree_with(&self, location: &Location, layout: &Layout) -> Result<(), OpenError> {
