@@ -20,7 +20,7 @@ use perfring_set::{About, Source, SourceError};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 impl Source for KernelRing {
-    fn look(&mut self) -> Result<Front, SourceError> {
+    fn poll(&mut self) -> Result<Front, SourceError> {
         Ok(KernelRing::look(self)?)
     }
 

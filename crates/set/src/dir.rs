@@ -22,10 +22,10 @@ const TRIES: u32 = 100;
 /// How a directory of rings is made, whose it may be, and the shape of its rings.
 ///
 /// ```
-/// use perfring_set::{SetOptions, Trust};
+/// use perfring_set::{SetOptions, Access};
 /// // One directory for containers of different users, on a memory-backed volume: whoever may
 /// // reach it may add rings, and the sticky bit keeps them from removing those of others.
-/// let mut shared = SetOptions { mode: 0o1777, trust: Trust::Anybody, ..SetOptions::default() };
+/// let mut shared = SetOptions { mode: 0o1777, access: Access::Shared, ..SetOptions::default() };
 /// shared.ring.mode = 0o666; // a sidecar of another user reads and releases
 /// assert!(SetOptions::default().ring.time);
 /// ```
@@ -33,29 +33,29 @@ const TRIES: u32 = 100;
 pub struct SetOptions {
     /// Mode bits of a directory that is made, whatever the umask. Default `0o700`.
     pub mode: u32,
-    /// Whose directory is used. Default [`Trust::Mine`].
-    pub trust: Trust,
-    /// The shape of a ring that is made. Default: that of [`Options`], with stamps, as the merge of
-    /// several rings needs them.
+    /// Whose directory is used. Default [`Access::Private`].
+    pub access: Access,
+    /// The options of rings that are created. Default: [`Options::default`] with timestamps, which a
+    /// merge needs. Set `ring.time` to false for a set whose rings have none.
     pub ring: Options,
 }
 
 impl Default for SetOptions {
     fn default() -> Self {
         let ring = Options { time: true, policy: Policy::Drop, ..Options::default() };
-        SetOptions { mode: 0o700, trust: Trust::Mine, ring }
+        SetOptions { mode: 0o700, access: Access::Private, ring }
     }
 }
 
 /// Whose directory a producer puts its ring into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Trust {
+pub enum Access {
     /// One that is this user's, or root's, and that nobody else may write to; and only rings that
     /// are this user's are gone on with.
     #[default]
-    Mine,
+    Private,
     /// Whatever is there: whoever may write to it can remove rings, or put others in their place.
-    Anybody,
+    Shared,
 }
 
 /// Why a set's directory, or a ring in it, cannot be used.
@@ -81,7 +81,7 @@ pub enum SetError {
     /// The directory, or a ring in it, is another user's.
     #[error(
         "{} belongs to uid {owner}, and this process is uid {me}: use one of your own, or say that \
-         this one is shared (Trust::Anybody)", .path.display()
+         this one is shared (Access::Shared)", .path.display()
     )]
     Foreign {
         /// The directory or the ring.
@@ -94,7 +94,7 @@ pub enum SetError {
     /// Others may write to the directory.
     #[error(
         "others may write to the ring directory {} (mode {mode:#o}), and could put rings of their \
-         own there: chmod it to 0700, or say that it is shared (Trust::Anybody)", .dir.display()
+         own there: chmod it to 0700, or say that it is shared (Access::Shared)", .dir.display()
     )]
     Open {
         /// The directory.
@@ -179,8 +179,15 @@ impl RingSet {
     /// # Errors
     /// See [`SetError`].
     pub fn open_default() -> Result<Self, SetError> {
-        let options = SetOptions::default();
-        Self::checked(RingSet { dir: Self::default_dir(), options, strict: true })
+        Self::open_default_with(&SetOptions::default())
+    }
+
+    /// Opens or creates the set in [`RingSet::default_dir`] with these options.
+    ///
+    /// # Errors
+    /// See [`SetError`].
+    pub fn open_default_with(options: &SetOptions) -> Result<Self, SetError> {
+        Self::checked(RingSet { dir: Self::default_dir(), options: *options, strict: true })
     }
 
     /// The set in this directory, which is made if it is missing (the one it stands in is not).
@@ -226,13 +233,27 @@ impl RingSet {
         self.producer_with(name, &self.options.ring)
     }
 
-    /// As [`RingSet::producer`], for a ring of this shape.
+    /// Creates or opens the ring of this name as [`RingSet::producer`] does, with these options instead
+    /// of the set's: another size, another policy.
+    ///
+    /// Its records have timestamps even if `options.time` is false, because a merge needs them. To
+    /// create rings without, set [`SetOptions::ring`]`.time` to false as well.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// use perfring_producer::{Options, Policy};
+    /// let set = perfring_set::RingSet::open(dir.path().join("rings"))?;
+    /// let recorder = Options { policy: Policy::Overwrite, size: 1 << 16, ..Options::default() };
+    /// let producer = set.producer_with("recorder", &recorder)?;
+    /// assert!(producer.layout().time);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// See [`SetError`].
     pub fn producer_with(&self, name: &str, options: &Options) -> Result<Producer, SetError> {
         let options = Options { producers: Producers::One, ..*options };
-        self.attach(name, &options, |home| Producer::attach(home))
+        self.attach(name, &self.timed(options), |home| Producer::attach(home))
     }
 
     /// As [`RingSet::producer`], for a ring that many may publish into at once: any number of
@@ -253,15 +274,14 @@ impl RingSet {
         self.attach(name, &options, |home| SharedProducer::attach(home))
     }
 
-    /// The path of the ring of this name and shape that [`RingSet::producer`] would go on in, made if
-    /// it is missing: for who attaches to it by other means.
+    /// Returns the path of the ring that [`RingSet::producer_with`] would attach to, and creates the
+    /// ring if it is missing: for what attaches by a path, such as `perfring_telemetry::Sink`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// use perfring_producer::{Options, Producer};
     /// let set = perfring_set::RingSet::open(dir.path().join("rings"))?;
-    /// let options = Options { time: true, ..Options::default() };
-    /// let path = set.ready("worker-1", &options)?;
+    /// let path = set.ring_path("worker-1", &Options::default())?;
     /// let producer = Producer::attach_as(&path, "script.py")?;
     /// # drop(producer);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -269,8 +289,14 @@ impl RingSet {
     ///
     /// # Errors
     /// See [`SetError`].
-    pub fn ready(&self, name: &str, options: &Options) -> Result<PathBuf, SetError> {
-        self.attach(name, options, |path| RingFile::look(path).map(|_| path.to_owned()))
+    pub fn ring_path(&self, name: &str, options: &Options) -> Result<PathBuf, SetError> {
+        let options = self.timed(*options);
+        self.attach(name, &options, |path| RingFile::look(path).map(|_| path.to_owned()))
+    }
+
+    /// These options, with timestamps unless the set's own options are without.
+    fn timed(&self, options: Options) -> Options {
+        Options { time: options.time || self.options.ring.time, ..options }
     }
 
     /// A producer for a new ring, under a name that no other process or thread has or gets:
@@ -355,7 +381,7 @@ impl RingSet {
     fn may_go_on(&self, path: &Path, options: &Options) -> Result<bool, SetError> {
         let ring = RingFile::look(path)?;
         let (owner, mode) = ring.owner()?;
-        if self.options.trust == Trust::Mine && owner != euid() {
+        if self.options.access == Access::Private && owner != euid() {
             return Err(SetError::Foreign { path: path.to_owned(), owner, me: euid() });
         }
         Ok(mode == options.mode && has_shape(ring.layout(), options))
@@ -380,7 +406,7 @@ impl RingSet {
         if !meta.is_dir() {
             return Err(SetError::NoDirectory { dir: self.dir.clone() });
         }
-        if self.options.trust == Trust::Anybody {
+        if self.options.access == Access::Shared {
             return Ok(());
         }
         let (owner, me, mode) = (meta.uid(), euid(), meta.mode() & 0o7777);
@@ -421,7 +447,7 @@ fn check_name(name: &str) -> Result<(), SetError> {
 }
 
 /// This program, as part of a name.
-fn program() -> String {
+pub(crate) fn program() -> String {
     let arg = std::env::args_os().next().unwrap_or_default();
     let name = Path::new(&arg).file_name().unwrap_or_default().to_string_lossy();
     let fits = |c: char| if c.is_ascii_alphanumeric() || "-_+".contains(c) { c } else { '_' };

@@ -1,7 +1,8 @@
 //! Following a directory: which rings there are, and which come and go.
 
+use crate::dir_watch::{DirNews, DirWatch};
 use crate::entry::{self, NoRing, Not, RingEntry, is_hidden};
-use crate::watch::{Seen, Watch};
+use perfring_consumer::ClockError;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -48,6 +49,9 @@ pub enum FollowError {
         /// What the system said.
         source: io::Error,
     },
+    /// The clock of the timestamps is unknown here, so that nothing can be merged by time.
+    #[error(transparent)]
+    Clock(#[from] ClockError),
 }
 
 /// What a file was when it was looked at: if none of this has changed, it is the same still.
@@ -102,7 +106,7 @@ enum Known {
 #[derive(Debug)]
 pub struct Follower {
     dir: PathBuf,
-    watch: Watch,
+    watch: DirWatch,
     known: BTreeMap<OsString, (Stamp, Known)>,
     /// Which name each ring is known by.
     by_uuid: HashMap<[u8; 16], OsString>,
@@ -120,7 +124,7 @@ impl Follower {
     /// not be read, is none: it is looked for.
     pub fn new(dir: impl Into<PathBuf>) -> Result<Self, FollowError> {
         let dir = dir.into();
-        let watch = Watch::new().map_err(|(step, errno)| FollowError::Io {
+        let watch = DirWatch::new().map_err(|(step, errno)| FollowError::Io {
             dir: dir.clone(),
             step,
             source: errno.into(),
@@ -166,14 +170,14 @@ impl Follower {
                 }
             }
             match self.watch.next() {
-                Seen::Nothing => {
+                DirNews::Nothing => {
                     if self.known.is_empty() {
                         self.watch.is_empty();
                     }
                     return None;
                 }
-                Seen::Names(names) => self.pending.extend(names),
-                Seen::Anything => {
+                DirNews::Names(names) => self.pending.extend(names),
+                DirNews::Anything => {
                     if let Some(change) = self.rescan() {
                         return Some(change);
                     }

@@ -2,20 +2,23 @@
 
 mod turns;
 
+use crate::described::Described;
 use crate::heap::{Heap, Next};
-use crate::looks::{Looks, Seat};
+use crate::poll_schedule::{GroupSlot, PollSchedule};
 use crate::source::{Source, SourceError};
-use perfring_consumer::{ClockError, Front, Item, MachineClock, Mark};
+use perfring_consumer::{Anchors, ClockError, Front, Item, MachineClock, Mark};
+use perfring_types::read::TypeTable;
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The shortest time between two looks at how full the rings are whose items wait, ns.
-const FILLS: u64 = 100_000;
+const FILL_CHECK: u64 = 100_000;
 /// A stamp so far in the future is of another boot, or damage: nothing waits for its time. ns.
 const FUTURE: u64 = 1_000_000_000;
 
-/// A source of a [`Merge`], or of a [`Fullest`](crate::Fullest). No other gets the same, within one.
+/// A source of a [`Merge`], or of a [`FullestFirst`](crate::FullestFirst). No other gets the same, within one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SourceId {
     pub(crate) slot: u32,
@@ -29,7 +32,8 @@ impl fmt::Display for SourceId {
 }
 
 /// An item in its place among those of all sources.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Merged<'a> {
     /// Where it is from.
     pub source: SourceId,
@@ -40,6 +44,33 @@ pub struct Merged<'a> {
     pub time: u64,
     /// By how many ns it comes too late: something later was given before it. 0 if it does not.
     pub late: u64,
+    pub(crate) described: Option<&'a Described>,
+}
+
+impl<'a> Merged<'a> {
+    /// Returns the wall-clock time of the item, in ns since 1970. `None` without a timestamp, without
+    /// an anchor for it, or if the source was added by [`Merge::add`].
+    #[must_use]
+    pub fn wall(&self) -> Option<u64> {
+        let anchors = self.anchors()?;
+        match self.item {
+            Item::Record(record) => record.wall(anchors),
+            Item::Lost(_) if self.time == 0 => None,
+            Item::Lost(lost) => anchors.wall(lost.pos, self.time),
+        }
+    }
+
+    /// Returns the type table of the item's ring. `None` if the source was added by [`Merge::add`].
+    #[must_use]
+    pub fn types(&self) -> Option<&'a Arc<TypeTable>> {
+        self.described.map(Described::types)
+    }
+
+    /// Returns the clock anchors of the item's ring. `None` if the source was added by [`Merge::add`].
+    #[must_use]
+    pub fn anchors(&self) -> Option<&'a Anchors> {
+        self.described.map(Described::anchors)
+    }
 }
 
 /// What a merge did so far.
@@ -49,29 +80,31 @@ pub struct MergeFigures {
     pub late: u64,
     /// The most that one was late, ns.
     pub late_most: u64,
-    /// Looks at sources.
-    pub looks: u64,
+    /// PollSchedule at sources.
+    pub polls: u64,
     /// Times that it did not wait, as a ring was half full.
     pub hurried: u64,
 }
 
 /// Where an entry's source is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum State {
     /// It is the current one, or something of it is next, in the heap.
     Active,
     /// Nothing is known of it.
-    Idle(Seat),
+    Idle(GroupSlot),
     /// It has failed.
     Finished,
 }
 
 struct Entry {
     source: Box<dyn Source>,
+    /// Kept up to date by each poll that finds something, if the caller asked for it.
+    described: Option<Box<Described>>,
     turn: u32,
-    place: Place,
-    /// When it was looked at last.
-    looked: u64,
+    state: State,
+    /// When it was polled at last.
+    polled: u64,
     /// The time of what was taken last.
     last: u64,
     /// What stands at this position and after was published after this time.
@@ -84,7 +117,7 @@ struct Entry {
 /// where they are until [`Merge::release`].
 ///
 /// A record is given at once if every source has something, and its stamp is the least. Else it waits
-/// until each source that has nothing was looked at half of the delay after its stamp; which is the
+/// until each source that has nothing was polled at half of the delay after its stamp; which is the
 /// case after the whole delay at the latest. So:
 ///
 /// * What is published within half of the delay after it was stamped is given in its place: times
@@ -141,7 +174,7 @@ pub struct Merge {
     free: Vec<u32>,
     turns: u32,
     heap: Heap,
-    looks: Looks,
+    schedule: PollSchedule,
     /// The source whose turn it is, and the time of what is next in it.
     current: Option<u32>,
     has_front: bool,
@@ -186,7 +219,7 @@ impl Merge {
             free: Vec::new(),
             turns: 0,
             heap: Heap::default(),
-            looks: Looks::new(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)),
+            schedule: PollSchedule::new(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)),
             current: None,
             has_front: false,
             time: 0,
@@ -195,24 +228,36 @@ impl Merge {
             ceiling: 0,
             hurry: 0,
             fills_at: 0,
-            fills_after: FILLS,
+            fills_after: FILL_CHECK,
             failed: VecDeque::new(),
             figures: MergeFigures::default(),
             clock: Box::new(clock),
         }
     }
 
-    /// Adds a source, and looks at it. What it has that is older than what was given comes late.
+    /// Adds a source, and polls it. What it has that is older than what was given comes late.
     pub fn add(&mut self, source: Box<dyn Source>) -> SourceId {
+        self.add_with(source, None)
+    }
+
+    /// Adds a source as [`Merge::add`] does, and keeps a copy of its type table and clock anchors:
+    /// [`Merged::wall`] and [`Merged::types`] need them.
+    pub fn add_described(&mut self, source: Box<dyn Source>) -> SourceId {
+        let described = Described::new(source.as_ref());
+        self.add_with(source, Some(Box::new(described)))
+    }
+
+    fn add_with(&mut self, source: Box<dyn Source>, described: Option<Box<Described>>) -> SourceId {
         self.turns = self.turns.wrapping_add(1);
         let entry = Entry {
             source,
+            described,
             turn: self.turns,
-            place: Place::Finished,
-            looked: 0,
+            state: State::Finished,
+            polled: 0,
             last: 0,
             since: (u64::MAX, 0),
-            group: self.looks.fastest(),
+            group: self.schedule.fastest(),
         };
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -224,9 +269,9 @@ impl Merge {
         let id = SourceId { slot, turn: entry.turn };
         self.entries[slot as usize] = Some(entry);
         let now = self.now();
-        match self.look_at(slot, now) {
+        match self.poll_source(slot, now) {
             Some(time) => {
-                self.set_place(slot, Place::Active);
+                self.set_state(slot, State::Active);
                 self.heap.push(Next::new(time, slot));
             }
             None => self.rest(slot),
@@ -239,14 +284,14 @@ impl Merge {
     pub fn remove(&mut self, id: SourceId) -> Option<Box<dyn Source>> {
         self.entry(id)?;
         let entry = self.entries[id.slot as usize].take()?;
-        match entry.place {
-            Place::Active if self.current == Some(id.slot) => self.end_turn(),
-            Place::Active => self.heap.remove(id.slot),
-            Place::Idle(seat) => self.leave(seat),
-            Place::Finished => {}
+        match entry.state {
+            State::Active if self.current == Some(id.slot) => self.end_turn(),
+            State::Active => self.heap.remove(id.slot),
+            State::Idle(member) => self.leave(member),
+            State::Finished => {}
         }
         self.below = 0;
-        self.looks.set_horizon();
+        self.schedule.set_horizon();
         self.free.push(id.slot);
         Some(entry.source)
     }
@@ -271,10 +316,10 @@ impl Merge {
                 entry.last = time;
                 match front {
                     Front::Stamped(stamp) => self.time = stamp,
-                    Front::Plain => self.time = entry.looked,
+                    Front::Plain => self.time = entry.polled,
                     Front::Lost => {}
                     Front::Empty => (self.has_front, self.below) = (false, 0),
-                    Front::More => (self.has_front, self.below, entry.looked) = (false, 0, 0),
+                    Front::More => (self.has_front, self.below, entry.polled) = (false, 0, 0),
                 }
                 let mut late = 0;
                 if time >= self.newest {
@@ -287,14 +332,15 @@ impl Merge {
                     self.figures.late += 1;
                     self.figures.late_most = self.figures.late_most.max(late);
                 }
-                Ok(Some(Merged { source, item, time, late }))
+                let described = entry.described.as_deref();
+                Ok(Some(Merged { source, item, time, late, described }))
             }
             Ok(None) => {
                 (self.has_front, self.below) = (false, 0);
                 Ok(None)
             }
             Err(error) => {
-                (entry.place, entry.group) = (Place::Finished, u8::MAX);
+                (entry.state, entry.group) = (State::Finished, u8::MAX);
                 (self.current, self.has_front, self.below) = (None, false, 0);
                 Err((source, error))
             }
@@ -310,13 +356,13 @@ impl Merge {
                 return true;
             }
             let now = self.now();
-            let looked = self.look_around(now) || self.is_pressed(now);
+            let polled = self.poll_due(now) || self.is_filling_up(now);
             // Also if there is always something to look at, as with very many rings.
             let left = timeout.saturating_sub(since.elapsed());
             if left.is_zero() {
                 return self.is_ready();
             }
-            if looked {
+            if polled {
                 continue;
             }
             std::thread::sleep(self.due_at(now).map_or(left, |due| due.min(left)));
@@ -335,7 +381,7 @@ impl Merge {
 
     fn due_at(&self, now: u64) -> Option<Duration> {
         let waits = self.has_front || self.heap.first().is_some();
-        let next = self.looks.next().into_iter().chain(waits.then_some(self.fills_at)).min();
+        let next = self.schedule.next().into_iter().chain(waits.then_some(self.fills_at)).min();
         next.map(|due| Duration::from_nanos(due.saturating_sub(now)))
     }
 
@@ -364,18 +410,18 @@ impl Merge {
         (entry.turn == id.turn).then_some(&mut entry.source)
     }
 
-    /// Looks at a source now. Returns whether all that is in it was taken; of one that has failed,
+    /// PollSchedule at a source now. Returns whether all that is in it was taken; of one that has failed,
     /// all is.
     pub fn is_drained(&mut self, id: SourceId) -> bool {
-        let Some(place) = self.entry(id).map(|entry| entry.place) else { return true };
-        match place {
-            Place::Active => self.current == Some(id.slot) && !self.has_front && !self.settle(),
-            Place::Finished => true,
-            Place::Idle(seat) => {
+        let Some(state) = self.entry(id).map(|entry| entry.state) else { return true };
+        match state {
+            State::Active => self.current == Some(id.slot) && !self.has_front && !self.settle(),
+            State::Finished => true,
+            State::Idle(member) => {
                 let now = self.now();
-                let found = self.look_at(id.slot, now);
+                let found = self.poll_source(id.slot, now);
                 if let Some(time) = found {
-                    self.rouse(seat, time);
+                    self.rouse(member, time);
                 }
                 found.is_none()
             }

@@ -41,7 +41,7 @@ pub trait Source: Send {
     ///
     /// # Errors
     /// [`SourceError`]: the source is finished.
-    fn look(&mut self) -> Result<Front, SourceError>;
+    fn poll(&mut self) -> Result<Front, SourceError>;
 
     /// Takes the next item, and says what is next after it: [`Front::Empty`] only if all that was
     /// published before the last look was taken, [`Front::More`] if another look must tell. `None` if
@@ -117,7 +117,7 @@ macro_rules! forward {
 impl Source for Consumer {
     forward!(Consumer);
 
-    fn look(&mut self) -> Result<Front, SourceError> {
+    fn poll(&mut self) -> Result<Front, SourceError> {
         self.hold();
         let front = Consumer::look(self)?;
         // Nobody may be there but this reader to end what a dead producer left open.
@@ -135,7 +135,7 @@ impl Source for Consumer {
 impl Source for Observer {
     forward!(Observer);
 
-    fn look(&mut self) -> Result<Front, SourceError> {
+    fn poll(&mut self) -> Result<Front, SourceError> {
         Ok(Observer::look(self)?)
     }
 

@@ -45,7 +45,7 @@ impl Flood {
 }
 
 impl Source for Flood {
-    fn look(&mut self) -> Result<Front, SourceError> {
+    fn poll(&mut self) -> Result<Front, SourceError> {
         self.known = SIZE;
         Ok(self.front())
     }
@@ -109,7 +109,7 @@ impl Honest {
 }
 
 impl Source for Honest {
-    fn look(&mut self) -> Result<Front, SourceError> {
+    fn poll(&mut self) -> Result<Front, SourceError> {
         self.known = (self.clock.load(Ordering::Relaxed) - START) / 10_000;
         Ok(self.front())
     }

@@ -1,20 +1,20 @@
-//! Whose turn it is, and when who is looked at.
+//! Whose turn it is, and when who is polled at.
 
-use super::{FILLS, Merge, Place, SourceId};
+use super::{FILL_CHECK, Merge, SourceId, State};
 use crate::heap::Next;
-use crate::looks::{Looks, Seat};
+use crate::poll_schedule::{GroupSlot, PollSchedule};
 use perfring_consumer::Front;
 
-/// A source that is out of items is looked at again at once, unless that was so short a time ago:
+/// A source that is out of items is polled at again at once, unless that was so short a time ago:
 /// then by its turn. ns.
 const NEAR: u64 = 20_000;
-/// More than [`FILLS`] for each ring whose items wait, ns.
-const FILLS_EACH: u64 = 2_000;
+/// More than [`FILL_CHECK`] for each ring whose items wait, ns.
+const FILL_CHECK_EACH: u64 = 2_000;
 
 impl Merge {
-    pub(super) fn set_place(&mut self, slot: u32, place: Place) {
+    pub(super) fn set_state(&mut self, slot: u32, state: State) {
         if let Some(Some(entry)) = self.entries.get_mut(slot as usize) {
-            entry.place = place;
+            entry.state = state;
         }
     }
 
@@ -38,7 +38,7 @@ impl Merge {
 
     #[inline]
     fn horizon(&self) -> u64 {
-        self.looks.horizon().max(self.hurry)
+        self.schedule.horizon().max(self.hurry)
     }
 
     /// Makes the source with the least the current one. Returns whether its time has come.
@@ -58,11 +58,11 @@ impl Merge {
             return true;
         }
         let now = self.now();
-        let more = self.look_around(now) && self.failed.is_empty() && self.take_turns();
-        more || (self.is_pressed(now) && self.failed.is_empty() && self.take_turns())
+        let more = self.poll_due(now) && self.failed.is_empty() && self.take_turns();
+        more || (self.is_filling_up(now) && self.failed.is_empty() && self.take_turns())
     }
 
-    /// A current source that is out of items is looked at again, or goes to rest. Returns whether it
+    /// A current source that is out of items is polled at again, or goes to rest. Returns whether it
     /// is still the current one.
     #[inline]
     pub(super) fn settle(&mut self) -> bool {
@@ -72,13 +72,13 @@ impl Merge {
         self.end_turn();
         let now = self.now();
         // Nothing may be given beyond the time of a look that found all that is taken.
-        let looked = self.entries.get(slot as usize).and_then(Option::as_ref);
-        let near = looked.is_some_and(|entry| {
-            entry.looked >= self.hurry && now.saturating_sub(entry.looked) < NEAR
+        let polled = self.entries.get(slot as usize).and_then(Option::as_ref);
+        let near = polled.is_some_and(|entry| {
+            entry.polled >= self.hurry && now.saturating_sub(entry.polled) < NEAR
         });
         if !near
-            && let Some(time) = self.look_at(slot, now)
-            && !self.lies(slot, time, now)
+            && let Some(time) = self.poll_source(slot, now)
+            && !self.is_implausible(slot, time, now)
         {
             (self.current, self.has_front, self.time) = (Some(slot), true, time);
             return true;
@@ -90,7 +90,7 @@ impl Merge {
     /// Whether what a look found next in a source, beside which there are others, cannot be of its time:
     /// it was published more than the delay later, or it is of the future. (Of an observer that was
     /// lapped in a turn of more than the delay it may have been published before, and comes late.)
-    fn lies(&mut self, slot: u32, time: u64, now: u64) -> bool {
+    fn is_implausible(&mut self, slot: u32, time: u64, now: u64) -> bool {
         let Some(Some(entry)) = self.entries.get_mut(slot as usize) else { return false };
         let (from, at) = entry.since;
         let pos = entry.source.mark().pos;
@@ -98,8 +98,8 @@ impl Merge {
             return false;
         }
         entry.since = (pos.saturating_add(entry.source.fill().unread), now);
-        let lies = time < at.saturating_sub(2 * self.looks.half()) || time > self.ceiling;
-        lies && self.sources().nth(1).is_some()
+        let implausible = time < at.saturating_sub(2 * self.schedule.half()) || time > self.ceiling;
+        implausible && self.sources().nth(1).is_some()
     }
 
     /// Of the current source and the first of the others, the lesser one takes its turn, if its
@@ -139,12 +139,18 @@ impl Merge {
         true
     }
 
-    /// Looks at one. Returns the time of what is next in it.
-    pub(super) fn look_at(&mut self, slot: u32, now: u64) -> Option<u64> {
+    /// PollSchedule at one. Returns the time of what is next in it.
+    pub(super) fn poll_source(&mut self, slot: u32, now: u64) -> Option<u64> {
         let entry = self.entries.get_mut(slot as usize)?.as_mut()?;
-        self.figures.looks += 1;
-        entry.looked = now;
-        match entry.source.look() {
+        self.figures.polls += 1;
+        entry.polled = now;
+        let front = entry.source.poll();
+        if let Some(described) = &mut entry.described
+            && !matches!(front, Ok(Front::Empty) | Err(_))
+        {
+            described.renew(entry.source.as_ref());
+        }
+        match front {
             Ok(Front::Empty) => None,
             Ok(Front::Stamped(stamp)) => Some(stamp),
             Ok(Front::Plain) => Some(now),
@@ -162,30 +168,32 @@ impl Merge {
     /// A source that has nothing waits for the next look of its group; one that has failed for none.
     pub(super) fn rest(&mut self, slot: u32) {
         let Some(Some(entry)) = self.entries.get_mut(slot as usize) else { return };
-        entry.place = match entry.group {
-            u8::MAX => Place::Finished,
-            group => Place::Idle(self.looks.join(slot, group, entry.looked)),
+        entry.state = match entry.group {
+            u8::MAX => State::Finished,
+            group => State::Idle(self.schedule.join(slot, group, entry.polled)),
         };
     }
 
-    pub(super) fn leave(&mut self, seat: Seat) {
-        if let Some(moved) = self.looks.leave(seat) {
-            self.set_place(moved, Place::Idle(seat));
+    pub(super) fn leave(&mut self, member: GroupSlot) {
+        if let Some(moved) = self.schedule.leave(member) {
+            self.set_state(moved, State::Idle(member));
         }
     }
 
     /// An idle source has something again.
-    pub(super) fn rouse(&mut self, seat: Seat, time: u64) {
-        let Some(slot) = self.looks.slot(seat.group.into(), seat.at as usize) else { return };
-        self.leave(seat);
-        self.set_place(slot, Place::Active);
+    pub(super) fn rouse(&mut self, member: GroupSlot, time: u64) {
+        let Some(slot) = self.schedule.slot(member.group.into(), member.at as usize) else {
+            return;
+        };
+        self.leave(member);
+        self.set_state(slot, State::Active);
         self.heap.push(Next::new(time, slot));
-        self.looks.set_horizon();
+        self.schedule.set_horizon();
         self.below = 0;
     }
 
     /// Whether a ring fills up while its items wait. If so, nothing waits that was stamped until now.
-    pub(super) fn is_pressed(&mut self, now: u64) -> bool {
+    pub(super) fn is_filling_up(&mut self, now: u64) -> bool {
         if now < self.fills_at {
             return false;
         }
@@ -206,70 +214,76 @@ impl Merge {
             1 => self.fills_after,
             _ => self.fills_after / 2,
         };
-        let least = FILLS + count * FILLS_EACH;
-        self.fills_after = after.clamp(least, self.looks.half().max(least));
+        let least = FILL_CHECK + count * FILL_CHECK_EACH;
+        self.fills_after = after.clamp(least, self.schedule.half().max(least));
         self.fills_at = now.saturating_add(self.fills_after);
         if eighths < 4 {
             return false;
         }
-        self.look_round(now, Looks::all);
+        self.poll_groups(now, PollSchedule::all);
         self.hurry = now;
         self.figures.hurried += 1;
         true
     }
 
-    /// Looks at the sources of all groups that are due. Returns whether any was.
-    pub(super) fn look_around(&mut self, now: u64) -> bool {
-        self.look_round(now, Looks::due)
+    /// PollSchedule at the sources of all groups that are due. Returns whether any was.
+    pub(super) fn poll_due(&mut self, now: u64) -> bool {
+        self.poll_groups(now, PollSchedule::due)
     }
 
-    fn look_round(&mut self, now: u64, which: impl Fn(&mut Looks, usize, u64) -> usize) -> bool {
+    fn poll_groups(
+        &mut self,
+        now: u64,
+        which: impl Fn(&mut PollSchedule, usize, u64) -> usize,
+    ) -> bool {
         let mut any = false;
-        // Slow ones first: those that become slower in this round are not looked at twice.
-        for group in 0..self.looks.count() {
-            let mut at = which(&mut self.looks, group, now);
+        // Slow ones first: those that become slower in this round are not polled at twice.
+        for group in 0..self.schedule.count() {
+            let mut at = which(&mut self.schedule, group, now);
             any |= at > 0;
-            // From the last: whoever leaves is replaced by one that was looked at.
+            // From the last: whoever leaves is replaced by one that was polled at.
             while at > 0 {
                 at -= 1;
-                self.look_at_idle(Seat { group: group as u8, at: at as u32 }, now);
+                self.poll_idle(GroupSlot { group: group as u8, at: at as u32 }, now);
             }
         }
         if any {
-            self.looks.set_horizon();
+            self.schedule.set_horizon();
         }
         any
     }
 
-    fn look_at_idle(&mut self, seat: Seat, now: u64) {
-        let Some(slot) = self.looks.slot(seat.group.into(), seat.at as usize) else { return };
-        let found = self.look_at(slot, now);
-        let fastest = self.looks.fastest();
+    fn poll_idle(&mut self, member: GroupSlot, now: u64) {
+        let Some(slot) = self.schedule.slot(member.group.into(), member.at as usize) else {
+            return;
+        };
+        let found = self.poll_source(slot, now);
+        let fastest = self.schedule.fastest();
         let Some(Some(entry)) = self.entries.get_mut(slot as usize) else { return };
         if entry.group != u8::MAX {
-            // How often a source is looked at goes by how much of its ring is filled in between: the
+            // How often a source is polled at goes by how much of its ring is filled in between: the
             // delay is kept at any pace.
             let fill = found.map(|_| entry.source.fill()).unwrap_or_default();
             entry.group = match fill.unread {
                 unread if unread >= fill.size / 2 && found.is_some() => {
-                    seat.group.saturating_add(3)
+                    member.group.saturating_add(3)
                 }
                 unread if unread >= fill.size / 8 && found.is_some() => {
-                    seat.group.saturating_add(1)
+                    member.group.saturating_add(1)
                 }
-                unread if unread >= fill.size / 32 && found.is_some() => seat.group,
-                _ => seat.group.saturating_sub(1),
+                unread if unread >= fill.size / 32 && found.is_some() => member.group,
+                _ => member.group.saturating_sub(1),
             }
             .min(fastest);
         }
         match found {
             Some(time) => {
-                self.leave(seat);
-                self.set_place(slot, Place::Active);
+                self.leave(member);
+                self.set_state(slot, State::Active);
                 self.heap.push(Next::new(time, slot));
             }
-            None if entry.group != seat.group => {
-                self.leave(seat);
+            None if entry.group != member.group => {
+                self.leave(member);
                 self.rest(slot);
             }
             None => {}

@@ -7,7 +7,7 @@ use crate::contestant::{About, Can, Cannot, Contestant, Receiver, Setup};
 use perfring_bench::Pace;
 use perfring_consumer::{Consumer, Item, Mark};
 use perfring_producer::{Evict, Options, Producer, Producers};
-use perfring_set::{Fullest, Merged, SourceId};
+use perfring_set::{FullestFirst, Merged, SourceId};
 use std::hint::spin_loop;
 use std::path::{Path, PathBuf};
 
@@ -51,12 +51,12 @@ pub(super) fn consumers(path: &Path, setup: &Setup) -> Result<Vec<Consumer>, Com
     (0..setup.senders).map(open).collect()
 }
 
-/// Read from the fullest ring first, by `perfring_set::Fullest`.
+/// Read from the fullest ring first, by `perfring_set::FullestFirst`.
 pub struct Rings;
 
 impl Contestant for Rings {
     type Sender = Producer;
-    type Receiver = FromSet<Fullest>;
+    type Receiver = FromSet<FullestFirst>;
     type Held = ();
 
     fn can() -> Can {
@@ -84,8 +84,8 @@ impl Contestant for Rings {
         path: &Path,
         setup: &Setup,
         _index: usize,
-    ) -> Result<FromSet<Fullest>, CompareError> {
-        let mut set = Fullest::new();
+    ) -> Result<FromSet<FullestFirst>, CompareError> {
+        let mut set = FullestFirst::new();
         for consumer in consumers(path, setup)? {
             set.add(Box::new(consumer));
         }
@@ -123,18 +123,18 @@ pub trait Set {
     }
 }
 
-impl Set for Fullest {
+impl Set for FullestFirst {
     #[inline(always)]
     fn next(&mut self) -> Result<Option<Merged<'_>>, CompareError> {
-        Fullest::next(self).map_err(|(_, failure)| error(failure))
+        FullestFirst::next(self).map_err(|(_, failure)| error(failure))
     }
 
     fn mark(&self, source: SourceId) -> Option<Mark> {
-        Fullest::mark(self, source)
+        FullestFirst::mark(self, source)
     }
 
     fn release(&mut self, source: SourceId, mark: &Mark) {
-        Fullest::release(self, source, mark);
+        FullestFirst::release(self, source, mark);
     }
 }
 

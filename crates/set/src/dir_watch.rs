@@ -18,7 +18,7 @@ const SELDOM: Duration = Duration::from_secs(10);
 const OFTEN: Duration = Duration::from_millis(250);
 
 /// What may have changed.
-pub(crate) enum Seen {
+pub(crate) enum DirNews {
     Nothing,
     /// Files of these names.
     Names(Vec<OsString>),
@@ -28,7 +28,7 @@ pub(crate) enum Seen {
 
 /// A descriptor that is readable when there is something to look at.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct DirWatch {
     epoll: Epoll,
     /// `None`: the kernel grants no more of them; the timer does.
     inotify: Option<Inotify>,
@@ -48,7 +48,7 @@ struct Watched {
     directory: (u64, u64),
 }
 
-impl Watch {
+impl DirWatch {
     pub(crate) fn new() -> Result<Self, (&'static str, Errno)> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
             .map_err(|errno| ("making an epoll descriptor", errno))?;
@@ -61,7 +61,7 @@ impl Watch {
         if let Some(inotify) = &inotify {
             epoll.add(inotify, readable()).map_err(|errno| ("polling inotify", errno))?;
         }
-        let mut this = Watch {
+        let mut this = DirWatch {
             epoll,
             inotify,
             timer,
@@ -80,24 +80,24 @@ impl Watch {
     }
 
     /// What may have changed since the last call.
-    pub(crate) fn next(&mut self) -> Seen {
+    pub(crate) fn next(&mut self) -> DirNews {
         if self.stale || self.timer_is_due() {
-            return Seen::Anything;
+            return DirNews::Anything;
         }
-        let Some(inotify) = &self.inotify else { return Seen::Nothing };
+        let Some(inotify) = &self.inotify else { return DirNews::Nothing };
         let events = match inotify.read_events() {
             Ok(events) => events,
-            Err(Errno::EAGAIN | Errno::EINTR) => return Seen::Nothing,
+            Err(Errno::EAGAIN | Errno::EINTR) => return DirNews::Nothing,
             Err(_) => {
                 // Then the timer alone.
                 (self.inotify, self.watched) = (None, None);
-                return Seen::Anything;
+                return DirNews::Anything;
             }
         };
         let mut names = Vec::with_capacity(events.len());
         for event in events {
             if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
-                return Seen::Anything;
+                return DirNews::Anything;
             }
             if self.watched.as_ref().is_none_or(|watched| watched.watch != event.wd) {
                 continue; // of a directory that is not followed any more
@@ -114,9 +114,9 @@ impl Watch {
             ) {
                 self.watched = None;
             }
-            return Seen::Anything;
+            return DirNews::Anything;
         }
-        Seen::Names(names)
+        DirNews::Names(names)
     }
 
     /// To be called before the whole directory is read: from then on changes are told, and if none
@@ -176,7 +176,7 @@ impl Watch {
     }
 }
 
-impl AsFd for Watch {
+impl AsFd for DirWatch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.0.as_fd()
     }

@@ -1,6 +1,6 @@
-//! When sources of which nothing is known are looked at again.
+//! When sources of which nothing is known are polled at again.
 //!
-//! They are in groups, each looked at in one go at its own interval, the slowest at half of the
+//! They are in groups, each polled at in one go at its own interval, the slowest at half of the
 //! merge's delay and each next one twice as often. So neither a record nor a look costs more for
 //! there being ten thousand rings, and a thousand idle ones wake nobody up more than once an
 //! interval. All intervals are cut from one grid: whenever a slow group is due, the faster ones are.
@@ -13,14 +13,14 @@ const DELAY_MIN: u64 = 4 * SHORTEST;
 #[derive(Debug)]
 struct Group {
     interval: u64,
-    /// All of them were looked at then or later.
-    looked: u64,
+    /// All of them were polled at then or later.
+    polled: u64,
     slots: Vec<u32>,
 }
 
 /// The groups, slowest first.
 #[derive(Debug)]
-pub(crate) struct Looks {
+pub(crate) struct PollSchedule {
     groups: Vec<Group>,
     half: u64,
     /// What was stamped until then is seen, of these sources.
@@ -29,19 +29,19 @@ pub(crate) struct Looks {
 
 /// Where a source is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seat {
+pub(crate) struct GroupSlot {
     pub(crate) group: u8,
     pub(crate) at: u32,
 }
 
-impl Looks {
+impl PollSchedule {
     pub(crate) fn new(delay: u64) -> Self {
         let half = (delay.max(DELAY_MIN) / 2).min(u64::MAX / 4);
         let doublings = (half / SHORTEST).ilog2().min(20);
         let tick = half >> doublings;
         let group =
-            |doubled: u32| Group { interval: tick << doubled, looked: 0, slots: Vec::new() };
-        Looks { groups: (0..=doublings).rev().map(group).collect(), half, horizon: u64::MAX }
+            |doubled: u32| Group { interval: tick << doubled, polled: 0, slots: Vec::new() };
+        PollSchedule { groups: (0..=doublings).rev().map(group).collect(), half, horizon: u64::MAX }
     }
 
     /// Half of the delay.
@@ -65,40 +65,40 @@ impl Looks {
         self.horizon
     }
 
-    /// Puts in a source that was looked at then, and has nothing.
-    pub(crate) fn join(&mut self, slot: u32, group: u8, looked: u64) -> Seat {
+    /// Puts in a source that was polled at then, and has nothing.
+    pub(crate) fn join(&mut self, slot: u32, group: u8, polled: u64) -> GroupSlot {
         let to = &mut self.groups[usize::from(group)];
-        to.looked = if to.slots.is_empty() { looked } else { to.looked.min(looked) };
+        to.polled = if to.slots.is_empty() { polled } else { to.polled.min(polled) };
         to.slots.push(slot);
-        let seat = Seat { group, at: to.slots.len() as u32 - 1 };
-        self.horizon = self.horizon.min(to.looked.saturating_sub(self.half));
-        seat
+        let member = GroupSlot { group, at: to.slots.len() as u32 - 1 };
+        self.horizon = self.horizon.min(to.polled.saturating_sub(self.half));
+        member
     }
 
-    /// Takes one out. Returns the source that sits in its seat now.
-    pub(crate) fn leave(&mut self, seat: Seat) -> Option<u32> {
-        let slots = &mut self.groups[usize::from(seat.group)].slots;
-        slots.swap_remove(seat.at as usize);
-        slots.get(seat.at as usize).copied()
+    /// Takes one out. Returns the source that sits in its member now.
+    pub(crate) fn leave(&mut self, member: GroupSlot) -> Option<u32> {
+        let slots = &mut self.groups[usize::from(member.group)].slots;
+        slots.swap_remove(member.at as usize);
+        slots.get(member.at as usize).copied()
     }
 
-    /// After sources have left, or were looked at.
+    /// After sources have left, or were polled at.
     pub(crate) fn set_horizon(&mut self) {
-        let looked = self.groups.iter().filter(|group| !group.slots.is_empty());
-        let least = looked.map(|group| group.looked).min();
-        self.horizon = least.map_or(u64::MAX, |looked| looked.saturating_sub(self.half));
+        let polled = self.groups.iter().filter(|group| !group.slots.is_empty());
+        let least = polled.map(|group| group.polled).min();
+        self.horizon = least.map_or(u64::MAX, |polled| polled.saturating_sub(self.half));
     }
 
-    /// How many sources the group has, if it is due: all are to be looked at now.
+    /// How many sources the group has, if it is due: all are to be polled at now.
     pub(crate) fn due(&mut self, group: usize, now: u64) -> usize {
         let due = &self.groups[group];
         if due.slots.is_empty() || now < due.next() { 0 } else { self.all(group, now) }
     }
 
-    /// As [`Looks::due`], whether it is or not.
+    /// As [`PollSchedule::due`], whether it is or not.
     pub(crate) fn all(&mut self, group: usize, now: u64) -> usize {
         let group = &mut self.groups[group];
-        group.looked = now;
+        group.polled = now;
         group.slots.len()
     }
 
@@ -115,6 +115,6 @@ impl Looks {
 
 impl Group {
     fn next(&self) -> u64 {
-        (self.looked / self.interval).saturating_add(1).saturating_mul(self.interval)
+        (self.polled / self.interval).saturating_add(1).saturating_mul(self.interval)
     }
 }

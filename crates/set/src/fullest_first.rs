@@ -15,7 +15,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(10);
 struct Entry {
     id: SourceId,
     source: Box<dyn Source>,
-    looked: bool,
+    polled: bool,
     finished: bool,
 }
 
@@ -24,11 +24,11 @@ struct Entry {
 ///
 /// The ring that is filled most, of its size, has the next turn, which goes on for a sixteenth of
 /// the ring. Every choice looks at all rings. What is taken fills its ring until
-/// [`Fullest::release`]: so release often.
+/// [`FullestFirst::release`]: so release often.
 ///
 /// ```
 /// use perfring_consumer::{Consumer, Item};
-/// use perfring_set::Fullest;
+/// use perfring_set::FullestFirst;
 /// # use perfring_producer::{Options, Producer, RecordType};
 /// # let dir = tempfile::tempdir()?;
 /// # let paths = ["a", "b"].map(|name| dir.path().join(name));
@@ -36,7 +36,7 @@ struct Entry {
 /// # let mut b = Producer::create(&paths[1], &Options::default())?;
 /// # a.publish(RecordType::BYTES, &[1])?;
 /// # for _ in 0..9 { b.publish(RecordType::BYTES, &[2])?; }
-/// let mut fullest = Fullest::new();
+/// let mut fullest = FullestFirst::new();
 /// for path in &paths {
 ///     fullest.add(Box::new(Consumer::attach(path)?));
 /// }
@@ -53,20 +53,20 @@ struct Entry {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Default)]
-pub struct Fullest {
+pub struct FullestFirst {
     entries: Vec<Entry>,
     turns: u32,
     /// Whose turn it is, and up to which position of its ring.
     turn: Option<(usize, u64)>,
 }
 
-impl std::fmt::Debug for Fullest {
+impl std::fmt::Debug for FullestFirst {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fullest").field("sources", &self.entries.len()).finish_non_exhaustive()
+        f.debug_struct("FullestFirst").field("sources", &self.entries.len()).finish_non_exhaustive()
     }
 }
 
-impl Fullest {
+impl FullestFirst {
     /// Of no sources yet.
     #[must_use]
     pub fn new() -> Self {
@@ -77,7 +77,7 @@ impl Fullest {
     pub fn add(&mut self, source: Box<dyn Source>) -> SourceId {
         self.turns = self.turns.wrapping_add(1);
         let id = SourceId { slot: self.turns, turn: self.turns };
-        self.entries.push(Entry { id, source, looked: false, finished: false });
+        self.entries.push(Entry { id, source, polled: false, finished: false });
         id
     }
 
@@ -112,15 +112,15 @@ impl Fullest {
                     }
                     Item::Lost(lost) => (lost.pos, None),
                 };
-                entry.looked = front != Front::Empty;
+                entry.polled = front != Front::Empty;
                 if front == Front::Empty || pos >= end {
                     self.turn = None;
                 }
                 let time = time.unwrap_or(0);
-                Ok(Some(Merged { source: entry.id, item, time, late: 0 }))
+                Ok(Some(Merged { source: entry.id, item, time, late: 0, described: None }))
             }
             Ok(None) => {
-                (entry.looked, self.turn) = (false, None);
+                (entry.polled, self.turn) = (false, None);
                 Ok(None)
             }
             Err(error) => {
@@ -134,12 +134,12 @@ impl Fullest {
     fn choose(&mut self) -> Result<Option<usize>, (SourceId, SourceError)> {
         let mut most: Option<(Fill, usize)> = None;
         for (at, entry) in self.entries.iter_mut().enumerate().filter(|(_, e)| !e.finished) {
-            if !entry.looked {
-                let look = entry.source.look();
-                entry.finished = look.is_err();
-                entry.looked = look.map_err(|error| (entry.id, error))? != Front::Empty;
+            if !entry.polled {
+                let polled = entry.source.poll();
+                entry.finished = polled.is_err();
+                entry.polled = polled.map_err(|error| (entry.id, error))? != Front::Empty;
             }
-            if entry.looked {
+            if entry.polled {
                 let fill = entry.source.fill();
                 if most.is_none_or(|(most, _)| compare(&fill, &most) == Ordering::Greater) {
                     most = Some((fill, at));
@@ -187,13 +187,13 @@ impl Fullest {
 
 impl Entry {
     fn has_something(&mut self) -> bool {
-        if !self.looked && !self.finished {
-            match self.source.look() {
-                Ok(front) => self.looked = front != Front::Empty,
+        if !self.polled && !self.finished {
+            match self.source.poll() {
+                Ok(front) => self.polled = front != Front::Empty,
                 Err(_) => return true,
             }
         }
-        self.looked
+        self.polled
     }
 }
 
